@@ -1,0 +1,69 @@
+"""The golden vectors of tests/golden: one token at a time in float64, independent of trmon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+OTHERS = {"exact", "bounds"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a preset at default bounds decides: [B] accepted, [B] reasons (None where accepted), the pair it read."""
+
+    accepted: np.ndarray[Any, Any]
+    reasons: list[str | None]
+    pair: str
+
+
+def cases() -> list[str]:
+    """Return the names of the column cases, such as `plain-op`."""
+    return sorted(path.stem for path in GOLDEN.glob("*.json") if path.stem not in OTHERS)
+
+
+def inputs(case: str) -> dict[str, Any]:
+    """Return the given arguments of `statistics.columns`: float64 [B, T], advantages [B], mask bool [B, T]."""
+    given = {name: rows for name, rows in load(case)["inputs"].items() if rows is not None}
+    mask = given.pop("mask")
+    arrays = {name: np.array(_numbers(rows), np.float64) for name, rows in given.items()}
+    return {**arrays, "mask": np.array(mask, bool)}
+
+
+def pairs(case: str) -> tuple[str, ...]:
+    """Return the pairs whose columns the case holds."""
+    return tuple(load(case)["pairs"])
+
+
+def columns(case: str) -> dict[str, Any]:
+    """Return the expected columns, name to float64 [B]."""
+    return {name: np.array(_numbers(row), np.float64) for name, row in load(case)["columns"].items()}
+
+
+def signals(case: str) -> dict[str, float]:
+    """Return the expected signals, a subset of those trmon computes."""
+    return {name: float(value) for name, value in load(case)["signals"].items()}
+
+
+def decisions(case: str) -> dict[str, Verdict]:
+    """Return the expected verdicts by preset name."""
+    return {
+        name: Verdict(np.array(found["accepted"], bool), found["reasons"], found["pair"])
+        for name, found in load(case)["decisions"].items()
+    }
+
+
+@cache
+def load(stem: str) -> Any:
+    """Return one golden file as it stands; `bounds` is a list of cases."""
+    return json.loads((GOLDEN / f"{stem}.json").read_text())
+
+
+def _numbers(value: Any) -> Any:
+    return [_numbers(item) for item in value] if isinstance(value, list) else float(value)
