@@ -104,13 +104,14 @@ class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
 
 
 class Start(Origin, frozen=True, kw_only=True, tag="start", tag_field="kind"):
-    """A process of the trainer has begun to speak."""
+    """A process of the trainer has begun to speak; `policy` is the spec its author asked for, if any."""
 
     sequence: int = 0
     config: dict[str, Any] = {}
     owner: str | None = None
     tags: list[str] = []
     mode: Literal["observe", "enforce"] = "observe"
+    policy: dict[str, Any] | None = None
     client: str = ""
     ranks_unverified: bool = False
     attempt_is_local: bool = False
@@ -311,7 +312,9 @@ def _as_wire_error(error: Exception) -> WireError:
 
 def _check(message: Message) -> None:
     if message.wire[0] != WIRE_MAJOR:
-        raise WireError("wire", f"version {message.wire[0]}.{message.wire[1]} is not supported; supported: 1.0 to 1.x")
+        raise WireError(
+            "wire", f"version {message.wire[0]}.{message.wire[1]} is not supported; supported: 1.0 to 1.x"
+        )
     for name in ("attempt", "launch"):
         if not 0 < len(getattr(message, name)) <= MAX_NAME_LENGTH:
             raise WireError(name, f"must have 1 to {MAX_NAME_LENGTH} characters")

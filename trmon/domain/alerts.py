@@ -1,0 +1,76 @@
+"""Alerts: what a rule says of a run, from pending over firing to resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class AlertState(Enum):
+    """Where an alert is in its life; an alert that never fired is dropped, not resolved."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class Severity(Enum):
+    """What an alert asks for: act now (page), look soon (warn), know (info)."""
+
+    PAGE = "page"
+    WARN = "warn"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One episode of a rule being true of a run.
+
+    `identity` is the same for every episode of (rule, run, labels); `attempt_id`, `step`, `update` say where the
+    episode began, `since_at` when. `value` and `threshold` are the newest ones seen.
+    """
+
+    identity: str
+    run_id: int
+    rule: str
+    severity: Severity
+    state: AlertState
+    attempt_id: int
+    step: int
+    update: int | None
+    since_at: float
+    updated_at: float
+    value: float
+    threshold: float
+    summary: str
+    labels: dict[str, str]
+    runbook: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertEvent:
+    """A transition of an alert, unique by (identity, attempt, step, update or silence start, state)."""
+
+    identity: str
+    run_id: int
+    attempt_id: int
+    step: int
+    update: int | None
+    silence_started_at: float | None
+    state: AlertState
+    at: float
+    value: float
+    threshold: float
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One notification in the outbox: to whom, what, and how often it was tried; `dedup_key` is unique."""
+
+    id: int
+    receiver: str
+    dedup_key: str
+    body: dict[str, object]
+    attempts: int = 0
+    due_at: float = 0.0

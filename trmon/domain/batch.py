@@ -1,0 +1,58 @@
+"""A closed batch: what is kept of it for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from trmon.domain.identity import BatchKey
+from trmon_client.core.schema import KlIs, Pair
+
+
+class Role(Enum):
+    """Whether a policy's decision was returned to the trainer or only recorded."""
+
+    ACTIVE = "active"
+    SHADOW = "shadow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow:
+    """One (attempt, step, update) after its ranks were merged.
+
+    `ordinal` counts a run's batches in the order in which they were folded, from 1; a revision keeps it.
+    `signals` are formulas section 5 and the service's own (mask_rate, response_length_growth), NaN where
+    uncomputable; `scalars` are the trainer's. `last_report_id` is the newest report in it.
+    """
+
+    run_id: int
+    key: BatchKey
+    ordinal: int
+    closed_at: float
+    n_sequences: int
+    n_tokens: int
+    n_ranks: int
+    missing_ranks: tuple[int, ...]
+    complete: bool
+    revised: bool
+    mode: str
+    primary_pair: Pair
+    kl_is: KlIs
+    policy_hash: str | None
+    mismatches: int
+    last_report_id: int
+    signals: dict[str, float]
+    scalars: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """What one policy decided over one batch; bits in the order of its sequences (rank, chunk, row)."""
+
+    key: BatchKey
+    policy_hash: str
+    policy_name: str
+    role: Role
+    counts: dict[str, int]
+    mask_rate: float
+    accepted: bytes

@@ -1,0 +1,63 @@
+"""What the worker asks of the store; the store implements it on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Protocol
+
+from trmon.domain.alerts import Alert
+from trmon.domain.batch import BatchRow
+from trmon.domain.identity import BatchKey
+from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.outcome import Checkpoint, Frontier, Outcome
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.runs import Attempt, Run
+
+
+class RunLog(Protocol):
+    """The durable log of runs, as a worker reads and extends it; every method may be called from any thread."""
+
+    def unfinished_runs(self) -> list[Run]:
+        """Return the runs that have not ended or have reports beyond their frontier."""
+
+    def run(self, run_id: int) -> Run:
+        """Return a run. Errors: NotFound."""
+
+    def attempts(self, run_id: int) -> list[Attempt]:
+        """Return a run's attempts, oldest first."""
+
+    def frontier(self, run_id: int) -> Frontier:
+        """Return how far the run was folded; zeros for a new one."""
+
+    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+        """Return the run's reports with a larger id, oldest first."""
+
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
+        """Return the run's notices with a larger id, oldest first."""
+
+    def batch_reports(self, key: BatchKey) -> list[StoredReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+
+    def batch(self, key: BatchKey) -> BatchRow | None:
+        """Return a closed batch, or None."""
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """Return the run's closed batches folded after an ordinal, in that order."""
+
+    def checkpoint(self, run_id: int) -> Checkpoint | None:
+        """Return the newest checkpoint of the run's state."""
+
+    def open_alerts(self, run_id: int) -> list[Alert]:
+        """Return the run's pending and firing alerts."""
+
+    def policy(self, run_id: int) -> PolicyVersion:
+        """Return the run's current policy version, the default one if none was ever set."""
+
+    def policy_versions(self, run_id: int) -> list[PolicyVersion]:
+        """Return every policy version the run had, oldest first."""
+
+    def last_seen(self, run_id: int) -> float | None:
+        """Return when the run's newest message of any kind came, heartbeats included, on the server's clock."""
+
+    def commit(self, outcome: Outcome) -> Future[None]:
+        """Write an outcome in one transaction; the future ends when it is on disk."""
