@@ -1,0 +1,74 @@
+# make demo   sets everything up and shows what trmon does
+# make test   passes every check
+# make help   lists the rest
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+# Where the CPU builds of PyTorch lie; a plain install would pull gigabytes of CUDA. Empty: the default index.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Arguments of the demo, e.g. make demo ARGS="--keep --inject stale"
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+SERVERS := prometheus promtool
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types layers unit test-deps bench lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/run  ## make the virtual environment of the demo
+
+demo: $(VENV)/run  ## set up, train a healthy and an ill run, watch trmon find the ill one
+	$(BIN)/trmon demo $(ARGS)
+
+test: test-deps check unit  ## every check: format, lint, types, layers, tests, documentation
+
+check: lint types layers
+
+lint: $(VENV)/test  ## format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/test  ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(VENV)/test  ## imports point down only
+	$(BIN)/lint-imports
+
+unit: $(VENV)/test  ## the tests
+	$(BIN)/pytest -n 2 --dist loadfile
+
+test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root)
+	@deploy/test-deps $(SERVERS)
+
+bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
+	@for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
+
+lock: $(VENV)/test  ## pin the versions anew
+	$(PIP) pip-tools
+	$(BIN)/python requirements/lock.py | $(BIN)/pip-compile -q --strip-extras --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/run.txt -
+	$(BIN)/pip-compile -q --strip-extras --no-header --no-annotate -c requirements/run.txt \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/test.txt requirements/test.in
+
+clean:  ## remove the virtual environment and the caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "trmon needs Python 3.11 or later; name it: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run: requirements/run.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
+	@echo "installing PyTorch (CPU) and the pinned packages into $(VENV); once"
+	$(PIP) --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
+	$(PIP) -r requirements/run.txt
+	$(PIP) --no-deps --no-build-isolation -e client -e .
+	@touch $@
+
+$(VENV)/test: $(VENV)/run requirements/test.txt
+	$(PIP) -r requirements/test.txt
+	@touch $@
