@@ -48,7 +48,7 @@ bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
 	@for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
 
 lock: $(VENV)/test  ## pin the versions anew
-	$(PIP) pip-tools
+	@$(PIP) pip-tools
 	$(BIN)/python requirements/lock.py | $(BIN)/pip-compile -q --strip-extras --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/run.txt -
 	$(BIN)/pip-compile -q --strip-extras --no-header --no-annotate -c requirements/run.txt \
@@ -64,11 +64,11 @@ $(VENV)/bin/python:
 
 $(VENV)/run: requirements/run.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
 	@echo "installing PyTorch (CPU) and the pinned packages into $(VENV); once"
-	$(PIP) --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
-	$(PIP) -r requirements/run.txt
-	$(PIP) --no-deps --no-build-isolation -e client -e .
+	@$(PIP) --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
+	@$(PIP) -r requirements/run.txt
+	@$(PIP) --no-deps --no-build-isolation -e client -e .
 	@touch $@
 
 $(VENV)/test: $(VENV)/run requirements/test.txt
-	$(PIP) -r requirements/test.txt
+	@$(PIP) -r requirements/test.txt
 	@touch $@

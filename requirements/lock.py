@@ -11,7 +11,7 @@ PROJECTS = (ROOT / "pyproject.toml", ROOT / "client" / "pyproject.toml")
 
 def direct_dependencies() -> list[str]:
     """Return the requirements of both packages and of their build, without the packages themselves."""
-    names: list[str] = []
+    names = ["editables"]  # what hatchling needs for `pip install -e` without build isolation
     for path in PROJECTS:
         table = tomllib.loads(path.read_text())
         names += [*table["project"]["dependencies"], *table["build-system"]["requires"]]
