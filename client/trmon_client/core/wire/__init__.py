@@ -1,0 +1,93 @@
+"""The wire format, version 1.0: the messages a trainer sends and the answers it gets.
+
+MessagePack carries columns as little-endian bytes with a dtype each; JSON carries them as arrays, where null is
+NaN and "inf", "-inf" are themselves. Unknown fields are ignored; unknown columns are refused unless the sender
+is a newer minor version.
+"""
+
+from __future__ import annotations
+
+from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
+from trmon_client.core.wire.codec import (
+    JSON,
+    MSGPACK,
+    decode,
+    decode_ack,
+    decode_acks,
+    decode_bundle,
+    encode,
+    encode_bundle,
+)
+from trmon_client.core.wire.errors import WireError
+from trmon_client.core.wire.messages import (
+    SEMANTICS_VERSION,
+    WIRE_MAJOR,
+    WIRE_MINOR,
+    Ack,
+    Acks,
+    Bundle,
+    ChunkCount,
+    Finish,
+    Heartbeat,
+    JsonNumber,
+    Losses,
+    Message,
+    Origin,
+    PackedColumn,
+    Pause,
+    PolicyUpdate,
+    Report,
+    Scalars,
+    Start,
+    WireColumn,
+)
+from trmon_client.core.wire.packing import (
+    MAX_SEQUENCES,
+    number,
+    pack_bits,
+    pack_columns,
+    pack_histograms,
+    unpack_bits,
+    unpack_columns,
+)
+
+__all__ = [
+    "JSON",
+    "MAX_NAME_LENGTH",
+    "MAX_SCALARS",
+    "MAX_SEQUENCES",
+    "MSGPACK",
+    "SEMANTICS_VERSION",
+    "WIRE_MAJOR",
+    "WIRE_MINOR",
+    "Ack",
+    "Acks",
+    "Bundle",
+    "ChunkCount",
+    "Finish",
+    "Heartbeat",
+    "JsonNumber",
+    "Losses",
+    "Message",
+    "Origin",
+    "PackedColumn",
+    "Pause",
+    "PolicyUpdate",
+    "Report",
+    "Scalars",
+    "Start",
+    "WireColumn",
+    "WireError",
+    "decode",
+    "decode_ack",
+    "decode_acks",
+    "decode_bundle",
+    "encode",
+    "encode_bundle",
+    "number",
+    "pack_bits",
+    "pack_columns",
+    "pack_histograms",
+    "unpack_bits",
+    "unpack_columns",
+]

@@ -1,0 +1,119 @@
+"""What a decoded message must satisfy beyond its types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trmon_client.core.wire.errors import WireError, shown
+from trmon_client.core.wire.messages import (
+    WIRE_MAJOR,
+    ChunkCount,
+    Finish,
+    JsonNumber,
+    Message,
+    Report,
+    Scalars,
+    Start,
+)
+
+MAX_NAME_LENGTH = 128
+MAX_TEXT_LENGTH = 4096
+MAX_SCALARS = 256
+MAX_TAGS = 64
+MAX_CONFIG_BYTES = 1 << 18
+MAX_WORLD_SIZE = 1 << 20
+_BEYOND = 1 << 62
+_BEYOND_FLOAT = 1 << 1023
+
+
+def check(message: Message) -> None:
+    """Raise WireError naming the first field that is out of bounds."""
+    if message.wire[0] != WIRE_MAJOR:
+        major, minor = message.wire
+        raise WireError("wire", f"version {shown(major)}.{shown(minor)} is not supported; supported: 1.0 to 1.x")
+    _check_origin(message)
+    match message:
+        case Report():
+            _check_name("policy", message.policy, optional=True)
+            _check_scalars("scalars", message.scalars)
+            _check_chunk_counts(message.finished)
+            for field in ("trainer_version", "old_version", "semantics"):
+                _check_whole(field, getattr(message, field))
+        case Scalars():
+            _check_scalars("values", message.values)
+        case Finish():
+            _check_text("error", message.error)
+            _check_chunk_counts(message.finished)
+        case Start():
+            _check_start(message)
+
+
+def _check_origin(message: Message) -> None:
+    for field in ("attempt", "launch"):
+        _check_name(field, getattr(message, field))
+    for field in ("rank", "step", "update", "chunk", "sequence"):
+        _check_count(field, getattr(message, field, None))
+    if not 0 < message.world_size <= MAX_WORLD_SIZE:
+        raise WireError("world_size", f"must be 1 to {MAX_WORLD_SIZE}, and is {shown(message.world_size)}")
+    if message.rank >= message.world_size:
+        raise WireError("rank", f"must be below world_size ({message.world_size}), and is {message.rank}")
+
+
+def _check_start(start: Start) -> None:
+    _check_name("owner", start.owner, optional=True)
+    _check_text("client", start.client)
+    if len(start.tags) > MAX_TAGS:
+        raise WireError("tags", f"at most {MAX_TAGS} tags, and has {len(start.tags)}")
+    for tag in start.tags:
+        _check_name("tags", tag)
+    _check_document("config", start.config)
+    _check_document("policy", start.policy or {})
+
+
+def _check_chunk_counts(finished: Sequence[ChunkCount]) -> None:
+    for count in finished:
+        _check_count("finished", count.step)
+        _check_count("finished", count.update)
+        _check_count("finished", count.chunks)
+
+
+def _check_count(field: str, value: int | None) -> None:
+    if value is not None and not 0 <= value < _BEYOND:
+        raise WireError(field, f"must be zero or more and below 2**62, and is {shown(value)}")
+
+
+def _check_whole(field: str, value: int | None) -> None:
+    if value is not None and not -_BEYOND < value < _BEYOND:
+        raise WireError(field, f"must be a whole number of 63 bits, and is {shown(value)}")
+
+
+def _check_document(field: str, document: Mapping[str, object]) -> None:
+    try:
+        n_bytes = len(msgspec.msgpack.encode(document))
+    except OverflowError as error:
+        raise WireError(field, "holds a whole number of more than 64 bits") from error
+    if n_bytes > MAX_CONFIG_BYTES:
+        raise WireError(field, f"at most {MAX_CONFIG_BYTES} bytes, and has {n_bytes}")
+
+
+def _check_name(field: str, name: str | None, *, optional: bool = False) -> None:
+    if optional and name is None:
+        return
+    if name is None or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise WireError(field, f"must have 1 to {MAX_NAME_LENGTH} printable characters, and is {shown(repr(name))}")
+
+
+def _check_text(field: str, text: str) -> None:
+    if len(text) > MAX_TEXT_LENGTH:
+        raise WireError(field, f"at most {MAX_TEXT_LENGTH} characters, and has {len(text)}")
+
+
+def _check_scalars(field: str, scalars: dict[str, JsonNumber]) -> None:
+    if len(scalars) > MAX_SCALARS:
+        raise WireError(field, f"at most {MAX_SCALARS} scalars a step, and has {len(scalars)}")
+    for name, value in scalars.items():
+        _check_name(f"{field} (a scalar's name)", name)
+        if isinstance(value, int) and not -_BEYOND_FLOAT < value < _BEYOND_FLOAT:
+            raise WireError(f"{field}.{name}", "is too large for a float64")

@@ -1,0 +1,120 @@
+"""Messages as bytes and back, in MessagePack and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trmon_client.core.wire.checks import check
+from trmon_client.core.wire.errors import ANY_KEY, UNREADABLE, WireError, refusal, shown
+from trmon_client.core.wire.messages import Ack, Acks, Bundle, JsonNumber, Message, WireColumn
+
+MSGPACK = "application/msgpack"
+JSON = "application/json"
+
+_MSGPACK_MESSAGE = msgspec.msgpack.Decoder(Message)
+_JSON_MESSAGE = msgspec.json.Decoder(Message)
+_MSGPACK_BUNDLE = msgspec.msgpack.Decoder(Bundle)
+_JSON_BUNDLE = msgspec.json.Decoder(Bundle)
+_MSGPACK = msgspec.msgpack.Encoder()
+_JSON = msgspec.json.Encoder()
+
+
+class _Mappings(msgspec.Struct):
+    """The mappings of a message, their values unread."""
+
+    columns: dict[str, msgspec.Raw] = {}
+    histograms: dict[str, msgspec.Raw] = {}
+    scalars: dict[str, msgspec.Raw] = {}
+    values: dict[str, msgspec.Raw] = {}
+
+
+_VALUE_TYPES: dict[str, Any] = {
+    "columns": WireColumn,
+    "histograms": WireColumn,
+    "scalars": JsonNumber,
+    "values": JsonNumber,
+}
+
+
+def encode(value: Message | Ack | Acks, *, media_type: str = MSGPACK) -> bytes:
+    """Return a message or an answer as bytes of the media type."""
+    return (_JSON if media_type == JSON else _MSGPACK).encode(value)
+
+
+def encode_bundle(messages: list[bytes]) -> bytes:
+    """Return already encoded MessagePack messages as one bundle, without decoding them."""
+    return _MSGPACK.encode(Bundle([msgspec.Raw(message) for message in messages]))
+
+
+def decode(body: bytes, *, media_type: str = MSGPACK) -> Message:
+    """Return the one message in a body, checked.
+
+    Errors: WireError naming the field.
+    """
+    decoder = _JSON_MESSAGE if media_type == JSON else _MSGPACK_MESSAGE
+    try:
+        message: Message = decoder.decode(body)
+    except UNREADABLE as error:
+        raise _refusal(error, body, media_type) from error
+    check(message)
+    return message
+
+
+def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | WireError]:
+    """Return the messages of a bundle in order; one that cannot be accepted is returned as its error.
+
+    Errors: WireError when the bundle itself cannot be read.
+    """
+    decoder = _JSON_BUNDLE if media_type == JSON else _MSGPACK_BUNDLE
+    try:
+        bundle = decoder.decode(body)
+    except UNREADABLE as error:
+        raise refusal(error) from error
+    return [_decode_or_error(bytes(raw), media_type) for raw in bundle.messages]
+
+
+def decode_ack(body: bytes) -> Ack:
+    """Return the answer to one message. Errors: WireError."""
+    ack: Ack = _decode_answer(body, Ack)
+    return ack
+
+
+def decode_acks(body: bytes) -> Acks:
+    """Return the answers to a bundle. Errors: WireError."""
+    acks: Acks = _decode_answer(body, Acks)
+    return acks
+
+
+def _decode_answer(body: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except UNREADABLE as error:
+        raise refusal(error) from error
+
+
+def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
+    try:
+        return decode(body, media_type=media_type)
+    except WireError as error:
+        return error
+
+
+def _refusal(error: Exception, body: bytes, media_type: str) -> WireError:
+    """Return the error that names the field, and within a mapping the key, which msgspec does not."""
+    refused = refusal(error)
+    mapping, any_key, rest = refused.field.partition(ANY_KEY)
+    if not any_key or mapping not in _VALUE_TYPES:
+        return refused
+    codec: Any = msgspec.json if media_type == JSON else msgspec.msgpack
+    try:
+        values: dict[str, msgspec.Raw] = getattr(codec.decode(body, type=_Mappings), mapping)
+    except UNREADABLE as unreadable:
+        return refusal(unreadable)
+    for key, raw in values.items():
+        try:
+            codec.decode(raw, type=_VALUE_TYPES[mapping])
+        except UNREADABLE:
+            return WireError(f"{mapping}.{shown(key)}{rest}", refused.message)
+    return refused

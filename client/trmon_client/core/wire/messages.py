@@ -1,0 +1,162 @@
+"""The messages a trainer sends and the answers it gets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from trmon_client.core.schema import DType, KlIs, Pair
+
+WIRE_MAJOR = 1
+WIRE_MINOR = 0
+SEMANTICS_VERSION = 1
+"""Raised whenever the same columns and policy could decide differently than before."""
+
+
+class PackedColumn(msgspec.Struct, frozen=True):
+    """One column as little-endian bytes."""
+
+    dtype: DType
+    data: bytes
+
+
+JsonNumber: TypeAlias = int | float | None | Literal["inf", "-inf", "nan"]
+WireColumn: TypeAlias = PackedColumn | list[JsonNumber]
+
+
+class ChunkCount(msgspec.Struct, frozen=True, array_like=True):
+    """How many chunks a finished update of this rank consists of."""
+
+    step: int
+    update: int | None
+    chunks: int
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who speaks: the run, the attempt, the launch of the trainer and its data-parallel rank.
+
+    `launch` is shared by all ranks of one start of the trainer where they can agree on it, else the process' own.
+    `sent_at` is the client's clock, seconds since the epoch: information only, the server's clock decides.
+    """
+
+    project: str = ""
+    run: str = ""
+    attempt: str
+    launch: str
+    rank: int = 0
+    world_size: int = 1
+    sent_at: float = 0.0
+    wire: tuple[int, int] = (WIRE_MAJOR, WIRE_MINOR)
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """What the sender has lost and what waits: counters since the start of the process."""
+
+    dropped: dict[str, int] = {}
+    spooled_bytes: int = 0
+    queued: int = 0
+
+
+class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
+    """The columns of one chunk of one (step, update) on one rank, and what the client decided with them."""
+
+    step: int
+    update: int | None = None
+    chunk: int = 0
+    columns: dict[str, WireColumn]
+    histograms: dict[Pair, WireColumn] = {}
+    kl_is: KlIs = "sampled"
+    kl_pair: Pair | None = None
+    trainer_version: int | None = None
+    old_version: int | None = None
+    mode: Literal["observe", "enforce"] = "observe"
+    policy: str | None = None
+    semantics: int = SEMANTICS_VERSION
+    accepted: bytes | None = None
+    scalars: dict[str, JsonNumber] = {}
+    finished: list[ChunkCount] = []
+    losses: Losses = Losses()
+
+
+class Start(Origin, frozen=True, kw_only=True, tag="start", tag_field="kind"):
+    """A process of the trainer has begun to speak; `policy` is the spec its author asked for, if any."""
+
+    sequence: int = 0
+    config: dict[str, Any] = {}
+    owner: str | None = None
+    tags: list[str] = []
+    mode: Literal["observe", "enforce"] = "observe"
+    policy: dict[str, Any] | None = None
+    client: str = ""
+    ranks_unverified: bool = False
+    attempt_is_local: bool = False
+
+
+class Scalars(Origin, frozen=True, kw_only=True, tag="scalars", tag_field="kind"):
+    """Numbers the trainer logs under its own names for a step."""
+
+    sequence: int
+    step: int
+    values: dict[str, JsonNumber]
+
+
+class Heartbeat(Origin, frozen=True, kw_only=True, tag="heartbeat", tag_field="kind"):
+    """The process lives; never stored."""
+
+    losses: Losses = Losses()
+
+
+class Pause(Origin, frozen=True, kw_only=True, tag="pause", tag_field="kind"):
+    """The trainer will be silent on purpose (evaluation, checkpoint) until its next report."""
+
+    sequence: int
+    reason: str = ""
+
+
+class Finish(Origin, frozen=True, kw_only=True, tag="finish", tag_field="kind"):
+    """The process ends: cleanly, or by an exception."""
+
+    sequence: int
+    outcome: Literal["finished", "crashed"] = "finished"
+    error: str = ""
+    finished: list[ChunkCount] = []
+    losses: Losses = Losses()
+
+
+Message: TypeAlias = Report | Start | Scalars | Heartbeat | Pause | Finish
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """Many messages in one request, of one or several runs, in the order they were made."""
+
+    messages: list[msgspec.Raw]
+
+
+class PolicyUpdate(msgspec.Struct, frozen=True):
+    """The policy the service wants applied from a step on (best effort), its shadows, and its content hash."""
+
+    hash: str
+    spec: dict[str, Any]
+    shadows: list[dict[str, Any]] = []
+    from_step: int = 0
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The answer to one message, sent after it is on disk.
+
+    `status` is stored or duplicate (both durable), conflict (another payload under the same identity) or invalid;
+    `accepted` has one bit a sequence, little-endian bit order; `problem` says what was wrong, naming the field.
+    """
+
+    status: Literal["stored", "duplicate", "conflict", "invalid"]
+    accepted: bytes | None = None
+    policy: PolicyUpdate | None = None
+    advice: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+class Acks(msgspec.Struct, frozen=True):
+    """The answers to a bundle, in its order."""
+
+    acks: list[Ack]

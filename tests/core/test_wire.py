@@ -1,0 +1,248 @@
+"""The wire: what is said arrives, and what cannot be accepted is refused by the name of its field."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fixtures.messages import ORIGIN, as_json, columns, report
+from trmon_client.core import wire
+
+MESSAGES: list[wire.Message] = [
+    report(policy="ab" * 16, accepted=b"\x0f", scalars={"grad_norm": 1.5}, finished=[wire.ChunkCount(0, None, 2)]),
+    wire.Start(**ORIGIN, config={"lr": 1e-3}, owner="me", tags=["dapo"], policy={"name": "p", "criteria": []}),
+    wire.Scalars(**ORIGIN, sequence=3, step=1, values={"lr": 1e-3, "bad": None, "huge": "inf"}),
+    wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": 2}, 10, 3)),
+    wire.Pause(**ORIGIN, sequence=4, reason="evaluation"),
+    wire.Finish(**ORIGIN, sequence=5, outcome="crashed", error="boom"),
+]
+
+
+def _document(**changed: Any) -> dict[str, Any]:
+    return {**msgspec.to_builtins(report(), builtin_types=(bytes,)), **changed}
+
+
+def _without(field: str) -> dict[str, Any]:
+    return {name: value for name, value in _document().items() if name != field}
+
+
+@pytest.mark.parametrize("media_type", [wire.MSGPACK, wire.JSON])
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_wire(message: wire.Message, media_type: str) -> None:
+    assert wire.decode(wire.encode(message, media_type=media_type), media_type=media_type) == message
+
+
+def test_columns_survive_packing_bit_for_bit() -> None:
+    sent = columns(5, reward=np.array([0.0, -0.0, math.nan, math.inf, -math.inf]))
+    got = wire.unpack_columns(report(sent))
+    assert list(got) == list(sent)
+    for name, array in sent.items():
+        assert got[name].tobytes() == array.tobytes()
+        assert got[name].dtype == array.dtype
+    assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in sent.histograms.items())
+
+
+def test_json_says_nan_as_null_and_infinity_by_name() -> None:
+    sent = report(columns(3, reward=np.array([math.nan, math.inf, -math.inf])))
+    body = as_json(sent)
+    assert b'"reward":[null,"inf","-inf"]' in body
+    got = wire.unpack_columns(wire.decode(body, media_type=wire.JSON))  # type: ignore[arg-type]
+    assert np.isnan(got["reward"][0])
+    assert got["reward"][1:].tolist() == [math.inf, -math.inf]
+
+
+def test_a_number_too_large_for_float32_is_infinite_in_a_float32_column() -> None:
+    document = msgspec.json.decode(as_json(report()))
+    document["columns"]["total_max_d"][0] = 1e300
+    message = wire.decode(msgspec.json.encode(document), media_type=wire.JSON)
+    assert wire.unpack_columns(message)["total_max_d"][0] == math.inf  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("value", "meant"), [(None, math.nan), ("inf", math.inf), ("-inf", -math.inf), (2, 2.0)])
+def test_a_wire_number_is_a_float(value: wire.JsonNumber, meant: float) -> None:
+    assert wire.number(value) == pytest.approx(meant, nan_ok=True)
+
+
+@given(st.lists(st.booleans(), max_size=70))
+def test_bits_survive_packing(accepted: list[bool]) -> None:
+    bits = wire.pack_bits(accepted)
+    assert len(bits) == -(-len(accepted) // 8)
+    assert wire.unpack_bits(bits, len(accepted)).tolist() == accepted
+
+
+def test_unknown_fields_are_ignored() -> None:
+    body = msgspec.msgpack.encode(_document(colour="red", losses={"dropped": {}, "mood": 1}))
+    assert wire.decode(body) == report()
+
+
+def test_unknown_columns_are_refused_of_this_version_and_left_out_of_a_newer_one() -> None:
+    extra = {**report().columns, "total_wisdom": wire.PackedColumn("f8", b"")}
+    with pytest.raises(wire.WireError, match="unknown column") as refused:
+        wire.unpack_columns(report(columns=extra))
+    assert refused.value.field == "columns.total_wisdom"
+    assert "total_wisdom" not in wire.unpack_columns(report(columns=extra, wire=(1, 1)))
+
+
+def test_a_bundle_fails_by_the_message_not_as_a_whole() -> None:
+    good = wire.encode(report())
+    bad = msgspec.msgpack.encode(_document(step=-1))
+    first, second, third = wire.decode_bundle(wire.encode_bundle([good, bad, good]))
+    assert first == third == report()
+    assert isinstance(second, wire.WireError)
+    assert second.field == "step"
+
+
+def test_answers_survive_the_wire() -> None:
+    ack = wire.Ack("stored", b"\x01", wire.PolicyUpdate("ab", {"name": "p"}), problem=None)
+    assert wire.decode_ack(wire.encode(ack)) == ack
+    assert wire.decode_acks(wire.encode(wire.Acks([ack, ack]))).acks == [ack, ack]
+
+
+REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
+    ("nothing", b"", "body", "truncated"),
+    ("half a message", wire.encode(report())[:-20], "body", "truncated"),
+    ("no mapping", msgspec.msgpack.encode([1]), "body", "Expected `object`"),
+    ("nesting without end", b"\x91" * 100_000, "body", "Expected `object`"),
+    ("no kind", msgspec.msgpack.encode({"attempt": "a"}), "kind", "is required"),
+    ("an unknown kind", msgspec.msgpack.encode(_document(kind="poem")), "kind", "poem"),
+    ("no attempt", msgspec.msgpack.encode(_without("attempt")), "attempt", "is required"),
+    ("no columns", msgspec.msgpack.encode(_without("columns")), "columns", "is required"),
+    ("a step that is text", msgspec.msgpack.encode(_document(step="one")), "step", "Expected `int`"),
+    ("a negative step", msgspec.msgpack.encode(_document(step=-1)), "step", "zero or more"),
+    ("a step beyond 62 bits", msgspec.msgpack.encode(_document(step=1 << 62)), "step", "below 2**62"),
+    ("a negative update", msgspec.msgpack.encode(_document(update=-1)), "update", "zero or more"),
+    ("a negative chunk", msgspec.msgpack.encode(_document(chunk=-1)), "chunk", "zero or more"),
+    ("a rank beyond the world", msgspec.msgpack.encode(_document(rank=1)), "rank", "below world_size (1)"),
+    ("an empty world", msgspec.msgpack.encode(_document(world_size=0)), "world_size", "must be 1 to"),
+    ("a version to come", msgspec.msgpack.encode(_document(wire=[2, 0])), "wire", "supported: 1.0 to 1.x"),
+    ("an attempt without a name", msgspec.msgpack.encode(_document(attempt="")), "attempt", "1 to 128"),
+    ("a name of 10,000 characters", msgspec.msgpack.encode(_document(attempt="a" * 10_000)), "attempt", "1 to 128"),
+    ("a launch with a NUL in it", msgspec.msgpack.encode(_document(launch="a\0b")), "launch", "printable"),
+    ("a policy of 10,000 characters", msgspec.msgpack.encode(_document(policy="a" * 10_000)), "policy", "1 to 128"),
+    ("too many scalars", msgspec.msgpack.encode(_document(scalars={str(i): 0 for i in range(257)})), "scalars", "256"),
+    ("a scalar that is text", msgspec.msgpack.encode(_document(scalars={"lr": "x"})), "scalars.lr", "Invalid enum"),
+    ("negative chunk counts", msgspec.msgpack.encode(_document(finished=[[1, None, -1]])), "finished", "zero or more"),
+    (
+        "a column without data",
+        msgspec.msgpack.encode(_document(columns={"n_tokens": {"dtype": "i8"}})),
+        "columns.n_tokens.data",
+        "is required",
+    ),
+    (
+        "a dtype the wire lacks",
+        msgspec.msgpack.encode(_document(columns={"n_tokens": {"dtype": "f2", "data": b""}})),
+        "columns.n_tokens.dtype",
+        "f2",
+    ),
+    (
+        "a bad column and then the end",
+        msgspec.msgpack.encode(_document(columns={"n_tokens": 3}, kind="report"))[:-3],
+        "body",
+        "truncated",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "text"), [case[1:] for case in REFUSED_MESSAGES], ids=[case[0] for case in REFUSED_MESSAGES]
+)
+def test_a_message_is_refused_by_the_name_of_its_field(body: bytes, field: str, text: str) -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.decode(body)
+    assert refused.value.field == field
+    assert text in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+REFUSED_JSON: list[tuple[str, bytes, str]] = [
+    ("not JSON", b"hello", "body"),
+    ("not UTF-8", b'{"kind":"report","attempt":"\xff\xfe"}', "body"),
+    ("half a surrogate pair", b'{"kind":"heartbeat","attempt":"\\ud800","launch":"l"}', "body"),
+    (
+        "a scalar no float can hold",
+        b'{"kind":"scalars","attempt":"a","launch":"l","sequence":0,"step":0,"values":{"lr":1%b}}' % (b"0" * 400),
+        "values.lr",
+    ),
+    (
+        "a configuration no MessagePack can hold",
+        b'{"kind":"start","attempt":"a","launch":"l","config":{"seed":1%b}}' % (b"0" * 40),
+        "config",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "field"), [case[1:] for case in REFUSED_JSON], ids=[case[0] for case in REFUSED_JSON])
+def test_json_is_refused_by_the_name_of_its_field(body: bytes, field: str) -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.decode(body, media_type=wire.JSON)
+    assert refused.value.field == field
+
+
+def _packed(**changed: wire.WireColumn) -> dict[str, wire.WireColumn]:
+    return {**report().columns, **changed}
+
+
+REFUSED_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no n_tokens", {"columns": {}}, "columns.n_tokens", "is required"),
+    (
+        "the wrong dtype",
+        {"columns": _packed(total_sum_d=wire.PackedColumn("f4", bytes(16)))},
+        "columns.total_sum_d",
+        "dtype must be f8, and is f4",
+    ),
+    (
+        "half a number",
+        {"columns": _packed(total_sum_d=wire.PackedColumn("f8", bytes(31)))},
+        "columns.total_sum_d",
+        "not a whole number",
+    ),
+    (
+        "the wrong length",
+        {"columns": _packed(total_sum_d=wire.PackedColumn("f8", bytes(24)))},
+        "columns.total_sum_d",
+        "has 3 values where n_tokens has 4",
+    ),
+    ("a count below zero", {"columns": _packed(n_invalid=[0, 0, -1, 0])}, "columns.n_invalid", "zero or more"),
+    ("a count with a fraction", {"columns": _packed(n_invalid=[0, 0, 0.5, 0])}, "columns.n_invalid", "whole numbers"),
+    ("a count beyond 64 bits", {"columns": _packed(n_invalid=[0, 0, 1 << 63, 0])}, "columns.n_invalid", "64 bits"),
+    ("a sum beyond float64", {"columns": _packed(total_sum_d=[10**400, 0, 0, 0])}, "columns.total_sum_d", "float64"),
+    (
+        "a pair in part",
+        {"columns": {name: packed for name, packed in report().columns.items() if name != "total_max_d"}},
+        "columns.total_max_d",
+        "is required beside total_sum_d",
+    ),
+    (
+        "no pair",
+        {"columns": {name: packed for name, packed in report().columns.items() if name.startswith("n_")}},
+        "columns",
+        "no pair",
+    ),
+    ("a histogram too short", {"histograms": {"total": [1, 2, 3]}}, "histograms.total", "bins"),
+    ("bits of other sequences", {"accepted": bytes(3)}, "accepted", "4 sequences take 1 bytes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "text"), [case[1:] for case in REFUSED_COLUMNS], ids=[case[0] for case in REFUSED_COLUMNS]
+)
+def test_columns_are_refused_by_name(changed: dict[str, Any], field: str, text: str) -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.unpack_columns(report(**changed))
+    assert refused.value.field == field
+    assert text in str(refused.value)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_but_a_wire_error(body: bytes) -> None:
+    for media_type in (wire.MSGPACK, wire.JSON):
+        with pytest.raises(wire.WireError):
+            wire.decode(body, media_type=media_type)
+        with pytest.raises(wire.WireError):
+            wire.decode_bundle(body, media_type=media_type)
