@@ -1,0 +1,45 @@
+"""Callers: what the one who calls may do, as routes ask for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.types import Scope as Connection
+
+from trmon.domain.access import Access, Scope
+from trmon.domain.errors import Unauthenticated
+
+
+def access_of(connection: Connection) -> Access | None:
+    """Return what the caller of a guarded path may do; None on an open one."""
+    access: Access | None = connection.get("state", {}).get("access")
+    return access
+
+
+def _with(request: Request, scope: Scope) -> Access:
+    access = access_of(request.scope)
+    if access is None:
+        raise Unauthenticated("this path is not guarded, so nobody is known here")
+    access.require(scope)
+    return access
+
+
+def _reader(request: Request) -> Access:
+    return _with(request, Scope.READ)
+
+
+def _sender(request: Request) -> Access:
+    return _with(request, Scope.INGEST)
+
+
+def _admin(request: Request) -> Access:
+    return _with(request, Scope.ADMIN)
+
+
+Reader = Annotated[Access, Depends(_reader)]
+"""A caller who may read."""
+Sender = Annotated[Access, Depends(_sender)]
+"""A caller who may send reports."""
+Admin = Annotated[Access, Depends(_admin)]
+"""A caller who may change things."""

@@ -1,0 +1,43 @@
+"""Logs: structured lines on stderr, for people or for machines; secrets are never among the fields."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from trmon.app.settings import Settings
+
+
+def configure(settings: Settings) -> None:
+    """Send every log line, the libraries' too, to stderr in the form and from the level that are set."""
+    stamp: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    structlog.configure(
+        processors=[*stamp, structlog.processors.format_exc_info, _renderer(settings)],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=stamp, processors=[_strip, _renderer(settings)])
+    )
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+
+
+def _strip(
+    logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return structlog.stdlib.ProcessorFormatter.remove_processors_meta(logger, name, event)
+
+
+def _renderer(settings: Settings) -> structlog.typing.Processor:
+    if settings.log_format == "json":
+        return structlog.processors.JSONRenderer()
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())

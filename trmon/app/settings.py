@@ -1,0 +1,105 @@
+"""Settings: every TRMON_* variable the service reads; nothing else reads the environment."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+
+Names = Annotated[tuple[str, ...], NoDecode]
+"""A list of names, separated by commas in the environment."""
+
+
+class Settings(BaseSettings):
+    """How the service runs; validated at start, the same for as long as it lives."""
+
+    model_config = SettingsConfigDict(env_prefix="TRMON_", frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs a token.")
+    port: int = Field(8642, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    data_dir: Path = Field(Path("trmon-data"), description="Folder of the embedded database.")
+    database_url: str | None = Field(
+        None, description="Database to use instead of SQLite in the data folder, as a SQLAlchemy URL."
+    )
+    public_url: str | None = Field(None, description="The service's own URL as people reach it, for links in alerts.")
+
+    allow_hosts: Names = Field(
+        (), description="Host headers to answer, beside loopback names; empty on another address: any."
+    )
+    max_body_bytes: int = Field(
+        64 << 20, ge=1024, description="Largest request body, before and after decompression, in bytes."
+    )
+    rate_per_second: float = Field(
+        500.0, gt=0, description="Requests a second each token, or each address without one, may make."
+    )
+    rate_burst: int = Field(2000, ge=1, description="Requests that may come at once above the rate.")
+
+    grace_seconds: float = Field(
+        60.0, gt=0, description="How long an incomplete batch waits for its missing ranks, in seconds."
+    )
+    stall_floor_seconds: float = Field(
+        120.0, gt=0, description="Shortest silence after which a run is stalled, in seconds."
+    )
+    stall_factor: float = Field(
+        3.0, gt=1, description="A run is stalled after this many of its usual step times, if longer than the floor."
+    )
+    idle_after_seconds: float = Field(3600.0, gt=0, description="A run silent for longer leaves /metrics, in seconds.")
+
+    metrics_max_runs: int = Field(500, ge=0, description="Most runs on /metrics; the rest are counted.")
+    metrics_max_scalars: int = Field(32, ge=0, description="Most trainer scalars a run has on /metrics.")
+    metrics_signals: Names = Field(
+        (), description="Signals on /metrics beside the core ones, by full name, e.g. mismatch_kl_k2."
+    )
+
+    webhook_url: SecretStr | None = Field(
+        None, description="Where alerts are posted; https, or http to an allowed host."
+    )
+    webhook_secret: SecretStr | None = Field(None, description="Key of the HMAC-SHA256 signature of webhooks.")
+    webhook_allow_hosts: Names = Field(
+        (), description="Webhook hosts that may be private, link-local or plain http, e.g. 127.0.0.1."
+    )
+    delivery_max_attempts: int = Field(12, ge=1, description="Tries before a notification is given up.")
+    delivery_backoff_seconds: float = Field(
+        1.0, gt=0, description="Wait after the first failed try, doubled after each, at most ten minutes."
+    )
+
+    log_format: Literal["console", "json"] = Field("console", description="Form of the log lines on stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line logged.")
+
+    @field_validator("allow_hosts", "metrics_signals", "webhook_allow_hosts", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _webhook_is_an_url(self) -> Self:
+        if self.webhook_url and not self.webhook_url.get_secret_value().startswith(("https://", "http://")):
+            raise ValueError("TRMON_WEBHOOK_URL must start with https:// (or http:// and an allowed host)")
+        return self
+
+    @property
+    def store_url(self) -> str:
+        """The database's URL."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'trmon.sqlite'}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def answered_hosts(self) -> frozenset[str] | None:
+        """Host headers (without port) to answer; None answers any."""
+        if not self.allow_hosts and not self.is_loopback:
+            return None
+        return frozenset((*LOOPBACK_HOSTS, self.host, *self.allow_hosts))

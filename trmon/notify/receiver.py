@@ -1,0 +1,38 @@
+"""The port of every receiver, and the names of what becomes of a delivery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from trmon.domain.alerts import Delivery
+
+
+class Outcome(Enum):
+    """What became of one try."""
+
+    DELIVERED = "delivered"
+    RETRY = "retry"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one try, and why; the reason never holds the receiver's URL, which may be a secret.
+
+    RETRY may succeed later; REFUSED never will: the receiver or our own rules do not want it.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+
+
+class Receiver(Protocol):
+    """Somewhere deliveries go."""
+
+    def deliver(self, delivery: Delivery, *, now: float) -> Result:
+        """Try one delivery; blocks for a bounded time and never raises for what the other side does."""
+
+    def close(self) -> None:
+        """Let go of connections."""
