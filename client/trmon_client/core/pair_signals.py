@@ -1,0 +1,163 @@
+"""Signals of every pair, computed for all pairs at once: arrays below are [P] or, a value a sequence, [P, N]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from trmon_client.core.columns import Array
+from trmon_client.core.filled import Filled
+from trmon_client.core.quantiles import abs_quantiles, percentile
+from trmon_client.core.ratios import MAX_ABS_EXPONENT
+from trmon_client.core.schema import Pair
+
+CHI2_SEQ_CAP = 1e12
+MIN_VARIANCE = 1e-12
+"""At or below it a probability is constant and its correlation undefined."""
+
+_STEMS = (
+    *("sum_d", "sum_abs_d", "sum_sq_d", "sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit", "sum_k3"),
+    *("n_band_low", "n_band_high", "n_trunc", "sum_trunc_ratio", "sum_sq_trunc_ratio"),
+    *("sum_prob_diff", "sum_sq_prob_diff", "sum_p", "sum_q", "sum_pp", "sum_qq", "sum_pq", "sum_binary_kl"),
+    *("min_d", "max_d", "max_prob_diff", "max_binary_kl"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The columns of all pairs: `each` by sequence, `mean` per token of the batch."""
+
+    n: float
+    lengths: Array
+    each: dict[str, Array]
+    mean: dict[str, Array]
+
+
+def pair_signals(filled: Filled) -> dict[str, float]:
+    """Return the signals of every pair by their full names. Source: formulas, section 5."""
+    pairs = filled.columns.pairs
+    batch = _gather(filled, pairs)
+    stems = {
+        **_divergences(batch),
+        **_token_weights(batch),
+        **_sequence_weights(batch),
+        **_perplexities(batch),
+        **_probabilities(batch),
+    }
+    found = dict(zip(_names(pairs, tuple(stems)), np.array(list(stems.values())).ravel().tolist(), strict=True))
+    return {**found, **_tails(filled, stems["abs_log_ratio_max"])}
+
+
+@cache
+def _names(pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{pair}_{stem}" for stem in stems for pair in pairs)
+
+
+def _gather(filled: Filled, pairs: tuple[Pair, ...]) -> _Pairs:
+    stacked = filled.matrix(_names(pairs, _STEMS)).reshape(len(_STEMS), len(pairs), -1)
+    n = filled.lengths.sum()
+    means = stacked.sum(axis=-1) / n
+    return _Pairs(n, filled.lengths, dict(zip(_STEMS, stacked, strict=True)), dict(zip(_STEMS, means, strict=True)))
+
+
+def _divergences(batch: _Pairs) -> dict[str, Array]:
+    mean, each = batch.mean, batch.each
+    k1, k3 = -mean["sum_d"], mean["sum_k3"]
+    return {
+        "kl_k1": k1,
+        "kl_k2": mean["sum_sq_d"] / 2,
+        "kl_k3": k3,
+        "k3_k1_ratio": np.where(np.abs(k1) > 1e-6, k3 / k1, np.nan),
+        "abs_log_ratio_mean": mean["sum_abs_d"],
+        "abs_log_ratio_max": np.maximum(-each["min_d"], each["max_d"]).max(axis=-1),
+        "tv": mean["sum_ratio_deficit"],
+        "tv_seq_max": (each["sum_ratio_deficit"] / batch.lengths).max(axis=-1),
+        "binary_kl_mean": mean["sum_binary_kl"],
+        "binary_kl_max": each["max_binary_kl"].max(axis=-1),
+    }
+
+
+def _token_weights(batch: _Pairs) -> dict[str, Array]:
+    """Moments of rho are taken of rho - 1, so that none cancels when policies agree."""
+    mean, each = batch.mean, batch.each
+    deviation, sq_deviation = mean["sum_ratio_dev"], mean["sum_sq_ratio_dev"]
+    variance = np.maximum(sq_deviation - deviation**2, 0.0)
+    chi2_sn = variance / (1 + deviation) ** 2
+    chi2_each = (2 * each["sum_ratio_dev"] + each["sum_sq_ratio_dev"]) / batch.lengths
+    return {
+        "ratio_mean": 1 + deviation,
+        "chi2_token": 2 * deviation + sq_deviation,
+        "chi2_token_sn": chi2_sn,
+        "chi2_token_p95": percentile(chi2_each, 0.95),
+        "ess_token": 1 / (1 + chi2_sn),
+        "ess_truncated": mean["sum_trunc_ratio"] ** 2 / mean["sum_sq_trunc_ratio"],
+        "is_weight_std": np.sqrt(variance),
+        "is_weight_min": np.exp(np.clip(each["min_d"].min(axis=-1), -MAX_ABS_EXPONENT, MAX_ABS_EXPONENT)),
+        "is_weight_max": np.exp(np.clip(each["max_d"].max(axis=-1), -MAX_ABS_EXPONENT, MAX_ABS_EXPONENT)),
+        "band_fraction": mean["n_band_low"] + mean["n_band_high"],
+        "trunc_fraction": mean["n_trunc"],
+    }
+
+
+def _sequence_weights(batch: _Pairs) -> dict[str, Array]:
+    """exp(S_i) overflows on long sequences, so the largest is divided out first."""
+    log_weight = batch.each["sum_d"]
+    n = log_weight.shape[-1]
+    largest = log_weight.max(axis=-1)
+    weight = np.exp(log_weight - largest[:, None])
+    sum_weight, sum_sq_weight = weight.sum(axis=-1), (weight * weight).sum(axis=-1)
+    chi2_log1p = 2 * largest + np.log(sum_sq_weight / n)
+    return {
+        "chi2_seq_log1p": chi2_log1p,
+        "chi2_seq": np.minimum(np.expm1(chi2_log1p), CHI2_SEQ_CAP),
+        "ess_seq": sum_weight**2 / (n * sum_sq_weight),
+        "seq_log_ratio_mean": log_weight.sum(axis=-1) / n,
+        "seq_log_ratio_min": log_weight.min(axis=-1),
+        "seq_log_ratio_max": largest,
+    }
+
+
+def _perplexities(batch: _Pairs) -> dict[str, Array]:
+    log_geo = batch.each["sum_d"] / batch.lengths
+    n = log_geo.shape[-1]
+    geo = np.exp(log_geo)
+    return {
+        "geo_ratio_mean": geo.sum(axis=-1) / n,
+        "geo_ratio_min": geo.min(axis=-1),
+        "geo_ratio_max": geo.max(axis=-1),
+        "ppl_ratio": np.exp(-log_geo).sum(axis=-1) / n,
+        "log_ppl_diff_mean": -log_geo.sum(axis=-1) / n,
+        "log_ppl_diff_abs_mean": np.abs(log_geo).sum(axis=-1) / n,
+        "log_ppl_diff_min": -log_geo.max(axis=-1),
+        "log_ppl_diff_max": -log_geo.min(axis=-1),
+    }
+
+
+def _probabilities(batch: _Pairs) -> dict[str, Array]:
+    mean = batch.mean
+    p, q, gap = mean["sum_p"], mean["sum_q"], mean["sum_prob_diff"]
+    var_p, var_q = mean["sum_pp"] - p * p, mean["sum_qq"] - q * q
+    correlation = np.clip((mean["sum_pq"] - p * q) / np.sqrt(var_p * var_q), -1.0, 1.0)
+    return {
+        "prob_pearson": np.where((var_p > MIN_VARIANCE) & (var_q > MIN_VARIANCE), correlation, np.nan),
+        "prob_diff_mean": gap,
+        "prob_diff_std": np.sqrt(np.maximum(mean["sum_sq_prob_diff"] - gap * gap, 0.0)),
+        "prob_diff_max": batch.each["max_prob_diff"].max(axis=-1),
+    }
+
+
+def _tails(filled: Filled, largest: Array) -> dict[str, float]:
+    """Percentiles of |d|, for the pairs whose histogram is at hand."""
+    pairs = filled.columns.pairs
+    at_hand = [pair for pair in pairs if pair in filled.columns.histograms]
+    if not at_hand:
+        return {}
+    counts = np.array([filled.columns.histograms[pair] for pair in at_hand])
+    most = largest[[pairs.index(pair) for pair in at_hand]]
+    tails = {stem: abs_quantiles(counts, fraction, largest=most).tolist() for stem, fraction in _TAILS.items()}
+    return {f"{pair}_{stem}": tail[i] for stem, tail in tails.items() for i, pair in enumerate(at_hand)}
+
+
+_TAILS = {"abs_log_ratio_p99": 0.99, "abs_log_ratio_p999": 0.999}

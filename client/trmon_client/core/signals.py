@@ -1,0 +1,116 @@
+"""Batch signals: what a run's history, gauges and alerts are made of, computed from columns and histograms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trmon_client.core.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
+from trmon_client.core.columns import Columns
+from trmon_client.core.filled import Filled
+from trmon_client.core.group_signals import group_signals
+from trmon_client.core.pair_signals import pair_signals
+from trmon_client.core.quantiles import percentile
+
+__all__ = ["REGISTRY_VERSION", "SIGNALS", "SignalSpec", "compute"]
+
+
+def compute(columns: Columns) -> dict[str, float]:
+    """Return the signals of a batch by name; those whose inputs are not given are absent.
+
+    Columns on a device are copied to the host first.
+    Returns: names within `SIGNALS`; nan where a signal cannot be computed, as for a batch without a valid token.
+    Source: formulas, section 5.
+    """
+    columns = columns.numpy()
+    filled = Filled.of(columns)
+    with np.errstate(all="ignore"):
+        return {
+            **pair_signals(filled),
+            **_lengths(filled),
+            **_token_fractions(filled),
+            **_suspicious_fractions(columns),
+            **_perplexities(filled),
+            **_rewards(filled),
+            **group_signals(filled),
+            **_versions(filled),
+            **_divergences(filled),
+        }
+
+
+def _lengths(filled: Filled) -> dict[str, float]:
+    lengths = filled.lengths
+    return {
+        "response_length_mean": float(lengths.mean()),
+        "response_length_p95": float(percentile(lengths, 0.95)),
+        "response_length_max": float(lengths.max()),
+    }
+
+
+def _token_fractions(filled: Filled) -> dict[str, float]:
+    present = [name for name in _OF_TOKENS if name in filled.columns]
+    fractions = filled.matrix(present).sum(axis=-1) / filled.lengths.sum() if present else ()
+    return {_OF_TOKENS[name][0]: float(x) * _OF_TOKENS[name][1] for name, x in zip(present, fractions, strict=True)}
+
+
+_OF_TOKENS = {
+    "n_clipped": ("clip_fraction", 1.0),
+    "n_leaked": ("leak_fraction", 1.0),
+    "n_leaked_high": ("leak_high_fraction", 1.0),
+    "sum_abs_is_dev": ("staleness_tv_is", 0.5),
+}
+
+
+def _suspicious_fractions(columns: Columns) -> dict[str, float]:
+    """Fractions of valid + invalid tokens: sequences whose tokens are all invalid count here."""
+    counting = columns["n_tokens"].sum() + columns["n_invalid"].sum()
+    return {
+        f"{kind}_fraction": float(columns[f"n_{kind}"].sum() / counting)
+        for kind in ("invalid", "saturated", "clamped")
+        if f"n_{kind}" in columns
+    }
+
+
+def _perplexities(filled: Filled) -> dict[str, float]:
+    present = [name for name in _LOGPS if name in filled.columns]
+    if not present:
+        return {}
+    perplexities = np.exp(-filled.matrix(present) / filled.lengths).mean(axis=-1)
+    return {_LOGPS[name]: float(value) for name, value in zip(present, perplexities, strict=True)}
+
+
+_LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
+
+
+def _rewards(filled: Filled) -> dict[str, float]:
+    if "reward" not in filled.columns:
+        return {}
+    rewards = filled.matrix(("reward",))[0]
+    rewards = rewards[~np.isnan(rewards)]
+    n = np.float64(len(rewards))
+    mean = rewards.sum() / n
+    return {"reward_mean": float(mean), "reward_std": float(np.sqrt(((rewards - mean) ** 2).sum() / n))}
+
+
+def _versions(filled: Filled) -> dict[str, float]:
+    columns = filled.columns
+    if "version_min" not in columns or "version_max" not in columns:
+        return {}
+    oldest, newest = filled.matrix(("version_min", "version_max"))
+    signals = {"version_span_max": float((newest - oldest).max())}
+    if columns.trainer_version is not None:
+        lag = columns.trainer_version - oldest
+        signals |= {"version_lag_mean": float(lag.mean()), "version_lag_max": float(lag.max())}
+    return signals
+
+
+def _divergences(filled: Filled) -> dict[str, float]:
+    columns = filled.columns
+    signals = {
+        signal: float(filled.matrix((name,)).max())
+        for signal, name in (("kl_max", "max_kl"), ("reverse_kl_max", "max_reverse_kl"), ("tv_max", "max_tv"))
+        if name in columns
+    }
+    if "sum_kl" in columns:
+        sums = filled.matrix(("sum_kl",))[0]
+        signals |= {"kl_mean": float(sums.sum() / filled.lengths.sum()), "kl_seq": float(sums.mean())}
+    return signals

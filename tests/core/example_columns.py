@@ -1,0 +1,57 @@
+"""Columns for tests: those of a golden file, of given log-ratios, and of whatever hypothesis draws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from tests.core import golden
+from trmon_client.core import statistics
+from trmon_client.core.columns import Columns
+from trmon_client.core.schema import COLUMNS
+
+log_ratios = st.lists(st.lists(st.floats(-3, 3, width=32), max_size=6), min_size=1, max_size=5)
+"""Log-ratios of 1 to 5 sequences of 0 to 6 tokens."""
+
+
+def golden_columns(case: str) -> Columns:
+    """Return the columns a golden file states, with its advantages, in the dtypes of the schema."""
+    stated = {name: array.astype(COLUMNS[name].dtype) for name, array in golden.columns(case).items()}
+    return Columns({**stated, "advantage": golden.inputs(case)["advantages"]})
+
+
+def of_log_ratios(*rows: list[float], **given: Any) -> Columns:
+    """Return columns whose one pair, total, has these log-ratios: log mu is -4 at every token."""
+    rollout = [np.full(len(row), -4.0) for row in rows]
+    current = [np.array(row, np.float64) - 4.0 for row in rows]
+    return statistics.columns(rollout_logprobs=rollout, logprobs=current, **given)
+
+
+def as_torch(columns: Columns, *, device: str = "cpu") -> Columns:
+    """Return the same columns as tensors; the device `meta` has shapes and no data, so reading it raises."""
+    return replace(
+        columns,
+        by_name={name: torch.from_numpy(array).to(device) for name, array in columns.items()},
+        histograms={pair: torch.from_numpy(counts).to(device) for pair, counts in columns.histograms.items()},
+    )
+
+
+def with_columns(columns: Columns, added: dict[str, Any]) -> Columns:
+    """Return the columns with some added or replaced."""
+    return replace(columns, by_name={**columns.by_name, **added})
+
+
+def filled_with(columns: Columns, number: float) -> Columns:
+    """Return the columns with the number in every float column."""
+    floats = {name: np.full_like(array, number) for name, array in columns.items() if array.dtype.kind == "f"}
+    return with_columns(columns, floats)
+
+
+def with_kl(columns: Columns, max_kl: list[float], *, kl_is: Any = "exact", kl_pair: Any = "total") -> Columns:
+    """Return the columns with a KL from logits; the sum of a sequence is its largest."""
+    kl = {"max_kl": np.array(max_kl, np.float32), "sum_kl": np.array(max_kl, np.float64)}
+    return replace(with_columns(columns, kl), kl_is=kl_is, kl_pair=kl_pair)
