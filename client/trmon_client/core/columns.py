@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from trmon_client.core.arrays import Array as Array
+from trmon_client.core.arrays import download, functions_of, is_tensor
 from trmon_client.core.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
-
-Array = Any
-"""A numpy array or a torch tensor."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns(Mapping[str, Array]):
     """The columns of B sequences: a mapping of name to [B], with a histogram of d for each pair.
 
-    `values` holds arrays of one kind, numpy or torch, in the dtypes of `schema.COLUMNS`; `histograms` holds
+    `by_name` holds arrays of one kind, numpy or torch, in the dtypes of `schema.COLUMNS`; `histograms` holds
     [N_BINS] int64 counts a pair. Source: formulas, section 3.
     """
 
-    values: dict[str, Array]
+    by_name: dict[str, Array]
     histograms: dict[Pair, Array] = field(default_factory=dict)
     kl_is: KlIs = "sampled"
     kl_pair: Pair | None = None
@@ -30,23 +29,23 @@ class Columns(Mapping[str, Array]):
     old_version: int | None = None
 
     def __getitem__(self, name: str) -> Array:
-        return self.values[name]
+        return self.by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values)
+        return iter(self.by_name)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.by_name)
 
     @property
     def n_sequences(self) -> int:
         """B, the number of sequences, empty ones included."""
-        return len(self.values["n_tokens"])
+        return len(self.by_name["n_tokens"])
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs that were given, in the order mismatch, staleness, total."""
-        return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in self.values)
+        return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in self.by_name)
 
     @property
     def primary(self) -> Pair:
@@ -54,11 +53,14 @@ class Columns(Mapping[str, Array]):
         return primary(self.pairs)
 
     def numpy(self) -> Columns:
-        """Return the same columns as numpy arrays; synchronises if they lie on a device."""
+        """Return the same columns as numpy arrays; from a device by one transfer, which synchronises."""
+        if not is_tensor(self.by_name["n_tokens"]):
+            return self
+        arrays = download([*self.by_name.values(), *self.histograms.values()])
         return replace(
             self,
-            values={name: _to_numpy(array) for name, array in self.values.items()},
-            histograms={pair: _to_numpy(counts) for pair, counts in self.histograms.items()},
+            by_name=dict(zip(self.by_name, arrays[: len(self)], strict=True)),
+            histograms=dict(zip(self.histograms, arrays[len(self) :], strict=True)),
         )
 
     @staticmethod
@@ -67,7 +69,7 @@ class Columns(Mapping[str, Array]):
 
         A column that only some parts have is kept for rewards and advantages (NaN where absent) and left out
         otherwise; `kl_is` is the weakest part's, versions are the newest trainer's and the oldest pi_old's.
-        Args: parts: at least one, all numpy.
+        Args: parts: at least one, all numpy or all on one device.
         Errors: ValueError without parts.
         Source: formulas, section 3.
         """
@@ -76,13 +78,14 @@ class Columns(Mapping[str, Array]):
         if len(parts) == 1:
             return parts[0]
         first, *rest = parts
-        shared = {name for name in first.values if all(name in part.values for part in rest)}
-        labels = {name for part in parts for name in part.values if COLUMNS[name].reduction is Reduction.LABEL}
+        shared = {name for name in first.by_name if all(name in part.by_name for part in rest)}
+        labels = {name for part in parts for name in part.by_name if COLUMNS[name].reduction is Reduction.LABEL}
         names = [name for name in COLUMNS if name in shared or name in labels]
+        concatenate = functions_of(first.by_name["n_tokens"]).concatenate
         return Columns(
-            values={name: np.concatenate([_column(part, name) for part in parts]) for name in names},
+            by_name={name: concatenate([_column(part, name) for part in parts]) for name in names},
             histograms={
-                pair: np.sum([part.histograms[pair] for part in parts], axis=0)
+                pair: sum((part.histograms[pair] for part in rest), first.histograms[pair])
                 for pair in PAIRS
                 if all(pair in part.histograms for part in parts)
             },
@@ -94,15 +97,12 @@ class Columns(Mapping[str, Array]):
 
 
 def _column(part: Columns, name: str) -> Array:
-    if name in part.values:
-        return part.values[name]
-    return np.full(part.n_sequences, np.nan)
+    if name in part.by_name:
+        return part.by_name[name]
+    n_tokens = part.by_name["n_tokens"]
+    return n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
 
 
 def _extreme(pick: Any, versions: list[int | None]) -> int | None:
     known = [version for version in versions if version is not None]
     return pick(known) if known else None
-
-
-def _to_numpy(array: Array) -> Array:
-    return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()

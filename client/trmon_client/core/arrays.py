@@ -1,0 +1,169 @@
+"""The array functions of the core, once for numpy and once for torch, which is never imported before the caller's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from trmon_client.core.schema import DType
+
+Array: TypeAlias = Any
+"""A numpy array or a torch tensor."""
+Device: TypeAlias = Any
+"""A CUDA device of torch; None stands for the host, where arrays are numpy's."""
+
+Function: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Functions that differ between numpy and torch; reductions take (array, axis)."""
+
+    abs: Function
+    exp: Function
+    expm1: Function
+    log: Function
+    where: Function
+    at_least: Function
+    at_most: Function
+    sum: Function
+    min: Function
+    max: Function
+    argmax: Function
+    running_sum: Function
+    concatenate: Function
+    gather: Function
+    """(array, indices): the named rows of the first axis, copied."""
+    empty: Function
+    """(shape, dtype, device)"""
+    cast: Function
+    """(array, dtype)"""
+
+
+def _cast(array: Array, dtype: DType) -> Array:
+    return array.astype(dtype, copy=False)
+
+
+def _empty(shape: tuple[int, ...], dtype: DType, _device: Device) -> Array:
+    return np.empty(shape, dtype)
+
+
+NUMPY = Arrays(
+    abs=np.abs,
+    exp=np.exp,
+    expm1=np.expm1,
+    log=np.log,
+    where=np.where,
+    at_least=np.maximum,
+    at_most=np.minimum,
+    sum=np.add.reduce,
+    min=np.minimum.reduce,
+    max=np.maximum.reduce,
+    argmax=np.argmax,
+    running_sum=np.add.accumulate,
+    concatenate=np.concatenate,
+    gather=lambda array, indices: array.take(indices, 0),
+    empty=_empty,
+    cast=_cast,
+)
+
+
+@cache
+def torch_arrays() -> Arrays:
+    """Return the functions of torch, which the caller's tensors have imported already."""
+    import torch
+
+    dtypes = {"f8": torch.float64, "f4": torch.float32, "i8": torch.int64}
+
+    def running_sum(array: Array, axis: int) -> Array:
+        # torch.cumsum raises on CUDA where the trainer asked for deterministic algorithms: add in doubling strides.
+        total, stride = array.movedim(axis, -1).clone(), 1
+        while stride < total.shape[-1]:
+            total[..., stride:] = total[..., stride:] + total[..., :-stride]
+            stride *= 2
+        return total.movedim(-1, axis)
+
+    return Arrays(
+        abs=torch.abs,
+        exp=torch.exp,
+        expm1=torch.expm1,
+        log=torch.log,
+        where=torch.where,
+        at_least=torch.clamp_min,
+        at_most=torch.clamp_max,
+        sum=torch.sum,
+        min=torch.amin,
+        max=torch.amax,
+        argmax=torch.argmax,
+        running_sum=running_sum,
+        concatenate=torch.cat,
+        gather=lambda array, indices: torch.stack([array[index] for index in indices]),
+        empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtypes[dtype], device=device),
+        cast=lambda array, dtype: array.to(dtypes[dtype]),
+    )
+
+
+def functions_of(array: Array) -> Arrays:
+    """Return the functions that work on an array."""
+    return torch_arrays() if is_tensor(array) else NUMPY
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether a value is a tensor of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def cuda_devices(values: Iterable[object]) -> list[Device]:
+    """Return the distinct CUDA devices on which tensors among the values lie, in their order."""
+    return list(dict.fromkeys(value.device for value in values if is_tensor(value) and value.is_cuda))  # type: ignore[attr-defined]
+
+
+def bring(value: Any, device: Device) -> Array:
+    """Return a tensor, array or nested list as a detached array where the statistics are computed.
+
+    Args: device: a CUDA device; None for numpy, which views a tensor of the CPU without a copy.
+    Errors: ValueError when a list is ragged.
+    """
+    if not is_tensor(value):
+        value = np.asarray(value)
+        return value if device is None else sys.modules["torch"].from_numpy(value).to(device, non_blocking=True)
+    value = value.detach()
+    if device is not None:
+        return value.to(device, non_blocking=True)
+    if value.is_floating_point() and value.itemsize <= 2:
+        value = value.float()
+    return value.numpy(force=True)
+
+
+def kind(array: Array) -> str:
+    """Return what an array holds: b(ool), i(nteger), f(loat), or anything else."""
+    if not is_tensor(array):
+        return "i" if array.dtype.kind == "u" else array.dtype.kind
+    if array.is_complex():
+        return "c"
+    if array.is_floating_point():
+        return "f"
+    return "b" if array.dtype == sys.modules["torch"].bool else "i"
+
+
+def download(tensors: Sequence[Array]) -> list[Array]:
+    """Return tensors of one device as numpy arrays through a single transfer, the only point that synchronises."""
+    torch = sys.modules["torch"]
+    # The widest first, so that every array starts at a multiple of its own width.
+    order = sorted(range(len(tensors)), key=lambda index: -tensors[index].itemsize)
+    flat = [tensors[index].contiguous().view(-1) for index in order]
+    data = torch.cat([tensor.view(torch.uint8) for tensor in flat]).cpu().numpy() if flat else np.empty(0, np.uint8)
+    result: list[Array] = [None] * len(tensors)
+    start = 0
+    for index, tensor in zip(order, flat, strict=True):
+        stop = start + tensor.numel() * tensor.itemsize
+        dtype = f"{'f' if tensor.is_floating_point() else 'i'}{tensor.itemsize}"
+        result[index] = data[start:stop].view(dtype).reshape(tensors[index].shape)
+        start = stop
+    return result

@@ -1,0 +1,195 @@
+"""The arguments of `statistics.columns`, checked and brought to one form: padded [B, T] arrays in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.arrays import Array, Arrays, Device, bring, cuda_devices, functions_of, is_tensor, kind
+from trmon_client.core.labels import group_labels
+from trmon_client.core.ragged import is_ragged, lengths_of, mask_of, pad
+
+POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
+"""The arguments that hold log-probs, in the order mu, pi_old, pi."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The checked arguments: log-probs [B, T] by argument name, mask bool [B, T]; the others [B] or [B, T] or None."""
+
+    logprobs: dict[str, Array]
+    mask: Array
+    advantages: Array | None = None
+    rewards: Array | None = None
+    group_ids: Array | None = None
+    versions: Array | None = None
+
+    @property
+    def functions(self) -> Arrays:
+        """The array functions that work on these."""
+        return functions_of(self.mask)
+
+    def blocks(self, *, max_tokens: int) -> Iterator[Inputs]:
+        """Yield the same sequences in blocks of rows of at most `max_tokens` positions, one row at least."""
+        n_sequences, horizon = self.mask.shape
+        stride = max(1, max_tokens // max(1, horizon))
+        if n_sequences <= stride:
+            yield self
+            return
+        for start in range(0, n_sequences, stride):
+            yield self.mapped(itemgetter(slice(start, start + stride)))
+
+    def mapped(self, change: Callable[[Array], Array]) -> Inputs:
+        """Return the same arguments with every array changed."""
+        others = ("mask", "advantages", "rewards", "group_ids", "versions")
+        given = {name: array for name in others if (array := getattr(self, name)) is not None}
+        return replace(
+            self,
+            logprobs={name: change(array) for name, array in self.logprobs.items()},
+            **{name: change(array) for name, array in given.items()},
+        )
+
+
+def checked(
+    logprobs: dict[str, Any],
+    *,
+    mask: Any,
+    advantages: Any = None,
+    rewards: Any = None,
+    group_ids: Any = None,
+    versions: Any = None,
+) -> Inputs:
+    """Return the arguments as `Inputs`.
+
+    Args: logprobs: what was given for each of `POLICIES`, None where nothing; the others as `statistics.columns` has.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one.
+    """
+    given = {name: logprobs[name] for name in POLICIES if logprobs.get(name) is not None}
+    if len(given) < 2:
+        got = f"only {next(iter(given))}" if given else "none of them"
+        raise ValueError(f"at least two of {', '.join(POLICIES)} are needed; got {got}")
+    device = _device_of({**given, "mask": mask})
+    if any(isinstance(value, (list, tuple)) for value in given.values()):
+        padded, whole, lengths = _from_ragged(given, mask, device)
+    else:
+        padded, whole, lengths = *_from_arrays(given, mask, device), None
+    _check_tokens(padded, whole)
+    optional = _Optional(tuple(whole.shape), next(iter(padded)), lengths, device)
+    inputs = Inputs(
+        logprobs=padded,
+        mask=whole if kind(whole) == "b" else whole != 0,
+        advantages=optional.per_token("advantages", advantages, kinds="fib"),
+        rewards=optional.per_sequence("rewards", rewards, kinds="fib"),
+        group_ids=optional.labels("group_ids", group_ids),
+        versions=optional.per_token("versions", versions, kinds="i"),
+    )
+    return inputs if whole.shape[1] else _widened(inputs)
+
+
+@dataclass(frozen=True)
+class _Optional:
+    """Checks arguments that may be absent against the shape, and where ragged the lengths, of the first log-probs."""
+
+    shape: tuple[int, ...]
+    like: str
+    lengths: list[int] | None
+    device: Device
+
+    def per_sequence(self, name: str, value: Any, *, kinds: str) -> Array | None:
+        if value is None:
+            return None
+        return self._check(name, _bring(name, value, self.device), [self.shape[:1]], kinds)
+
+    def per_token(self, name: str, value: Any, *, kinds: str) -> Array | None:
+        if value is None:
+            return None
+        if self.lengths is not None and is_ragged(value):
+            array = pad(name, value, like=(self.like, self.lengths), device=self.device)
+        else:
+            array = _bring(name, value, self.device)
+        return self._check(name, array, [self.shape[:1], self.shape], kinds)
+
+    def labels(self, name: str, value: Any) -> Array | None:
+        if value is None:
+            return None
+        shape = tuple(value.shape) if hasattr(value, "shape") else (len(value),)
+        if shape != self.shape[:1]:
+            raise ValueError(f"{name} has shape {shape}; expected {self.shape[:1]}, one label a sequence")
+        return group_labels(value, self.device)
+
+    def _check(self, name: str, array: Array, shapes: list[tuple[int, ...]], kinds: str) -> Array:
+        if tuple(array.shape) not in shapes:
+            expected = " or ".join(str(shape) for shape in shapes)
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {expected} like {self.like}")
+        if kind(array) not in kinds:
+            expected = "an integer dtype" if kinds == "i" else "a real dtype"
+            raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
+        return array
+
+
+def _device_of(given: dict[str, Any]) -> Device:
+    devices = cuda_devices(row for value in given.values() for row in (value if is_ragged(value) else [value]))
+    if len(devices) > 1:
+        where = ", ".join(f"{name} on {value.device}" for name, value in given.items() if hasattr(value, "device"))
+        raise ValueError(f"log-probs and mask lie on several devices ({where}); expected one")
+    return devices[0] if devices else None
+
+
+def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict[str, Array], Array]:
+    if mask is None:
+        shape = tuple(np.shape(next(iter(given.values()))))
+        raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
+    return {name: bring(value, device) for name, value in given.items()}, _bring("mask", mask, device)
+
+
+def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict[str, Array], Array, list[int]]:
+    for name, value in given.items():
+        if not is_ragged(value):
+            form = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else "a list of numbers"
+            raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one a sequence, as for the others")
+    first = next(iter(given))
+    like = (first, lengths_of(first, given[first]))
+    padded = {name: pad(name, rows, like=like, device=device) for name, rows in given.items()}
+    if mask is None:
+        return padded, mask_of(like[1], device), like[1]
+    if not is_ragged(mask):
+        raise ValueError(f"mask is an array; expected a list of 1-D arrays like {first}, or None if all tokens count")
+    return padded, pad("mask", mask, like=like, device=device), like[1]
+
+
+def _bring(name: str, value: Any, device: Device) -> Array:
+    try:
+        return bring(value, device)
+    except ValueError as error:
+        raise ValueError(f"{name} is ragged; expected rows of one length, or lists of 1-D arrays throughout") from error
+
+
+def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:
+    (first, reference), *rest = logprobs.items()
+    shape = tuple(reference.shape)
+    if len(shape) != 2:
+        raise ValueError(f"{first} has shape {shape}; expected two dimensions, [sequences, tokens]")
+    for name, array in [*rest, ("mask", mask)]:
+        if tuple(array.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
+    for name, array in logprobs.items():
+        if kind(array) != "f":
+            raise ValueError(f"{name} has dtype {array.dtype}; expected a floating dtype")
+    if kind(mask) not in "bif":
+        raise ValueError(f"mask has dtype {mask.dtype}; expected booleans, integers or floats")
+
+
+def _widened(inputs: Inputs) -> Inputs:
+    """Return inputs of [B, 0] with one position that does not count: reductions need one."""
+
+    def widen(array: Array) -> Array:
+        if array.ndim == 1:
+            return array
+        shape = (array.shape[0], 1)
+        return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
+
+    return inputs.mapped(widen)

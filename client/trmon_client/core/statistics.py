@@ -1,0 +1,73 @@
+"""The sufficient statistics: log-probs of [B, T] tokens in, one value a sequence and one histogram a pair out."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs import POLICIES, Inputs, checked
+from trmon_client.core.reduction import reduced
+
+BLOCK_TOKENS = 1 << 14
+"""Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
+DEVICE_BLOCK_TOKENS = 1 << 18
+"""Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
+
+
+def columns(
+    *,
+    rollout_logprobs: Any = None,
+    old_logprobs: Any = None,
+    logprobs: Any = None,
+    mask: Any = None,
+    advantages: Any = None,
+    rewards: Any = None,
+    group_ids: Any = None,
+    versions: Any = None,
+    trainer_version: int | None = None,
+    old_version: int | None = None,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+) -> Columns:
+    """Return the columns of B sequences, for every pair whose two log-probs are given.
+
+    Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; two at least.
+        mask: of the log-probs' form, nonzero where a token counts; None, with lists only: all count.
+        advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.
+        trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high].
+    Returns: numpy columns, or torch columns on the device where tensors lie on CUDA; then nothing synchronises.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
+    Source: formulas, sections 1 to 3.
+    """
+    inputs = checked(
+        dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True)),
+        mask=mask,
+        advantages=advantages,
+        rewards=rewards,
+        group_ids=group_ids,
+        versions=versions,
+    )
+    return replace(
+        columns_of(inputs, clip_low=clip_low, clip_high=clip_high),
+        trainer_version=_version("trainer_version", trainer_version),
+        old_version=_version("old_version", old_version),
+    )
+
+
+def columns_of(inputs: Inputs, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Columns:
+    """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
+    max_tokens = BLOCK_TOKENS if isinstance(inputs.mask, np.ndarray) else DEVICE_BLOCK_TOKENS
+    with np.errstate(all="ignore"):
+        blocks = inputs.blocks(max_tokens=max_tokens)
+        return Columns.merge(*(reduced(block, clip_low=clip_low, clip_high=clip_high) for block in blocks))
+
+
+def _version(name: str, version: Any) -> int | None:
+    try:
+        return None if version is None else operator.index(version)
+    except TypeError as error:
+        raise ValueError(f"{name} is {version!r}; expected an integer") from error

@@ -1,0 +1,31 @@
+"""Random batches for the tests of the core: healthy, drifting, and full of what engines send by mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+POISON = (np.nan, np.inf, -np.inf, -9999.0, -1000.0, 1.0, 2e-4)
+"""Log-probs that are invalid."""
+ODD = (0.0, 5e-5, -1e-9, -30.0, -999.0)
+"""Log-probs that look odd and are valid."""
+
+
+def batch(
+    seed: int, *, n_sequences: int = 6, horizon: int = 12, noise: float = 0.1, odd: float = 0.0
+) -> dict[str, Any]:
+    """Return the three log-probs float32 [B, T] and a mask; a fraction `odd` of log-probs is poison, as much is odd."""
+    random = np.random.default_rng(seed)
+    shape = (n_sequences, horizon)
+    rollout = -random.exponential(1.0, shape)
+    old = np.minimum(rollout + random.normal(0, noise, shape), 0)
+    new = np.minimum(old + random.normal(0, noise, shape), 0)
+    given: dict[str, Any] = {}
+    for name, logp in (("rollout_logprobs", rollout), ("old_logprobs", old), ("logprobs", new)):
+        chance = random.random(shape)
+        logp = np.where(chance < odd, random.choice(POISON, shape), logp)
+        logp = np.where(chance > 1 - odd, random.choice(ODD, shape), logp)
+        given[name] = logp.astype(np.float32)
+    given["mask"] = random.random(shape) < 0.8
+    return given

@@ -1,0 +1,369 @@
+"""The statistics against the golden vectors, against a plain reference, and against their own laws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.core import golden, reference
+from tests.core.batches import POISON, batch
+from trmon_client.core import statistics
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs import checked
+from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
+
+SIZES = {"sum_d": "sum_abs_d", "sum_ratio_dev": "sum_abs_d"}
+"""Signed sums, and the column by whose size their error is judged."""
+QUICK = settings(max_examples=50, deadline=None)
+GIVES = {
+    "rollout and old": ("rollout_logprobs", "old_logprobs"),
+    "rollout and new": ("rollout_logprobs", "logprobs"),
+    "old and new": ("old_logprobs", "logprobs"),
+    "all three": ("rollout_logprobs", "old_logprobs", "logprobs"),
+}
+
+
+def agree(found: Columns, expected: dict[str, Any]) -> None:
+    """Check every expected column: counts exactly, sums to 1e-5 of their size, extremes to 1e-6, binary KL to 1e-6."""
+    for name, numbers in expected.items():
+        want, got = np.asarray(numbers, np.float64), np.asarray(found[name], np.float64)
+        if COLUMNS[name].dtype == "i8":
+            np.testing.assert_array_equal(got, want, err_msg=name)
+            continue
+        stem = name.split("_", 1)[1]
+        size = np.abs(np.asarray(expected[name.replace(stem, SIZES[stem])])) if stem in SIZES else np.abs(want)
+        relative = 1e-5 if "sum_" in name else 1e-6
+        absolute = 1e-6 if "binary_kl" in name else 1e-30
+        finite = np.isfinite(want)
+        np.testing.assert_array_equal(got[~finite], want[~finite], err_msg=name)
+        assert (np.abs(got - want)[finite] <= (relative * size + absolute)[finite]).all(), (name, got, want)
+
+
+def same(found: Columns, expected: Columns, *, relative: float = 1e-12) -> None:
+    """Check that two sets of columns are equal up to the order of summation."""
+    assert set(found) == set(expected)
+    for name in expected:
+        tolerance = 1e-6 if COLUMNS[name].dtype == "f4" else relative
+        np.testing.assert_allclose(found[name], expected[name], rtol=tolerance, atol=tolerance, err_msg=name)
+    for pair, counts in expected.histograms.items():
+        np.testing.assert_array_equal(found.histograms[pair], counts)
+
+
+@pytest.mark.parametrize("case", golden.cases())
+def test_every_golden_column_holds_and_no_other_column_appears(case: str) -> None:
+    found = statistics.columns(**golden.inputs(case))
+    expected = golden.columns(case)
+    assert set(found) == set(expected) | {"advantage"}
+    with np.errstate(invalid="ignore"):
+        agree(found, expected)
+
+
+@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
+@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
+@pytest.mark.parametrize("odd", [0.0, 0.1], ids=["clean", "poisoned"])
+def test_columns_equal_the_plain_reference(names: tuple[str, ...], noise: float, odd: float) -> None:
+    inputs = batch(seed=7, n_sequences=12, noise=noise, odd=odd)
+    given = {name: inputs[name] for name in names}
+    advantages = np.random.default_rng(8).normal(size=inputs["mask"].shape)
+    found = statistics.columns(**given, mask=inputs["mask"], advantages=advantages)
+    with np.errstate(invalid="ignore"):
+        agree(found, reference.columns(given, inputs["mask"], advantages))
+    for pair in found.pairs:
+        assert found.histograms[pair].tolist() == reference.histogram(given, inputs["mask"], pair)
+
+
+@pytest.mark.parametrize("horizon", [1, 300])
+def test_both_layouts_equal_the_plain_reference(horizon: int) -> None:
+    inputs = batch(seed=3, n_sequences=3, horizon=horizon, odd=0.05)
+    mask = inputs.pop("mask")
+    advantages = np.random.default_rng(8).normal(size=mask.shape)
+    found = statistics.columns(**inputs, mask=mask, advantages=advantages)
+    with np.errstate(invalid="ignore"):
+        agree(found, reference.columns(inputs, mask, advantages))
+
+
+def test_every_column_has_the_dtype_of_the_schema_and_every_pair_all_of_its_columns() -> None:
+    labels = {
+        "advantages": np.ones(6, np.float32),
+        "rewards": np.ones(6),
+        "group_ids": [1] * 6,
+        "versions": np.ones(6, int),
+    }
+    found = statistics.columns(**batch(0), **labels)
+    assert all(array.dtype == COLUMNS[name].dtype and array.shape == (6,) for name, array in found.items())
+    assert {f"{pair}_{stem}" for pair in PAIRS for stem in PAIR_STEMS} <= set(found)
+    assert all(counts.dtype == np.int64 and counts.shape == (N_BINS,) for counts in found.histograms.values())
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.1])
+@pytest.mark.parametrize("horizon", [12, 300])
+def test_torch_kernels_give_the_same_columns_as_numpy(odd: float, horizon: int) -> None:
+    inputs = batch(seed=5, odd=odd, horizon=horizon)
+    extra = {
+        "advantages": np.random.default_rng(1).normal(size=(6, horizon)),
+        "versions": np.random.default_rng(2).integers(0, 9, (6, horizon)),
+        "rewards": np.arange(6.0),
+        "group_ids": np.arange(6),
+    }
+    mask = inputs.pop("mask")
+    on_host = checked(inputs, mask=mask, **extra)
+    found = statistics.columns_of(on_host.mapped(lambda array: torch.from_numpy(np.array(array))))
+    assert all(isinstance(array, torch.Tensor) for array in found.values())
+    same(found.numpy(), statistics.columns_of(on_host))
+
+
+def test_a_batch_larger_than_a_block_is_reduced_block_by_block_to_the_same_columns() -> None:
+    inputs = batch(seed=2, n_sequences=700, horizon=64)
+    halves = [{name: array[part] for name, array in inputs.items()} for part in (slice(None, 300), slice(300, None))]
+    whole = statistics.columns(**inputs)
+    assert whole.n_sequences * 64 > statistics.BLOCK_TOKENS
+    same(whole, Columns.merge(*(statistics.columns(**half) for half in halves)))
+
+
+@pytest.mark.parametrize("magnitude", [1e-3, 1e-4, 1e-6])
+def test_k3_is_exact_at_the_healthy_scale_where_float32_loses_it(magnitude: float) -> None:
+    random = np.random.default_rng(0)
+    rollout = (-random.random((1, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
+    new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
+    found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.ones_like(rollout))
+    d = new - rollout
+    exact = math.fsum(reference.columns({"rollout_logprobs": rollout, "logprobs": new}, [[1] * 4096])["total_sum_k3"])
+    naive = float((np.exp(d) - np.float32(1) - d).sum())
+    assert found["total_sum_k3"][0] == pytest.approx(exact, rel=1e-9)
+    assert abs(naive - exact) > 1e-5 * exact, "plain float32 would do"
+
+
+def test_a_sum_of_probabilities_near_one_keeps_the_variance_that_float32_loses() -> None:
+    logp = np.full((1, 100_000), -1e-5, np.float32)
+    logp[0, ::2] = -3e-5
+    found = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=np.ones_like(logp))
+    n = logp.size
+    variance = found["total_sum_pp"][0] / n - (found["total_sum_p"][0] / n) ** 2
+    p = np.exp(logp)
+    naive = float((p * p).sum() / np.float32(n) - (p.sum() / np.float32(n)) ** 2)
+    assert variance == pytest.approx(1e-10, rel=1e-3)
+    assert abs(naive - 1e-10) > 1e-10
+
+
+@pytest.mark.parametrize("value", [*POISON, 0.0])
+def test_values_under_an_unset_mask_never_matter(value: float) -> None:
+    inputs = batch(seed=4)
+    advantages = np.where(inputs["mask"], 1.0, value)
+    dirty: dict[str, Any] = {
+        name: np.where(inputs["mask"], inputs[name], np.float32(value)) for name in GIVES["all three"]
+    }
+    found = statistics.columns(**dirty, mask=inputs["mask"], advantages=advantages)
+    same(found, statistics.columns(**inputs, advantages=np.ones((6, 12))), relative=0)
+
+
+@pytest.mark.parametrize("value", POISON)
+@pytest.mark.parametrize("name", GIVES["all three"])
+def test_an_invalid_log_prob_takes_its_token_out_of_every_pair_and_is_counted(name: str, value: float) -> None:
+    inputs = batch(seed=4)
+    inputs["mask"][:] = True
+    without = inputs["mask"].copy()
+    without[2, 5] = False
+    expected = statistics.columns(**inputs | {"mask": without})
+    inputs[name][2, 5] = value
+    found = statistics.columns(**inputs)
+    assert found["n_invalid"].tolist() == [0, 0, 1, 0, 0, 0]
+    same(Columns({**found, "n_invalid": expected["n_invalid"]}, found.histograms), expected)
+
+
+E20 = math.expm1(20)
+TOKENS = {
+    "a log-prob just above 0 is rounding": ((5e-5, -0.1), {"n_invalid": 0, "total_max_prob_diff": 1 - math.exp(-0.1)}),
+    "zero where the trainer gives 0.9 is saturated": ((0.0, math.log(0.9)), {"n_saturated": 1}),
+    "zero where the trainer gives 0.995 is not": ((0.0, math.log(0.995)), {"n_saturated": 0}),
+    "d above 20 is clamped in exponentials only": (
+        (-25.0, 0.0),
+        {
+            "n_clamped": 1,
+            "total_sum_d": 25.0,
+            "total_sum_ratio_dev": math.expm1(20),
+            "total_max_k3": math.expm1(20) - 25,
+        },
+    ),
+    "d of 20 is not clamped": ((-20.0, 0.0), {"n_clamped": 0, "total_n_band_high": 1, "total_n_trunc": 1}),
+    "a ratio of one half is in the band": ((-1.0, -1.0 - math.log(2)), {"total_n_band_low": 0}),
+    "a ratio below one half is out of it": (
+        (-1.0, -1.7),
+        {"total_n_band_low": 1, "total_sum_ratio_deficit": 1 - math.exp(-0.7)},
+    ),
+    "of a certain token the rest counts as the least it can be": (
+        (-1e-9, -999.0),
+        {"total_max_binary_kl": 999.0 - 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("logps", "expected"), TOKENS.values(), ids=TOKENS)
+def test_one_token(logps: tuple[float, float], expected: dict[str, float]) -> None:
+    rollout, new = (np.array([[logp]]) for logp in logps)
+    found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.ones((1, 1), bool))
+    assert {name: float(found[name][0]) for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
+CLIPPED = {
+    "up with a gain: the clipped branch": (1.3, 1.0, (1, 0, 0)),
+    "up with a loss: unbounded": (1.3, -1.0, (0, 1, 1)),
+    "down with a loss: the clipped branch": (0.7, -1.0, (1, 0, 0)),
+    "down with a gain: leaks, but bounded": (0.7, 1.0, (0, 1, 0)),
+    "within the range": (1.1, 1.0, (0, 0, 0)),
+    "no advantage known": (1.3, math.nan, (0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize(("ratio", "advantage", "expected"), CLIPPED.values(), ids=CLIPPED)
+@pytest.mark.parametrize("per_token", [False, True])
+@pytest.mark.parametrize("horizon", [2, 300])
+def test_clipping(ratio: float, advantage: float, expected: tuple[int, ...], per_token: bool, horizon: int) -> None:
+    old = np.full((1, horizon), -1.0)
+    mask = np.arange(horizon)[None] == 0
+    found = statistics.columns(
+        old_logprobs=old,
+        logprobs=old + math.log(ratio),
+        mask=mask,
+        advantages=np.full((1, horizon) if per_token else 1, advantage),
+    )
+    assert tuple(found[name][0] for name in ("n_clipped", "n_leaked", "n_leaked_high")) == expected
+
+
+def test_the_clip_range_is_an_argument() -> None:
+    old = np.full((1, 1), -1.0)
+    given: dict[str, Any] = {
+        "old_logprobs": old,
+        "logprobs": old + math.log(1.25),
+        "mask": old < 0,
+        "advantages": [1.0],
+    }
+    assert statistics.columns(**given, clip_high=0.28)["n_clipped"].tolist() == [0]
+    assert statistics.columns(**given)["n_clipped"].tolist() == [1]
+
+
+def test_clipping_reads_the_staleness_pair_where_there_is_one() -> None:
+    rollout = np.full((1, 1), -1.0)
+    given: dict[str, Any] = {
+        "rollout_logprobs": rollout,
+        "logprobs": rollout + 0.5,
+        "mask": rollout < 0,
+        "advantages": [1.0],
+    }
+    assert statistics.columns(**given)["n_clipped"].tolist() == [1]
+    assert statistics.columns(**given, old_logprobs=rollout + 0.5)["n_clipped"].tolist() == [0]
+
+
+def test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only() -> None:
+    logp = np.array([[-1.0, -1.0, -1.0], [-1.0, np.nan, -1.0], [-1.0, -1.0, -1.0]])
+    found = statistics.columns(
+        rollout_logprobs=logp,
+        logprobs=logp,
+        mask=np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]]),
+        advantages=np.array([[1.0, 2.0, 9.0], [1.0, 9.0, 3.0], [9.0, 9.0, 9.0]]),
+        versions=np.array([[3, 5, 99], [7, 1, 8], [4, 4, 4]]),
+    )
+    np.testing.assert_array_equal(found["advantage"], [1.5, 2.0, np.nan])
+    assert found["version_min"].tolist() == [3, 7, -1]
+    assert found["version_max"].tolist() == [5, 8, -1]
+
+
+def test_labels_of_a_sequence_pass_through() -> None:
+    found = statistics.columns(
+        **batch(0, n_sequences=2),
+        advantages=[0.5, -1],
+        rewards=[1, 0],
+        versions=[4, 6],
+        trainer_version=7,
+        old_version=6,
+    )
+    assert found["advantage"].tolist() == [0.5, -1.0]
+    assert found["reward"].tolist() == [1.0, 0.0]
+    assert found["version_min"].tolist() == found["version_max"].tolist() == [4, 6]
+    assert (found.trainer_version, found.old_version) == (7, 6)
+
+
+def test_the_first_of_equal_largest_log_ratios_is_named() -> None:
+    rollout = np.full((2, 5), -2.0)
+    new = rollout + np.array([[0.0, 0.5, -0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    mask = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 1]])
+    assert statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=mask)["argmax_abs_d"].tolist() == [2, 1]
+
+
+def test_prefix_extremes_span_holes_and_begin_with_the_first_valid_token() -> None:
+    rollout = np.full((1, 5), -2.0)
+    new = rollout + np.array([[9.0, 0.5, np.nan, 0.25, -0.25]])
+    found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.array([[0, 1, 1, 1, 1]]))
+    assert (found["total_prefix_min_d"][0], found["total_prefix_max_d"][0]) == (0.5, 0.75)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 7), (3, 0)])
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_an_empty_batch_is_legal(shape: tuple[int, int], kind: Any) -> None:
+    none = kind(np.zeros(shape, np.float32))
+    found = statistics.columns(rollout_logprobs=none, old_logprobs=none, logprobs=none, mask=none, advantages=none)
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, np.full(shape[0], COLUMNS[name].identity), err_msg=name)
+    assert all(counts.sum() == 0 for counts in found.histograms.values())
+
+
+def test_an_empty_sequence_holds_the_identity_of_every_reduction() -> None:
+    inputs = batch(seed=1)
+    inputs["mask"][3] = False
+    found = statistics.columns(**inputs)
+    assert all(array[3] == COLUMNS[name].identity for name, array in found.items())
+
+
+def test_a_strict_floating_point_state_of_the_trainer_raises_nothing() -> None:
+    with np.errstate(all="raise"):
+        found = statistics.columns(**batch(seed=6, odd=0.2, noise=30.0))
+    assert np.isfinite(found["total_sum_k3"]).all()
+
+
+@QUICK
+@over(seed=st.integers(0, 10**6), cut=st.integers(1, 5), odd=st.sampled_from([0.0, 0.1]))
+def test_merged_parts_equal_the_whole(seed: int, cut: int, odd: float) -> None:
+    inputs = batch(seed, odd=odd)
+    parts = [{name: array[rows] for name, array in inputs.items()} for rows in (slice(None, cut), slice(cut, None))]
+    same(Columns.merge(*(statistics.columns(**part) for part in parts)), statistics.columns(**inputs))
+
+
+@QUICK
+@over(seed=st.integers(0, 10**6), padding=st.integers(1, 300), odd=st.sampled_from([0.0, 0.1]))
+def test_padding_changes_nothing(seed: int, padding: int, odd: float) -> None:
+    inputs = batch(seed, odd=odd)
+    padded: dict[str, Any] = {
+        name: np.pad(array, ((0, 0), (0, padding)), constant_values=0) for name, array in inputs.items()
+    }
+    same(statistics.columns(**padded), statistics.columns(**inputs))
+
+
+@QUICK
+@over(seed=st.integers(0, 10**6), odd=st.sampled_from([0.0, 0.1]))
+def test_permuting_sequences_permutes_columns(seed: int, odd: float) -> None:
+    inputs = batch(seed, odd=odd)
+    order = np.random.default_rng(seed).permutation(6)
+    found = statistics.columns(**{name: array[order] for name, array in inputs.items()})
+    whole = statistics.columns(**inputs)
+    same(found, Columns({name: array[order] for name, array in whole.items()}, whole.histograms))
+
+
+@QUICK
+@over(seed=st.integers(0, 10**6), noise=st.sampled_from([1e-6, 0.1, 5.0]), odd=st.sampled_from([0.0, 0.1]))
+def test_the_laws_of_the_columns(seed: int, noise: float, odd: float) -> None:
+    found = statistics.columns(**batch(seed, noise=noise, odd=odd))
+    parts = found["mismatch_sum_d"] + found["staleness_sum_d"]
+    np.testing.assert_allclose(parts, found["total_sum_d"], rtol=1e-9, atol=1e-9)
+    filled = found["n_tokens"] > 0
+    for pair in PAIRS:
+        assert (found[f"{pair}_sum_k3"] >= 0).all()
+        assert (found[f"{pair}_sum_binary_kl"] >= 0).all()
+        assert (found[f"{pair}_max_prob_diff"][filled] >= 0).all()
+        assert (found[f"{pair}_max_prob_diff"][filled] <= 1).all()
+        assert found.histograms[pair].sum() == found["n_tokens"].sum()
