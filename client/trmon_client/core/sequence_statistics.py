@@ -48,13 +48,14 @@ class PairView:
             raise PolicyError("the policy needs trainer_version, and it was not given to this batch")
         return self.columns.trainer_version - oldest
 
-    def larger(self, left: Array, right: Array) -> Array:
-        """Return the elementwise maximum; NaN stays NaN."""
-        return functions_of(left).at_least(left, right)
+    def larger_abs(self, left: str, right: str) -> Array:
+        """Return the larger magnitude of two of the pair's columns; NaN stays NaN."""
+        functions = functions_of(self.columns["n_tokens"])
+        return functions.at_least(functions.abs(self.of_pair(left)), functions.abs(self.of_pair(right)))
 
     def max_abs_d(self) -> Array:
         """Return the largest |d|."""
-        return self.larger(-self.of_pair("min_d"), self.of_pair("max_d"))
+        return self.larger_abs("min_d", "max_d")
 
     def per_token(self, stem: str) -> Array:
         """Return the pair's sum over n_tokens."""
@@ -99,9 +100,7 @@ STATISTICS: dict[str, SequenceStatistic] = {
         SequenceStatistic("geo_ratio", lambda view: view.per_token("sum_d"), is_ratio=True),
         SequenceStatistic("seq_ratio", lambda view: view.of_pair("sum_d"), is_ratio=True),
         SequenceStatistic("max_prob_diff", lambda view: view.of_pair("max_prob_diff")),
-        SequenceStatistic(
-            "prefix_range", lambda view: view.larger(-view.of_pair("prefix_min_d"), view.of_pair("prefix_max_d"))
-        ),
+        SequenceStatistic("prefix_range", lambda view: view.larger_abs("prefix_min_d", "prefix_max_d")),
         SequenceStatistic("version_lag", lambda view: view.lag(), needs=("versions", "trainer_version")),
     )
 }

@@ -7,6 +7,7 @@ is a newer minor version.
 
 from __future__ import annotations
 
+from trmon_client.core.acceptance import SEMANTICS_VERSION
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (
     JSON,
@@ -20,7 +21,6 @@ from trmon_client.core.wire.codec import (
 )
 from trmon_client.core.wire.errors import WireError
 from trmon_client.core.wire.messages import (
-    SEMANTICS_VERSION,
     WIRE_MAJOR,
     WIRE_MINOR,
     Ack,

@@ -6,12 +6,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from trmon_client.core.acceptance import SEMANTICS_VERSION
 from trmon_client.core.schema import DType, KlIs, Pair
 
 WIRE_MAJOR = 1
 WIRE_MINOR = 0
-SEMANTICS_VERSION = 1
-"""Raised whenever the same columns and policy could decide differently than before."""
 
 
 class PackedColumn(msgspec.Struct, frozen=True):
@@ -51,11 +50,15 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """What the sender has lost and what waits: counters since the start of the process."""
+    """What the sender has lost, what waits, and which policies it refused: since the start of the process.
+
+    `refused_policies` says for a policy's hash why the client keeps its previous one.
+    """
 
     dropped: dict[str, int] = {}
     spooled_bytes: int = 0
     queued: int = 0
+    refused_policies: dict[str, str] = {}
 
 
 class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
