@@ -1,0 +1,61 @@
+"""trmon's client: two lines in a reinforcement-learning trainer that watch it for off-policy drift."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trmon_client.decision import Decision
+from trmon_client.monitor import Monitor
+from trmon_client.settings import resolve
+from trmon_client.version import __version__
+
+__all__ = ["Decision", "Monitor", "__version__", "init"]
+
+
+def init(
+    *,
+    project: str | None = None,
+    run: str | None = None,
+    config: Mapping[str, Any] | object | None = None,
+    owner: str | None = None,
+    tags: Sequence[str] | None = None,
+    url: str | None = None,
+    token: str | None = None,
+    policy: str | Mapping[str, Any] | None = None,
+    mode: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    attempt: str | None = None,
+    spool_dir: str | Path | None = None,
+) -> Monitor:
+    """Return the monitor of a run; an argument that is None is read from its TRMON_ variable.
+
+    Args: project, run: names, needed. url, token: of the service; without a url everything goes to `spool_dir`.
+        policy: a preset's name or a spec; default `trm`. mode: observe (default), enforce or off; TRMON_MODE beats it.
+        rank, world_size: data-parallel; needed where the process group also holds other kinds of ranks.
+        attempt: a name for this start of the trainer; default the launcher's. config: whatever describes the run.
+    Errors: ValueError naming the argument and its variable; never for what the network does.
+    """
+    return Monitor(
+        resolve(
+            {
+                "project": project,
+                "run": run,
+                "config": config,
+                "owner": owner,
+                "tags": tags,
+                "url": url,
+                "token": token,
+                "policy": policy,
+                "mode": mode,
+                "rank": rank,
+                "world_size": world_size,
+                "attempt": attempt,
+                "spool_dir": spool_dir,
+            },
+            environment=os.environ,
+        )
+    )

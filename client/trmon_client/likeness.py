@@ -1,0 +1,58 @@
+"""Masks of the same kind and on the same device as what the trainer passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.arrays import Array, is_tensor
+
+SHAPED_LIKE = ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """B, and a tensor among the inputs whose device masks share; without one they are numpy."""
+
+    n_sequences: int
+    tensor: Any | None
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any]) -> Likeness:
+        """Return what masks must look like; B is 0 where no input has a length."""
+        given = [inputs[name] for name in SHAPED_LIKE if inputs.get(name) is not None]
+        rows = [value[0] if isinstance(value, (list, tuple)) and value else value for value in given]
+        return cls(
+            n_sequences=next((n for n in map(_length, given) if n is not None), 0),
+            tensor=next((row for row in rows if is_tensor(row)), None),
+        )
+
+    def all_true(self) -> Array:
+        """Return [B] true."""
+        if self.tensor is None:
+            return np.ones(self.n_sequences, bool)
+        return self.tensor.new_ones((self.n_sequences,), dtype=_torch_bool())
+
+    def copy(self, accepted: Array) -> Array:
+        """Return booleans [B] as an array of their own."""
+        if is_tensor(accepted):
+            return accepted.clone()
+        if self.tensor is None:
+            return accepted.copy()
+        return self.tensor.new_tensor(accepted, dtype=_torch_bool())
+
+
+def _length(value: Any) -> int | None:
+    try:
+        return len(value)
+    except TypeError:
+        return None
+
+
+def _torch_bool() -> Any:
+    import torch
+
+    return torch.bool

@@ -1,0 +1,26 @@
+"""How much the client may hold, how often it speaks and how long it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Sizes and intervals of the sender; the defaults are the design's, tests shorten them."""
+
+    queue_reports: int = 256
+    queue_bytes: int = 64 << 20
+    bundle_messages: int = 64
+    bundle_bytes: int = 4 << 20
+    compress_bytes: int = 64 << 10
+    segment_bytes: int = 8 << 20
+    spool_bytes: int = 1 << 30
+    connect_timeout_seconds: float = 2.0
+    read_timeout_seconds: float = 10.0
+    heartbeat_seconds: float = 30.0
+    retry_first_seconds: float = 0.5
+    retry_cap_seconds: float = 30.0
+    failures_before_spool: int = 3
+    store_timeout_seconds: float = 5.0
+    exit_timeout_seconds: float = 2.0

@@ -1,0 +1,41 @@
+"""A lock on a directory that ends with the process that holds it, however it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Any
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows: no process can tell whether another one lives, so none takes over its spool
+    fcntl = None
+
+FILE_NAME = "lock"
+
+
+class DirectoryLock:
+    """Holds the lock file of a directory until `release`, or until the process is gone."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    @classmethod
+    def acquire(cls, directory: Path) -> DirectoryLock | None:
+        """Return the lock, or None where another process holds it, it is not ours, or there are no locks."""
+        if fcntl is None:
+            return None
+        try:
+            file = (directory / FILE_NAME).open("ab")
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return cls(file)
+
+    def release(self) -> None:
+        """Let go; the file stays."""
+        self._file.close()

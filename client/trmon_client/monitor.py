@@ -1,0 +1,126 @@
+"""The monitor: the two lines of a trainer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from trmon_client.decision import Decision
+from trmon_client.likeness import Likeness
+from trmon_client.session import Session
+from trmon_client.settings import Mode, Settings
+
+AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
+
+
+class Monitor:
+    """Watches one run from one process; made by `trmon_client.init`.
+
+    After its first call of `log_batch` nothing raises into the trainer: failures are counted, reported and answered
+    by a neutral decision. Nothing is sent, and no thread started, before the trainer first logs.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._session = Session(settings, policy=settings.policy, is_fork=False)
+        self._is_first_batch = True
+        self._is_closed = settings.mode is Mode.OFF
+
+    def log_batch(
+        self,
+        *,
+        step: int,
+        mask: Any = None,
+        rollout_logprobs: Any = None,
+        old_logprobs: Any = None,
+        logprobs: Any = None,
+        advantages: Any = None,
+        rewards: Any = None,
+        group_ids: Any = None,
+        versions: Any = None,
+        scalars: Mapping[str, Any] | None = None,
+        update: int | None = None,
+        trainer_version: int | None = None,
+        old_version: int | None = None,
+        chunks: int | None = None,
+    ) -> Decision:
+        """Report the sequences of an update, or with `update` None of a rollout batch, and decide which may teach.
+
+        Args: log-probs, nats: [B, T] torch or numpy, or lists of B 1-D arrays; two of them at least.
+            mask: as the log-probs, not 0 where a token counts; None for lists only. advantages, versions: [B] or
+            [B, T]; rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
+            chunks: how many calls make up this update on this rank, if known: it is then complete at once.
+        Errors: ValueError on the first call only, naming the argument and what was expected.
+        """
+        inputs = {
+            "mask": mask,
+            "rollout_logprobs": rollout_logprobs,
+            "old_logprobs": old_logprobs,
+            "logprobs": logprobs,
+            "advantages": advantages,
+            "rewards": rewards,
+            "group_ids": group_ids,
+            "versions": versions,
+            "trainer_version": trainer_version,
+            "old_version": old_version,
+        }
+        session = self._live()
+        if self._is_closed:
+            return _neutral(inputs, session)
+        is_first, self._is_first_batch = self._is_first_batch, False
+        try:
+            return session.log_batch(inputs, step=step, update=update, scalars=scalars, chunks=chunks)
+        except Exception as error:  # the client's surface: only the trainer's own mistake on its first call gets out
+            if is_first and isinstance(error, ValueError):
+                raise
+            session.surface.note(error)
+            return _neutral(inputs, session)
+
+    def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
+        """Report numbers under the trainer's own names for a step; what is no number is counted and left out."""
+        session = self._live()
+        if not self._is_closed:
+            session.surface.guard(lambda: session.log_scalars(step, values), otherwise=None)
+
+    def pause(self, reason: str = "") -> None:
+        """Say that the trainer will be silent on purpose (evaluation, checkpoint) until it logs again."""
+        session = self._live()
+        if not self._is_closed:
+            session.surface.guard(lambda: session.pause(reason), otherwise=None)
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Finish the run: state the last counts, send what waits, spool what cannot be sent.
+
+        Args: timeout: seconds after which it returns in any case.
+        """
+        self._close(None, timeout_seconds=timeout)
+
+    def __enter__(self: AnyMonitor) -> AnyMonitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_clean = isinstance(error, SystemExit) and error.code in (None, 0)
+        self._close(None if is_clean else error, timeout_seconds=self.settings.limits.exit_timeout_seconds)
+
+    def _close(self, error: BaseException | None, *, timeout_seconds: float) -> None:
+        session = self._live()
+        is_closed, self._is_closed = self._is_closed, True
+        # A run that never logged has nothing to finish, but may crash; a silent fork has neither to its name.
+        if is_closed or not (session.has_spoken or (error is not None and not session.is_fork)):
+            return
+        session.surface.guard(lambda: session.finish(error, timeout_seconds=timeout_seconds), otherwise=None)
+
+    def _live(self) -> Session:
+        """The session of this process: a forked child must touch neither its parent's threads nor its sockets."""
+        if self._session.pid != os.getpid():
+            policy = self._session.policies.current
+            self._session = Session(self.settings, policy=policy, is_fork=True)
+        return self._session
+
+
+def _neutral(inputs: Mapping[str, Any], session: Session) -> Decision:
+    return Decision(like=Likeness.of(inputs), surface=session.surface)

@@ -1,0 +1,121 @@
+"""The sender: the thread that builds and encodes what the trainer's thread leaves, and the courier behind it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from trmon_client.backlog import Backlog
+from trmon_client.core import wire
+from trmon_client.courier import Courier
+from trmon_client.identity import Identity, settle
+from trmon_client.losses import Loss
+from trmon_client.outbox import Draft, Outbox
+from trmon_client.ranks import Ranks
+from trmon_client.settings import Settings
+from trmon_client.spool import Spool
+from trmon_client.surface import Surface
+from trmon_client.transport import HttpTransport, Transport
+
+SPILL_PART = 0.25
+"""The part of the time of `close` that is kept for putting on disk what could not be sent."""
+
+
+class Sender:
+    """Takes drafts without ever waiting, and gets them to the service or onto the disk by itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ranks: Ranks,
+        *,
+        is_fork: bool,
+        hear: Callable[[wire.Ack], None],
+        surface: Surface,
+    ) -> None:
+        self._settings = settings
+        self._ranks = ranks
+        self._is_fork = is_fork
+        self._hear = hear
+        self._losses = surface.losses
+        self._notices = surface.notices
+        self._outbox = Outbox(settings.limits)
+        spool = Spool(_spool_directory(settings), limits=settings.limits, losses=surface.losses)
+        self._backlog = Backlog(spool, limits=settings.limits, losses=surface.losses, notices=surface.notices)
+        self._is_closing = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._run, name="trmon-sender", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def put(self, draft: Draft) -> bool:
+        """Leave a draft; False, counted, when there is no room."""
+        is_taken = self._outbox.put(draft)
+        if not is_taken:
+            self._losses.count(Loss.QUEUE_FULL)
+        return is_taken
+
+    def close(self, timeout_seconds: float) -> None:
+        """Send what waits, spool what cannot be sent; return when done or after the timeout."""
+        self._deadline = time.monotonic() + timeout_seconds
+        self._outbox.close()
+        self._is_closing.set()
+        self._thread.join(max(0.0, timeout_seconds))
+
+    def _run(self) -> None:
+        identity = settle(self._settings, self._ranks, is_fork=self._is_fork, give_up=self._is_closing)
+        courier = self._courier(identity)
+        self._backlog.write_through(courier is None)
+        if courier is not None:
+            courier.start()
+        while (draft := self._outbox.take()) is not None:
+            self._encode(draft, identity)
+        if courier is not None:
+            left = self._deadline - time.monotonic()
+            courier.close(left - SPILL_PART * max(0.0, left))
+        self._backlog.close()
+
+    def _encode(self, draft: Draft, identity: Identity) -> None:
+        try:
+            self._backlog.add(wire.encode(draft.build(identity, self._lost())))
+        except Exception as error:  # noqa: BLE001  the edge of this loop: one bad draft must not end the thread
+            self._losses.count(Loss.UNENCODABLE)
+            self._notices.say("unencodable", f"a message could not be built: {type(error).__name__}: {error}")
+
+    def _lost(self) -> wire.Losses:
+        return wire.Losses(
+            dropped=self._losses.snapshot(),
+            spooled_bytes=self._backlog.spooled_bytes,
+            queued=len(self._outbox) + self._backlog.queued,
+            refused_policies=self._losses.refused_policies(),
+        )
+
+    def _courier(self, identity: Identity) -> Courier | None:
+        url, token, limits = self._settings.url, self._settings.token, self._settings.limits
+        if url is None:
+            return None
+
+        def connect() -> Transport:
+            return HttpTransport(url, token=token, limits=limits)
+
+        return Courier(
+            self._backlog,
+            connect=connect,
+            heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._lost())),
+            hear=self._hear,
+            limits=limits,
+            losses=self._losses,
+            notices=self._notices,
+        )
+
+
+def _spool_directory(settings: Settings) -> Path:
+    """A name that no other process has, sorted by start."""
+    started = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return settings.run_spool_dir / f"{started}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

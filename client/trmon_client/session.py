@@ -1,0 +1,174 @@
+"""A session: what a monitor holds in one process; a forked child gets its own."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from trmon_client import first_report, messages
+from trmon_client.chunks import Chunks
+from trmon_client.core import wire
+from trmon_client.core.arrays import Array, is_tensor
+from trmon_client.core.columns import Columns
+from trmon_client.core.policy import Policy
+from trmon_client.core.schema import LABELS
+from trmon_client.core.statistics import columns as reduce_tokens
+from trmon_client.decision import Decision
+from trmon_client.exits import ExitWatch
+from trmon_client.likeness import Likeness
+from trmon_client.policies import Policies
+from trmon_client.ranks import Ranks, discover
+from trmon_client.sender import Sender
+from trmon_client.settings import Mode, Settings
+from trmon_client.surface import Surface
+
+_SEQUENCES = itertools.count()
+"""Numbers the messages of this process: several monitors may share one launch."""
+
+
+class Session:
+    """Decides, numbers and hands over.
+
+    Its sender starts when the trainer first speaks: until then a fork is harmless, and only then the trainer's
+    process group is known.
+    """
+
+    def __init__(self, settings: Settings, *, policy: Policy, is_fork: bool) -> None:
+        self.pid = os.getpid()
+        self.is_fork = is_fork
+        self.surface = Surface()
+        self.policies = Policies(policy, losses=self.surface.losses, notices=self.surface.notices)
+        self._settings = settings
+        self._ranks = Ranks()
+        self._chunks = Chunks()
+        self._advice: Mapping[str, Any] | None = None
+        self._lock = threading.Lock()
+        self._sender: Sender | None = None
+        self._exit_watch: ExitWatch | None = None
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether anything was handed to the sender."""
+        return self._sender is not None
+
+    def log_batch(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        step: int,
+        update: int | None,
+        scalars: Mapping[str, Any] | None,
+        chunks: int | None,
+    ) -> Decision:
+        """Decide on a call's sequences and leave its report. Errors: ValueError for arguments that cannot be."""
+        step = _count("step", step)
+        update = None if update is None else _count("update", update)
+        columns = _own(reduce_tokens(**inputs))
+        verdict = self.policies.decide(columns, step=step)
+        sender = self._speak()
+        with self._lock:
+            chunk = self._chunks.number(step, update, chunks=chunks)
+            finished = self._chunks.owed()
+            draft = messages.report(
+                columns,
+                verdict,
+                step=step,
+                update=update,
+                chunk=chunk,
+                mode=self._settings.mode,
+                scalars=scalars,
+                finished=finished,
+                losses=self.surface.losses,
+            )
+            if sender.put(draft):
+                self._chunks.stated(finished)
+        self._introduce(columns, step)
+        return Decision(
+            like=Likeness.of(inputs),
+            surface=self.surface,
+            is_enforced=self._settings.mode is Mode.ENFORCE,
+            columns=columns,
+            verdict=verdict,
+            advice=self._advice if self._ranks.rank == 0 else None,
+        )
+
+    def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
+        """Leave the trainer's own numbers of a step."""
+        step, losses = _count("step", step), self.surface.losses
+        self._speak().put(messages.scalars(step, values, sequence=next(_SEQUENCES), losses=losses))
+
+    def pause(self, reason: str) -> None:
+        """Leave word of a silence on purpose."""
+        self._speak().put(messages.pause(str(reason), sequence=next(_SEQUENCES)))
+
+    def finish(self, error: BaseException | None, *, timeout_seconds: float) -> None:
+        """Leave word of the end, and close."""
+        sender = self._speak()
+        with self._lock:
+            self._chunks.finish()
+            finished = self._chunks.owed()
+        sender.put(messages.finish(error, sequence=next(_SEQUENCES), finished=finished))
+        self.leave(timeout_seconds=timeout_seconds)
+
+    def leave(self, *, timeout_seconds: float) -> None:
+        """Close without a word: send what waits, spool what is left."""
+        if self._sender is not None:
+            self._sender.close(timeout_seconds)
+        if self._exit_watch is not None:
+            self._exit_watch.end()
+
+    def _speak(self) -> Sender:
+        with self._lock:
+            if self._sender is None:
+                self._ranks = discover(self._settings)
+                sender = Sender(
+                    self._settings, self._ranks, is_fork=self.is_fork, hear=self._hear, surface=self.surface
+                )
+                sender.start()
+                sender.put(messages.start(self._settings, self._ranks, sequence=next(_SEQUENCES)))
+                self._sender, self._exit_watch = sender, self._watch_exits()
+            return self._sender
+
+    def _watch_exits(self) -> ExitWatch:
+        seconds = self._settings.limits.exit_timeout_seconds
+
+        def crash(error: BaseException) -> None:
+            self.surface.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
+
+        return ExitWatch(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
+
+    def _introduce(self, columns: Columns, step: int) -> None:
+        if self._ranks.rank == 0:
+            line = first_report.line(self._settings, columns, policy=self.policies.current.name, step=step)
+            self.surface.notices.say("first report", line)
+
+    def _hear(self, ack: wire.Ack) -> None:
+        if ack.policy is not None:
+            self.policies.offer(ack.policy)
+        if ack.advice is not None:
+            self._advice = ack.advice
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise ValueError(f"{name} must be a whole number, and is {type(value).__name__}") from error
+    if number < 0:
+        raise ValueError(f"{name} must be zero or more, and is {number}")
+    return number
+
+
+def _own(columns: Columns) -> Columns:
+    """Labels may share the trainer's memory, which it may reuse before the sender reads them."""
+    labels = {spec.name: _copy(columns[spec.name]) for spec in LABELS if spec.name in columns}
+    return replace(columns, by_name={**columns.by_name, **labels})
+
+
+def _copy(array: Array) -> Array:
+    return array.clone() if is_tensor(array) else array.copy()

@@ -1,0 +1,179 @@
+"""The spool: messages on disk, in segment files of one process, until the service has acknowledged them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from trmon_client.core.segments import HEADER, SUFFIX, SegmentError, frame, scan
+from trmon_client.limits import Limits
+from trmon_client.lock import FILE_NAME, DirectoryLock
+from trmon_client.losses import Loss, LossCounter
+from trmon_client.orphans import Orphan, adopt, remove_if_empty
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the spool; an orphan's has its owner, and its messages are not counted before it is read."""
+
+    path: Path
+    n_messages: int = 0
+    size_bytes: int = 0
+    orphan: Orphan | None = None
+
+
+class Spool:
+    """A queue of messages in files: `append` at the end, `peek` and `advance` at the front.
+
+    Nothing touches the disk before the first `append` or `adopt`. The caller keeps threads apart.
+    """
+
+    def __init__(self, directory: Path, *, limits: Limits, losses: LossCounter) -> None:
+        self.directory = directory
+        self._limits = limits
+        self._losses = losses
+        self._segments: deque[Segment] = deque()
+        self._reading: deque[bytes] = deque()
+        self._is_loaded = False
+        self._file: IO[bytes] | None = None
+        self._lock: DirectoryLock | None = None
+        self._n_opened = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no segment waits."""
+        return not self._segments
+
+    @property
+    def size_bytes(self) -> int:
+        """What waits on disk of this process' own."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def adopt(self) -> None:
+        """Take over, before our own, the segments that dead processes of this run left. Errors: OSError."""
+        orphans = [Segment(path, orphan=orphan) for orphan in adopt(self.directory.parent) for path in orphan.segments]
+        self._segments.extendleft(reversed(orphans))
+
+    def append(self, message: bytes) -> None:
+        """Write one message at the end, dropping the oldest segment beyond the cap.
+
+        Errors: OSError if it could not be written; the spool is as it was.
+        """
+        record = frame(message)
+        if self._file is None or self._segments[-1].size_bytes + len(record) > self._limits.segment_bytes:
+            self._open_segment()
+        segment = self._segments[-1]
+        self._write(record, after=segment.size_bytes)
+        segment.size_bytes += len(record)
+        segment.n_messages += 1
+        self._drop_beyond_cap()
+
+    def peek(self, *, n_messages: int, size_bytes: int) -> list[bytes]:
+        """Return the oldest messages, at least one if any waits, within both limits; they stay."""
+        while not self._reading and self._segments:
+            if self._is_loaded:
+                self._finish_segment()
+            else:
+                self._load_segment()
+        return within(self._reading, n_messages=n_messages, size_bytes=size_bytes)
+
+    def advance(self, n: int) -> None:
+        """Forget the n oldest messages; a segment's file goes with its last one."""
+        for _ in range(n):
+            self._reading.popleft()
+        if not self._reading and self._is_loaded:
+            self._finish_segment()
+
+    def close(self) -> None:
+        """Close the files; what waits stays on disk for the next process, and an empty spool disappears."""
+        self._close_file()
+        for orphan in {id(segment.orphan): segment.orphan for segment in self._segments}.values():
+            if orphan is not None:
+                orphan.lock.release()
+        if self._lock is not None:
+            if not any(segment.orphan is None for segment in self._segments):
+                (self.directory / FILE_NAME).unlink(missing_ok=True)
+                remove_if_empty(self.directory)
+            self._lock.release()
+            self._lock = None
+
+    def _open_segment(self) -> None:
+        self._close_file()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self._lock is None:
+            self._lock = DirectoryLock.acquire(self.directory)
+        path = self.directory / f"{self._n_opened:08d}{SUFFIX}"
+        self._file = path.open("xb", buffering=0)
+        self._n_opened += 1
+        try:
+            self._write(HEADER, after=0)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        self._segments.append(Segment(path, size_bytes=len(HEADER)))
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, data: bytes, *, after: int) -> None:
+        assert self._file is not None
+        try:
+            if self._file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, "only a part was written", str(self.directory))
+        except OSError:
+            # A torn record would hide what is appended after it; without its file the next message starts anew.
+            with suppress(OSError):
+                os.truncate(self._file.fileno(), after)
+            self._close_file()
+            raise
+
+    def _drop_beyond_cap(self) -> None:
+        while self.size_bytes > self._limits.spool_bytes:
+            ours = [segment for segment in self._segments if segment.orphan is None]
+            droppable = [s for s in ours[:-1] if not (self._is_loaded and s is self._segments[0])]
+            if not droppable:
+                return
+            self._segments.remove(droppable[0])
+            droppable[0].path.unlink(missing_ok=True)
+            self._losses.count(Loss.SPOOL_FULL, droppable[0].n_messages)
+
+    def _load_segment(self) -> None:
+        segment = self._segments[0]
+        if len(self._segments) == 1:
+            self._close_file()
+        self._is_loaded = True
+        try:
+            found = scan(segment.path.read_bytes())
+        except (OSError, SegmentError):
+            self._losses.count(Loss.DAMAGED, max(1, segment.n_messages))
+            return
+        self._reading.extend(found.messages)
+        if found.n_damaged or found.torn_bytes:
+            self._losses.count(Loss.DAMAGED, found.n_damaged + bool(found.torn_bytes))
+
+    def _finish_segment(self) -> None:
+        segment = self._segments.popleft()
+        self._is_loaded = False
+        segment.path.unlink(missing_ok=True)
+        orphan = segment.orphan
+        if orphan is not None and not any(other.orphan is orphan for other in self._segments):
+            orphan.remove()
+
+
+def within(messages: Iterable[bytes], *, n_messages: int, size_bytes: int) -> list[bytes]:
+    """Return the first messages that fit both limits, and the first one in any case."""
+    taken: list[bytes] = []
+    for message in messages:
+        size_bytes -= len(message)
+        if taken and (size_bytes < 0 or len(taken) >= n_messages):
+            break
+        taken.append(message)
+    return taken

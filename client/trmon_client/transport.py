@@ -1,0 +1,161 @@
+"""Transport: how a bundle of messages reaches the service, and what its answer means to the sender."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from trmon_client.core import wire
+from trmon_client.limits import Limits
+
+MAX_RETRY_AFTER_SECONDS = 600.0
+
+
+class Outcome(Enum):
+    """What became of a bundle."""
+
+    ANSWERED = "answered"
+    """Every message has its acknowledgement."""
+    AGAIN = "again"
+    """The service is away, busy or not itself: send the same bundle later."""
+    DENIED = "denied"
+    """The token is missing, unknown or without the right: later may help, once someone has acted."""
+    REFUSED = "refused"
+    """The service will never take this bundle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The outcome of one request; `detail` says why it was not ANSWERED, in words for a person."""
+
+    outcome: Outcome
+    acks: Sequence[wire.Ack] = ()
+    detail: str = ""
+    retry_after_seconds: float = 0.0
+
+
+class Transport(Protocol):
+    """Carries bundles to the service; used by one thread."""
+
+    def send(self, messages: Sequence[bytes]) -> Reply:
+        """Carry encoded messages in one request; never raises for what happens on the way."""
+
+    def close(self) -> None:
+        """Let go of the connections."""
+
+
+class HttpTransport:
+    """Posts bundles to `/api/v1/reports`."""
+
+    def __init__(self, url: str, *, token: str | None, limits: Limits) -> None:
+        self._url = f"{url}/api/v1/reports"
+        self._compress_bytes = limits.compress_bytes
+        self._encoding, self._compress = _compression()
+        headers = {"Content-Type": wire.MSGPACK, "Accept": wire.MSGPACK}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._silence = _Silence(self._url)
+        logging.getLogger("httpx").addFilter(self._silence)
+        self._client = httpx.Client(
+            headers=headers,
+            timeout=httpx.Timeout(limits.read_timeout_seconds, connect=limits.connect_timeout_seconds),
+            # A proxy of the environment cannot reach this machine's own loopback.
+            trust_env=urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"),
+        )
+
+    def send(self, messages: Sequence[bytes]) -> Reply:
+        """Post the messages as one bundle, compressed when that pays."""
+        body = wire.encode_bundle(list(messages))
+        headers = {}
+        if len(body) > self._compress_bytes:
+            body = self._compress(body)
+            headers["Content-Encoding"] = self._encoding
+        try:
+            response = self._client.post(self._url, content=body, headers=headers)
+        except (httpx.HTTPError, OSError) as error:
+            return Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}")
+        return _read(response, len(messages))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+        logging.getLogger("httpx").removeFilter(self._silence)
+
+
+class _Silence(logging.Filter):
+    """Keeps our own requests, which httpx logs as INFO each, out of the trainer's log."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._url not in record.getMessage()
+
+
+def _compression() -> tuple[str, Callable[[bytes], bytes]]:
+    if importlib.util.find_spec("zstandard") is None:
+        return "gzip", lambda body: gzip.compress(body, compresslevel=1)
+    import zstandard
+
+    return "zstd", zstandard.ZstdCompressor(level=1).compress
+
+
+def _read(response: httpx.Response, n_messages: int) -> Reply:
+    status = response.status_code
+    detail = f"HTTP {status}: {_problem(response)}"
+    if status == 200:
+        return _read_acks(response, n_messages)
+    if status in (401, 403):
+        return Reply(outcome=Outcome.DENIED, detail=detail)
+    # Only the service itself can refuse: a 4xx without problem details comes from something in between.
+    is_final = 400 <= status < 500 and status not in (408, 429) and _is_problem(response)
+    if is_final or status == 413:
+        return Reply(outcome=Outcome.REFUSED, detail=detail)
+    return Reply(outcome=Outcome.AGAIN, detail=detail, retry_after_seconds=_retry_after_seconds(response))
+
+
+def _read_acks(response: httpx.Response, n_messages: int) -> Reply:
+    try:
+        acks = wire.decode_acks(response.content).acks
+    except wire.WireError as error:
+        return Reply(outcome=Outcome.AGAIN, detail=f"the answer is not trmon's ({error})")
+    if len(acks) != n_messages:
+        return Reply(outcome=Outcome.AGAIN, detail=f"{len(acks)} answers to {n_messages} messages")
+    return Reply(outcome=Outcome.ANSWERED, acks=acks)
+
+
+def _is_problem(response: httpx.Response) -> bool:
+    content_type: str = response.headers.get("Content-Type", "")
+    return content_type.startswith("application/problem+json")
+
+
+def _problem(response: httpx.Response) -> str:
+    if not _is_problem(response):
+        return response.reason_phrase
+    try:
+        problem = msgspec.json.decode(response.content, type=dict[str, object])
+    except msgspec.DecodeError:
+        return response.reason_phrase
+    return str(problem.get("detail") or problem.get("title") or response.reason_phrase)[:500]
+
+
+def _retry_after_seconds(response: httpx.Response) -> float:
+    value = response.headers.get("Retry-After", "")
+    try:
+        if not value.endswith("GMT"):
+            return min(max(0.0, float(value)), MAX_RETRY_AFTER_SECONDS)
+        until, sent = parsedate_to_datetime(value), parsedate_to_datetime(response.headers["Date"])
+        return min(max(0.0, (until - sent).total_seconds()), MAX_RETRY_AFTER_SECONDS)
+    except (KeyError, TypeError, ValueError):
+        return 0.0
