@@ -154,7 +154,7 @@ REFUSED = {
     ),
     "a ragged mask beside padded log-probs": (
         GOOD | {"mask": [[1], [1, 1], [1], [1]]},
-        "mask is ragged; expected rows of one length, or lists of 1-D arrays throughout",
+        "mask is no array: setting an array element with a sequence.",
     ),
     "advantages of another length": (
         GOOD | {"advantages": np.ones(5)},

@@ -90,7 +90,7 @@ def test_both_layouts_equal_the_plain_reference(horizon: int) -> None:
 
 
 def test_every_column_has_the_dtype_of_the_schema_and_every_pair_all_of_its_columns() -> None:
-    labels = {
+    labels: dict[str, Any] = {
         "advantages": np.ones(6, np.float32),
         "rewards": np.ones(6),
         "group_ids": [1] * 6,
@@ -117,6 +117,19 @@ def test_torch_kernels_give_the_same_columns_as_numpy(odd: float, horizon: int) 
     found = statistics.columns_of(on_host.mapped(lambda array: torch.from_numpy(np.array(array))))
     assert all(isinstance(array, torch.Tensor) for array in found.values())
     same(found.numpy(), statistics.columns_of(on_host))
+
+
+@pytest.mark.parametrize("horizon", [12, 300])
+@pytest.mark.parametrize("n_sequences", [1, 6, 2000])
+def test_torch_kernels_never_ask_for_a_value_and_so_never_wait_for_the_device(n_sequences: int, horizon: int) -> None:
+    shape = (n_sequences, horizon)
+    logp = dict.fromkeys(GIVES["all three"], np.zeros(shape, np.float32))
+    labels = {"rewards": np.ones(n_sequences), "group_ids": np.arange(n_sequences)}
+    inputs = checked(logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels)
+    # Tensors of the meta device hold no values: whatever would read one raises.
+    found = statistics.columns_of(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
+    assert {array.device.type for array in (*found.values(), *found.histograms.values())} == {"meta"}
+    assert {tuple(array.shape) for array in found.values()} == {(n_sequences,)}
 
 
 def test_a_batch_larger_than_a_block_is_reduced_block_by_block_to_the_same_columns() -> None:

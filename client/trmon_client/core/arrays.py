@@ -127,18 +127,23 @@ def cuda_devices(values: Iterable[object]) -> list[Device]:
 def bring(value: Any, device: Device) -> Array:
     """Return a tensor, array or nested list as a detached array where the statistics are computed.
 
-    Args: device: a CUDA device; None for numpy, which views a tensor of the CPU without a copy.
-    Errors: ValueError when a list is ragged.
+    Args: device: a device of torch; None for numpy, which views a tensor of the CPU without a copy.
+    Errors: ValueError or TypeError when a list is ragged or holds no numbers.
     """
-    if not is_tensor(value):
-        value = np.asarray(value)
-        return value if device is None else sys.modules["torch"].from_numpy(value).to(device, non_blocking=True)
-    value = value.detach()
-    if device is not None:
-        return value.to(device, non_blocking=True)
-    if value.is_floating_point() and value.itemsize <= 2:
-        value = value.float()
-    return value.numpy(force=True)
+    if is_tensor(value):
+        return _host(value.detach()) if device is None else value.detach().to(device, non_blocking=True)
+    value = np.asarray(value)
+    if device is None:
+        return value
+    # torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
+    native = np.array(value, dtype=value.dtype.newbyteorder("="), order="C")
+    return sys.modules["torch"].from_numpy(native).to(device, non_blocking=True)
+
+
+def _host(tensor: Array) -> Array:
+    # numpy has no bfloat16.
+    short = tensor.is_floating_point() and tensor.itemsize <= 2
+    return (tensor.float() if short else tensor).numpy(force=True)
 
 
 def kind(array: Array) -> str:

@@ -164,8 +164,8 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict
 def _bring(name: str, value: Any, device: Device) -> Array:
     try:
         return bring(value, device)
-    except ValueError as error:
-        raise ValueError(f"{name} is ragged; expected rows of one length, or lists of 1-D arrays throughout") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} is no array: {error}; expected numbers in rows of one length") from error
 
 
 def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,5 +58,4 @@ def pad(name: str, rows: Sequence[Any], *, like: tuple[str, list[int]], device: 
 
 def mask_of(lengths: list[int], device: Device) -> Array:
     """Return the boolean mask [B, T] of the positions before each sequence's end."""
-    mask = np.arange(max(lengths, default=0)) < np.array(lengths, np.int64)[:, None]
-    return mask if device is None else sys.modules["torch"].from_numpy(mask).to(device, non_blocking=True)
+    return bring(np.arange(max(lengths, default=0)) < np.array(lengths, np.int64)[:, None], device)
