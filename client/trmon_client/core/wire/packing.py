@@ -17,7 +17,7 @@ MAX_SEQUENCES = 1 << 20
 
 def pack_columns(columns: Columns) -> dict[str, WireColumn]:
     """Return columns as little-endian bytes with a dtype each; columns must be numpy."""
-    return {name: _pack(array, COLUMNS[name].dtype) for name, array in columns.values.items()}
+    return {name: _pack(array, COLUMNS[name].dtype) for name, array in columns.items()}
 
 
 def pack_histograms(columns: Columns) -> dict[Pair, WireColumn]:
@@ -41,7 +41,7 @@ def unpack_columns(report: Report) -> Columns:
     _check_columns(values)
     _check_bits(report.accepted, len(values["n_tokens"]))
     return Columns(
-        values=values,
+        by_name=values,
         histograms={pair: _unpack_histogram(pair, packed) for pair, packed in report.histograms.items()},
         kl_is=report.kl_is,
         kl_pair=report.kl_pair,
