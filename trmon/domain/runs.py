@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from trmon.domain.attempts import Resolution
 from trmon.domain.identity import RunKey
 
 
@@ -53,4 +54,5 @@ class Attempt:
     started_at: float
     world_size: int
     fork_of: int | None = None
+    fork_reason: Resolution | None = None
     ranks_unverified: bool = False

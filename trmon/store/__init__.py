@@ -1,0 +1,5 @@
+"""What is durable, over SQL: the only part that imports SQLAlchemy; it returns domain values, never rows."""
+
+from trmon.store.store import Store
+
+__all__ = ["Store"]

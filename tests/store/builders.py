@@ -1,0 +1,73 @@
+"""Messages as trainers send them, prepared for the store."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trmon.domain.identity import RunKey
+from trmon.domain.intake import Intake
+from trmon.store import codec
+from trmon_client.core import wire
+from trmon_client.core.columns import Columns
+from trmon_client.core.statistics import columns
+
+NOW = 1_800_000_000.0
+"""A moment on the server's clock, seconds since the epoch."""
+
+
+@cache
+def realistic_columns(*, n: int = 8, length: int = 64, seed: int = 0) -> Columns:
+    """Return columns of three policies with small noise between them and a few tokens far off."""
+    rng = np.random.default_rng(seed)
+    rollout = -rng.gamma(0.4, 0.8, (n, length))
+    old = np.minimum(rollout + rng.normal(0, 0.004, (n, length)) * rng.gamma(0.5, 2.0, (n, length)), 0)
+    new = np.minimum(old + rng.normal(0, 0.02, (n, length)), 0)
+    lengths = rng.integers(length // 4, length + 1, n)
+    return columns(
+        rollout_logprobs=rollout.astype(np.float32),
+        old_logprobs=old.astype(np.float32),
+        logprobs=new.astype(np.float32),
+        mask=np.arange(length) < lengths[:, None],
+        advantages=rng.normal(size=n),
+        rewards=rng.integers(0, 2, n).astype(float),
+        group_ids=np.arange(n) // 4,
+    )
+
+
+def report(*, step: int = 0, n: int = 8, seed: int = 0, **fields: Any) -> wire.Report:
+    """Return a report of attempt "a", launch "launch-1"; other fields of wire.Report by name."""
+    made = realistic_columns(n=n, seed=seed)
+    given = {"attempt": "a", "launch": "launch-1"} | fields
+    return wire.Report(step=step, columns=wire.pack_columns(made), histograms=wire.pack_histograms(made), **given)
+
+
+def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> Intake:
+    """Return a message of a run on its way to the disk; a report without bits accepts every sequence."""
+    key = RunKey(project, run)
+    message = msgspec.structs.replace(message, project=project, run=run)
+    if not isinstance(message, wire.Report):
+        return Intake(key=key, message=message, digest=codec.digest(message), payload=codec.pack_notice(message))
+    made = wire.unpack_columns(message)
+    return Intake(
+        key=key,
+        message=message,
+        digest=codec.digest(message, columns=made),
+        payload=codec.pack(message, columns=made),
+        n_sequences=made.n_sequences,
+        n_tokens=int(made["n_tokens"].sum()),
+        accepted=message.accepted or wire.pack_bits(np.ones(made.n_sequences, bool)),
+    )
+
+
+def report_intake(project: str = "math", run: str = "grpo", **fields: Any) -> Intake:
+    """Return a report of a run on its way to the disk; fields as of `report`."""
+    return intake(report(**fields), project=project, run=run)
+
+
+def start_intake(project: str = "math", run: str = "grpo", **fields: Any) -> Intake:
+    """Return a start of a run on its way to the disk; fields of wire.Start by name."""
+    return intake(wire.Start(**{"attempt": "a", "launch": "launch-1"} | fields), project=project, run=run)

@@ -1,0 +1,62 @@
+"""The stream of events that watchers follow: ids only grow, so the last one seen says where to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, insert, select
+
+from trmon.domain.access import Access
+from trmon.domain.identity import RunKey
+from trmon.domain.outcome import Event
+from trmon.store import schema
+from trmon.store.runrows import visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """An event with its place in the stream and its run."""
+
+    id: int
+    run_id: int
+    key: RunKey
+    event: Event
+
+
+class Events:
+    """The newest events of all runs; retention prunes the old ones."""
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader = reader
+
+    def after(self, event_id: int, *, access: Access, run: RunKey | None = None, limit: int = 500) -> list[StoredEvent]:
+        """Return the events with a larger id that the caller may see, oldest first."""
+        table = schema.event
+        statement = (
+            select(table, schema.run.c.project, schema.run.c.name)
+            .join(schema.run)
+            .where(table.c.id > event_id, visible(access))
+        )
+        if run is not None:
+            statement = statement.where(schema.run.c.project == run.project, schema.run.c.name == run.run)
+        with self._reader.connect() as connection:
+            return [_stored(row) for row in connection.execute(statement.order_by(table.c.id).limit(limit))]
+
+    def last_id(self) -> int:
+        """Return the id of the newest event, 0 without any."""
+        with self._reader.connect() as connection:
+            return connection.scalar(select(func.max(schema.event.c.id))) or 0
+
+
+def write_stream(connection: Connection, run_id: int, *, events: Sequence[Event]) -> None:
+    """Add events of a run to the stream."""
+    rows = [{"run_id": run_id, "at": event.at, "kind": event.kind, "data": event.data} for event in events]
+    if rows:
+        connection.execute(insert(schema.event), rows)
+
+
+def _stored(row: Any) -> StoredEvent:
+    event = Event(kind=row.kind, data=row.data, at=row.at)
+    return StoredEvent(id=row.id, run_id=row.run_id, key=RunKey(row.project, row.name), event=event)

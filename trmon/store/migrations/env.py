@@ -1,0 +1,10 @@
+"""What Alembic runs for every command; the connection comes from trmon.store.migrations, and it commits."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from trmon.store.schema import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

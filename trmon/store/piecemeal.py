@@ -1,0 +1,23 @@
+"""Deleting much in small transactions, so that nobody waits long behind it."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Table, delete, select, tuple_
+
+from trmon.store.writer import GroupCommit, Transaction
+
+PIECE_ROWS = 500
+
+
+def delete_all(writer: GroupCommit, table: Table, where: ColumnElement[bool]) -> int:
+    """Delete the rows of a predicate and return how many they were; other writes go in between."""
+    deleted = 0
+    while piece := writer.submit(lambda transaction: _delete_piece(transaction, table, where)).result():
+        deleted += piece
+    return deleted
+
+
+def _delete_piece(transaction: Transaction, table: Table, where: ColumnElement[bool]) -> int:
+    key = list(table.primary_key.columns)
+    piece = select(*key).where(where).limit(PIECE_ROWS)
+    return transaction.connection.execute(delete(table).where(tuple_(*key).in_(piece))).rowcount

@@ -1,0 +1,76 @@
+"""The policy versions of runs."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from sqlalchemy import Connection, Engine, insert, select
+
+from trmon.domain.access import EVERYTHING, Access
+from trmon.domain.policies import PolicyVersion, default_version
+from trmon.store import schema
+from trmon.store.runrows import read_run, visible
+from trmon.store.writer import GroupCommit, Transaction
+from trmon_client.core.acceptance import Policy
+
+
+class Policies:
+    """Which policy a run is judged by, and which ones it had; versions are only ever added."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def current(self, run_id: int, *, access: Access = EVERYTHING) -> PolicyVersion:
+        """Return the newest version, the default one if none was ever set. Errors: NotFound for no such run."""
+        table = schema.policy_version.c
+        newest = select(schema.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
+        with self._reader.connect() as connection:
+            run = read_run(connection, schema.run.c.id == run_id, name=str(run_id), access=access)
+            row = connection.execute(newest).one_or_none()
+        return default_version(now=run.created_at) if row is None else _version(row)
+
+    def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
+        """Return every version that was set, oldest first."""
+        table = schema.policy_version
+        found = select(table).join(schema.run).where(table.c.run_id == run_id, visible(access))
+        with self._reader.connect() as connection:
+            return [_version(row) for row in connection.execute(found.order_by(table.c.id))]
+
+    def put(self, run_id: int, version: PolicyVersion) -> Future[None]:
+        """Make a version the current one."""
+
+        def add(transaction: Transaction) -> None:
+            write_policy(transaction.connection, run_id, version=version)
+            transaction.touched.add(run_id)
+
+        return self._writer.submit(add)
+
+
+def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion) -> None:
+    """Add a version to a run's."""
+    row = {
+        "run_id": run_id,
+        "hash": version.policy.hash,
+        "policy": version.policy.spec(),
+        "shadows": [shadow.spec() for shadow in version.shadows],
+        "author": version.author,
+        "reason": version.reason,
+        "created_at": version.created_at,
+        "from_step": version.from_step,
+        "pinned": version.pinned,
+    }
+    connection.execute(insert(schema.policy_version), row)
+
+
+def _version(row: Any) -> PolicyVersion:
+    return PolicyVersion(
+        policy=Policy.parse(row.policy),
+        shadows=tuple(Policy.parse(shadow) for shadow in row.shadows),
+        author=row.author,
+        reason=row.reason,
+        created_at=row.created_at,
+        from_step=row.from_step,
+        pinned=row.pinned,
+    )

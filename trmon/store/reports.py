@@ -1,0 +1,109 @@
+"""Reports and notices: durable when acknowledged, read back in the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+from sqlalchemy import Engine, Select, select
+
+from trmon.domain.identity import BatchKey, ReportKey
+from trmon.domain.intake import Intake, Receipt, StoredNotice, StoredReport
+from trmon.store import codec, schema
+from trmon.store.directory import Directory
+from trmon.store.entries import Arrival
+from trmon.store.intake import take_in
+from trmon.store.writer import GroupCommit, Transaction
+from trmon_client.core import wire
+
+FLUSH_SECONDS = 10.0
+"""How old a sign of life may grow in memory before it is written."""
+
+_NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wire.Scalars | wire.Pause | wire.Finish)
+
+
+class Reports:
+    """What trainers say, as it lies on the disk."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._directory = directory
+        self._flushed_at = 0.0
+
+    def append(self, intakes: Sequence[Intake], *, now: float) -> list[Future[Receipt]]:
+        """Queue messages, in their order; each future ends when its message is on the disk.
+
+        Args: intakes: anything but heartbeats; now: when they came, seconds on the server's clock.
+        Errors: Overloaded, with none of them queued.
+        """
+        return self._writer.submit_each(self._store, [(intake, now) for intake in intakes])
+
+    def touch(self, arrivals: Sequence[Arrival]) -> None:
+        """Note heartbeats: kept in memory, and written at most every 10 seconds. Errors: Overloaded."""
+        self._writer.submit_each(self._touch, arrivals)
+
+    def after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+        """Return the run's reports with a larger id, oldest first."""
+        table = schema.report.c
+        newer = select(schema.report).where(table.run_id == run_id, table.id > report_id)
+        return self._read(newer.order_by(table.id).limit(limit))
+
+    def of_batch(self, key: BatchKey) -> list[StoredReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+        table = schema.report.c
+        identity = {table.attempt_id: key.attempt_id, table.step: key.step, table.update_index: key.update}
+        found = select(schema.report).where(*(column == value for column, value in identity.items()))
+        return self._read(found.order_by(table.rank, table.chunk))
+
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
+        """Return the run's notices with a larger id, oldest first."""
+        table = schema.notice.c
+        newer = select(schema.notice).where(table.run_id == run_id, table.id > notice_id)
+        with self._reader.connect() as connection:
+            rows = connection.execute(newer.order_by(table.id).limit(limit)).all()
+        return [_stored_notice(row) for row in rows]
+
+    def _read(self, statement: Select[Any]) -> list[StoredReport]:
+        with self._reader.connect() as connection:
+            rows = connection.execute(statement).all()
+        return [_stored_report(row) for row in rows]
+
+    def _store(self, transaction: Transaction, items: Sequence[tuple[Intake, float]]) -> list[Receipt]:
+        return take_in(transaction, self._directory, items=items)
+
+    def _touch(self, transaction: Transaction, arrivals: Sequence[Arrival]) -> list[None]:
+        for arrival in arrivals:
+            self._directory.touch(transaction.connection, arrival)
+        newest = max(arrival.at for arrival in arrivals)
+        if newest - self._flushed_at >= FLUSH_SECONDS:
+            self._directory.flush(transaction.connection)
+            self._flushed_at = newest
+        return [None] * len(arrivals)
+
+
+def _stored_report(row: Any) -> StoredReport:
+    report, columns = codec.unpack(row.payload)
+    return StoredReport(
+        id=row.id,
+        run_id=row.run_id,
+        key=ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk),
+        received_at=row.received_at,
+        accepted=row.accepted,
+        n_sequences=row.n_sequences,
+        n_tokens=row.n_tokens,
+        report=report,
+        columns=columns,
+    )
+
+
+def _stored_notice(row: Any) -> StoredNotice:
+    return StoredNotice(
+        id=row.id,
+        run_id=row.run_id,
+        attempt_id=row.attempt_id,
+        received_at=row.received_at,
+        message=_NOTICE.decode(row.payload),
+    )

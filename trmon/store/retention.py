@@ -1,0 +1,72 @@
+"""Retention: reports by age and bytes, events by age and count; batches stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, func, or_, select
+
+from trmon.store import schema
+from trmon.store.piecemeal import delete_all
+from trmon.store.writer import GroupCommit
+
+EVENT_SECONDS = 24 * 3600.0
+EVENT_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """How many rows a pruning deleted."""
+
+    reports: int
+    events: int
+
+
+class Retention:
+    """Deletes what is too old or too much, oldest first, in small transactions."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def prune(self, *, now: float, max_age_seconds: float, max_bytes_per_run: int, max_bytes: int) -> Pruned:
+        """Delete reports beyond an age, a run's bytes or all bytes, whichever comes first, and old events.
+
+        Only reports that their run's worker is done with are deleted.
+        """
+        cutoffs = self._cutoffs(now - max_age_seconds, max_bytes_per_run=max_bytes_per_run, max_bytes=max_bytes)
+        table = schema.report.c
+        reports = sum(
+            delete_all(self._writer, schema.report, (table.run_id == run_id) & (table.id <= last_id))
+            for run_id, last_id in cutoffs.items()
+        )
+        return Pruned(reports=reports, events=self._prune_events(now))
+
+    def _cutoffs(self, oldest: float, *, max_bytes_per_run: int, max_bytes: int) -> dict[int, int]:
+        """Return the newest report to delete of each run that has any."""
+        table, state = schema.report.c, schema.run_state.c
+        newest_first = table.id.desc()
+        sized = select(
+            table.run_id,
+            table.id,
+            table.received_at,
+            func.sum(table.payload_bytes).over(partition_by=table.run_id, order_by=newest_first).label("run_bytes"),
+            func.sum(table.payload_bytes).over(order_by=newest_first).label("all_bytes"),
+        ).subquery()
+        beyond = or_(sized.c.received_at < oldest, sized.c.run_bytes > max_bytes_per_run, sized.c.all_bytes > max_bytes)
+        done_with = sized.c.id <= state.report_id
+        cutoffs = (
+            select(sized.c.run_id, func.max(sized.c.id))
+            .join(schema.run_state, state.run_id == sized.c.run_id)
+            .where(beyond, done_with)
+            .group_by(sized.c.run_id)
+        )
+        with self._reader.connect() as connection:
+            return dict(connection.execute(cutoffs).tuples().all())
+
+    def _prune_events(self, now: float) -> int:
+        table = schema.event.c
+        with self._reader.connect() as connection:
+            last_id = connection.scalar(select(func.max(table.id))) or 0
+        old = or_(table.at < now - EVENT_SECONDS, table.id <= last_id - EVENT_ROWS)
+        return delete_all(self._writer, schema.event, old)

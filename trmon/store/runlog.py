@@ -1,0 +1,144 @@
+"""The durable log of runs, as a worker reads and extends it; implements trmon.domain.ports.RunLog."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from sqlalchemy import Engine, exists, func, or_, select
+
+from trmon.domain.access import EVERYTHING
+from trmon.domain.alerts import Alert, AlertState
+from trmon.domain.batch import BatchRow
+from trmon.domain.identity import BatchKey
+from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.outcome import Checkpoint, Frontier, Outcome
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.runs import Attempt, Run, RunState
+from trmon.store import schema
+from trmon.store.alertrows import alert_of
+from trmon.store.batchrows import is_batch, read_batches
+from trmon.store.directory import Directory
+from trmon.store.namesets import NameSets
+from trmon.store.outcomes import write_outcome
+from trmon.store.policies import Policies
+from trmon.store.reports import Reports
+from trmon.store.runrows import read_runs, select_runs
+from trmon.store.runs import Runs
+from trmon.store.writer import GroupCommit
+
+_ENDED = [state.value for state in RunState if state.ended]
+_OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
+
+
+class SqlRunLog:
+    """The port's methods over the tables; see trmon.domain.ports.RunLog for what each means."""
+
+    def __init__(
+        self,
+        reader: Engine,
+        writer: GroupCommit,
+        *,
+        directory: Directory,
+        names: NameSets,
+        runs: Runs,
+        reports: Reports,
+        policies: Policies,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._directory = directory
+        self._names = names
+        self._runs = runs
+        self._reports = reports
+        self._policies = policies
+
+    def unfinished_runs(self) -> list[Run]:
+        """Return the runs that have not ended or have reports beyond their frontier."""
+        state, run, report, notice = schema.run_state.c, schema.run.c, schema.report.c, schema.notice.c
+        beyond = or_(
+            exists().where(report.run_id == run.id, report.id > func.coalesce(state.report_id, 0)),
+            exists().where(notice.run_id == run.id, notice.id > func.coalesce(state.notice_id, 0)),
+        )
+        found = select_runs(EVERYTHING).outerjoin(schema.run_state).where(or_(run.state.not_in(_ENDED), beyond))
+        with self._reader.connect() as connection:
+            return read_runs(connection, found.order_by(run.id))
+
+    def run(self, run_id: int) -> Run:
+        """Return a run. Errors: NotFound."""
+        return self._runs.by_id(run_id)
+
+    def attempts(self, run_id: int) -> list[Attempt]:
+        """Return a run's attempts, oldest first."""
+        return self._runs.attempts(run_id)
+
+    def frontier(self, run_id: int) -> Frontier:
+        """Return how far the run was folded; zeros for a new one."""
+        row = self._state(run_id)
+        return Frontier() if row is None else Frontier(report_id=row.report_id, notice_id=row.notice_id)
+
+    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+        """Return the run's reports with a larger id, oldest first."""
+        return self._reports.after(run_id, report_id, limit=limit)
+
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
+        """Return the run's notices with a larger id, oldest first."""
+        return self._reports.notices_after(run_id, notice_id, limit=limit)
+
+    def batch_reports(self, key: BatchKey) -> list[StoredReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+        return self._reports.of_batch(key)
+
+    def batch(self, key: BatchKey) -> BatchRow | None:
+        """Return a closed batch, or None."""
+        found = select(schema.batch).where(*is_batch(schema.batch, key))
+        with self._reader.connect() as connection:
+            return next(iter(read_batches(connection, found, names=self._names)), None)
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """Return the run's closed batches folded after an ordinal, in that order."""
+        table = schema.batch.c
+        newer = select(schema.batch).where(table.run_id == run_id, table.ordinal > ordinal)
+        with self._reader.connect() as connection:
+            return read_batches(connection, newer.order_by(table.ordinal).limit(limit), names=self._names)
+
+    def checkpoint(self, run_id: int) -> Checkpoint | None:
+        """Return the newest checkpoint of the run's state."""
+        row = self._state(run_id)
+        if row is None or row.state is None:
+            return None
+        return Checkpoint(ordinal=row.ordinal, version=row.version, state=row.state)
+
+    def open_alerts(self, run_id: int) -> list[Alert]:
+        """Return the run's pending and firing alerts."""
+        table = schema.alert.c
+        found = select(schema.alert).where(table.run_id == run_id, table.state.in_(_OPEN))
+        with self._reader.connect() as connection:
+            return [alert_of(row) for row in connection.execute(found.order_by(table.id))]
+
+    def policy(self, run_id: int) -> PolicyVersion:
+        """Return the run's current policy version, the default one if none was ever set."""
+        return self._policies.current(run_id)
+
+    def policy_versions(self, run_id: int) -> list[PolicyVersion]:
+        """Return every policy version the run had, oldest first."""
+        return self._policies.history(run_id)
+
+    def last_seen(self, run_id: int) -> float | None:
+        """Return when the run's newest message of any kind came, heartbeats included."""
+        seen = self._directory.last_seen.get(run_id)
+        if seen is not None:
+            return seen
+        newest = select(func.max(schema.claim.c.seen_at)).where(schema.claim.c.run_id == run_id)
+        with self._reader.connect() as connection:
+            found: float | None = connection.scalar(newest)
+        return found
+
+    def commit(self, outcome: Outcome) -> Future[None]:
+        """Write an outcome in one transaction; the future ends when it is on disk."""
+        return self._writer.submit(lambda transaction: write_outcome(transaction, outcome, names=self._names))
+
+    def _state(self, run_id: int) -> Any:
+        with self._reader.connect() as connection:
+            found = select(schema.run_state).where(schema.run_state.c.run_id == run_id)
+            return connection.execute(found).one_or_none()

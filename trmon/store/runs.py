@@ -1,0 +1,130 @@
+"""Runs: found by name, listed, changed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Future
+
+from sqlalchemy import Connection, Engine, delete, exists, select
+from sqlalchemy.exc import IntegrityError
+
+from trmon.domain.access import EVERYTHING, Access
+from trmon.domain.errors import Conflict
+from trmon.domain.identity import RunKey
+from trmon.domain.runs import Attempt, Run, RunState
+from trmon.store import schema
+from trmon.store.directory import Directory
+from trmon.store.page import Page, decode, page
+from trmon.store.piecemeal import delete_all
+from trmon.store.runrows import attempt_of, named, read_run, read_runs, select_runs, visible, write_run
+from trmon.store.writer import GroupCommit, Transaction
+
+
+class Runs:
+    """The runs; every call names who asks, and what they may not see does not exist."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._directory = directory
+
+    def get(self, key: RunKey, *, access: Access) -> Run:
+        """Return a run. Errors: NotFound."""
+        with self._reader.connect() as connection:
+            return _get(connection, key, access)
+
+    def by_id(self, run_id: int, *, access: Access = EVERYTHING) -> Run:
+        """Return a run. Errors: NotFound."""
+        with self._reader.connect() as connection:
+            return read_run(connection, schema.run.c.id == run_id, name=str(run_id), access=access)
+
+    def attempts(self, run_id: int, *, access: Access = EVERYTHING) -> list[Attempt]:
+        """Return a run's attempts, oldest first."""
+        table = schema.attempt
+        found = select(table).join(schema.run).where(table.c.run_id == run_id, visible(access))
+        with self._reader.connect() as connection:
+            return [attempt_of(row) for row in connection.execute(found.order_by(table.c.ordinal))]
+
+    def list(
+        self,
+        *,
+        access: Access,
+        project: str | None = None,
+        state: RunState | None = None,
+        tag: str | None = None,
+        owner: str | None = None,
+        archived: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[Run]:
+        """Return runs, newest first. Errors: InvalidInput for a cursor that is none."""
+        table = schema.run.c
+        wanted = {table.project: project, table.state: state and state.value, table.owner: owner}
+        statement = select_runs(access).where(table.archived == archived)
+        statement = statement.where(*(column == value for column, value in wanted.items() if value is not None))
+        if tag is not None:
+            tags = schema.run_tag.c
+            statement = statement.where(exists().where(tags.run_id == table.id, tags.tag == tag))
+        if after is not None:
+            statement = statement.where(table.id < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            runs = read_runs(connection, statement.order_by(table.id.desc()).limit(limit + 1))
+        return page(runs, limit=limit, key=lambda run: (run.id,))
+
+    def update(
+        self,
+        key: RunKey,
+        *,
+        access: Access,
+        tags: Collection[str] | None = None,
+        owner: str | None = None,
+        archived: bool | None = None,
+    ) -> Future[Run]:
+        """Change what is given. Errors, from the future: NotFound."""
+        given = {"owner": owner, "archived": archived}
+        values = {name: value for name, value in given.items() if value is not None}
+
+        def change(transaction: Transaction) -> Run:
+            run = _get(transaction.connection, key, access)
+            write_run(transaction, run.id, values=values, tags=tags)
+            return _get(transaction.connection, key, access)
+
+        return self._writer.submit(change)
+
+    def rename(self, key: RunKey, name: str, *, access: Access) -> Future[Run]:
+        """Give a run another name in its project; a trainer that still sends under the old one begins a new run.
+
+        Errors: InvalidInput; from the future: NotFound, Conflict.
+        """
+        renamed = RunKey.checked(key.project, name)
+
+        def change(transaction: Transaction) -> Run:
+            run = _get(transaction.connection, key, access)
+            try:
+                write_run(transaction, run.id, values={"name": renamed.run})
+            except IntegrityError as error:
+                raise Conflict(f"there is a run {str(renamed)!r} already; choose another name") from error
+            self._directory.forget()
+            return _get(transaction.connection, renamed, access)
+
+        return self._writer.submit(change)
+
+    def delete(self, key: RunKey, *, access: Access) -> None:
+        """Delete a run and everything of it, in small transactions; returns when it is gone. Errors: NotFound."""
+        run = self.get(key, access=access)
+        for table in (schema.report, schema.notice, schema.batch, schema.event):
+            delete_all(self._writer, table, table.c.run_id == run.id)
+        for attempt in self.attempts(run.id):
+            for table in (schema.decision, schema.signal_chunk):
+                delete_all(self._writer, table, table.c.attempt_id == attempt.id)
+        self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id)).result()
+
+    def _delete_rest(self, transaction: Transaction, run_id: int) -> None:
+        transaction.connection.execute(delete(schema.run).where(schema.run.c.id == run_id))
+        transaction.touched.add(run_id)
+        self._directory.forget()
+        self._directory.last_seen.pop(run_id, None)
+
+
+def _get(connection: Connection, key: RunKey, access: Access) -> Run:
+    return read_run(connection, named(key), name=str(key), access=access)

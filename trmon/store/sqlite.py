@@ -1,0 +1,93 @@
+"""All that is SQLite's own: the file, its pragmas, its transactions and its errors in plain words."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
+
+from trmon.domain.errors import NotReady
+
+BUSY_SECONDS = 5.0
+_PRAGMAS = (
+    "PRAGMA page_size = 8192",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA wal_autocheckpoint = 4096",
+    "PRAGMA cache_size = -32768",
+)
+_ADVICE = {
+    "database is locked": "another process writes to it for too long; run one `trmon serve` a file",
+    "database or disk is full": "free some space on its disk, or shorten the retention",
+    "attempt to write a readonly database": "make the file and its directory writable for this user",
+    "unable to open database file": "its directory must exist and be writable for this user",
+    "disk I/O error": "look at the disk and at the kernel's log",
+    "no such table": "run `trmon migrate`",
+    "no such column": "run `trmon migrate`",
+}
+
+
+def file_of(url: str) -> Path:
+    """Return the file a URL names. Errors: NotReady when it names none, or another kind of database."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
+        shown = parsed.render_as_string(hide_password=True)
+        raise NotReady(f"database {shown}: expected sqlite:///path/to/trmon.db, a file")
+    return Path(parsed.database)
+
+
+def writer_engine(path: Path) -> Engine:
+    """Return an engine whose transactions hold the write lock from their beginning; makes the file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
+    return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2)
+
+
+def reader_engine(path: Path) -> Engine:
+    """Return an engine for reads from many threads; each transaction sees one state, and never waits for the writer."""
+    return _engine(path, begin="BEGIN", pool_size=16)
+
+
+def _engine(path: Path, *, begin: str, pool_size: int) -> Engine:
+    engine = create_engine(
+        "sqlite://",
+        creator=lambda: _connect(path),
+        poolclass=QueuePool,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+    )
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    @event.listens_for(engine, "handle_error", retval=True)
+    def explain(context: ExceptionContext) -> NotReady | None:
+        original = context.original_exception
+        return _explained(path, original) if isinstance(original, sqlite3.OperationalError) else None
+
+    return engine
+
+
+def _connect(path: Path) -> Any:
+    try:
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=512
+        )
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+    except sqlite3.Error as error:
+        raise _explained(path, error) from error
+    return connection
+
+
+def _explained(path: Path, error: sqlite3.Error) -> NotReady:
+    text = str(error)
+    advice = next((advice for known, advice in _ADVICE.items() if text.startswith(known)), None)
+    return NotReady(f"database {path}: {text}" + (f"; {advice}" if advice else ""))
