@@ -1,0 +1,102 @@
+"""Collapse: the step at which a run lost what it had learned, and by which sign it was seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import fmean, median
+
+SPAN = 20
+"""Steps of the moving average of the reward."""
+SHARE_LOST = 0.3
+"""How much of its gain, peak less initial, a run must lose."""
+WITHIN = 100
+"""Steps in which a fall must not be regained, or must follow a spike; also the window of a spike's median."""
+SPIKE = 10.0
+"""A spike is this many times the median of the gradient norms before it."""
+FALL_AFTER_SPIKE = 0.10
+
+
+class CollapseSign(Enum):
+    """What gave a collapse away."""
+
+    REWARD_FELL = "reward_fell"
+    GRADIENT_SPIKED = "gradient_spiked"
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse:
+    """The first step of a collapse, counted from the first reward given, and its sign."""
+
+    step: int
+    sign: CollapseSign
+
+
+def collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ()) -> Collapse | None:
+    """Return the onset of a run's collapse, None when there is none or too little of the run to tell.
+
+    The reward fell: its moving average lost at least 0.3 (peak - initial), and 100 steps did not bring it back
+    above that level. Or the gradient norm exceeded 10 times the median of the up to 100 norms before it, and within
+    100 steps the average fell by a tenth.
+    Args: rewards, grad_norms: one a step; a step whose reward is NaN leaves the average as it was.
+    Source: formulas, section 9.
+    """
+    smooth = smoothed(rewards)
+    onsets = [
+        Collapse(step, sign)
+        for step, sign in (
+            (_fall(smooth), CollapseSign.REWARD_FELL),
+            (_spike(smooth, grad_norms), CollapseSign.GRADIENT_SPIKED),
+        )
+        if step is not None
+    ]
+    return min(onsets, key=lambda onset: onset.step, default=None)
+
+
+def smoothed(rewards: Sequence[float]) -> list[float]:
+    """Return the exponential moving average over 20 steps; NaN until 20 rewards are known, whose mean it starts from.
+
+    The start is a mean because a run's first reward alone is too noisy to measure a gain from.
+    """
+    known: list[float] = []
+    average = math.nan
+    averages = []
+    for reward in rewards:
+        if not math.isnan(reward):
+            known.append(reward)
+            average = _next(average, known)
+        averages.append(average)
+    return averages
+
+
+def _next(average: float, known: list[float]) -> float:
+    if len(known) < SPAN:
+        return math.nan
+    if len(known) == SPAN:
+        return fmean(known)
+    return average + 2 / (SPAN + 1) * (known[-1] - average)
+
+
+def _fall(smooth: list[float]) -> int | None:
+    initial = peak = math.nan
+    for step, reward in enumerate(smooth[:-WITHIN]):
+        if math.isnan(initial):
+            initial = peak = reward
+        peak = max(peak, reward)
+        level = peak - SHARE_LOST * (peak - initial)
+        if reward < peak and reward <= level and max(smooth[step + 1 : step + 1 + WITHIN]) <= level:
+            return step
+    return None
+
+
+def _spike(smooth: list[float], grad_norms: Sequence[float]) -> int | None:
+    for step, norm in enumerate(grad_norms):
+        before = grad_norms[max(0, step - WITHIN) : step]
+        if len(before) < SPAN or not norm > SPIKE * median(before):
+            continue
+        floor = (1 - FALL_AFTER_SPIKE) * smooth[step]
+        if any(reward <= floor for reward in smooth[step + 1 : step + 1 + WITHIN]):
+            return step
+    return None

@@ -1,0 +1,74 @@
+"""Injections: what a lab run does wrong on purpose, and how much of it at a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+HARMLESS_BITS = 8
+HARMFUL_BITS = 3
+LARGEST_LAG = 16
+LARGEST_ROUTER_NOISE = 3.0
+SMALLEST_TOP_P = 0.7
+LARGEST_LEARNING_RATE = 2e-3
+
+
+class Injection(Enum):
+    """What goes wrong, one thing a run; each breaks something that production runs were seen to break."""
+
+    QUANTISE = "quantise"
+    """The rollout engine rounds its weights to fewer and fewer bits per tensor."""
+    STALE = "stale"
+    """The rollout engine's weights fall further and further behind the learner's."""
+    ROUTER = "router"
+    """The rollout engine's routing is noisy: its tokens meet other experts than the learner's."""
+    PAD = "pad"
+    """The rollout engine loses the log-probs of the ends of its responses and pads them with 0.0."""
+    SUPPORT = "support"
+    """The rollout engine samples a nucleus, and says the log-probs of what it sampled from: renormalised."""
+    LR = "lr"
+    """The engines agree; the learning rate is too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An injection at a step: `severity` 0 is none of it, 1 all of it."""
+
+    injection: Injection | None = None
+    severity: float = 0.0
+
+    @property
+    def weight_bits(self) -> int | None:
+        """Bits per weight in the rollout engine; None is its healthy bfloat16."""
+        if not self._is(Injection.QUANTISE):
+            return None
+        return round(HARMLESS_BITS - (HARMLESS_BITS - HARMFUL_BITS) * self.severity)
+
+    @property
+    def lag(self) -> int:
+        """How many versions the rollout engine's weights are behind the learner's."""
+        return max(1, round(LARGEST_LAG * self.severity)) if self._is(Injection.STALE) else 0
+
+    @property
+    def router_noise(self) -> float:
+        """Standard deviation of the noise on the rollout engine's router logits."""
+        return LARGEST_ROUTER_NOISE * self.severity if self._is(Injection.ROUTER) else 0.0
+
+    @property
+    def padded_share(self) -> float:
+        """Share of responses that lose the log-probs of their end."""
+        return self.severity if self._is(Injection.PAD) else 0.0
+
+    @property
+    def top_p(self) -> float:
+        """The probability of the nucleus the rollout engine samples from; 1 is every symbol."""
+        return 1.0 - (1.0 - SMALLEST_TOP_P) * self.severity if self._is(Injection.SUPPORT) else 1.0
+
+    def learning_rate(self, healthy: float) -> float:
+        """Return the learner's learning rate, given the healthy one."""
+        if not self._is(Injection.LR):
+            return healthy
+        return healthy + (LARGEST_LEARNING_RATE - healthy) * self.severity
+
+    def _is(self, injection: Injection) -> bool:
+        return self.injection is injection and self.severity > 0

@@ -1,0 +1,54 @@
+"""The port to the monitor: what the lab's trainer needs of `trmon_client`, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Decision(Protocol):
+    """Which of B sequences may teach."""
+
+    @property
+    def mask(self) -> Tensor:
+        """True for the sequences that may teach, [B]; all true when the monitor only observes."""
+
+    @property
+    def mask_rate(self) -> float:
+        """Share of the sequences that the policy rejects, whether or not they still teach."""
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """The signals of the sequences, by name."""
+
+    def clean(self, rollout_logprobs: Tensor, logprobs: Tensor) -> Tensor:
+        """Return the rollout log-probs [B, T], those of rejected sequences replaced by detached `logprobs`."""
+
+
+class Monitor(Protocol):
+    """What a trainer's two lines talk to."""
+
+    def log_batch(
+        self,
+        *,
+        step: int,
+        mask: Tensor,
+        rollout_logprobs: Tensor,
+        old_logprobs: Tensor,
+        logprobs: Tensor,
+        advantages: Tensor,
+        rewards: Tensor,
+        group_ids: Tensor,
+        versions: Tensor,
+        trainer_version: int,
+        old_version: int,
+        update: int | None = None,
+        chunks: int | None = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> Decision:
+        """Report B sequences and return the decision on them; `chunks` is how many calls this (step, update) has."""
+
+    def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:
+        """Report the trainer's own numbers of a step."""
