@@ -12,6 +12,7 @@ class AlertState(Enum):
     PENDING = "pending"
     FIRING = "firing"
     RESOLVED = "resolved"
+    DROPPED = "dropped"
 
 
 class Severity(Enum):

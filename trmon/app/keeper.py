@@ -1,0 +1,326 @@
+"""The keeper of one run: reads what came, closes what is due, and says what is to be written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from trmon.app.inbox import Inbox, Stored
+from trmon.app.ledger import Ledger, Tally
+from trmon.app.live import RunView
+from trmon.app.recollection import recall
+from trmon.domain.assembly import ClosedBatch, seen_again
+from trmon.domain.batch import BatchRow
+from trmon.domain.identity import BatchKey
+from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.liveness import LifeChange, Patience, heard_notice, heard_report, watched
+from trmon.domain.mind import MIND_VERSION, RunMind
+from trmon.domain.outcome import Checkpoint, Event, Outcome
+from trmon.domain.pipeline import close
+from trmon.domain.policies import asked_by_trainer
+from trmon.domain.policybook import PolicyBook
+from trmon.domain.ports import RunLog
+from trmon.domain.rules import Rule
+from trmon.domain.runs import RunState
+from trmon.domain.stages.merge import Closing
+from trmon.domain.stages.publish import Published, batch_event, tell
+from trmon.domain.staterules import at_rest, judge_change, retire
+from trmon.domain.transitions import Transition
+from trmon.domain.watch import Watch
+from trmon_client.core import wire
+from trmon_client.core.acceptance import Policy, PolicyError
+
+CHECKPOINT_BATCHES = 64
+CHECKPOINT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vigil:
+    """How runs are watched: by which rules, who hears of them, and how patiently."""
+
+    rules: tuple[Rule, ...]
+    receivers: tuple[str, ...] = ()
+    public_url: str | None = None
+    grace_seconds: float = 60.0
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one pass over a run gives: what is to be written, if anything, and whether more waits to be read."""
+
+    outcome: Outcome | None
+    more: bool
+    tally: Tally
+
+
+class RunKeeper:
+    """Owns a run for as long as it lives in memory; after any error it is thrown away and made anew."""
+
+    def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil, now: float) -> None:
+        self._log = log
+        self._vigil = vigil
+        self._watching_since = self._checkpoint_at = now
+        self._run = log.run(run_id)
+        self._policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
+        known = recall(log, self._watch(now))
+        self._mind, self._life, self._inbox = known.mind, known.life, Inbox(log, run_id, read=known.frontier)
+        self._assembly, self._shelf, self._finish_ids = known.assembly, known.shelf, known.finish_ids
+        self._written = known.frontier
+        self._checkpoint_ordinal = known.checkpoint_ordinal
+        self._gauge = log.batch(self._mind.gauge_keys[-1]) if self._mind.gauge_keys else None
+        self._newest = self._mind.folded
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has ended and nothing of it waits."""
+        return self._life.state.ended and not self._assembly.batches
+
+    def is_due(self, now: float) -> bool:
+        """Whether the clock alone asks for a pass: a grace or the shorter patience has ended."""
+        grace_ends = self._assembly.patience_ends(
+            grace_seconds=self._vigil.grace_seconds, watching_since=self._watching_since
+        )
+        if grace_ends is not None and grace_ends <= now:
+            return True
+        patience = self._vigil.patience.limit_seconds(self._mind.expected_step_seconds, heart_beats=False)
+        silent = now - max(self._life.silent_since, self._watching_since)
+        return self._life.state is RunState.RUNNING and silent > patience
+
+    def advance(self, now: float) -> Pass:
+        """Return what one pass changes; the caller writes it, or throws the keeper away."""
+        ledger = Ledger()
+        self._refresh()
+        page = self._inbox.next_page()
+        late = self._hear_all(page.messages, ledger, now=now)
+        self._tell(retire(watch=self._watch(now), mind=self._mind, now=now), ledger, now=now)
+        self._close_due(ledger, now=now, caught_up=page.caught_up)
+        self._revise(late, ledger, now=now)
+        self._place_scalars(page.messages, ledger, now=now)
+        if page.caught_up:
+            self._watch_clock(ledger, now=now)
+            if self.is_done:
+                self._tell(at_rest(watch=self._watch(now), mind=self._mind, now=now), ledger, now=now)
+        return Pass(outcome=self._outcome(ledger, now=now), more=not page.caught_up, tally=ledger.tally)
+
+    def rest(self) -> Outcome | None:
+        """Return a checkpoint of the mind, if it has moved since the last one."""
+        if self._mind.ordinal == self._checkpoint_ordinal:
+            return None
+        return Outcome(run_id=self._run.id, frontier=self._written, checkpoint=self._checkpoint())
+
+    def view(self, now: float) -> RunView:
+        """Return what is to be seen of the run."""
+        return RunView(
+            run=self._watch(now).run,
+            row=self._gauge,
+            policy=self._policies.current,
+            alerts=self._mind.open_alerts(),
+            expected_step_seconds=self._mind.expected_step_seconds,
+            updated_at=now,
+        )
+
+    def _watch(self, now: float) -> Watch:
+        return Watch(
+            run=self._run,
+            policies=self._policies,
+            rules=self._vigil.rules,
+            receivers=self._vigil.receivers,
+            public_url=self._vigil.public_url,
+            now=now,
+        )
+
+    def _refresh(self) -> None:
+        """People change policies beside the worker."""
+        current = self._log.policy(self._run.id)
+        if current != self._policies.current:
+            self._policies = self._policies.turning(current)
+
+    def _hear_all(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> dict[BatchKey, BatchRow]:
+        late: dict[BatchKey, BatchRow] = {}
+        for message in messages:
+            change = None
+            if isinstance(message, StoredReport):
+                if message.id > self._mind.heard_through:
+                    self._life, change = heard_report(self._life, message)
+                row = self._take(message, ledger)
+                if row is not None:
+                    late[row.key] = row
+            else:
+                self._life, change = heard_notice(self._life, message)
+                self._heed(message, ledger, now=now)
+            self._turn(change, ledger, now=now)
+        return late
+
+    def _take(self, report: StoredReport, ledger: Ledger) -> BatchRow | None:
+        """Put a report to its open batch, or return the closed row that it comes too late for."""
+        key = report.key.batch
+        self._note_progress(report, ledger)
+        former = None if key in self._assembly.batches or self._mind.follows(key) else self._log.batch(key)
+        if former is None:
+            self._assembly.accept(report)
+            return None
+        self._assembly.heard(report)
+        if report.id <= former.last_report_id:
+            return None
+        ledger.tally.late_reports += 1
+        return former
+
+    def _note_progress(self, report: StoredReport, ledger: Ledger) -> None:
+        key = report.key.batch
+        last_report_at = max(self._run.last_report_at or report.received_at, report.received_at)
+        self._run = replace(self._run, last_report_at=last_report_at)
+        if self._newest is None or key.order > self._newest.order:
+            self._newest = key
+            ledger.change(last_step=key.step, attempt_id=key.attempt_id)
+            self._run = replace(self._run, last_step=key.step, attempt_id=key.attempt_id)
+
+    def _heed(self, notice: StoredNotice, ledger: Ledger, *, now: float) -> None:
+        message = notice.message
+        if isinstance(message, wire.Scalars):
+            self._shelf.put(notice, step=message.step)
+        elif isinstance(message, wire.Finish):
+            self._assembly.leave(notice.attempt_id, message)
+            self._finish_ids[notice.attempt_id, message.rank] = notice.id
+        elif isinstance(message, wire.Start):
+            self._assembly.enter(notice.attempt_id, message.rank)
+            self._finish_ids.pop((notice.attempt_id, message.rank), None)
+            if message.rank == 0:
+                self._introduce(notice, message, ledger, now=now)
+
+    def _introduce(self, notice: StoredNotice, start: wire.Start, ledger: Ledger, *, now: float) -> None:
+        """Take up what rank 0 says of the run."""
+        tags = tuple(start.tags) or None
+        ledger.change(owner=start.owner, tags=tags, config=start.config or None, mode=start.mode)
+        self._run = replace(
+            self._run,
+            owner=start.owner or self._run.owner,
+            tags=tags or self._run.tags,
+            config=start.config or self._run.config,
+            mode=start.mode,
+        )
+        if start.policy is not None:
+            self._ask_policy(notice, start.policy, ledger, now=now)
+
+    def _ask_policy(self, notice: StoredNotice, spec: dict[str, object], ledger: Ledger, *, now: float) -> None:
+        try:
+            policy = Policy.parse(spec)
+        except PolicyError as error:
+            ledger.events.append(Event(kind="policy", data={"refused": str(error)}, at=now))
+            return
+        self._policies = self._policies.knowing(policy)
+        version = asked_by_trainer(self._policies.current, policy, now=now)
+        if version is not None:
+            ledger.change(policy=version)
+            self._policies = self._policies.turning(version)
+            data = {"hash": policy.hash, "name": policy.name, "author": version.author}
+            ledger.events.append(Event(kind="policy", data=data, at=notice.received_at))
+
+    def _close_due(self, ledger: Ledger, *, now: float, caught_up: bool) -> None:
+        """While more waits to be read, nothing closes for want of patience."""
+        due = self._assembly.due(
+            now=now,
+            grace_seconds=self._vigil.grace_seconds if caught_up else math.inf,
+            watching_since=self._watching_since,
+        )
+        for batch in due:
+            scalars = self._shelf.of(batch.key.attempt_id, batch.key.step)
+            self._close(Closing(watch=self._watch(now), mind=self._mind, batch=batch, scalars=scalars), ledger)
+            ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
+
+    def _revise(self, late: dict[BatchKey, BatchRow], ledger: Ledger, *, now: float) -> None:
+        for key, row in late.items():
+            batch: ClosedBatch = seen_again(self._log.batch_reports(key))
+            self._close(Closing(watch=self._watch(now), mind=self._mind, batch=batch, former=row), ledger)
+
+    def _close(self, closing: Closing, ledger: Ledger) -> None:
+        published = close(closing)
+        self._add(published, ledger)
+        row = published.row
+        if row is not None and closing.former is None:
+            ledger.tally.mismatches += row.mismatches
+        if row is not None and (published.is_gauge or (self._gauge and self._gauge.key == row.key)):
+            self._gauge = row
+
+    def _place_scalars(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> None:
+        """Scalars of a step whose gauge row is closed revise it; those of a step to come wait."""
+        new = [message for message in messages if isinstance(message, StoredNotice)]
+        steps = {(n.attempt_id, n.message.step) for n in new if isinstance(n.message, wire.Scalars)}
+        for attempt_id, step in sorted(steps):
+            self._place(attempt_id, step, ledger, now=now)
+        if self._mind.folded is not None:
+            open_attempts = {key.attempt_id for key in self._assembly.batches}
+            self._shelf.forget_before(self._mind.folded, keeping=open_attempts)
+
+    def _place(self, attempt_id: int, step: int, ledger: Ledger, *, now: float) -> None:
+        key = self._mind.gauge_key(attempt_id, step) or BatchKey(attempt_id, step, None)
+        if self._mind.follows(key):
+            return
+        row = ledger.rows.get(key) or self._log.batch(key)
+        scalars = self._shelf.of(attempt_id, step)
+        if row is None:
+            ledger.tally.unplaced_scalars += 1
+        elif scalars.items() - row.scalars.items():
+            row = replace(row, scalars={**row.scalars, **scalars})
+            self._add(Published(mind=self._mind, row=row, events=(batch_event(row, at=now),)), ledger)
+            if self._gauge and self._gauge.key == key:
+                self._gauge = row
+
+    def _watch_clock(self, ledger: Ledger, *, now: float) -> None:
+        self._life, change = watched(
+            self._life,
+            now=now,
+            watching_since=self._watching_since,
+            last_seen_at=self._log.last_seen(self._run.id),
+            expected_step_seconds=self._mind.expected_step_seconds,
+            patience=self._vigil.patience,
+        )
+        self._turn(change, ledger, now=now)
+
+    def _turn(self, change: LifeChange | None, ledger: Ledger, *, now: float) -> None:
+        if change is None:
+            return
+        self._run = replace(self._run, state=change.state)
+        ledger.change(state=change.state)
+        data = {"state": change.state.value, "reason": change.reason.value, "error": change.error}
+        ledger.events.append(Event(kind="state", data=data, at=change.at))
+        key = self._newest or BatchKey(self._run.attempt_id or 0, self._run.last_step or 0, None)
+        self._tell(judge_change(change, watch=self._watch(now), mind=self._mind, key=key), ledger, now=now)
+
+    def _tell(self, judged: tuple[tuple[Transition, ...], RunMind], ledger: Ledger, *, now: float) -> None:
+        transitions, mind = judged
+        self._add(tell(transitions, watch=self._watch(now), mind=mind), ledger)
+
+    def _add(self, published: Published, ledger: Ledger) -> None:
+        self._mind = published.mind
+        ledger.add(published)
+
+    def _outcome(self, ledger: Ledger, *, now: float) -> Outcome | None:
+        oldest = self._assembly.oldest_report_id()
+        frontier = self._inbox.read if oldest is None else replace(self._inbox.read, report_id=oldest - 1)
+        if not ledger and frontier == self._written:
+            return None
+        since = self._mind.ordinal - self._checkpoint_ordinal
+        late = now - self._checkpoint_at >= CHECKPOINT_SECONDS or self.is_done
+        turned = "state" in ledger.run
+        checkpoint = self._checkpoint() if turned or since >= CHECKPOINT_BATCHES or (since and late) else None
+        if checkpoint is not None:
+            self._checkpoint_ordinal, self._checkpoint_at = checkpoint.ordinal, now
+        self._written = frontier
+        return ledger.outcome(self._run.id, frontier=frontier, checkpoint=checkpoint)
+
+    def _checkpoint(self) -> Checkpoint:
+        """A change of state is always in a checkpoint, so that no report from before it is heard again after it."""
+        self._mind = replace(self._mind, recall_from=self._recall_from(), heard_through=self._inbox.read.report_id)
+        state = self._mind.to_bytes()
+        return Checkpoint(ordinal=self._mind.ordinal, version=MIND_VERSION, state=state)
+
+    def _recall_from(self) -> int:
+        """Before the first notice that may still matter: of waiting scalars, or of a rank that has left."""
+        open_attempts = {key.attempt_id for key in self._assembly.batches}
+        if self._newest is not None:
+            open_attempts.add(self._newest.attempt_id)
+        ids = [id_ for (attempt_id, _), id_ in self._finish_ids.items() if attempt_id in open_attempts]
+        waiting = self._shelf.oldest_id()
+        return min([*ids, *([] if waiting is None else [waiting]), self._inbox.read.notice_id + 1]) - 1

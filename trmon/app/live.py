@@ -1,0 +1,109 @@
+"""Live: the newest values of each active run, for /metrics and for those who watch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
+
+from trmon.domain.alerts import Alert
+from trmon.domain.batch import BatchRow
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.runs import Run
+
+BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
+"""The kinds of error bound and the signals that hold them."""
+
+Side = Literal["lower", "upper"]
+SIDES: tuple[Side, Side] = ("lower", "upper")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """One bound of the active policy, as its author gave it."""
+
+    statistic: str
+    pair: str
+    bound: Side
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One run at one moment: `row` is its newest gauge row, None before the first batch closed."""
+
+    run: Run
+    row: BatchRow | None
+    policy: PolicyVersion
+    alerts: tuple[Alert, ...]
+    expected_step_seconds: float | None
+    updated_at: float
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """The gauge row's signals by full name."""
+        return self.row.signals if self.row else {}
+
+    @property
+    def scalars(self) -> Mapping[str, float]:
+        """The trainer's scalars in the gauge row."""
+        return self.row.scalars if self.row else {}
+
+    @property
+    def mask_rates(self) -> Mapping[str, float]:
+        """The share of rejected sequences by policy name, the active one's and each shadow's."""
+        prefix = "mask_rate:"
+        shadows = {name.removeprefix(prefix): rate for name, rate in self.signals.items() if name.startswith(prefix)}
+        active = self.signals.get("mask_rate")
+        return shadows if active is None else {**shadows, self.policy.policy.name: active}
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """The error bounds by kind; NaN where they cannot be asserted."""
+        return {kind: self.signals[name] for kind, name in BOUNDS.items() if name in self.signals}
+
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """The bounds of the active policy."""
+        return tuple(
+            Threshold(statistic=criterion.statistic, pair=criterion.pair, bound=side, value=value)
+            for criterion in self.policy.policy.criteria
+            for side, value in zip(SIDES, (criterion.lower, criterion.upper), strict=True)
+            if value is not None
+        )
+
+
+class Live:
+    """The views of active runs; may be read and written from any thread."""
+
+    def __init__(self, *, idle_after_seconds: float = 3600.0) -> None:
+        self._idle_after_seconds = idle_after_seconds
+        self._views: dict[int, RunView] = {}
+        self._lock = Lock()
+
+    def show(self, view: RunView) -> None:
+        """Replace what is known of a run."""
+        with self._lock:
+            self._views[view.run.id] = view
+
+    def drop(self, run_id: int) -> None:
+        """Forget a run."""
+        with self._lock:
+            self._views.pop(run_id, None)
+
+    def get(self, run_id: int) -> RunView | None:
+        """Return the newest view of a run, also of one that went idle since; None where there is none."""
+        with self._lock:
+            return self._views.get(run_id)
+
+    def active(self, now: float) -> list[RunView]:
+        """Return the views of runs that were heard of within the idle time, newest first; the others are forgotten."""
+        with self._lock:
+            oldest = now - self._idle_after_seconds
+            self._views = {id_: view for id_, view in self._views.items() if _heard_at(view) >= oldest}
+            return sorted(self._views.values(), key=_heard_at, reverse=True)
+
+
+def _heard_at(view: RunView) -> float:
+    return view.run.created_at if view.run.last_report_at is None else view.run.last_report_at

@@ -1,0 +1,88 @@
+"""What receivers are told of an alert: one delivery each, with a key by which nobody is told twice."""
+
+from __future__ import annotations
+
+import math
+from urllib.parse import quote
+
+from trmon.domain.alerts import Alert, AlertEvent, Delivery, Severity
+from trmon.domain.runs import Run, RunState
+from trmon.domain.transitions import Transition
+from trmon.domain.watch import Watch
+
+BODY_VERSION = 1
+
+
+def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
+    """Return one delivery a receiver for a transition that people hear of: firing or resolved, page or warn.
+
+    A finished run tells nobody, also not of batches that close after its end.
+    """
+    alert, event = transition.alert, transition.event
+    if alert is None or event is None or not transition.told or alert.severity is Severity.INFO:
+        return ()
+    if watch.run.state is RunState.FINISHED:
+        return ()
+    return tuple(
+        Delivery(
+            id=0,
+            receiver=receiver,
+            dedup_key=_dedup_key(event, receiver=receiver),
+            body=_body(alert, event, run=watch.run, public_url=watch.public_url),
+            due_at=watch.now,
+        )
+        for receiver in watch.receivers
+    )
+
+
+def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
+    if event.silence_started_at is not None:
+        place = f"silence-{event.silence_started_at:.3f}"
+    else:
+        place = f"{event.step}" if event.update is None else f"{event.step}.{event.update}"
+    return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
+
+
+def _body(alert: Alert, event: AlertEvent, *, run: Run, public_url: str | None) -> dict[str, object]:
+    return {
+        "version": BODY_VERSION,
+        "status": event.state.value,
+        "alert": {
+            "identity": alert.identity,
+            "rule": alert.rule,
+            "severity": alert.severity.value,
+            "labels": alert.labels,
+            "since_at": alert.since_at,
+            "at": event.at,
+            "since_step": alert.step,
+        },
+        "run": {
+            "project": run.key.project,
+            "run": run.key.run,
+            "owner": run.owner,
+            "tags": list(run.tags),
+            "mode": run.mode,
+            "attempt_id": event.attempt_id,
+        },
+        "value": jsonable(event.value),
+        "threshold": jsonable(event.threshold),
+        "summary": event.summary,
+        "step": event.step,
+        "update": event.update,
+        "runbook": alert.runbook,
+        "url": run_url(run, public_url=public_url),
+    }
+
+
+def run_url(run: Run, *, public_url: str | None) -> str | None:
+    """Return where people look at a run; None where the service does not know its own URL."""
+    if public_url is None:
+        return None
+    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project)}/{quote(run.key.run)}"
+
+
+def jsonable(value: float) -> float | str | None:
+    """Return a number as JSON has it: null for NaN, and infinities by name."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")

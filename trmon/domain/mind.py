@@ -1,0 +1,104 @@
+"""A run's mind: what the pipeline remembers from batch to batch, a cache of what the run's rows say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+import msgspec
+
+from trmon.domain.alerts import Alert
+from trmon.domain.identity import BatchKey
+from trmon.domain.rules import Finding
+from trmon.domain.transitions import Track
+from trmon.domain.windows import Baseline, Window
+
+MIND_VERSION = 1
+"""Raised whenever the mind's form, or how rows are folded into it, changes: older checkpoints are then not read."""
+
+GAPS = 20
+GAUGE_KEYS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RunMind:
+    """What is known of a run after the batch `ordinal`; folding the run's rows in order gives it again.
+
+    `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
+    batch, made at `began_at` on the trainer's clock, `step_seconds` after the step before, and `provisional` holds
+    what rules say until its last update is known. `gauge_keys` are the gauge rows of the newest 64 steps. A restart
+    reads notices after `recall_from` once more: scalars and chunk counts in them may still be waited for.
+    Reports up to `heard_through` came before the run's newest change of state, and change it no more.
+    """
+
+    ordinal: int = 0
+    steps: int = 0
+    folded: BatchKey | None = None
+    first_key: BatchKey | None = None
+    began_at: float | None = None
+    step_seconds: float = float("nan")
+    has_rollout_row: bool = False
+    gauge_keys: tuple[BatchKey, ...] = ()
+    gaps_seconds: tuple[float, ...] = ()
+    response_length: Window = field(default_factory=Window)
+    ess_seq: Baseline = field(default_factory=Baseline)
+    provisional: dict[str, Finding] = field(default_factory=dict)
+    tracks: dict[str, Track] = field(default_factory=dict)
+    recall_from: int = 0
+    heard_through: int = 0
+
+    def follows(self, key: BatchKey) -> bool:
+        """Whether a batch comes after everything folded; only then is it folded."""
+        return self.folded is None or key.order > self.folded.order
+
+    def begins_step(self, key: BatchKey) -> bool:
+        """Whether a batch that follows is the first of its step."""
+        return self.folded is None or (key.attempt_id, key.step) != (self.folded.attempt_id, self.folded.step)
+
+    @property
+    def expected_step_seconds(self) -> float | None:
+        """The median of the last 20 gaps between steps; None before there are 3."""
+        return median(self.gaps_seconds) if len(self.gaps_seconds) >= 3 else None
+
+    def gauge_key(self, attempt_id: int, step: int) -> BatchKey | None:
+        """Return the gauge row of one of the newest steps, as far as it is known."""
+        for key in reversed(self.gauge_keys):
+            if (key.attempt_id, key.step) == (attempt_id, step):
+                return key
+        return None
+
+    def settled(self) -> RunMind:
+        """Return the mind once what the rules said of the newest step has become final."""
+        return replace(self, provisional={})
+
+    def open_alerts(self) -> tuple[Alert, ...]:
+        """Return the pending and firing alerts."""
+        return tuple(track.alert for track in self.tracks.values() if track.alert is not None)
+
+    def tracking(self, tracks: Mapping[str, Track]) -> RunMind:
+        """Return the mind with these tracks instead of those of the same rules; quiet ones are forgotten."""
+        merged = {**self.tracks, **tracks}
+        return replace(self, tracks={rule: track for rule, track in merged.items() if track != Track()})
+
+    def believing(self, stored: list[Alert]) -> RunMind:
+        """Return the mind with exactly these open alerts: what was written outweighs what a replay concludes.
+
+        They differ only where a row was revised, or the rulebook changed, after the alert was judged.
+        """
+        tracks = {alert.rule: self._track(alert) for alert in stored}
+        return replace(self, tracks=tracks)
+
+    def _track(self, alert: Alert) -> Track:
+        track = self.tracks.get(alert.rule, Track())
+        same = track.alert is not None and (track.alert.identity, track.alert.state) == (alert.identity, alert.state)
+        return replace(track, alert=alert) if same else Track(alert=alert, holding_steps=1)
+
+    def to_bytes(self) -> bytes:
+        """Return the mind as a checkpoint keeps it."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, state: bytes) -> RunMind:
+        """Return the mind of a checkpoint of this MIND_VERSION. Errors: msgspec.DecodeError."""
+        return msgspec.msgpack.decode(state, type=cls)

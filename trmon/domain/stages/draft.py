@@ -1,0 +1,68 @@
+"""Draft: what the batch alone tells is written down as a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon.domain.batch import BatchRow, DecisionRow
+from trmon.domain.intake import StoredReport
+from trmon.domain.mind import RunMind
+from trmon.domain.stages.replay import Replayed
+from trmon.domain.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A row as far as the batch alone tells it, its decisions, and when the trainer made it, on its own clock.
+
+    A row that is read back to rebuild a mind has no `made_at`; its signals hold what was made of it.
+    """
+
+    watch: Watch
+    mind: RunMind
+    row: BatchRow
+    former: BatchRow | None = None
+    decisions: tuple[DecisionRow, ...] = ()
+    made_at: float | None = None
+    unreplayed: int = 0
+
+
+def draft(replayed: Replayed) -> Draft:
+    """Return the batch's row, with the next ordinal of the run, or its former one where it is revised."""
+    merged = replayed.measured.merged
+    closing, columns, reports = merged.closing, merged.columns, merged.closing.batch.reports
+    former = closing.former
+    row = BatchRow(
+        run_id=closing.watch.run.id,
+        key=closing.batch.key,
+        ordinal=former.ordinal if former else closing.mind.ordinal + 1,
+        closed_at=former.closed_at if former else closing.watch.now,
+        n_sequences=columns.n_sequences,
+        n_tokens=int(columns["n_tokens"].sum()),
+        n_ranks=len({report.key.rank for report in reports}),
+        missing_ranks=closing.batch.missing_ranks,
+        complete=not closing.batch.standing.lacks_data,
+        revised=former is not None or not closing.mind.follows(closing.batch.key),
+        mode=reports[0].report.mode,
+        primary_pair=columns.primary,
+        kl_is=columns.kl_is,
+        policy_hash=reports[0].report.policy,
+        mismatches=replayed.mismatches,
+        last_report_id=max(report.id for report in reports),
+        signals=replayed.signals,
+        scalars=merged.scalars,
+    )
+    return Draft(
+        watch=closing.watch,
+        mind=closing.mind,
+        row=row,
+        former=former,
+        decisions=replayed.decisions,
+        made_at=made_at(reports[0]),
+        unreplayed=replayed.unreplayed,
+    )
+
+
+def made_at(report: StoredReport) -> float:
+    """Return when the trainer made a report: on its own clock, which a spool does not delay, else on ours."""
+    return report.report.sent_at or report.received_at

@@ -1,0 +1,39 @@
+"""Mask rates: what share of a batch is rejected, of tokens, of long and short responses, of good and bad ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trmon_client.core.columns import Array, Columns
+
+
+def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
+    """Return the shares that are rejected, empty sequences left out; NaN where there is nothing to share.
+
+    Args: accepted: [B] bool.
+    Returns: mask_rate; mask_rate_tokens, weighted by valid tokens; _long and _short, of the responses in the top and
+    bottom quarter of lengths; with advantages, _positive and _negative by their sign.
+    Source: formulas, sections 5 and 6.
+    """
+    decided = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
+    rejected = ~accepted[decided]
+    lengths = columns["n_tokens"][decided].astype(np.float64)
+    short, long = np.quantile(lengths, (0.25, 0.75)) if len(lengths) else (math.nan, math.nan)
+    rates = {
+        "mask_rate": _share(rejected, np.ones_like(lengths)),
+        "mask_rate_tokens": _share(rejected, lengths),
+        "mask_rate_long": _share(rejected, lengths >= long),
+        "mask_rate_short": _share(rejected, lengths <= short),
+    }
+    if "advantage" in columns:
+        advantage = columns["advantage"][decided]
+        rates["mask_rate_positive"] = _share(rejected, advantage > 0)
+        rates["mask_rate_negative"] = _share(rejected, advantage < 0)
+    return rates
+
+
+def _share(rejected: Array, weights: Array) -> float:
+    total = float(weights.sum())
+    return float((rejected * weights).sum()) / total if total else math.nan

@@ -1,0 +1,58 @@
+"""Merge: the reports of a batch's ranks and chunks become one set of columns; nothing is averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trmon.domain import scalars
+from trmon.domain.assembly import ClosedBatch
+from trmon.domain.batch import BatchRow
+from trmon.domain.intake import StoredReport
+from trmon.domain.mind import RunMind
+from trmon.domain.watch import Watch
+from trmon_client.core.columns import Columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """What enters the pipeline: a batch whose time has come, or with `former` one that is revised.
+
+    `scalars` are those that came in messages of their own.
+    """
+
+    watch: Watch
+    mind: RunMind
+    batch: ClosedBatch
+    scalars: dict[str, float] = field(default_factory=dict)
+    former: BatchRow | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The batch as one: its columns, and which rows of them each report gave."""
+
+    closing: Closing
+    columns: Columns
+    parts: tuple[tuple[StoredReport, slice], ...]
+    scalars: dict[str, float]
+
+
+def merge(closing: Closing) -> Merged:
+    """Return the batch's columns in the order (rank, chunk, row), with its scalars.
+
+    Reports that share no pair with the first cannot be merged with it and are left out.
+    """
+    found = [(report, report.columns()) for report in closing.batch.reports]
+    common = set(found[0][1].pairs)
+    parts, kept, start = [], [], 0
+    for report, columns in found:
+        if common & set(columns.pairs):
+            common &= set(columns.pairs)
+            kept.append(columns)
+            parts.append((report, slice(start, start := start + columns.n_sequences)))
+    return Merged(
+        closing=closing,
+        columns=Columns.merge(*kept),
+        parts=tuple(parts),
+        scalars={**scalars.of_reports(closing.batch.reports), **closing.scalars},
+    )

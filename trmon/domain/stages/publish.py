@@ -1,0 +1,93 @@
+"""Publish: what a batch changed, in the form in which it is written and told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon.domain.alerts import Alert, AlertEvent, Delivery
+from trmon.domain.batch import BatchRow, DecisionRow
+from trmon.domain.deliveries import deliveries_of, jsonable
+from trmon.domain.mind import RunMind
+from trmon.domain.outcome import Event
+from trmon.domain.rules import Readout
+from trmon.domain.stages.transition import Judged
+from trmon.domain.transitions import Transition
+from trmon.domain.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """Everything one batch, or one change of a run's state, writes and tells, and the mind after it.
+
+    `is_gauge` says whether the row is the newest one that gauges show.
+    """
+
+    mind: RunMind
+    row: BatchRow | None = None
+    is_gauge: bool = False
+    decisions: tuple[DecisionRow, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    alert_events: tuple[AlertEvent, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    events: tuple[Event, ...] = ()
+    unreplayed: int = 0
+
+
+def publish(judged: Judged) -> Published:
+    """Return the row, its decisions, and the alerts with their events and deliveries."""
+    draft, row = judged.folded.draft, judged.folded.row
+    told = tell(judged.transitions, watch=draft.watch, mind=judged.mind)
+    return Published(
+        mind=judged.mind,
+        row=row,
+        is_gauge=judged.folded.is_gauge,
+        decisions=draft.decisions,
+        alerts=told.alerts,
+        alert_events=told.alert_events,
+        deliveries=told.deliveries,
+        events=(batch_event(row, at=draft.watch.now), *told.events),
+        unreplayed=draft.unreplayed,
+    )
+
+
+def tell(transitions: tuple[Transition, ...], *, watch: Watch, mind: RunMind) -> Published:
+    """Return what transitions of alerts write and tell."""
+    moved = [transition for transition in transitions if transition.alert is not None]
+    return Published(
+        mind=mind,
+        alerts=tuple(transition.alert for transition in moved if transition.alert is not None),
+        alert_events=tuple(transition.event for transition in moved if transition.event is not None),
+        deliveries=tuple(delivery for transition in moved for delivery in deliveries_of(transition, watch)),
+        events=tuple(_alert_event(transition) for transition in moved if transition.event is not None),
+    )
+
+
+def batch_event(row: BatchRow, *, at: float) -> Event:
+    """Return what a watcher of the run hears of a row: where it is, and its headline numbers."""
+    readout = Readout(row.signals, row.primary_pair)
+    place = {"attempt_id": row.key.attempt_id, "step": row.key.step, "update": row.key.update}
+    state = {"ordinal": row.ordinal, "complete": row.complete, "revised": row.revised}
+    return Event(
+        kind="batch",
+        data={**place, **state, **{name: jsonable(readout[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
+        at=at,
+    )
+
+
+def _alert_event(transition: Transition) -> Event:
+    alert, event = transition.alert, transition.event
+    assert alert is not None
+    assert event is not None
+    return Event(
+        kind="alert",
+        data={
+            "identity": alert.identity,
+            "rule": alert.rule,
+            "severity": alert.severity.value,
+            "state": event.state.value,
+            "reason": transition.reason.value,
+            "step": event.step,
+            "summary": event.summary,
+        },
+        at=event.at,
+    )

@@ -1,0 +1,146 @@
+"""Replay: the batch's policies decide once more, and what the trainer decided is compared with it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trmon.domain.batch import DecisionRow, Role
+from trmon.domain.stages.maskrates import mask_rates
+from trmon.domain.stages.measure import Measured
+from trmon.domain.stages.merge import Merged
+from trmon_client.core.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, decide
+from trmon_client.core.columns import Array, Columns
+from trmon_client.core.wire import pack_bits, unpack_bits
+
+UNKNOWN_POLICY = "unknown_policy"
+DISAGREEMENT = "disagreement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The measured batch with its decisions, the active one first; signals now have the mask rates.
+
+    `mismatches` counts sequences on which trainer and replay disagree under equal semantics; `unreplayed` counts
+    reports whose policy is not known here, or cannot decide without columns that they lack.
+    """
+
+    measured: Measured
+    signals: dict[str, float]
+    decisions: tuple[DecisionRow, ...]
+    mismatches: int
+    unreplayed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """What stands for each sequence, [B] bool, why by count, and how it compares with the replay."""
+
+    accepted: Array
+    reasons: Counter[str]
+    mismatches: int
+    unreplayed: int
+
+
+def replay(measured: Measured) -> Replayed:
+    """Return the batch with a decision for its active policy and for each shadow, and their mask rates."""
+    merged = measured.merged
+    standing = _replay_active(merged)
+    shadows = _shadows(merged)
+    active = {
+        **mask_rates(merged.columns, standing.accepted),
+        "policy_versions": float(len({report.report.policy for report, _ in merged.parts})),
+    }
+    rates = {f"mask_rate:{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
+    return Replayed(
+        measured=measured,
+        signals={**measured.signals, **active, **rates},
+        decisions=(
+            _active_row(merged, standing, mask_rate=active["mask_rate"]),
+            *_shadow_rows(merged, shadows.values()),
+        ),
+        mismatches=standing.mismatches,
+        unreplayed=standing.unreplayed,
+    )
+
+
+def _replay_active(merged: Merged) -> _Standing:
+    """Ranks may be on different versions: each report is judged by the policy it names."""
+    accepted = np.zeros(merged.columns.n_sequences, bool)
+    decided: dict[str | None, Decision | None] = {}
+    reasons: Counter[str] = Counter()
+    mismatches = unreplayed = 0
+    for stored, rows in merged.parts:
+        named = stored.report.policy
+        if named not in decided:
+            decided[named] = _decide(merged.columns, merged.closing.watch.policies.find(named))
+        decision, bits = decided[named], unpack_bits(stored.accepted, rows.stop - rows.start)
+        accepted[rows] = bits
+        unreplayed += decision is None
+        reasons.update(_reasons(decision, bits, rows))
+        if decision and named is not None and stored.report.semantics == SEMANTICS_VERSION:
+            mismatches += int(np.count_nonzero(decision.accepted[rows] != bits))
+    return _Standing(accepted=accepted, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
+
+
+def _reasons(decision: Decision | None, bits: Array, rows: slice) -> list[str]:
+    """The reason of each sequence as it stands: the replay's, where the two agree."""
+    if decision is None:
+        return ["accepted" if bit else UNKNOWN_POLICY for bit in bits.tolist()]
+    names = ("accepted", *decision.reason_names)
+    codes, agree = decision.codes[rows].tolist(), (decision.accepted[rows] == bits).tolist()
+    return [
+        names[code] if same else ("accepted" if bit else DISAGREEMENT)
+        for code, same, bit in zip(codes, agree, bits.tolist(), strict=True)
+    ]
+
+
+def _shadows(merged: Merged) -> dict[str, Decision | None]:
+    current = merged.closing.watch.policies.current
+    active = {report.report.policy or current.policy.hash for report, _ in merged.parts}
+    others = [policy for policy in current.shadows if policy.hash not in active]
+    return {policy.name: _decide(merged.columns, policy) for policy in others}
+
+
+def _decide(columns: Columns, policy: Policy | None) -> Decision | None:
+    if policy is None:
+        return None
+    try:
+        return decide(columns, policy)
+    except PolicyError:
+        return None
+
+
+def _active_row(merged: Merged, standing: _Standing, *, mask_rate: float) -> DecisionRow:
+    policies = merged.closing.watch.policies
+    named = merged.parts[0][0].report.policy
+    policy = policies.find(named)
+    return DecisionRow(
+        key=merged.closing.batch.key,
+        policy_hash=named or policies.current.policy.hash,
+        policy_name=policy.name if policy else UNKNOWN_POLICY,
+        role=Role.ACTIVE,
+        counts={"accepted": 0, **standing.reasons},
+        mask_rate=mask_rate,
+        accepted=pack_bits(standing.accepted),
+    )
+
+
+def _shadow_rows(merged: Merged, shadows: Iterable[Decision | None]) -> list[DecisionRow]:
+    return [
+        DecisionRow(
+            key=merged.closing.batch.key,
+            policy_hash=decision.policy.hash,
+            policy_name=decision.policy.name,
+            role=Role.SHADOW,
+            counts=decision.counts(),
+            mask_rate=decision.mask_rate,
+            accepted=pack_bits(decision.accepted),
+        )
+        for decision in shadows
+        if decision is not None
+    ]

@@ -1,0 +1,42 @@
+"""Transition: each final finding moves its rule's alert one step on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trmon.domain.mind import RunMind
+from trmon.domain.rules import Finding, Rule
+from trmon.domain.stages.detect import Detected
+from trmon.domain.stages.fold import Folded
+from trmon.domain.transitions import Track, Transition, advance
+from trmon.domain.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The folded row with what became of the run's alerts, and the mind that remembers it."""
+
+    folded: Folded
+    transitions: tuple[Transition, ...]
+    mind: RunMind
+
+
+def transition(detected: Detected) -> Judged:
+    """Return the transitions of the row's findings, in their order."""
+    made, mind = judge(detected.findings, watch=detected.folded.draft.watch, mind=detected.folded.mind)
+    return Judged(folded=detected.folded, transitions=made, mind=mind)
+
+
+def judge(
+    findings: Iterable[tuple[Rule, Finding]], *, watch: Watch, mind: RunMind
+) -> tuple[tuple[Transition, ...], RunMind]:
+    """Return what findings make of their rules' alerts, and the mind that remembers it."""
+    tracks = dict(mind.tracks)
+    made = []
+    for rule, finding in findings:
+        track = tracks.get(rule.name, Track())
+        moved = advance(track, finding, rule=rule, run_id=watch.run.id, run=str(watch.run.key))
+        tracks[rule.name] = moved.track
+        made.append(moved)
+    return tuple(made), mind.tracking(tracks)

@@ -1,0 +1,35 @@
+"""What a run is watched with: everything a pass of the pipeline needs beside the batch and the mind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon.domain.policybook import PolicyBook
+from trmon.domain.rules import InState, Rule
+from trmon.domain.runs import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """One run, its policies and rules, who hears of its alerts, and the time of this pass."""
+
+    run: Run
+    policies: PolicyBook
+    rules: tuple[Rule, ...]
+    receivers: tuple[str, ...]
+    public_url: str | None
+    now: float
+
+    @property
+    def signal_rules(self) -> tuple[Rule, ...]:
+        """The rules that read batches."""
+        return tuple(rule for rule in self.rules if not isinstance(rule.when, InState))
+
+    @property
+    def state_rules(self) -> tuple[Rule, ...]:
+        """The rules that read the run's state."""
+        return tuple(rule for rule in self.rules if isinstance(rule.when, InState))
+
+    def rule(self, name: str) -> Rule | None:
+        """Return a rule by its name."""
+        return next((rule for rule in self.rules if rule.name == name), None)
