@@ -1,0 +1,16 @@
+"""The warm start: equal for equal seeds."""
+
+from __future__ import annotations
+
+import torch
+
+from trmon.lab.config import LabConfig
+from trmon.lab.training import prepare
+from trmon.lab.warmstart import warm_start
+
+
+def test_a_seed_is_a_warm_start() -> None:
+    cached = prepare(LabConfig.healthy(0))
+    again = warm_start.__wrapped__(0)
+    assert again.steps == cached.steps
+    assert all(torch.equal(again.weights[name], cached.weights[name]) for name in cached.weights)
