@@ -1,0 +1,64 @@
+"""A run that is watched in a test: its log, the rounds over it, and a clock that is set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.domain.memory_log import RUN_ID, MemoryLog
+from trmon.app.keeper import Vigil
+from trmon.app.ledger import Tally
+from trmon.app.live import Live, RunView
+from trmon.app.rounds import Rounds
+from trmon.domain import rulebook
+from trmon_client.core import wire
+
+VIGIL = Vigil(rules=rulebook.builtin(), receivers=("hook",), public_url="https://trmon.example")
+
+
+@dataclass
+class Counted:
+    """An observer that remembers."""
+
+    passes: list[Tally] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+
+    def passed(self, tally: Tally) -> None:
+        """See Observer."""
+        self.passes.append(tally)
+
+    def failed(self, error: Exception) -> None:
+        """See Observer."""
+        self.failures.append(error)
+
+
+class Watched:
+    """One run under rounds; `restart` throws away everything in memory, as a kill does."""
+
+    def __init__(self, *, vigil: Vigil = VIGIL) -> None:
+        self.log = MemoryLog()
+        self.live = Live()
+        self.counted = Counted()
+        self._vigil = vigil
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew with what was written."""
+        self.rounds = Rounds(self.log, vigil=self._vigil, live=self.live, observer=self.counted)
+
+    def hear(self, *messages: wire.Message, at: float) -> None:
+        """Receive messages and make rounds until nothing more waits."""
+        self.log.receive(*messages, at=at)
+        self.tick(at)
+
+    def tick(self, at: float) -> None:
+        """Make rounds until nothing more waits."""
+        more = {RUN_ID}
+        while more:
+            more = self.rounds.make(more, now=at)
+
+    @property
+    def view(self) -> RunView:
+        """What is shown of the run."""
+        view = self.live.get(RUN_ID)
+        assert view is not None
+        return view

@@ -1,0 +1,203 @@
+"""A run log in memory: the port's contract in its simplest form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from threading import Lock
+
+from tests.domain import trainer
+from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery
+from trmon.domain.batch import BatchRow, DecisionRow
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome
+from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.runs import Attempt, Run, RunState
+from trmon_client.core import wire
+
+RUN_ID = 1
+OPEN = (AlertState.PENDING, AlertState.FIRING)
+
+
+class MemoryLog:
+    """One run's log; `broken` makes every read fail until it is unset."""
+
+    def __init__(self, *, created_at: float = 0.0) -> None:
+        self._lock = Lock()
+        self.broken = False
+        self.stored_run = Run(
+            id=RUN_ID,
+            key=RunKey("math", "grpo"),
+            state=RunState.RUNNING,
+            owner=None,
+            tags=(),
+            config={},
+            mode="observe",
+            created_at=created_at,
+            last_report_at=None,
+            last_step=None,
+            attempt_id=None,
+        )
+        self.reports: list[StoredReport] = []
+        self.notices: list[StoredNotice] = []
+        self.rows: dict[BatchKey, BatchRow] = {}
+        self.decisions: dict[tuple[BatchKey, str], DecisionRow] = {}
+        self.alerts: dict[tuple[str, int, int, int | None], Alert] = {}
+        self.alert_events: dict[tuple[object, ...], AlertEvent] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.events: list[Event] = []
+        self.versions: list[PolicyVersion] = []
+        self.commits: list[Outcome] = []
+        self._frontier = Frontier()
+        self._checkpoint: Checkpoint | None = None
+        self._seen_at: float | None = None
+        self._attempts: list[str] = []
+
+    def receive(self, *messages: wire.Message, at: float) -> None:
+        """Store messages as the door does; a heartbeat only says that the process lives."""
+        with self._lock:
+            self._seen_at = at
+            for message in messages:
+                self._receive(message, at)
+
+    def _receive(self, message: wire.Message, at: float) -> None:
+        if message.attempt not in self._attempts:
+            self._attempts.append(message.attempt)
+        attempt_id = self._attempts.index(message.attempt) + 1
+        if isinstance(message, wire.Report):
+            self.reports.append(trainer.stored(message, id_=len(self.reports) + 1, at=at, attempt_id=attempt_id))
+            self.stored_run = replace(self.stored_run, last_report_at=at)
+        elif not isinstance(message, wire.Heartbeat):
+            self.notices.append(
+                StoredNotice(
+                    id=len(self.notices) + 1,
+                    run_id=RUN_ID,
+                    attempt_id=attempt_id,
+                    received_at=at,
+                    message=message,
+                )
+            )
+
+    def unfinished_runs(self) -> list[Run]:
+        """See RunLog."""
+        self._check()
+        beyond = self._frontier.report_id < len(self.reports) or self._frontier.notice_id < len(self.notices)
+        return [self.stored_run] if beyond or not self.stored_run.state.ended else []
+
+    def run(self, run_id: int) -> Run:
+        """See RunLog."""
+        self._check()
+        if run_id != RUN_ID:
+            raise NotFound("run", str(run_id))
+        return self.stored_run
+
+    def attempts(self, run_id: int) -> list[Attempt]:
+        """See RunLog."""
+        return [
+            Attempt(id=i + 1, run_id=run_id, name=name, ordinal=i + 1, started_at=0.0, world_size=1)
+            for i, name in enumerate(self._attempts)
+        ]
+
+    def frontier(self, run_id: int) -> Frontier:
+        """See RunLog."""
+        return self._frontier
+
+    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+        """See RunLog."""
+        self._check()
+        with self._lock:
+            return self.reports[report_id : report_id + limit]
+
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
+        """See RunLog."""
+        with self._lock:
+            return self.notices[notice_id : notice_id + limit]
+
+    def batch_reports(self, key: BatchKey) -> list[StoredReport]:
+        """See RunLog."""
+        found = [report for report in self.reports if report.key.batch == key]
+        return sorted(found, key=lambda report: (report.key.rank, report.key.chunk))
+
+    def batch(self, key: BatchKey) -> BatchRow | None:
+        """See RunLog."""
+        return self.rows.get(key)
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """See RunLog."""
+        found = sorted((row for row in self.rows.values() if row.ordinal > ordinal), key=lambda row: row.ordinal)
+        return found[:limit]
+
+    def checkpoint(self, run_id: int) -> Checkpoint | None:
+        """See RunLog."""
+        return self._checkpoint
+
+    def forget_checkpoint(self) -> None:
+        """Lose the checkpoint, as a code of another version does."""
+        self._checkpoint = None
+
+    def open_alerts(self, run_id: int) -> list[Alert]:
+        """See RunLog."""
+        return [alert for alert in self.alerts.values() if alert.state in OPEN]
+
+    def policy(self, run_id: int) -> PolicyVersion:
+        """See RunLog."""
+        return self.versions[-1] if self.versions else default_version(now=self.stored_run.created_at)
+
+    def policy_versions(self, run_id: int) -> list[PolicyVersion]:
+        """See RunLog."""
+        return list(self.versions)
+
+    def last_seen(self, run_id: int) -> float | None:
+        """See RunLog."""
+        return self._seen_at
+
+    def commit(self, outcome: Outcome) -> Future[None]:
+        """See RunLog."""
+        done: Future[None] = Future()
+        if self.broken:
+            done.set_exception(OSError("disk full"))
+            return done
+        with self._lock:
+            self._write(outcome)
+        done.set_result(None)
+        return done
+
+    def told(self) -> list[tuple[str, str, int]]:
+        """Return the alert events as (rule, state, step), in the order in which they were written."""
+        rules = {alert.identity: alert.rule for alert in self.alerts.values()}
+        return [(rules[event.identity], event.state.value, event.step) for event in self.alert_events.values()]
+
+    def _check(self) -> None:
+        if self.broken:
+            raise OSError("disk gone")
+
+    def _write(self, outcome: Outcome) -> None:
+        self.commits.append(outcome)
+        ordinals = {row.ordinal: row.key for row in self.rows.values()}
+        for row in outcome.batches:
+            assert ordinals.get(row.ordinal, row.key) == row.key, "an ordinal belongs to one batch"
+            self.rows[row.key] = row
+        self.decisions |= {(decision.key, decision.policy_hash): decision for decision in outcome.decisions}
+        self._write_alerts(outcome.alerts)
+        for event in outcome.alert_events:
+            place = (event.attempt_id, event.step, event.update, event.silence_started_at)
+            self.alert_events.setdefault((event.identity, *place, event.state), event)
+        for delivery in outcome.deliveries:
+            self.deliveries.setdefault(delivery.dedup_key, delivery)
+        self.events += outcome.events
+        self.versions += [outcome.policy] if outcome.policy else []
+        self._frontier = outcome.frontier
+        self._checkpoint = outcome.checkpoint or self._checkpoint
+        fields = ("state", "last_step", "attempt_id", "owner", "tags", "mode", "config")
+        changed = {name: getattr(outcome, name) for name in fields if getattr(outcome, name)}
+        self.stored_run = replace(self.stored_run, **changed)
+
+    def _write_alerts(self, alerts: Sequence[Alert]) -> None:
+        for alert in alerts:
+            place = (alert.identity, alert.attempt_id, alert.step, alert.update)
+            self.alerts[place] = alert
+            if alert.state is AlertState.DROPPED:
+                del self.alerts[place]
