@@ -25,21 +25,24 @@ def _with(request: Request, scope: Scope) -> Access:
     return access
 
 
-def _reader(request: Request) -> Access:
+async def reader(request: Request) -> Access:
+    """Let only those pass who may read. Errors: Unauthenticated, Forbidden."""
     return _with(request, Scope.READ)
 
 
-def _sender(request: Request) -> Access:
+async def sender(request: Request) -> Access:
+    """Let only those pass who may send reports. Errors: Unauthenticated, Forbidden."""
     return _with(request, Scope.INGEST)
 
 
-def _admin(request: Request) -> Access:
+async def admin(request: Request) -> Access:
+    """Let only those pass who may change things. Errors: Unauthenticated, Forbidden."""
     return _with(request, Scope.ADMIN)
 
 
-Reader = Annotated[Access, Depends(_reader)]
+Reader = Annotated[Access, Depends(reader)]
 """A caller who may read."""
-Sender = Annotated[Access, Depends(_sender)]
+Sender = Annotated[Access, Depends(sender)]
 """A caller who may send reports."""
-Admin = Annotated[Access, Depends(_admin)]
+Admin = Annotated[Access, Depends(admin)]
 """A caller who may change things."""

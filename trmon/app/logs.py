@@ -19,16 +19,18 @@ def configure(settings: Settings) -> None:
     ]
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     structlog.configure(
-        processors=[*stamp, structlog.processors.format_exc_info, _renderer(settings)],
+        processors=[*stamp, *_renderers(settings)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=stamp, processors=[_strip, _renderer(settings)])
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=stamp, processors=[_strip, *_renderers(settings)])
     )
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+    # What uvicorn logs of failures, trmon.app.problems and the command say themselves, once and in our form.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 def _strip(
@@ -37,7 +39,9 @@ def _strip(
     return structlog.stdlib.ProcessorFormatter.remove_processors_meta(logger, name, event)
 
 
-def _renderer(settings: Settings) -> structlog.typing.Processor:
+def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
+    """Return what writes a line; tracebacks go without the values of locals, which may be secrets."""
     if settings.log_format == "json":
-        return structlog.processors.JSONRenderer()
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]

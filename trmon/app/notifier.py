@@ -41,7 +41,7 @@ class Outbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Tries:
     """How long a delivery is tried: the wait doubles from `backoff_seconds` up to ten minutes."""
 
     max_attempts: int
@@ -60,12 +60,12 @@ class Notifier:
         outbox: Outbox,
         receivers: Mapping[str, Receiver],
         *,
-        patience: Patience,
+        tries: Tries,
         count: Callable[[str], None],
     ) -> None:
         self._outbox = outbox
         self._receivers = receivers
-        self._patience = patience
+        self._tries = tries
         self._count = count
         self._executors = {
             name: ThreadPoolExecutor(THREADS_PER_RECEIVER, thread_name_prefix=f"trmon-notify-{name}")
@@ -80,6 +80,11 @@ class Notifier:
     def start(self) -> None:
         """Begin to drain."""
         self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether deliveries are being tried."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Look at the outbox soon; may be called from any thread."""
@@ -135,8 +140,8 @@ class Notifier:
         if result.outcome is Outcome.DELIVERED:
             self._outbox.delivered(delivery.id, now=now)
             self._count("delivered")
-        elif result.outcome is Outcome.RETRY and attempts < self._patience.max_attempts:
-            retry_at = now + self._patience.wait_seconds(attempts)
+        elif result.outcome is Outcome.RETRY and attempts < self._tries.max_attempts:
+            retry_at = now + self._tries.wait_seconds(attempts)
             self._outbox.failed(delivery.id, now=now, retry_at=retry_at, error=result.reason)
             self._count("retried")
         else:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from trmon.app.security import HEADERS
 from trmon.domain import errors
 from trmon_client.core.wire import WireError
 
@@ -118,9 +119,10 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("request_failed", method=request.method, path=request.url.path, error=type(error).__name__)
+    log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
     return problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "internal",
         detail="The service failed; its log says where.",
+        headers=HEADERS,
     )

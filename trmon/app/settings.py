@@ -9,6 +9,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from trmon_client.core.signals import SIGNALS
+
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -68,6 +70,9 @@ class Settings(BaseSettings):
         1.0, gt=0, description="Wait after the first failed try, doubled after each, at most ten minutes."
     )
 
+    url: str = Field("http://127.0.0.1:8642", description="The service that `trmon ingest` sends to.")
+    token: SecretStr | None = Field(None, description="The token that `trmon ingest` shows there.")
+
     log_format: Literal["console", "json"] = Field("console", description="Form of the log lines on stderr.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line logged.")
 
@@ -75,6 +80,14 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("metrics_signals")
+    @classmethod
+    def _are_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [name for name in names if name not in SIGNALS]
+        if unknown:
+            raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists those there are")
+        return names
 
     @model_validator(mode="after")
     def _webhook_is_an_url(self) -> Self:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
-from collections.abc import Mapping
-from typing import Any
 
 import httpx
 import msgspec
@@ -47,7 +44,7 @@ class Webhook:
 
     def deliver(self, delivery: Delivery, *, now: float) -> Result:
         """Post one delivery. A 2xx delivers; 408, 425, 429, 5xx and network errors are tried again."""
-        body = msgspec.json.encode(_jsonable(delivery.body))
+        body = msgspec.json.encode(delivery.body)
         try:
             target = destination.checked(self._url, allow_hosts=self._allow_hosts, resolve=self._resolve)
             with self._client.stream(
@@ -80,12 +77,3 @@ def _result(status: int) -> Result:
     if status in RETRIED_STATUSES or status >= 500:
         return Result(Outcome.RETRY, f"answered {status}")
     return Result(Outcome.REFUSED, f"answered {status}")
-
-
-def _jsonable(value: Any) -> Any:
-    """Name infinities, which JSON cannot say; NaN becomes null."""
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if isinstance(value, Mapping):
-        return {key: _jsonable(part) for key, part in value.items()}
-    return [_jsonable(part) for part in value] if isinstance(value, list | tuple) else value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -12,6 +14,7 @@ class Counters:
     """What the service counts of itself; a registry of its own, so that two services in a process stay apart."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
         self.reports = Counter(
             "trmon_reports", "Messages received, by what became of them.", ["status"], registry=self.registry
@@ -45,6 +48,24 @@ class Counters:
             "Sequences whose decision the service could not reproduce under equal semantics.",
             registry=self.registry,
         )
+        self.unreplayed = Counter(
+            "trmon_unreplayed_reports",
+            "Reports whose policy the service does not know, or cannot decide by without columns they lack.",
+            registry=self.registry,
+        )
+        self.late = Counter(
+            "trmon_late_reports", "Reports that came after their batch was closed.", registry=self.registry
+        )
+        self.worker_failures = Counter(
+            "trmon_worker_failures",
+            "Passes over runs that failed and are tried again.",
+            ["error"],
+            registry=self.registry,
+        )
         self.delivery = Counter(
             "trmon_delivery", "Tries to deliver a notification, by outcome.", ["outcome"], registry=self.registry
         )
+
+    def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
+        """Show what a function returns at each scrape."""
+        Gauge(name, about, registry=self.registry).set_function(read)

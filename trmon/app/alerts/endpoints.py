@@ -1,0 +1,85 @@
+"""Alerts: which rules are true of which runs, and how they came and went."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from trmon.app.callers import Reader
+from trmon.app.numbers import Number
+from trmon.app.pages import After, Limit, PageOut
+from trmon.app.parts import Service
+from trmon.domain.alerts import AlertEvent, AlertState, Severity
+from trmon.store.alerts import ListedAlert
+
+router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
+
+
+class AlertOut(BaseModel):
+    """One episode of a rule being true of a run; step and update say where it began."""
+
+    project: str
+    run: str
+    identity: str = Field(description="The same for every episode of a rule, a run and its labels.")
+    rule: str
+    severity: Severity
+    state: AlertState
+    attempt_id: int
+    step: int
+    update: int | None
+    since_at: float
+    updated_at: float
+    value: Number
+    threshold: Number
+    summary: str
+    labels: dict[str, str]
+    runbook: str
+
+    @classmethod
+    def of(cls, listed: ListedAlert) -> Self:
+        """Return an alert as answered."""
+        given = {name: getattr(listed.alert, name) for name in cls.model_fields if name not in ("project", "run")}
+        return cls(project=listed.run.project, run=listed.run.run, **given)
+
+
+class AlertEventOut(BaseModel):
+    """One transition of an alert."""
+
+    state: AlertState
+    at: float
+    attempt_id: int
+    step: int
+    update: int | None
+    value: Number
+    threshold: Number
+    summary: str
+
+    @classmethod
+    def of(cls, event: AlertEvent) -> Self:
+        """Return a transition as answered."""
+        return cls(**{name: getattr(event, name) for name in cls.model_fields})
+
+
+@router.get("")
+def list_alerts(
+    access: Reader,
+    service: Service,
+    project: Annotated[str | None, Query(max_length=128)] = None,
+    run: Annotated[str | None, Query(max_length=128)] = None,
+    state: AlertState | None = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> PageOut[AlertOut]:
+    """List alerts, newest first."""
+    page = service.store.alerts.list(access=access, project=project, run=run, state=state, after=after, limit=limit)
+    return PageOut(items=[AlertOut.of(listed) for listed in page.items], next=page.next)
+
+
+@router.get("/events")
+def list_alert_events(
+    access: Reader, service: Service, identity: Annotated[str, Query(max_length=1024)]
+) -> list[AlertEventOut]:
+    """List the transitions of an alert's episodes, oldest first."""
+    return [AlertEventOut.of(event) for event in service.store.alerts.events(identity, access=access)]

@@ -1,0 +1,69 @@
+"""A stream of events: each reader keeps its own place and reads on when there is more, so a slow one holds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from trmon.app.events.wakeups import Wakeups
+from trmon.domain.access import Access
+from trmon.domain.identity import RunKey
+from trmon.store.events import StoredEvent
+
+HEARTBEAT_SECONDS = 15.0
+PAUSE_SECONDS = 0.2
+"""Shortest time between two reads of one stream: commits in between are read together."""
+MAX_AT_ONCE = 200
+RETRY_MILLISECONDS = 2000
+
+
+class Events(Protocol):
+    """What a stream asks of the store."""
+
+    def after(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> list[StoredEvent]:
+        """Return the events with a larger id that the caller may see, oldest first."""
+
+    def last_id(self) -> int:
+        """Return the id of the newest event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """Who follows which events."""
+
+    events: Events
+    wakeups: Wakeups
+    access: Access
+    run: RunKey | None = None
+
+    def read(self, after: int) -> list[StoredEvent]:
+        """Return the next events; blocks."""
+        return self.events.after(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
+
+
+async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
+    """Yield events as they come, after one of them or from now on, and comments while there are none."""
+    place = await asyncio.to_thread(follower.events.last_id) if after is None else after
+    yield b"retry: %d\n\n" % RETRY_MILLISECONDS
+    while not follower.wakeups.closed:
+        seen = follower.wakeups.count
+        found = await asyncio.to_thread(follower.read, place)
+        for stored in found:
+            yield written(stored)
+            place = stored.id
+        if len(found) == MAX_AT_ONCE:
+            continue
+        if not await follower.wakeups.wait(seen, timeout_seconds=HEARTBEAT_SECONDS):
+            yield b": alive\n\n"
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def written(stored: StoredEvent) -> bytes:
+    """Return an event as it goes over the line."""
+    place = {"project": stored.key.project, "run": stored.key.run, "at": stored.event.at}
+    data = msgspec.json.encode({**place, **stored.event.data})
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (stored.id, stored.event.kind.encode(), data)

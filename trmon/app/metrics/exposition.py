@@ -1,0 +1,133 @@
+"""Runs as Prometheus text: each run's lines are made once per change, then put together by metric."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
+
+from trmon.app.live import RunView
+from trmon.domain.alerts import AlertState
+from trmon.domain.rules import Rule
+from trmon.domain.runs import RunState
+from trmon_client.core.signals import SIGNALS, SignalSpec
+
+Lines = Mapping[str, list[str]]
+"""Sample lines by metric."""
+
+FIXED_HELP: dict[str, str] = {
+    "trmon_step": "Newest step of the run's trainer that is closed.",
+    "trmon_mask_rate": "Share of the newest gauge row's sequences that a policy rejects, active or shadow.",
+    "trmon_threshold": "A bound of the active policy.",
+    "trmon_bound": "An error bound of the newest gauge row, in units of reward; NaN where it cannot be asserted.",
+    "trmon_alert_active": "1 while a rule's alert fires on the run.",
+    "trmon_run_state": "1 for the state the run is in.",
+    "trmon_last_report_timestamp_seconds": "When the run's newest report came, on the service's clock.",
+    "trmon_runs_omitted": "Active runs that are not shown because there are too many.",
+    "trmon_scalar": "A number the trainer logs under its own name.",
+}
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Exposition:
+    """What /metrics shows of runs, and of how many; may be called from any thread."""
+
+    def __init__(
+        self, *, rules: tuple[Rule, ...], extra_signals: tuple[str, ...], max_runs: int, max_scalars: int
+    ) -> None:
+        self._rules = rules
+        self._extra_signals = extra_signals
+        self._max_runs = max_runs
+        self._max_scalars = max_scalars
+        self._known: dict[int, tuple[RunView, Lines]] = {}
+        self._lock = Lock()
+
+    def text(self, views: Sequence[RunView], *, project: str | None) -> str:
+        """Return the lines of the newest runs, of one project or all, by metric, and how many were left out."""
+        seen = [view for view in views if project in (None, view.run.key.project)]
+        lines: defaultdict[str, list[str]] = defaultdict(list)
+        with self._lock:
+            self._forget_all_but({view.run.id for view in views})
+            for view in seen[: self._max_runs]:
+                for metric, samples in self._lines(view).items():
+                    lines[metric] += samples
+        lines["trmon_runs_omitted"] = [_sample("trmon_runs_omitted", {}, max(0, len(seen) - self._max_runs))]
+        return "".join(_group(metric, self._help[metric], samples) for metric, samples in lines.items())
+
+    @cached_property
+    def _help(self) -> Mapping[str, str]:
+        of_signals = {_metric(spec): f"{spec.description}; {spec.unit}." for spec in SIGNALS.values() if spec.core}
+        extra = {f"trmon_{name}": f"{SIGNALS[name].description}; {SIGNALS[name].unit}." for name in self._extra_signals}
+        return {**extra, **of_signals, **FIXED_HELP}
+
+    def _lines(self, view: RunView) -> Lines:
+        known = self._known.get(view.run.id)
+        if known is not None and known[0] is view:
+            return known[1]
+        lines: defaultdict[str, list[str]] = defaultdict(list)
+        run = {"project": view.run.key.project, "run": view.run.key.run}
+        for metric, labels, value in self._samples(view):
+            lines[metric].append(_sample(metric, run | labels, value))
+        self._known[view.run.id] = (view, lines)
+        return lines
+
+    def _samples(self, view: RunView) -> Iterator[tuple[str, dict[str, str], float]]:
+        yield from self._run_samples(view)
+        if view.row is None:
+            return
+        yield "trmon_step", {}, view.row.key.step
+        for spec in SIGNALS.values():
+            if spec.core and spec.pair in (None, view.row.primary_pair) and spec.name in view.signals:
+                yield _metric(spec), {}, view.signals[spec.name]
+        for name in self._extra_signals:
+            if name in view.signals:
+                yield f"trmon_{name}", {}, view.signals[name]
+        for policy, rate in view.mask_rates.items():
+            yield "trmon_mask_rate", {"policy": policy}, rate
+        for kind, bound in view.bounds.items():
+            yield "trmon_bound", {"kind": kind}, bound
+        for name in sorted(view.scalars)[: self._max_scalars]:
+            yield "trmon_scalar", {"name": name}, view.scalars[name]
+
+    def _run_samples(self, view: RunView) -> Iterator[tuple[str, dict[str, str], float]]:
+        for state in RunState:
+            yield "trmon_run_state", {"state": state.value}, float(view.run.state is state)
+        if view.run.last_report_at is not None:
+            yield "trmon_last_report_timestamp_seconds", {}, view.run.last_report_at
+        for threshold in view.thresholds:
+            labels = {name: getattr(threshold, name) for name in ("policy", "statistic", "pair", "bound")}
+            yield "trmon_threshold", labels, threshold.value
+        firing = {alert.rule: alert for alert in view.alerts if alert.state is AlertState.FIRING}
+        for rule in self._rules:
+            alert = firing.get(rule.name)
+            severity = alert.severity if alert else rule.severity_in(view.run.mode)
+            labels = {"rule": rule.name, "severity": severity.value}
+            yield "trmon_alert_active", labels, float(alert is not None)
+
+    def _forget_all_but(self, shown: set[int]) -> None:
+        for run_id in self._known.keys() - shown:
+            self._known.pop(run_id, None)
+
+
+def _metric(spec: SignalSpec) -> str:
+    return f"trmon_{spec.stem}"
+
+
+def _group(metric: str, about: str, samples: Sequence[str]) -> str:
+    escaped = about.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {metric} {escaped}\n# TYPE {metric} gauge\n" + "".join(samples)
+
+
+def _sample(metric: str, labels: Mapping[str, str], value: float) -> str:
+    written = ",".join(f'{name}="{label.translate(_ESCAPES)}"' for name, label in labels.items())
+    return f"{metric}{{{written}}} {_number(value)}\n" if written else f"{metric} {_number(value)}\n"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(float(value))

@@ -1,0 +1,27 @@
+"""What the worker does, counted."""
+
+from __future__ import annotations
+
+from trmon.app.ledger import Tally
+from trmon.app.metrics.counters import Counters
+
+
+class CountingObserver:
+    """Adds up the worker's tallies; implements trmon.app.rounds.Observer."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def passed(self, tally: Tally) -> None:
+        """Note a pass that was written."""
+        for seconds in tally.close_lags_seconds:
+            self._counters.close_lag_seconds.observe(seconds)
+        self._counters.decision_mismatch.inc(tally.mismatches)
+        self._counters.unreplayed.inc(tally.unreplayed_reports)
+        self._counters.late.inc(tally.late_reports)
+        if tally.unplaced_scalars:
+            self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
+
+    def failed(self, error: Exception) -> None:
+        """Note a pass that failed; it will be tried again."""
+        self._counters.worker_failures.labels(type(error).__name__).inc()

@@ -1,0 +1,35 @@
+"""What OpenAPI says of the wire: the JSON Schema of its structs, made from the structs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trmon_client.core import wire
+
+_REF = "#/components/schemas/{name}"
+_NAMED: dict[str, Any] = {"Message": wire.Message, "Bundle": wire.Bundle, "Ack": wire.Ack, "Acks": wire.Acks}
+
+
+def body_of(name: str, *, answer: str) -> dict[str, Any]:
+    """Return the part of a route's OpenAPI that names its body and its answer, in both media types."""
+    return {
+        "requestBody": {"required": True, "content": _content(name)},
+        "responses": {"200": {"description": "Durable, or said why not", "content": _content(answer)}},
+    }
+
+
+def schemas() -> dict[str, Any]:
+    """Return the JSON Schema of every struct of the wire by its name."""
+    types = list(_NAMED.values())
+    roots, components = msgspec.json.schema_components(types, ref_template=_REF)
+    messages = roots[types.index(wire.Message)]
+    bundle = components["Bundle"]
+    bundle["properties"]["messages"]["items"] = {"$ref": _REF.format(name="Message")}
+    return {**components, "Message": messages}
+
+
+def _content(name: str) -> dict[str, Any]:
+    schema = {"schema": {"$ref": _REF.format(name=name)}}
+    return {wire.MSGPACK: schema, wire.JSON: schema}

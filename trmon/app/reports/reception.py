@@ -1,0 +1,163 @@
+"""Reception: from a request's body to answers that are given only after what they acknowledge is on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trmon.app.metrics.counters import Counters
+from trmon.app.policies.current import CurrentPolicies, update_of
+from trmon.app.reports.losses import ClientLosses
+from trmon.app.reports.preparation import prepare
+from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
+from trmon.domain.identity import RunKey
+from trmon.domain.intake import Intake, Receipt, Stored
+from trmon.domain.policies import asked_by_trainer, default_version
+from trmon.store import Store
+from trmon.store.entries import Arrival
+from trmon_client.core import wire
+from trmon_client.core.acceptance import Policy, PolicyError
+
+Refusal = wire.WireError | InvalidInput | Forbidden
+"""Why one message of a bundle cannot be accepted; the others are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A message that passed the checks, with what the disk said of it; None for a heartbeat."""
+
+    intake: Intake
+    receipt: Receipt | None
+
+
+class Reception:
+    """Takes messages in: decoded and prepared off the event loop, queued in order, answered when durable."""
+
+    def __init__(self, store: Store, *, policies: CurrentPolicies, counters: Counters) -> None:
+        self._store = store
+        self._policies = policies
+        self._counters = counters
+        self._losses = ClientLosses()
+
+    async def one(self, body: bytes, *, media_type: str, key: RunKey) -> wire.Ack:
+        """Take one message of a run in. Errors: WireError; Conflict; Overloaded."""
+        intake = await asyncio.to_thread(self._read_one, body, media_type, key)
+        answered = (await self._take_in([intake]))[0]
+        ack = await self._acknowledge(answered)
+        if ack.status == "conflict":
+            raise Conflict(ack.problem)
+        return ack
+
+    async def many(self, body: bytes, *, media_type: str, access: Access) -> wire.Acks:
+        """Take a bundle in; what is wrong with one message is its own answer. Errors: WireError; Overloaded."""
+        read = await asyncio.to_thread(self._read_many, body, media_type, access)
+        answered = iter(await self._take_in([found for found in read if isinstance(found, Intake)]))
+        return wire.Acks(
+            [
+                await self._acknowledge(next(answered)) if isinstance(found, Intake) else self._refuse(found)
+                for found in read
+            ]
+        )
+
+    def _read_one(self, body: bytes, media_type: str, key: RunKey) -> Intake:
+        return prepare(wire.decode(body, media_type=media_type), key, policy_of=self._policy_of)
+
+    def _read_many(self, body: bytes, media_type: str, access: Access) -> list[Intake | Refusal]:
+        return [self._read(found, access) for found in wire.decode_bundle(body, media_type=media_type)]
+
+    def _read(self, found: wire.Message | wire.WireError, access: Access) -> Intake | Refusal:
+        if isinstance(found, wire.WireError):
+            return found
+        try:
+            key = RunKey.checked(found.project, found.run)
+            access.require(Scope.INGEST, project=key.project)
+            return prepare(found, key, policy_of=self._policy_of)
+        except (wire.WireError, InvalidInput, Forbidden) as refusal:
+            return refusal
+
+    async def _take_in(self, intakes: Sequence[Intake]) -> list[Answered]:
+        now = time.time()
+        durable = [intake for intake in intakes if not _is_heartbeat(intake)]
+        futures = self._store.reports.append(durable, now=now) if durable else []
+        self._touch([intake for intake in intakes if _is_heartbeat(intake)], now=now)
+        receipts = iter(await asyncio.gather(*map(asyncio.wrap_future, futures)))
+        answered = [Answered(intake, None if _is_heartbeat(intake) else next(receipts)) for intake in intakes]
+        self._count(answered)
+        return answered
+
+    def _touch(self, beats: Sequence[Intake], *, now: float) -> None:
+        if beats:
+            self._store.reports.touch([Arrival(key=beat.key, message=beat.message, at=now) for beat in beats])
+
+    async def _acknowledge(self, answered: Answered) -> wire.Ack:
+        message, receipt = answered.intake.message, answered.receipt
+        if receipt is None:
+            return wire.Ack("stored")
+        if receipt.status is Stored.CONFLICT:
+            return wire.Ack("conflict", problem=_conflict(answered.intake))
+        return wire.Ack(
+            status="stored" if receipt.status is Stored.STORED else "duplicate",
+            accepted=receipt.accepted if isinstance(message, wire.Report) else None,
+            policy=await self._policy_update(message, receipt),
+        )
+
+    async def _policy_update(self, message: wire.Message, receipt: Receipt) -> wire.PolicyUpdate | None:
+        """Return the run's policy where the sender decides, or is about to decide, with another."""
+        if isinstance(message, wire.Start) and message.policy is not None:
+            await asyncio.to_thread(self._adopt, message.policy, receipt.run_id)
+        elif not isinstance(message, wire.Report | wire.Start):
+            return None
+        version = self._policies.remembered(receipt.run_id)
+        if version is None:
+            version = await asyncio.to_thread(self._policies.read, receipt.run_id)
+        known = message.policy if isinstance(message, wire.Report) else None
+        return None if version.policy.hash == known else update_of(version)
+
+    def _adopt(self, spec: dict[str, object], run_id: int) -> None:
+        """Make the policy a trainer asks for the run's, before its start is answered with another one."""
+        try:
+            wish = Policy.parse(spec)
+        except PolicyError:
+            return
+        version = asked_by_trainer(self._store.policies.current(run_id), wish, now=time.time())
+        if version is not None:
+            self._store.policies.put(run_id, version).result()
+            self._policies.forget(run_id)
+
+    def _policy_of(self, key: RunKey) -> Policy:
+        try:
+            return self._policies.read(self._store.runs.get(key, access=EVERYTHING).id).policy
+        except NotFound:
+            return default_version(now=0.0).policy
+
+    def _refuse(self, refusal: Refusal) -> wire.Ack:
+        self._counters.reports.labels("invalid").inc()
+        return wire.Ack("invalid", problem=str(refusal))
+
+    def _count(self, answered: Sequence[Answered]) -> None:
+        for one in answered:
+            status = one.receipt.status if one.receipt else Stored.STORED
+            self._counters.reports.labels(status.value).inc()
+            for reason, n in self._losses.grown(one.intake.key, one.intake.message).items():
+                self._counters.dropped.labels(reason).inc(n)
+            if status is Stored.STORED and one.intake.n_sequences:
+                n_accepted = int(wire.unpack_bits(one.intake.accepted, one.intake.n_sequences).sum())
+                self._counters.sequences.labels("accepted").inc(n_accepted)
+                self._counters.sequences.labels("rejected").inc(one.intake.n_sequences - n_accepted)
+
+
+def _is_heartbeat(intake: Intake) -> bool:
+    return isinstance(intake.message, wire.Heartbeat)
+
+
+def _conflict(intake: Intake) -> str:
+    message = intake.message
+    if isinstance(message, wire.Report):
+        update = "" if message.update is None else f", update {message.update}"
+        place = f"step {message.step}{update}, rank {message.rank}, chunk {message.chunk}"
+    else:
+        place = f"rank {message.rank}"
+    return f"another payload stands under attempt {message.attempt!r}, {place} of {intake.key}"

@@ -1,0 +1,85 @@
+"""Runs: found, listed, changed and deleted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from trmon.app.callers import Admin, Reader
+from trmon.app.pages import After, Limit, PageOut
+from trmon.app.parts import Parts, Service
+from trmon.app.runs.schemas import AttemptOut, RunChange, RunOut
+from trmon.domain.identity import RunKey, checked_name
+from trmon.domain.runs import Run, RunState
+
+router = APIRouter(prefix="/api/v1/runs", tags=["runs"])
+
+
+async def _named(project: str, run: str) -> RunKey:
+    return RunKey.checked(project, run)
+
+
+Named = Annotated[RunKey, Depends(_named)]
+"""The run that a path names."""
+
+
+@router.get("")
+def list_runs(
+    access: Reader,
+    service: Service,
+    project: Annotated[str | None, Query(max_length=128)] = None,
+    state: RunState | None = None,
+    tag: Annotated[str | None, Query(max_length=128)] = None,
+    owner: Annotated[str | None, Query(max_length=128)] = None,
+    archived: bool = False,
+    after: After = None,
+    limit: Limit = 50,
+) -> PageOut[RunOut]:
+    """List runs, newest first."""
+    page = service.store.runs.list(
+        access=access,
+        project=project,
+        state=state,
+        tag=tag,
+        owner=owner,
+        archived=archived,
+        after=after,
+        limit=limit,
+    )
+    return PageOut(items=[_answered(service, run) for run in page.items], next=page.next)
+
+
+@router.get("/{project}/{run}")
+def get_run(key: Named, access: Reader, service: Service) -> RunOut:
+    """Return a run."""
+    return _answered(service, service.store.runs.get(key, access=access))
+
+
+@router.get("/{project}/{run}/attempts")
+def list_attempts(key: Named, access: Reader, service: Service) -> list[AttemptOut]:
+    """List the starts of a run's trainer, oldest first."""
+    run = service.store.runs.get(key, access=access)
+    return [AttemptOut.of(attempt) for attempt in service.store.runs.attempts(run.id, access=access)]
+
+
+@router.patch("/{project}/{run}")
+def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
+    """Tag, archive, rename a run or give it an owner."""
+    tags = None if change.tags is None else [checked_name(tag, field="tags") for tag in change.tags]
+    run = service.store.runs.update(
+        key, access=access, tags=tags, owner=change.owner, archived=change.archived
+    ).result()
+    if change.name is not None and change.name != key.run:
+        run = service.store.runs.rename(key, change.name, access=access).result()
+    return _answered(service, run)
+
+
+@router.delete("/{project}/{run}", status_code=204)
+def delete_run(key: Named, access: Admin, service: Service) -> None:
+    """Delete a run and everything of it, for ever."""
+    service.store.runs.delete(key, access=access)
+
+
+def _answered(service: Parts, run: Run) -> RunOut:
+    return RunOut.of(run, service.live.get(run.id))
