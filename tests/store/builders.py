@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trmon.domain.identity import RunKey
-from trmon.domain.intake import Intake
-from trmon.store import codec
+from trmon.domain.batch import BatchRow
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.intake import Intake, Receipt
+from trmon.store import Store, codec
+from trmon.store.entries import Arrival
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -71,3 +73,41 @@ def report_intake(project: str = "math", run: str = "grpo", **fields: Any) -> In
 def start_intake(project: str = "math", run: str = "grpo", **fields: Any) -> Intake:
     """Return a start of a run on its way to the disk; fields of wire.Start by name."""
     return intake(wire.Start(**{"attempt": "a", "launch": "launch-1"} | fields), project=project, run=run)
+
+
+def batch_key(attempt_id: int, step: int, update: int | None = None) -> BatchKey:
+    """Return the key of a batch."""
+    return BatchKey(attempt_id, step, update)
+
+
+def batch(key: BatchKey, *, run_id: int, ordinal: int, **fields: Any) -> BatchRow:
+    """Return a closed batch; other fields of BatchRow by name."""
+    usual = {
+        "closed_at": NOW + ordinal,
+        "n_sequences": 8,
+        "n_tokens": 512,
+        "n_ranks": 1,
+        "missing_ranks": (),
+        "complete": True,
+        "revised": False,
+        "mode": "observe",
+        "primary_pair": "total",
+        "kl_is": "sampled",
+        "policy_hash": None,
+        "mismatches": 0,
+        "last_report_id": ordinal,
+        "signals": {"total_kl_k3": 0.001 * ordinal},
+        "scalars": {},
+    }
+    return BatchRow(run_id=run_id, key=key, ordinal=ordinal, **usual | fields)
+
+
+def append(store: Store, *intakes: Intake, now: float = NOW) -> list[Receipt]:
+    """Append and wait until all of it is on the disk."""
+    return [future.result(timeout=30) for future in store.reports.append(intakes, now=now)]
+
+
+def beat(store: Store, *, at: float, project: str = "math", run: str = "grpo", launch: str = "launch-1") -> None:
+    """Send a heartbeat of attempt "a"."""
+    message = wire.Heartbeat(attempt="a", launch=launch)
+    store.reports.touch([Arrival(key=RunKey(project, run), message=message, at=at)])

@@ -5,17 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.store.builders import NOW, intake, realistic_columns, report, report_intake, start_intake
+from tests.store.builders import NOW, append, beat, intake, realistic_columns, report, report_intake, start_intake
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import Intake, Receipt, Stored
+from trmon.domain.intake import Stored
 from trmon.store import Store
-from trmon.store.entries import Arrival
 from trmon_client.core import wire
-
-
-def append(store: Store, *intakes: Intake, now: float = NOW) -> list[Receipt]:
-    """Append and wait until it is on the disk."""
-    return [future.result(timeout=10) for future in store.reports.append(intakes, now=now)]
 
 
 def test_a_report_comes_back_as_it_was_sent(store: Store) -> None:
@@ -81,28 +75,26 @@ def test_a_report_without_sequences_is_stored(store: Store) -> None:
 
 
 def test_heartbeats_are_seen_and_not_stored(store: Store) -> None:
-    start = start_intake()
-    [receipt] = append(store, start)
-    beat = wire.Heartbeat(attempt="a", launch="launch-1")
-    store.reports.touch([Arrival(key=start.key, message=beat, at=NOW + 30)])
+    [receipt] = append(store, start_intake())
+    beat(store, at=NOW + 30)
     append(store, report_intake())
     assert store.runlog.last_seen(receipt.run_id) == NOW + 30
     assert len(store.reports.notices_after(receipt.run_id, 0, limit=10)) == 1
 
 
 def test_a_heartbeat_of_a_run_nobody_knows_makes_none(store: Store) -> None:
-    stranger = Arrival(key=start_intake().key, message=wire.Heartbeat(attempt="a", launch="launch-1"), at=NOW)
-    store.reports.touch([stranger])
-    assert store.runlog.unfinished_runs() == []
+    beat(store, at=NOW, run="stranger")
+    append(store, start_intake())
+    assert [run.key.run for run in store.runlog.unfinished_runs()] == ["grpo"]
 
 
 def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
-    start = start_intake()
-    [receipt] = append(store, start)
-    store.reports.touch([Arrival(key=start.key, message=wire.Heartbeat(attempt="a", launch="launch-1"), at=NOW + 30)])
+    [receipt] = append(store, start_intake())
+    beat(store, at=NOW + 30)
+    beat(store, at=NOW + 31)
     store.close()
     again = Store.open(url)
-    assert again.runlog.last_seen(receipt.run_id) == NOW + 30
+    assert again.runlog.last_seen(receipt.run_id) == NOW + 31
     again.close()
 
 

@@ -10,8 +10,8 @@ import zstandard
 
 from trmon_client.core.schema import DType
 
-LEVEL = 1
-"""Noise in the mantissas is most of the data: higher levels gain under 1% and take several times as long."""
+LEVEL = 3
+"""Noise in the mantissas is most of the data: level 6 gains 1% of the raw size and takes three times as long."""
 
 
 def shuffled(arrays: Sequence[Any], dtype: DType) -> bytes:

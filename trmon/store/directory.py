@@ -30,6 +30,11 @@ class Directory:
         self._runs: dict[RunKey, RunEntry] = {}
         self._changed: dict[tuple[int, int], Row] = {}
 
+    @property
+    def pending(self) -> bool:
+        """Whether claims have changed that are not written yet."""
+        return bool(self._changed)
+
     def forget(self) -> None:
         """Drop everything; the tables know it."""
         self._runs.clear()

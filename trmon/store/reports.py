@@ -45,6 +45,11 @@ class Reports:
         """Note heartbeats: kept in memory, and written at most every 10 seconds. Errors: Overloaded."""
         self._writer.submit_each(self._touch, arrivals)
 
+    def flush(self) -> None:
+        """Queue the writing of signs of life that lie in memory, if there are any. Errors: NotReady after close."""
+        if self._directory.pending or self._writer.depth:
+            self._writer.submit(lambda transaction: self._directory.flush(transaction.connection))
+
     def after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """Return the run's reports with a larger id, oldest first."""
         table = schema.report.c

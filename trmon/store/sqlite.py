@@ -40,24 +40,28 @@ def file_of(url: str) -> Path:
     return Path(parsed.database)
 
 
-def writer_engine(path: Path) -> Engine:
-    """Return an engine whose transactions hold the write lock from their beginning; makes the file."""
+def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
+    """Return an engine whose transactions hold the write lock from their beginning; makes the file.
+
+    Args: busy_seconds: how long to wait for another process to let go of the lock.
+    Errors: NotReady naming the path, here or when it connects.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
-    return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2)
+    return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds)
 
 
 def reader_engine(path: Path) -> Engine:
     """Return an engine for reads from many threads; each transaction sees one state, and never waits for the writer."""
-    return _engine(path, begin="BEGIN", pool_size=16)
+    return _engine(path, begin="BEGIN", pool_size=16, busy_seconds=BUSY_SECONDS)
 
 
-def _engine(path: Path, *, begin: str, pool_size: int) -> Engine:
+def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float) -> Engine:
     engine = create_engine(
         "sqlite://",
-        creator=lambda: _connect(path),
+        creator=lambda: _connect(path, busy_seconds),
         poolclass=QueuePool,
         pool_size=pool_size,
         max_overflow=pool_size,
@@ -75,10 +79,10 @@ def _engine(path: Path, *, begin: str, pool_size: int) -> Engine:
     return engine
 
 
-def _connect(path: Path) -> Any:
+def _connect(path: Path, busy_seconds: float) -> Any:
     try:
         connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=512
+            path, timeout=busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=512
         )
         for pragma in _PRAGMAS:
             connection.execute(pragma)

@@ -88,6 +88,8 @@ class Store:
 
     def close(self) -> None:
         """Write what waits, then let go of the database."""
+        if self.writer.alive:
+            self.reports.flush()
         self.writer.close()
         self._reader.dispose()
         self._writing.dispose()

@@ -1,0 +1,62 @@
+"""Durability: what was acknowledged outlives the process that acknowledged it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.store.builders import append, report_intake
+from tests.store.gate import Gate
+from trmon.domain.intake import Stored
+from trmon.store import Store
+
+ROOT = Path(__file__).parents[2]
+CHILD = """
+import sys
+from tests.store.builders import NOW, report_intake
+from trmon.store import Store
+
+store = Store.open(sys.argv[1])
+store.migrate()
+for first in range(0, 1_000_000, 16):
+    intakes = [report_intake(step=step) for step in range(first, first + 16)]
+    for step, future in zip(range(first, first + 16), store.reports.append(intakes, now=NOW)):
+        future.add_done_callback(lambda done, step=step: print(step, done.result().status.value, flush=True))
+"""
+ENOUGH = 200
+
+
+def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(ENOUGH)]
+    child.send_signal(signal.SIGKILL)
+    lines += child.stdout.read().splitlines()
+    child.stdout.close()
+    child.wait(10)
+
+    acknowledged = {int(line.split()[0]) for line in lines if line.strip().endswith(Stored.STORED.value)}
+    store = Store.open(url)
+    stored = Counter(found.report.step for found in store.reports.after(1, 0, limit=1_000_000))
+    resent = append(store, *(report_intake(step=step) for step in sorted(acknowledged)))
+    store.close()
+    assert len(acknowledged) >= ENOUGH
+    assert acknowledged <= stored.keys()
+    assert set(stored.values()) == {1}
+    assert {receipt.status for receipt in resent} == {Stored.DUPLICATE}
+
+
+def test_another_process_reads_while_this_one_writes(store: Store, url: str) -> None:
+    append(store, report_intake(step=0))
+    reading = (
+        "import sys; from trmon.store import Store; store = Store.open(sys.argv[1]); store.check();"
+        "print(len(store.reports.after(1, 0, limit=10))); store.close()"
+    )
+    with Gate(store.writer):
+        found = subprocess.run(
+            [sys.executable, "-c", reading, url], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        )
+    assert found.stdout.strip() == "1"

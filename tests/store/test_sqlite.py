@@ -1,0 +1,98 @@
+"""SQLite's errors, in plain words that name the file; after them the store goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from tests.store.builders import append, report_intake, start_intake
+from trmon.domain.errors import NotReady
+from trmon.store import Store, sqlite
+
+BAD_URLS = [
+    ("sqlite://", "a file"),
+    ("sqlite:///:memory:", "a file"),
+    ("postgresql://me:secret@host/trmon", "a file"),
+]
+
+
+@pytest.mark.parametrize(("url", "expected"), BAD_URLS)
+def test_only_files_are_opened_and_passwords_are_never_shown(url: str, expected: str) -> None:
+    with pytest.raises(NotReady, match=expected) as refused:
+        Store.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotReady, match=rf"{tmp_path}/file/trmon.db: cannot make its directory"):
+        Store.open(f"sqlite:///{tmp_path}/file/trmon.db")
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=rf"{tmp_path}: unable to open database file; its directory must exist"):
+        Store.open(f"sqlite:///{tmp_path}")
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trmon.db"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(NotReady, match=rf"{path}: file is not a database"):
+        Store.open(f"sqlite:///{path}")
+
+
+def test_a_lock_that_another_process_keeps_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trmon.db"
+    engine = sqlite.writer_engine(path, busy_seconds=0.01)
+    engine.connect().close()
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(NotReady, match="database is locked; another process writes to it"), engine.begin():
+            raise AssertionError("the lock is taken")
+    other.close()
+    engine.dispose()
+
+
+def test_a_full_disk_fails_the_reports_of_its_group_and_no_later_ones(store: Store) -> None:
+    [receipt] = append(store, start_intake())
+    store.writer.submit(lambda tx: tx.connection.execute(text("PRAGMA max_page_count = 1")).close()).result()
+    [future] = store.reports.append([report_intake(step=0, n=512)], now=0.0)
+    error = future.exception(10)
+    assert isinstance(error, NotReady)
+    assert "database or disk is full; free some space" in str(error)
+    store.writer.submit(lambda tx: tx.connection.execute(text("PRAGMA max_page_count = 1000000")).close()).result()
+    append(store, report_intake(step=1))
+    assert [stored.report.step for stored in store.reports.after(receipt.run_id, 0, limit=10)] == [1]
+
+
+def test_a_file_that_became_read_only_is_named(store: Store) -> None:
+    append(store, start_intake())
+    store.writer.submit(lambda tx: tx.connection.execute(text("PRAGMA query_only = ON")).close()).result()
+    [future] = store.reports.append([report_intake()], now=0.0)
+    with pytest.raises(NotReady, match="readonly database; make the file and its directory writable"):
+        future.result(10)
+
+
+def test_an_empty_database_is_not_ready(url: str) -> None:
+    store = Store.open(url)
+    with pytest.raises(NotReady, match="run `trmon migrate`"):
+        store.check()
+    store.close()
+
+
+def test_a_closed_store_is_not_ready(store: Store) -> None:
+    store.check()
+    store.close()
+    with pytest.raises(NotReady, match="the writer has stopped"):
+        store.check()
+
+
+def test_what_is_written_is_synced_to_the_disk(store: Store) -> None:
+    def pragmas(transaction: object) -> dict[str, object]:
+        names = ("journal_mode", "synchronous", "foreign_keys")
+        return {name: transaction.connection.scalar(text(f"PRAGMA {name}")) for name in names}
+
+    assert store.writer.submit(pragmas).result() == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}

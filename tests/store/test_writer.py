@@ -1,0 +1,147 @@
+"""The writer: in order, together, each for itself, and never before it is on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from sqlalchemy import Engine, insert, select
+
+from tests.store.gate import Gate
+from trmon.domain.errors import Conflict, NotReady, Overloaded
+from trmon.store import migrations, schema, sqlite
+from trmon.store.writer import Commit, GroupCommit, Operation, Transaction
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """A migrated database."""
+    opened = sqlite.writer_engine(tmp_path / "trmon.db")
+    migrations.upgrade(opened)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def writer(engine: Engine) -> Iterator[GroupCommit]:
+    """A writer that may keep ten operations waiting."""
+    started = GroupCommit(engine, max_waiting=10)
+    started.start()
+    yield started
+    started.close()
+
+
+def add(name: str, *, error: Exception | None = None) -> Operation[str]:
+    """Return an operation that adds a project, and then may fail."""
+
+    def operation(transaction: Transaction) -> str:
+        transaction.connection.execute(insert(schema.project), {"name": name, "created_at": 0.0})
+        if error is not None:
+            raise error
+        return name
+
+    return operation
+
+
+def projects(engine: Engine) -> list[str]:
+    """Return what is committed, in the order in which it was written."""
+    with engine.connect() as connection:
+        return list(connection.scalars(select(schema.project.c.name)))
+
+
+def test_operations_are_done_in_their_order(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        futures = [writer.submit(add(name)) for name in "abc"]
+    assert [future.result(10) for future in futures] == ["a", "b", "c"]
+    assert projects(engine) == ["a", "b", "c"]
+
+
+def test_what_waits_is_committed_together(writer: GroupCommit) -> None:
+    commits: list[Commit] = []
+    writer.on_commit(commits.append)
+    with Gate(writer):
+        futures = [writer.submit(add(name)) for name in "abc"]
+    for future in futures:
+        future.result(10)
+    writer.close()
+    assert sum(commit.n_operations for commit in commits) == 4
+    assert len(commits) < 4
+
+
+def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        good = writer.submit(add("good"))
+        bad = writer.submit(add("bad", error=Conflict("no")))
+        later = writer.submit(add("later"))
+    assert (good.result(10), later.result(10)) == ("good", "later")
+    with pytest.raises(Conflict, match="no"):
+        bad.result(10)
+    assert projects(engine) == ["good", "later"]
+
+
+def test_a_failure_tells_those_who_remember_what_was_undone(writer: GroupCommit) -> None:
+    undone = Event()
+    writer.on_rollback(undone.set)
+    assert isinstance(writer.submit(add("bad", error=Conflict("no"))).exception(10), Conflict)
+    assert undone.is_set()
+
+
+def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:
+    commits: list[Commit] = []
+    writer.on_commit(commits.append)
+    writer.submit(lambda transaction: transaction.touched.update({3, 4})).result(10)
+    writer.close()
+    assert [commit.touched for commit in commits] == [frozenset({3, 4})]
+
+
+def test_a_handler_gets_in_one_call_what_waits_in_a_row(writer: GroupCommit) -> None:
+    calls: list[list[int]] = []
+
+    def double(_: Transaction, items: list[int]) -> list[int]:
+        calls.append(list(items))
+        return [2 * item for item in items]
+
+    with Gate(writer):
+        futures = writer.submit_each(double, [1, 2]) + writer.submit_each(double, [3])
+    assert [future.result(10) for future in futures] == [2, 4, 6]
+    assert calls == [[1, 2, 3]]
+
+
+def test_a_full_queue_takes_all_or_nothing_and_says_when_to_come_back(writer: GroupCommit) -> None:
+    with Gate(writer):
+        for i in range(8):
+            writer.submit(add(str(i)))
+        with pytest.raises(Overloaded, match="8 operations wait for the disk, at most 10 may") as refused:
+            writer.submit_each(lambda _, items: items, [1, 2, 3])
+        assert writer.depth == 8
+    assert 1 <= refused.value.retry_after_seconds <= 60
+
+
+def test_who_goes_away_before_the_writer_comes_is_left_out(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        gone = writer.submit(add("gone"))
+        assert gone.cancel()
+        stays = writer.submit(add("stays"))
+    assert stays.result(10) == "stays"
+    assert projects(engine) == ["stays"]
+
+
+def test_closing_writes_what_waits_and_takes_no_more(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        future = writer.submit(add("last"))
+        closing = Thread(target=writer.close)
+        closing.start()
+    closing.join(10)
+    assert future.result(0) == "last"
+    with pytest.raises(NotReady, match="shutting down"):
+        writer.submit(add("late"))
+    assert projects(engine) == ["last"]
+
+
+def test_nothing_is_answered_before_it_is_committed(writer: GroupCommit, tmp_path: Path) -> None:
+    reader = sqlite.reader_engine(tmp_path / "trmon.db")
+    for i in range(50):
+        assert writer.submit(add(str(i))).result(10) in projects(reader)
+    reader.dispose()
