@@ -79,6 +79,8 @@ class Backlog:
     def close(self) -> None:
         """Put on disk whatever was not acknowledged; what the disk does not take is lost and counted."""
         with self._changed:
+            if self._is_closed:
+                return
             self._is_closed = True
             self._land()
             self._spill()

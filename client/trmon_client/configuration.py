@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from numbers import Integral, Real
 from typing import Any
 
 import msgspec
@@ -33,10 +34,10 @@ def plain(config: Any) -> dict[str, Any]:
 def _plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, float):
+    if isinstance(value, Integral):
+        return int(value) if -(1 << 63) <= int(value) < 1 << 63 else str(value)
+    if isinstance(value, Real):
         return float(value)
-    if isinstance(value, int):
-        return int(value) if -(1 << 63) <= value < 1 << 63 else str(value)
     if isinstance(value, str):
         return value[:MAX_TEXT]
     if depth > 0 and isinstance(value, Mapping):

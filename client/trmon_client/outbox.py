@@ -58,9 +58,12 @@ class Outbox:
             self._size_bytes -= draft.size_bytes
             return draft
 
-    def close(self) -> None:
-        """Accept no more; what is inside can still be taken."""
+    def close(self, last: Draft | None = None) -> None:
+        """Accept no more but the last draft, for which there is always room; what is inside can still be taken."""
         with self._changed:
+            if last is not None and not self._is_closed:
+                self._drafts.append(last)
+                self._size_bytes += last.size_bytes
             self._is_closed = True
             self._changed.notify()
 

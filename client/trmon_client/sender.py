@@ -61,10 +61,10 @@ class Sender:
             self._losses.count(Loss.QUEUE_FULL)
         return is_taken
 
-    def close(self, timeout_seconds: float) -> None:
-        """Send what waits, spool what cannot be sent; return when done or after the timeout."""
+    def close(self, timeout_seconds: float, *, last: Draft | None = None) -> None:
+        """Send what waits and the last word, spool what cannot be sent; return when done or after the timeout."""
         self._deadline = time.monotonic() + timeout_seconds
-        self._outbox.close()
+        self._outbox.close(last)
         self._is_closing.set()
         self._thread.join(max(0.0, timeout_seconds))
 

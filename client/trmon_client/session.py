@@ -112,15 +112,14 @@ class Session:
         with self._lock:
             self._chunks.finish()
             finished = self._chunks.owed()
-        sender.put(messages.finish(error, sequence=next(_SEQUENCES), finished=finished))
-        self.leave(timeout_seconds=timeout_seconds)
+        sender.close(timeout_seconds, last=messages.finish(error, sequence=next(_SEQUENCES), finished=finished))
+        self._end_watch()
 
     def leave(self, *, timeout_seconds: float) -> None:
         """Close without a word: send what waits, spool what is left."""
         if self._sender is not None:
             self._sender.close(timeout_seconds)
-        if self._exit_watch is not None:
-            self._exit_watch.end()
+        self._end_watch()
 
     def _speak(self) -> Sender:
         with self._lock:
@@ -141,6 +140,10 @@ class Session:
             self.surface.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
 
         return ExitWatch(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
+
+    def _end_watch(self) -> None:
+        if self._exit_watch is not None:
+            self._exit_watch.end()
 
     def _introduce(self, columns: Columns, step: int) -> None:
         if self._ranks.rank == 0:

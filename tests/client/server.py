@@ -1,0 +1,165 @@
+"""A peer that speaks the wire over real sockets and does as it is told: answers, refuses, hangs, hangs up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+import zstandard
+
+from trmon_client.core import wire
+
+PATIENCE_SECONDS = 20.0
+"""How long a test waits for what must happen; nothing depends on its length."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to do with one request."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    hangs: bool = False
+    hangs_up: bool = False
+
+
+def problem(status: int, detail: str, **headers: str) -> Answer:
+    """Return a refusal as the service words it."""
+    body = json.dumps({"title": "refused", "detail": detail}).encode()
+    return Answer(status, {"Content-Type": "application/problem+json", **headers}, body)
+
+
+ACCEPT = Answer()
+HANG = Answer(hangs=True)
+HANG_UP = Answer(hangs_up=True)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it came."""
+
+    path: str
+    headers: dict[str, str]
+    messages: list[Any]
+
+
+def stored(_message: Any) -> wire.Ack:
+    """Acknowledge whatever comes."""
+    return wire.Ack("stored")
+
+
+class Peer:
+    """A server on a free port of the loopback; `script` answers the next requests, `otherwise` the rest."""
+
+    def __init__(
+        self,
+        script: Iterable[Answer] = (),
+        *,
+        otherwise: Answer = ACCEPT,
+        acknowledge: Callable[[Any], wire.Ack] = stored,
+        port: int = 0,
+    ) -> None:
+        self.script = deque(script)
+        self.otherwise = otherwise
+        self.acknowledge = acknowledge
+        self.requests: list[Request] = []
+        self.messages: list[Any] = []
+        self._changed = threading.Condition()
+        self._ends = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Peer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def wait_until(self, happened: Callable[[Peer], bool]) -> None:
+        """Return when it happened; fail when it does not."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: happened(self), PATIENCE_SECONDS), [
+                (type(message).__name__, getattr(message, "step", None)) for message in self.messages
+            ]
+
+    def of(self, kind: type) -> list[Any]:
+        """Return the acknowledged messages of a kind."""
+        return [message for message in self.messages if isinstance(message, kind)]
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of the acknowledged reports, in the order they came."""
+        return [message.step for message in self.of(wire.Report)]
+
+    def answer(self, request: Request) -> Answer:
+        """Note a request and return what to do with it."""
+        with self._changed:
+            self.requests.append(request)
+            answer = self.script.popleft() if self.script else self.otherwise
+            if answer.status == 200 and answer.body is None and not (answer.hangs or answer.hangs_up):
+                self.messages += request.messages
+                acks = wire.Acks([self.acknowledge(message) for message in request.messages])
+                answer = Answer(200, {"Content-Type": wire.MSGPACK}, wire.encode(acks))
+            self._changed.notify_all()
+        if answer.hangs:
+            self._ends.wait()
+        return answer
+
+
+def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            messages = wire.decode_bundle(_plain(body, self.headers.get("Content-Encoding")))
+            answer = peer.answer(Request(self.path, dict(self.headers), messages))
+            if answer.hangs or answer.hangs_up:
+                self.close_connection = True
+                return
+            body = answer.body or b""
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.send_response_only(answer.status)
+                for name, value in {"Content-Length": str(len(body)), **answer.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing: the test says what matters."""
+
+    return Handler
+
+
+def _plain(body: bytes, encoding: str | None) -> bytes:
+    match encoding:
+        case "gzip":
+            return gzip.decompress(body)
+        case "zstd":
+            return zstandard.decompress(body)
+        case _:
+            return body

@@ -1,0 +1,47 @@
+"""The public surface: its names, and what importing and starting it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+import trmon_client as trmon
+
+
+def test_the_public_names_are_these() -> None:
+    assert trmon.__all__ == ["Decision", "Monitor", "__version__", "init"]
+    assert all(hasattr(trmon, name) for name in trmon.__all__)
+
+
+def test_importing_brings_neither_torch_nor_threads_nor_exit_hooks() -> None:
+    script = """
+        import atexit, sys, threading
+        before = atexit._ncallbacks()
+        import logging
+        before = atexit._ncallbacks()
+        import trmon_client
+        assert "torch" not in sys.modules
+        assert threading.active_count() == 1
+        assert sys.excepthook is sys.__excepthook__
+        print([name for name in sys.modules if name.startswith("trmon.")], atexit._ncallbacks() - before)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    foreign, n_callbacks = done.stdout.split("] ")
+    assert foreign == "["
+    assert int(n_callbacks) <= 1  # concurrent.futures has its own, where a dependency imports it
+
+
+def test_init_reads_the_environment_and_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRMON_PROJECT", "math")
+    monkeypatch.setenv("TRMON_URL", "http://192.0.2.1:8642/")
+    before = threading.active_count()
+    monitor = trmon.init(run="grpo", config={"lr": 1e-6})
+    assert (monitor.settings.project, monitor.settings.url) == ("math", "http://192.0.2.1:8642")
+    assert threading.active_count() == before
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,253 @@
+"""The two lines of a trainer, against a service that works."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.client.server import Peer
+from tests.client.trainer import batch, settings, spooled, steps
+from trmon_client.core import wire
+from trmon_client.monitor import Monitor
+
+
+def test_a_run_is_a_start_its_reports_and_a_finish(tmp_path: Path) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, owner="me", tags=["dapo"], config={"lr": 1e-6})) as monitor:
+            monitor.log_batch(step=0, **batch(), rewards=[1.0, 0.0, 1.0, 0.5], scalars={"grad_norm": 0.3})
+            monitor.log_scalars(0, {"lr": np.float32(0.5)})
+            monitor.pause("evaluation")
+        start, report, scalars, pause, finish = peer.messages
+    assert (start.owner, start.tags, start.config, start.policy) == ("me", ["dapo"], {"lr": 1e-6}, None)
+    assert start.attempt_is_local
+    assert not start.ranks_unverified
+    assert (report.step, report.update, report.chunk, report.mode) == (0, None, 0, "observe")
+    assert report.scalars == {"grad_norm": 0.3}
+    assert wire.unpack_columns(report)["reward"].tolist() == [1.0, 0.0, 1.0, 0.5]
+    assert (scalars.step, scalars.values) == (0, {"lr": 0.5})
+    assert pause.reason == "evaluation"
+    assert (finish.outcome, finish.finished) == ("finished", [wire.ChunkCount(0, None, 1)])
+    assert [message.sequence for message in (start, scalars, pause, finish)] == sorted(
+        message.sequence for message in (start, scalars, pause, finish)
+    )
+    assert {(m.project, m.run, m.attempt, m.launch, m.rank, m.world_size) for m in peer.messages} == {
+        ("math", "grpo", start.attempt, start.launch, 0, 1)
+    }
+    assert not (tmp_path / "spool").exists()
+
+
+def test_a_report_says_what_the_policy_decided_and_which_it_was(tmp_path: Path) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, policy="trm_max")) as monitor:
+            decision = monitor.log_batch(step=3, update=1, **batch(far=(1,)))
+        (report,) = peer.of(wire.Report)
+        (start,) = peer.of(wire.Start)
+    assert decision.policy is not None
+    assert report.policy == decision.policy.hash
+    assert start.policy == decision.policy.spec()
+    assert wire.unpack_bits(report.accepted, 4).tolist() == [True, False, True, True]
+
+
+def test_micro_batches_are_numbered_and_counted(tmp_path: Path) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step, update in ((0, None), (0, None), (0, 0), (0, 0), (0, 0), (1, None)):
+                monitor.log_batch(step=step, update=update, **batch())
+        reports, (finish,) = peer.of(wire.Report), peer.of(wire.Finish)
+    assert [report.chunk for report in reports] == [0, 1, 0, 1, 2, 0]
+    stated = [list(report.finished) for report in reports]
+    assert stated == [[], [], [wire.ChunkCount(0, None, 2)], [], [], [wire.ChunkCount(0, 0, 3)]]
+    assert finish.finished == [wire.ChunkCount(1, None, 1)]
+
+
+def test_a_known_number_of_chunks_is_stated_with_the_last_one(tmp_path: Path) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for _ in range(2):
+                monitor.log_batch(step=5, update=0, chunks=2, **batch())
+        first, second = peer.of(wire.Report)
+        (finish,) = peer.of(wire.Finish)
+    assert (first.finished, second.finished) == ([], [wire.ChunkCount(5, 0, 2)])
+    assert finish.finished == []
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+def test_the_mask_is_all_true_unless_the_policy_is_enforced(tmp_path: Path, mode: str) -> None:
+    monitor = Monitor(settings(tmp_path, mode=mode))
+    decision = monitor.log_batch(step=0, **batch(far=(1,), dead=(2,)))
+    assert decision.mask.tolist() == ([True] * 4 if mode == "observe" else [True, False, False, True])
+    assert decision.accepted.tolist() == [True, False, False, True]
+    assert decision.reasons is not None
+    assert decision.reasons[1:3] == ["max_binary_kl", "invalid_logprobs"]
+    assert decision.mask_rate == 0.5
+    assert decision.signals["invalid_fraction"] == 0.25
+    monitor.close()
+
+
+def test_off_makes_no_thread_no_file_and_no_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with Monitor(settings(tmp_path, environment={"TRMON_MODE": "off"}, mode="enforce")) as monitor:
+        decision = monitor.log_batch(step=0, **batch(dead=(0,)))
+        monitor.log_batch(step=-1, mask=None)
+        monitor.log_scalars(0, {"lr": 1.0})
+        assert threading.active_count() == before
+    assert decision.mask.tolist() == [True] * 4
+    assert (decision.policy, decision.reasons, decision.signals) == (None, None, {})
+    assert not (tmp_path / "spool").exists()
+    assert capsys.readouterr().err == ""
+
+
+MISTAKES = {
+    "one policy only": {"logprobs": None},
+    "a mask of another shape": {"mask": np.ones((4, 5))},
+    "rewards of another length": {"rewards": np.ones(3)},
+    "a step below zero": {"step": -1},
+    "a step that is no whole number": {"step": 0.5},
+    "versions that are no whole numbers": {"versions": np.ones(4)},
+    "no mask": {"mask": None},
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_raises_on_the_first_call_only(tmp_path: Path, mistake: dict[str, object]) -> None:
+    arguments = {"step": 0, **batch(), **mistake}
+    first = Monitor(settings(tmp_path, mode="enforce"))
+    with pytest.raises(ValueError, match=next(iter(mistake))):
+        first.log_batch(**arguments)
+    assert first.log_batch(**arguments).mask.tolist() == [True] * 4
+
+    second = Monitor(settings(tmp_path, mode="enforce"))
+    second.log_batch(step=0, **batch())
+    neutral = second.log_batch(**arguments)
+    assert neutral.mask.tolist() == [True] * 4
+    assert (neutral.policy, neutral.reasons) == (None, None)
+    second.log_batch(step=1, **batch())
+    second.close()
+    assert steps(spooled(tmp_path)) == [0, 1]
+    assert spooled(tmp_path)[-1].losses.dropped == {"internal": 1}
+
+
+def test_a_policy_that_needs_what_is_not_logged_is_a_mistake_too(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="advantages"):
+        Monitor(settings(tmp_path, policy="opsm")).log_batch(step=0, **batch())
+
+
+def test_scalars_that_are_no_numbers_are_left_out_and_counted(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path))
+    norm = torch.tensor(0.25, requires_grad=True)
+    values = {"norm": norm, "loss": float("nan"), "note": "high", "shape": [1, 2], "": 1.0, "off": True}
+    monitor.log_batch(step=0, **batch(), scalars=values)
+    monitor.log_scalars(0, {f"name-{i}": i for i in range(wire.MAX_SCALARS + 2)})
+    monitor.close()
+    _, report, scalars, finish = spooled(tmp_path)
+    assert report.scalars["norm"] == 0.25
+    assert np.isnan(report.scalars["loss"])
+    assert set(report.scalars) == {"norm", "loss", "off"}
+    assert len(scalars.values) == wire.MAX_SCALARS
+    assert finish.losses.dropped == {"scalar": 5}
+
+
+def test_what_the_trainer_overwrites_after_the_call_is_reported_as_it_was(tmp_path: Path) -> None:
+    rewards, norm = torch.ones(4, dtype=torch.float64), torch.tensor(1.0)
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, mode="enforce")) as monitor:
+            decision = monitor.log_batch(step=0, **batch(), rewards=rewards, scalars={"norm": norm})
+            for tensor in (rewards, norm):
+                tensor.zero_()
+            decision.mask[:] = False
+        (report,) = peer.of(wire.Report)
+    assert wire.unpack_columns(report)["reward"].tolist() == [1.0] * 4
+    assert report.scalars == {"norm": 1.0}
+    assert wire.unpack_bits(report.accepted, 4).all()
+
+
+def test_after_close_calls_are_answered_and_reach_nobody(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path))
+    monitor.log_batch(step=0, **batch())
+    monitor.close()
+    n_spooled = len(spooled(tmp_path))
+    assert monitor.log_batch(step=1, **batch()).mask.all()
+    monitor.log_scalars(1, {"lr": 1.0})
+    monitor.close()
+    assert len(spooled(tmp_path)) == n_spooled
+
+
+def test_a_run_that_never_logged_sends_nothing_unless_it_crashes(tmp_path: Path) -> None:
+    with Monitor(settings(tmp_path)):
+        pass
+    assert spooled(tmp_path) == []
+    with pytest.raises(RuntimeError), Monitor(settings(tmp_path)):
+        raise RuntimeError("no data")
+    _, finish = spooled(tmp_path)
+    assert (finish.outcome, finish.error) == ("crashed", "RuntimeError: no data")
+
+
+ENDINGS = {
+    "a clean end": (None, "finished", ""),
+    "an exception": (KeyError("reward"), "crashed", "KeyError: 'reward'"),
+    "an interrupt": (KeyboardInterrupt(), "crashed", "KeyboardInterrupt: "),
+    "an exit that reports success": (SystemExit(0), "finished", ""),
+    "an exit that reports failure": (SystemExit(3), "crashed", "SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize(("raised", "outcome", "error"), ENDINGS.values(), ids=ENDINGS.keys())
+def test_how_the_with_block_ends_is_how_the_run_ends(
+    tmp_path: Path, raised: BaseException | None, outcome: str, error: str
+) -> None:
+    def train() -> None:
+        with Monitor(settings(tmp_path)) as monitor:
+            monitor.log_batch(step=0, **batch())
+            if raised is not None:
+                raise raised
+
+    if raised is None:
+        train()
+    else:
+        with pytest.raises(type(raised)):
+            train()
+    finish = spooled(tmp_path)[-1]
+    assert (finish.outcome, finish.error) == (outcome, error)
+
+
+def test_the_first_report_prints_one_line_of_what_is_seen_and_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step in range(3):
+                monitor.log_batch(step=step, **batch(), rewards=np.ones(4))
+        url = peer.url
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "trmon: math/grpo step 0; pairs total; mode observe, policy trm; "
+        f"missing: old_logprobs= advantages= group_ids= versions=; {url}/?run=math/grpo"
+    )
+
+
+def test_without_a_url_the_line_names_the_spool_and_other_ranks_are_silent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in (0, 1):
+        monitor = Monitor(settings(tmp_path, rank=rank, world_size=2))
+        monitor.log_batch(step=0, **batch())
+        monitor.close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / "spool" / "math" / "grpo") in line
+    assert steps(spooled(tmp_path)) == [0, 0]
+    assert {message.rank for message in spooled(tmp_path)} == {0, 1}
+
+
+def test_advice_reaches_rank_zero_only(tmp_path: Path) -> None:
+    with Peer(acknowledge=lambda _: wire.Ack("stored", advice={"lr_scale": 0.5})) as peer:
+        for rank, expected in ((0, {"lr_scale": 0.5}), (1, None)):
+            with Monitor(settings(tmp_path, url=peer.url, rank=rank, world_size=2)) as monitor:
+                monitor.log_batch(step=0, **batch())
+                peer.wait_until(lambda peer, rank=rank: [m.rank for m in peer.of(wire.Report)].count(rank) == 1)
+                monitor.pause()
+                peer.wait_until(lambda peer, rank=rank: [m.rank for m in peer.of(wire.Pause)].count(rank) == 1)
+                assert monitor.log_batch(step=1, **batch()).advice == expected

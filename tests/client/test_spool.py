@@ -1,0 +1,208 @@
+"""The spool: order, caps, damage, full disks, and spools of the dead."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from trmon_client.core.segments import HEADER, frame, scan
+from trmon_client.limits import Limits
+from trmon_client.lock import DirectoryLock
+from trmon_client.losses import LossCounter
+from trmon_client.spool import Spool
+
+MESSAGE = b"x" * 92
+RECORD_BYTES = len(frame(MESSAGE))
+
+
+class MakeSpool(Protocol):
+    def __call__(self, name: str = "a", *, losses: LossCounter | None = None, **limits: int) -> Spool: ...
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[MakeSpool]:
+    """Makes spools below the test's folder and closes them with the test."""
+    made: list[Spool] = []
+
+    def make(name: str = "a", *, losses: LossCounter | None = None, **limits: int) -> Spool:
+        made.append(Spool(tmp_path / name, limits=Limits(**limits), losses=losses or LossCounter()))
+        return made[-1]
+
+    yield make
+    for queue in made:
+        queue.close()
+
+
+def drained(queue: Spool, *, n_messages: int = 2) -> list[bytes]:
+    """Everything, taken bundle by bundle."""
+    found: list[bytes] = []
+    while bundle := queue.peek(n_messages=n_messages, size_bytes=1 << 20):
+        found += bundle
+        queue.advance(len(bundle))
+    return found
+
+
+def numbered(n: int) -> list[bytes]:
+    return [b"%0*d" % (len(MESSAGE), i) for i in range(n)]
+
+
+def test_messages_come_out_in_order_over_many_segments_and_the_files_go(tmp_path: Path, spool: MakeSpool) -> None:
+    queue = spool(segment_bytes=3 * RECORD_BYTES)
+    for message in numbered(10):
+        queue.append(message)
+    assert len(list(tmp_path.rglob("*.seg"))) == 5
+    assert drained(queue) == numbered(10)
+    assert queue.is_empty
+    assert queue.size_bytes == 0
+    queue.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_messages_appended_while_it_is_read_come_after(spool: MakeSpool) -> None:
+    queue = spool()
+    first, second, third, fourth = numbered(4)
+    queue.append(first)
+    queue.append(second)
+    assert queue.peek(n_messages=1, size_bytes=1 << 20) == [first]
+    queue.append(third)
+    queue.advance(1)
+    queue.append(fourth)
+    assert drained(queue) == [second, third, fourth]
+
+
+def test_a_bundle_keeps_within_its_bytes_but_has_one_message_at_least(spool: MakeSpool) -> None:
+    queue = spool()
+    for message in numbered(3):
+        queue.append(message)
+    assert len(queue.peek(n_messages=8, size_bytes=2 * len(MESSAGE))) == 2
+    assert len(queue.peek(n_messages=8, size_bytes=1)) == 1
+
+
+def test_beyond_the_cap_the_oldest_segment_is_dropped_and_its_messages_counted(spool: MakeSpool) -> None:
+    losses = LossCounter()
+    segment_bytes = len(HEADER) + 2 * RECORD_BYTES
+    queue = spool(losses=losses, segment_bytes=segment_bytes, spool_bytes=3 * segment_bytes)
+    for message in numbered(9):
+        queue.append(message)
+    assert losses.snapshot() == {"spool_full": 4}
+    assert drained(queue) == numbered(9)[4:]
+
+
+def test_what_is_being_read_is_never_dropped(spool: MakeSpool) -> None:
+    losses = LossCounter()
+    segment_bytes = len(HEADER) + RECORD_BYTES
+    queue = spool(losses=losses, segment_bytes=segment_bytes, spool_bytes=2 * segment_bytes)
+    queue.append(numbered(1)[0])
+    queue.peek(n_messages=1, size_bytes=1 << 20)
+    for message in numbered(5)[1:]:
+        queue.append(message)
+    assert drained(queue) == [numbered(5)[0], numbered(5)[4]]
+    assert losses.snapshot() == {"spool_full": 3}
+
+
+@contextmanager
+def largest_file(size_bytes: int) -> Iterator[None]:
+    """Let the kernel cut every write at this size, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_cut_short_raises_and_leaves_what_was_written_whole(spool: MakeSpool) -> None:
+    losses = LossCounter()
+    queue = spool(losses=losses)
+    first, second, third = numbered(3)
+    queue.append(first)
+    with largest_file(len(HEADER) + RECORD_BYTES + 10), pytest.raises(OSError, match=r"File too large|only a part"):
+        queue.append(second)
+    with largest_file(3), pytest.raises(OSError, match=r"File too large|only a part"):
+        queue.append(second)
+    queue.append(third)
+    assert drained(queue) == [first, third]
+    assert losses.snapshot() == {}
+
+
+def test_damage_costs_the_damaged_records_only_and_is_counted(tmp_path: Path, spool: MakeSpool) -> None:
+    queue = spool()
+    for message in numbered(3):
+        queue.append(message)
+    queue.close()
+    (path,) = tmp_path.rglob("*.seg")
+    data = bytearray(path.read_bytes())
+    data[len(HEADER) + RECORD_BYTES + 20] ^= 1
+    path.write_bytes(bytes(data) + frame(b"torn")[:-1])
+    (tmp_path / "a" / "00000001.seg").write_bytes(b"no segment at all")
+    losses = LossCounter()
+    heir = spool("b", losses=losses)
+    heir.adopt()
+    assert drained(heir) == [numbered(3)[0], numbered(3)[2]]
+    assert losses.snapshot() == {"damaged": 3}
+
+
+def test_the_spool_of_the_dead_is_adopted_by_one_heir_before_its_own(tmp_path: Path, spool: MakeSpool) -> None:
+    dead = spool("dead")
+    for message in numbered(2):
+        dead.append(message)
+    dead.close()
+    heir, other = spool("heir"), spool("other")
+    heir.adopt()
+    other.adopt()
+    heir.append(b"own")
+    assert other.is_empty
+    assert drained(heir) == [*numbered(2), b"own"]
+    heir.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_heir_that_dies_passes_on_what_it_did_not_send(spool: MakeSpool) -> None:
+    dead = spool("dead", segment_bytes=RECORD_BYTES)
+    for message in numbered(3):
+        dead.append(message)
+    dead.close()
+    heir = spool("heir")
+    heir.adopt()
+    heir.peek(n_messages=1, size_bytes=1)
+    heir.advance(1)
+    heir.close()
+    last = spool("last")
+    last.adopt()
+    assert drained(last) == numbered(3)[1:]
+
+
+def test_the_spool_of_the_living_is_left_alone(tmp_path: Path, spool: MakeSpool) -> None:
+    living = spool("living")
+    living.append(MESSAGE)
+    (tmp_path / "about to lock").mkdir()
+    other = spool("other")
+    other.adopt()
+    assert other.is_empty
+    assert (tmp_path / "about to lock").is_dir()
+    assert drained(living) == [MESSAGE]
+
+
+def test_a_lock_is_held_once_and_given_back(tmp_path: Path) -> None:
+    held = DirectoryLock.acquire(tmp_path)
+    assert held is not None
+    assert DirectoryLock.acquire(tmp_path) is None
+    held.release()
+    again = DirectoryLock.acquire(tmp_path)
+    assert again is not None
+    again.release()
+    assert DirectoryLock.acquire(tmp_path / "absent") is None
+
+
+def test_a_process_killed_while_it_writes_leaves_whole_records(tmp_path: Path, spool: MakeSpool) -> None:
+    queue = spool()
+    for message in numbered(3):
+        queue.append(message)
+    (path,) = tmp_path.rglob("*.seg")
+    assert scan(path.read_bytes()).messages == numbered(3)
+    queue.close()
