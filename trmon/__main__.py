@@ -1,0 +1,5 @@
+"""`python -m trmon` is the command `trmon`."""
+
+from trmon.cli import app
+
+app()

@@ -1,0 +1,28 @@
+"""What the commands `trmon demo` and `trmon lab` call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trmon.domain.errors import InvalidInput
+from trmon.lab.config import LabConfig
+from trmon.lab.demo.run import Choices, demo
+from trmon.lab.injection import Injection
+from trmon.lab.watched import train
+
+__all__ = ["Choices", "configured", "demo", "injection", "train"]
+
+
+def injection(name: str) -> Injection:
+    """Return an injection by its name. Errors: InvalidInput."""
+    try:
+        return Injection(name)
+    except ValueError as error:
+        known = ", ".join(known.value for known in Injection)
+        raise InvalidInput("--inject", f"{name!r} is none of {known}") from error
+
+
+def configured(name: str | None, *, seed: int, n_steps: int) -> LabConfig:
+    """Return the configuration of a run with an injection, or of a healthy one. Errors: InvalidInput."""
+    config = LabConfig.healthy(seed) if name is None else LabConfig.injected(injection(name), seed)
+    return replace(config, n_steps=n_steps)

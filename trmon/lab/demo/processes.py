@@ -1,0 +1,113 @@
+"""The demo's processes: the service and the trainers, each started as a user would start it."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trmon.domain.errors import TrmonError
+from trmon.lab.injection import Injection
+
+USUAL_PORT = 8642
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+URL_MARK = "trmon_url="
+
+
+class DemoError(TrmonError):
+    """Something the demo needs did not work; the text says what to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceProcess:
+    """A running embedded service, where it answers and the log it writes."""
+
+    process: subprocess.Popen[str]
+    url: str
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One trainer to start: the run's name, what goes wrong in it, and how long it trains."""
+
+    name: str
+    seed: int
+    injection: Injection | None
+    n_steps: int
+
+
+@contextmanager
+def service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]:
+    """Run `trmon serve` on its usual port, or a free one where that is taken. Errors: DemoError."""
+    log = data_dir / "service.log"
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("TRMON_")},
+        "TRMON_WEBHOOK_URL": webhook_url,
+        "TRMON_WEBHOOK_ALLOW_HOSTS": "127.0.0.1",
+    }
+    command = [*_trmon("serve"), "--port", str(_port()), "--data-dir", str(data_dir)]
+    with log.open("w") as log_file, _running(command, environment, out=subprocess.PIPE, err=log_file) as process:
+        yield ServiceProcess(process, url=_url_of(process, log), log=log)
+
+
+@contextmanager
+def trainer(training: Training, *, url: str, project: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run `trmon lab`: a trainer in a process of its own, on one core."""
+    command = [
+        *_trmon("lab"),
+        *("--url", url, "--project", project, "--run", training.name),
+        *("--seed", str(training.seed), "--steps", str(training.n_steps)),
+        *(("--inject", training.injection.value) if training.injection else ()),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with log.open("w") as log_file, _running(command, environment, out=log_file, err=log_file) as process:
+        yield process
+
+
+def _trmon(command: str) -> list[str]:
+    return [sys.executable, "-m", "trmon", command]
+
+
+def _port() -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", USUAL_PORT))
+        except OSError:
+            return 0
+    return USUAL_PORT
+
+
+@contextmanager
+def _running(
+    command: list[str], environment: dict[str, str], *, out: object, err: object
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True)  # type: ignore[call-overload]
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _url_of(process: subprocess.Popen[str], log: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while process.stdout and process.poll() is None and time.monotonic() < deadline:
+        if select.select([process.stdout], [], [], 0.2)[0]:
+            line = process.stdout.readline()
+            if line.startswith(URL_MARK):
+                return line.removeprefix(URL_MARK).strip()
+    raise DemoError(f"the service did not start; its log is {log}:\n{log.read_text()[-2000:]}")

@@ -1,0 +1,97 @@
+"""What the demo reads of a run through the service's API, as any other client would."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+SHOWN = (
+    "reward_mean",
+    "mismatch_kl_k3",
+    "mismatch_chi2_token",
+    "mismatch_ess_token",
+    "mask_rate",
+    "grad_norm",
+)
+MAX_POINTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A run so far: its steps, the shown signals by step, its threshold in words, its alerts, newest first."""
+
+    state: str = "starting"
+    steps: tuple[int, ...] = ()
+    signals: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    threshold: str = ""
+    alerts: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def firing(self) -> tuple[str, ...]:
+        """The rules that fire now."""
+        return tuple(alert["rule"] for alert in self.alerts if alert["state"] == "firing")
+
+    def last(self, name: str) -> float:
+        """Return the newest value of a signal, NaN before the first."""
+        values = self.signals.get(name, ())
+        return values[-1] if values else math.nan
+
+    def at(self, name: str, step: int) -> float:
+        """Return a signal's value at a step, NaN where there is none."""
+        values = dict(zip(self.steps, self.signals.get(name, ()), strict=False))
+        return values.get(step, math.nan)
+
+
+class Reader:
+    """Reads runs of one project from the service."""
+
+    def __init__(self, url: str, *, project: str) -> None:
+        self._http = httpx.Client(base_url=f"{url}/api/v1", timeout=10.0)
+        self._project = project
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def read(self, run: str) -> Reading:
+        """Return the run as it is now; an empty reading before its first report or while the service is away."""
+        try:
+            return self._read(run)
+        except (httpx.TransportError, httpx.HTTPStatusError):
+            return Reading()
+
+    def _read(self, run: str) -> Reading:
+        at = f"/runs/{self._project}/{run}"
+        series = self._get(f"{at}/signals", names=",".join(SHOWN), points=MAX_POINTS)
+        return Reading(
+            state=self._get(at)["state"],
+            steps=tuple(series["step"]),
+            signals={name: tuple(map(_number, band["last"])) for name, band in series["signals"].items()},
+            threshold=_in_words(self._get(f"{at}/policy")["policy"]),
+            alerts=tuple(self._get("/alerts", project=self._project, run=run)["items"]),
+        )
+
+    def _get(self, path: str, **query: Any) -> Any:
+        return self._http.get(path, params=query).raise_for_status().json()
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _in_words(policy: dict[str, Any]) -> str:
+    """Return the bound that a policy's sequences most often break first without logits."""
+    bounds = [criterion for criterion in policy["criteria"] if not criterion["where"] or "not" in criterion["where"]]
+    words = [
+        f"{side}{bound}"
+        for criterion in bounds[-1:]
+        for side, bound in (
+            (f"{criterion['statistic']} ≥ ", criterion["lower"]),
+            (f"{criterion['statistic']} ≤ ", criterion["upper"]),
+        )
+        if bound is not None
+    ]
+    return f"{policy['name']}: {', '.join(words)}"

@@ -1,0 +1,142 @@
+"""Run the demo from start to end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from trmon.lab.config import LabConfig
+from trmon.lab.demo.board import Board
+from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, service, trainer
+from trmon.lab.demo.readings import Reader, Reading
+from trmon.lab.demo.receiver import Pager, listening
+from trmon.lab.demo.story import Story, lines, tell
+from trmon.lab.injection import Injection
+
+PROJECT = "demo"
+HEALTHY = "healthy"
+ILL = "ill"
+READ_EVERY_SECONDS = 0.5
+SETTLE_SECONDS = 15.0
+"""How long the last batches may take to be closed and told once the trainers ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user chose."""
+
+    injection: Injection
+    seed: int
+    n_steps: int
+    keep: bool
+    data_dir: Path | None
+
+
+def demo(choices: Choices, *, console: Console) -> bool:
+    """Train a healthy and an ill run under a service of their own, show both, tell the story; return if it went well.
+
+    Errors: DemoError when the service or a trainer does not do its part.
+    """
+    pager = Pager()
+    with ExitStack() as stack:
+        data_dir = stack.enter_context(_data_dir(choices))
+        served = stack.enter_context(service(data_dir, webhook_url=stack.enter_context(listening(pager))))
+        console.print(f"The service answers at {served.url}; two trainers start, a warm start first.", highlight=False)
+        readings = _watch(choices, served=served, data_dir=data_dir, console=console)
+        story = tell(readings, pager.notes(), healthy=HEALTHY, ill=ILL)
+        _print(story, choices=choices, served=served, console=console)
+        if choices.keep:
+            _wait(served, console=console)
+    return story.went_well
+
+
+def _watch(choices: Choices, *, served: ServiceProcess, data_dir: Path, console: Console) -> dict[str, Reading]:
+    """Start both trainers, show them until they end, and return the last readings."""
+    started = time.monotonic()
+    trainings = [
+        Training(name, seed=choices.seed, injection=injection, n_steps=choices.n_steps)
+        for name, injection in ((HEALTHY, None), (ILL, choices.injection))
+    ]
+    reader = Reader(served.url, project=PROJECT)
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
+        trainers = {
+            training.name: stack.enter_context(
+                trainer(training, url=served.url, project=PROJECT, log=logs[training.name])
+            )
+            for training in trainings
+        }
+        board = stack.enter_context(Board(console, n_steps=choices.n_steps))
+        while any(process.poll() is None for process in trainers.values()):
+            board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
+            time.sleep(READ_EVERY_SECONDS)
+        _check(trainers, logs)
+        readings = _settled(reader)
+        board.show(readings, seconds=time.monotonic() - started)
+    return readings
+
+
+def _check(trainers: Mapping[str, subprocess.Popen[str]], logs: Mapping[str, Path]) -> None:
+    for name, process in trainers.items():
+        if process.returncode != 0:
+            raise DemoError(
+                f"the trainer of {name!r} ended with {process.returncode}:\n{logs[name].read_text()[-2000:]}"
+            )
+
+
+def _settled(reader: Reader) -> dict[str, Reading]:
+    """Return the readings of both runs once the service has finished with them."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        readings = {name: reader.read(name) for name in (HEALTHY, ILL)}
+        if all(reading.state == "finished" for reading in readings.values()):
+            return readings
+        if time.monotonic() > deadline:
+            states = ", ".join(f"{name} is {reading.state}" for name, reading in readings.items())
+            raise DemoError(f"the service did not finish the runs within {SETTLE_SECONDS:.0f} s: {states}")
+        time.sleep(READ_EVERY_SECONDS)
+
+
+def _print(story: Story, *, choices: Choices, served: ServiceProcess, console: Console) -> None:
+    onset_step = LabConfig.injected(choices.injection, choices.seed).onset_step
+    console.print()
+    for line in lines(story, injection=choices.injection.value, onset_step=onset_step):
+        console.print(line, highlight=False, soft_wrap=True)
+    if choices.keep:
+        console.print(f"Where to look: {served.url}/runs/{PROJECT}/{ILL}", highlight=False)
+        console.print(f"               {served.url}/api/v1/alerts   {served.url}/metrics", highlight=False)
+    else:
+        console.print("Where to look: run it again with --keep, then open the page it names.", highlight=False)
+
+
+def _wait(served: ServiceProcess, *, console: Console) -> None:
+    console.print("The service stays up until Ctrl-C.", highlight=False)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        served.process.wait()
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+
+
+@contextmanager
+def _data_dir(choices: Choices) -> Iterator[Path]:
+    """Yield the folder of the demo's database and logs; one of its own is removed at the end, unless kept."""
+    if choices.data_dir is not None:
+        choices.data_dir.mkdir(parents=True, exist_ok=True)
+        yield choices.data_dir
+        return
+    folder = Path(tempfile.mkdtemp(prefix="trmon-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,92 @@
+"""What the demo ends with: what was detected, at which step, what the alert said, how that compares with the reward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trmon.lab.collapse import Collapse, collapse, smoothed
+from trmon.lab.demo.readings import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """How the demo went.
+
+    `first` is the first notification of the ill run's first alert; `onset` the collapse of its reward, None where
+    the reward held; `false_alarms` what came of the healthy run.
+    """
+
+    ill: Reading
+    healthy: Reading
+    notes: tuple[dict[str, Any], ...]
+    first: dict[str, Any] | None
+    onset: Collapse | None
+    false_alarms: tuple[dict[str, Any], ...]
+
+    @property
+    def went_well(self) -> bool:
+        """Whether the ill run was reported, in time, and the healthy one was not."""
+        in_time = self.first is not None and (self.onset is None or self.first["step"] < self.onset.step)
+        return in_time and not self.false_alarms
+
+
+def tell(readings: dict[str, Reading], notes: Sequence[dict[str, Any]], *, healthy: str, ill: str) -> Story:
+    """Return the story of a healthy and an ill run from their last readings and the notifications that came."""
+    fired = [note for note in notes if note["status"] == "firing"]
+    of_ill = sorted((note for note in fired if note["run"]["run"] == ill), key=lambda note: int(note["step"]))
+    reading = readings[ill]
+    return Story(
+        ill=reading,
+        healthy=readings[healthy],
+        notes=tuple(of_ill),
+        first=of_ill[0] if of_ill else None,
+        onset=collapse(reading.signals.get("reward_mean", ()), grad_norms=reading.signals.get("grad_norm", ())),
+        false_alarms=tuple(note for note in fired if note["run"]["run"] == healthy),
+    )
+
+
+def lines(story: Story, *, injection: str, onset_step: int) -> list[str]:
+    """Return the story as lines of text."""
+    return [
+        f"What went wrong: from step {onset_step} on, the injection {injection!r} grew in the ill run.",
+        *_detection(story),
+        *_reward(story),
+        _healthy(story),
+    ]
+
+
+def _detection(story: Story) -> list[str]:
+    if story.first is None:
+        return ["Detected: nothing. trmon raised no alert on the ill run."]
+    told = [
+        f"Detected at step {story.first['step']}: {story.first['alert']['rule']} ({story.first['alert']['severity']})."
+    ]
+    for note in story.notes:
+        told += [f"  step {note['step']:>3}  {note['summary']}", f"            do: {note['runbook']}"]
+    return told
+
+
+def _reward(story: Story) -> list[str]:
+    averages = [value for value in smoothed(story.ill.signals.get("reward_mean", ())) if not math.isnan(value)]
+    if not averages:
+        return ["Reward of the ill run: too few steps to tell."]
+    fall = f"from {max(averages):.2f} at its peak to {averages[-1]:.2f}"
+    if story.onset is None:
+        return [f"Its reward (EMA over 20 steps) went {fall}: no collapse within these steps."]
+    collapsed = f"Its reward (EMA over 20 steps) collapsed at step {story.onset.step}, {fall}"
+    if story.first is None:
+        return [f"{collapsed}."]
+    lead = story.onset.step - int(story.first["step"])
+    return [f"{collapsed}: {abs(lead)} steps {'after' if lead > 0 else 'before'} the alert."]
+
+
+def _healthy(story: Story) -> str:
+    if story.false_alarms:
+        rules = ", ".join(sorted({note["alert"]["rule"] for note in story.false_alarms}))
+        return f"The healthy run was reported too, wrongly: {rules}."
+    averages = smoothed(story.healthy.signals.get("reward_mean", ()))
+    ending = f", its reward ended at {averages[-1]:.2f}" if averages else ""
+    return f"The healthy run raised no alert{ending}."

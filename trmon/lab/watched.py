@@ -1,0 +1,18 @@
+"""A lab run watched by trmon: the two lines, as any trainer has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import trmon_client as trmon
+from trmon.lab.config import LabConfig
+from trmon.lab.training import StepResult, run
+
+
+def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Iterator[StepResult]:
+    """Train as configured under a project and a name, reporting to the service at `url`, and yield every step."""
+    described = {key: value for key, value in asdict(config).items() if key not in ("injection", "anchor")}
+    described |= {"injection": config.injection.value if config.injection else "none", "anchor": config.anchor.value}
+    with trmon.init(project=project, run=name, url=url, config=described, owner="demo", tags=["lab"]) as monitor:
+        yield from run(config, monitor)
