@@ -23,12 +23,13 @@ from trmon.app.service import create_app
 from trmon.app.settings import Settings
 from trmon.app.spooled import Sender, segments_in
 from trmon.domain.access import Scope
-from trmon.domain.errors import TrmonError
+from trmon.domain.errors import NotReady, TrmonError
 from trmon.domain.identity import checked_name
 from trmon.store import Store
 from trmon_client.core import wire
 
 SECONDS_PER_DAY = 86_400.0
+INJECTIONS = "What goes wrong: quantise, stale, router, pad, support or lr."
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Watches LLM RL runs for off-policy drift.")
 token = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens that may call the service.")
@@ -135,7 +136,48 @@ def revoke_token(name: Annotated[str, typer.Argument()], data_dir: DataDir = Non
         typer.echo(f"revoked {name}")
 
 
-# `trmon demo` belongs here: a command over trmon.lab, imported when it is called.
+@app.command()
+def demo(
+    inject: Annotated[
+        str, typer.Option(help="What goes wrong: quantise, stale, router, pad, support or lr.")
+    ] = "stale",
+    seed: Annotated[int, typer.Option(help="Seed of both runs.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 200,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the service up at the end, to look around in.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Train a healthy and an ill run under a service of their own, and tell what trmon said of them."""
+    with _failing_plainly():
+        lab = _lab()
+        choices = lab.Choices(lab.injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
+        if not lab.demo(choices, console=Console()):
+            raise typer.Exit(1)
+
+
+@app.command("lab")
+def train(
+    run: Annotated[str, typer.Option(help="Name of the run.")],
+    project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
+    url: Annotated[str | None, typer.Option(help="The service to report to; without, a spool directory.")] = None,
+    inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Without, nothing.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 200,
+) -> None:
+    """Train one small policy by reinforcement learning, watched by a running service."""
+    with _failing_plainly():
+        lab = _lab()
+        config = lab.configured(inject, seed=seed, n_steps=steps)
+        for result in lab.train(config, url=url, project=project, name=run):
+            typer.echo(f"step {result.step} reward {result.reward:.3f} exact {result.exact:.3f}")
+
+
+def _lab() -> Any:
+    """Return the lab, which needs torch. Errors: NotReady where torch is not installed."""
+    try:
+        from trmon.lab import commands
+    except ModuleNotFoundError as error:
+        raise NotReady(f"the lab needs {error.name}; pip install 'trmon[lab]' brings it") from error
+    return commands
 
 
 def _settings(**given: Any) -> Settings:

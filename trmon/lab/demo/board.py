@@ -66,6 +66,7 @@ class Board:
             f"{run:<10} step {done:>3}/{self._n_steps}  reward {reward}  kl_k3 {kl}  chi2 {chi2}  ESS {ess}  "
             f"mask rate {mask_rate}  alerts {', '.join(reading.firing) or 'none'}",
             highlight=False,
+            soft_wrap=True,
         )
 
 

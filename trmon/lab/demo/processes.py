@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from trmon.domain.errors import TrmonError
 from trmon.lab.injection import Injection
@@ -89,9 +90,9 @@ def _port() -> int:
 
 @contextmanager
 def _running(
-    command: list[str], environment: dict[str, str], *, out: object, err: object
+    command: list[str], environment: dict[str, str], *, out: IO[str] | int, err: IO[str]
 ) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True)  # type: ignore[call-overload]
+    process = subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True)  # noqa: S603 - our own
     try:
         yield process
     finally:

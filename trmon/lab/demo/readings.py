@@ -83,15 +83,8 @@ def _number(value: Any) -> float:
 
 
 def _in_words(policy: dict[str, Any]) -> str:
-    """Return the bound that a policy's sequences most often break first without logits."""
-    bounds = [criterion for criterion in policy["criteria"] if not criterion["where"] or "not" in criterion["where"]]
-    words = [
-        f"{side}{bound}"
-        for criterion in bounds[-1:]
-        for side, bound in (
-            (f"{criterion['statistic']} ≥ ", criterion["lower"]),
-            (f"{criterion['statistic']} ≤ ", criterion["upper"]),
-        )
-        if bound is not None
-    ]
-    return f"{policy['name']}: {', '.join(words)}"
+    """Return a policy's name and the bound of its last criterion, which the drift of a mean breaks first."""
+    criterion = policy["criteria"][-1]
+    bounds = ((criterion["lower"], "≥"), (criterion["upper"], "≤"))
+    words = ", ".join(f"{criterion['statistic']} {sign} {bound}" for bound, sign in bounds if bound is not None)
+    return f"{policy['name']}: {words}"

@@ -50,7 +50,7 @@ def demo(choices: Choices, *, console: Console) -> bool:
     with ExitStack() as stack:
         data_dir = stack.enter_context(_data_dir(choices))
         served = stack.enter_context(service(data_dir, webhook_url=stack.enter_context(listening(pager))))
-        console.print(f"The service answers at {served.url}; two trainers start, a warm start first.", highlight=False)
+        console.print(f"The service answers at {served.url}. Two trainers warm up, then train.", highlight=False)
         readings = _watch(choices, served=served, data_dir=data_dir, console=console)
         story = tell(readings, pager.notes(), healthy=HEALTHY, ill=ILL)
         _print(story, choices=choices, served=served, console=console)
