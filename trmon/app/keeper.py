@@ -132,7 +132,10 @@ class RunKeeper:
         )
 
     def _refresh(self) -> None:
-        """People change policies beside the worker."""
+        """People rename and tag runs and change their policies beside the worker."""
+        run = self._log.run(self._run.id)
+        heard_at = [at for at in (run.last_report_at, self._run.last_report_at) if at is not None]
+        self._run = replace(run, last_report_at=max(heard_at, default=None))
         current = self._log.policy(self._run.id)
         if current != self._policies.current:
             self._policies = self._policies.turning(current)
