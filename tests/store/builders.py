@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery, Severity
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.intake import Intake, Receipt
+from trmon.domain.outcome import Frontier, Outcome
 from trmon.store import Store, codec
 from trmon.store.entries import Arrival
 from trmon_client.core import wire
@@ -111,3 +113,48 @@ def beat(store: Store, *, at: float, project: str = "math", run: str = "grpo", l
     """Send a heartbeat of attempt "a"."""
     message = wire.Heartbeat(attempt="a", launch=launch)
     store.reports.touch([Arrival(key=RunKey(project, run), message=message, at=at)])
+
+
+def alert(*, run_id: int, step: int = 3, **fields: Any) -> Alert:
+    """Return a firing alert; other fields of Alert by name."""
+    usual = {
+        "identity": "corrupt_logprobs",
+        "rule": "corrupt_logprobs",
+        "severity": Severity.PAGE,
+        "state": AlertState.FIRING,
+        "attempt_id": 1,
+        "update": None,
+        "since_at": NOW,
+        "updated_at": NOW,
+        "value": 12.5,
+        "threshold": 10.0,
+        "summary": "log-probs are corrupt",
+        "labels": {"team": "math"},
+    }
+    return Alert(run_id=run_id, step=step, **usual | fields)
+
+
+def alert_event(of: Alert, **fields: Any) -> AlertEvent:
+    """Return the transition that brought an alert to its state; other fields of AlertEvent by name."""
+    usual = {"silence_started_at": None, "state": of.state, "at": of.updated_at, "value": of.value}
+    return AlertEvent(
+        identity=of.identity,
+        run_id=of.run_id,
+        attempt_id=of.attempt_id,
+        step=of.step,
+        update=of.update,
+        threshold=of.threshold,
+        summary=of.summary,
+        **usual | fields,
+    )
+
+
+def delivery(dedup_key: str, *, due_at: float = NOW) -> Delivery:
+    """Return a notification that is not in the outbox yet."""
+    return Delivery(id=0, receiver="hook", dedup_key=dedup_key, body={"text": "run"}, due_at=due_at)
+
+
+def commit(store: Store, run_id: int, **fields: Any) -> None:
+    """Write an outcome, fields of Outcome by name, and wait until it is on the disk."""
+    frontier = fields.pop("frontier", Frontier())
+    store.runlog.commit(Outcome(run_id=run_id, frontier=frontier, **fields)).result(timeout=30)

@@ -58,7 +58,8 @@ class Batches:
     def decisions(self, key: BatchKey, *, access: Access) -> tuple[DecisionRow, ...]:
         """Return what each policy decided over a batch, the active one first."""
         table = schema.decision
-        found = select(table).join(schema.attempt).join(schema.run).where(*is_batch(table, key), visible(access))
+        of_run = table.join(schema.attempt).join(schema.run, schema.run.c.id == schema.attempt.c.run_id)
+        found = select(table).select_from(of_run).where(*is_batch(table, key), visible(access))
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.role, table.c.policy_name)).all()
         return tuple(decision_of(row) for row in rows)

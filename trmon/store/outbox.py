@@ -44,7 +44,7 @@ class Outbox:
         table = schema.delivery.c
         with self._reader.connect() as connection:
             counted = connection.execute(select(table.state, func.count()).group_by(table.state))
-            found: dict[str, int] = dict(counted.tuples().all())
+            found = {row[0]: row[1] for row in counted}
         return {state: found.get(state, 0) for state in (DUE, DELIVERED, DEAD)}
 
     def _change(self, delivery_id: int, **values: Any) -> None:

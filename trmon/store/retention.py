@@ -62,7 +62,7 @@ class Retention:
             .group_by(sized.c.run_id)
         )
         with self._reader.connect() as connection:
-            return dict(connection.execute(cutoffs).tuples().all())
+            return {row[0]: row[1] for row in connection.execute(cutoffs)}
 
     def _prune_events(self, now: float) -> int:
         table = schema.event.c

@@ -1,0 +1,66 @@
+"""Alerts, for readers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.store.builders import alert, alert_event, append, commit, start_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.alerts import Alert, AlertState
+from trmon.domain.identity import RunKey
+from trmon.store import Store
+
+CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
+
+
+@pytest.fixture
+def alerts(store: Store) -> list[Alert]:
+    """A firing and a resolved alert of math/grpo, and a firing one of code/sort."""
+    grpo, sort = (append(store, start_intake(*names))[0].run_id for names in (("math", "grpo"), ("code", "sort")))
+    made = [
+        alert(run_id=grpo, step=1, state=AlertState.RESOLVED),
+        alert(run_id=grpo, step=2),
+        alert(run_id=sort, identity="other"),
+    ]
+    for one in made:
+        commit(store, one.run_id, alerts=(one,), alert_events=(alert_event(one),))
+    return made
+
+
+def test_alerts_are_listed_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
+    first = store.alerts.list(access=EVERYTHING, limit=2)
+    second = store.alerts.list(access=EVERYTHING, limit=2, after=first.next)
+    assert [listed.alert for listed in (*first.items, *second.items)] == alerts[::-1]
+    assert first.items[0].run == RunKey("code", "sort")
+
+
+def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
+    resolved = store.alerts.list(access=EVERYTHING, state=AlertState.RESOLVED)
+    assert [listed.alert for listed in resolved.items] == alerts[:1]
+    assert len(store.alerts.list(access=EVERYTHING, project="math", run="grpo").items) == 2
+    assert store.alerts.list(access=EVERYTHING, project="math", run="sort").items == ()
+
+
+def test_alerts_are_counted_by_state(store: Store, alerts: list[Alert]) -> None:
+    assert store.alerts.counts(access=EVERYTHING) == {
+        AlertState.PENDING: 0,
+        AlertState.FIRING: 2,
+        AlertState.RESOLVED: 1,
+    }
+
+
+def test_another_projects_alerts_do_not_exist(store: Store, alerts: list[Alert]) -> None:
+    assert [listed.alert for listed in store.alerts.list(access=CODE).items] == alerts[2:]
+    assert store.alerts.events(alerts[0].identity, access=CODE) == ()
+    assert store.alerts.counts(access=CODE)[AlertState.FIRING] == 1
+
+
+def test_transitions_come_oldest_first(store: Store, alerts: list[Alert]) -> None:
+    later = replace(alerts[1], state=AlertState.RESOLVED)
+    commit(store, later.run_id, alert_events=(alert_event(later),))
+    states = [event.state for event in store.alerts.events(later.identity, access=EVERYTHING)]
+    assert states == [AlertState.RESOLVED, AlertState.FIRING, AlertState.RESOLVED]
+    newest = store.alerts.events(later.identity, access=EVERYTHING, limit=1)
+    assert newest == (alert_event(later),)

@@ -1,0 +1,47 @@
+"""Batches, for readers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.builders import append, batch, batch_key, commit, start_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.errors import NotFound
+from trmon.store import Store
+
+CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
+
+
+@pytest.fixture
+def run_id(store: Store) -> int:
+    """A run with the updates None and 0 of the steps 0 to 4."""
+    run_id = append(store, start_intake())[0].run_id
+    keys = [batch_key(1, step, update) for step in range(5) for update in (None, 0)]
+    commit(store, run_id, batches=tuple(batch(key, run_id=run_id, ordinal=i + 1) for i, key in enumerate(keys)))
+    return run_id
+
+
+def test_batches_are_listed_newest_first_in_pages(store: Store, run_id: int) -> None:
+    first = store.batches.list(run_id, access=EVERYTHING, limit=7)
+    second = store.batches.list(run_id, access=EVERYTHING, limit=7, after=first.next)
+    assert [row.ordinal for row in (*first.items, *second.items)] == list(range(10, 0, -1))
+    assert second.next is None
+
+
+def test_the_batches_of_one_step_are_found(store: Store, run_id: int) -> None:
+    found = store.batches.list(run_id, access=EVERYTHING, attempt_id=1, step=3)
+    assert [(row.key.step, row.key.update) for row in found.items] == [(3, 0), (3, None)]
+    assert store.batches.list(run_id, access=EVERYTHING, attempt_id=2).items == ()
+
+
+def test_a_batch_is_found_by_its_key(store: Store, run_id: int) -> None:
+    assert store.batches.get(batch_key(1, 3, 0), access=EVERYTHING).ordinal == 8
+    with pytest.raises(NotFound, match="step 9"):
+        store.batches.get(batch_key(1, 9), access=EVERYTHING)
+
+
+def test_another_projects_batches_do_not_exist(store: Store, run_id: int) -> None:
+    assert store.batches.list(run_id, access=CODE).items == ()
+    assert store.batches.decisions(batch_key(1, 3), access=CODE) == ()
+    with pytest.raises(NotFound):
+        store.batches.get(batch_key(1, 3), access=CODE)
