@@ -39,23 +39,5 @@ def init(
         attempt: a name for this start of the trainer; default the launcher's. config: whatever describes the run.
     Errors: ValueError naming the argument and its variable; never for what the network does.
     """
-    return Monitor(
-        resolve(
-            {
-                "project": project,
-                "run": run,
-                "config": config,
-                "owner": owner,
-                "tags": tags,
-                "url": url,
-                "token": token,
-                "policy": policy,
-                "mode": mode,
-                "rank": rank,
-                "world_size": world_size,
-                "attempt": attempt,
-                "spool_dir": spool_dir,
-            },
-            environment=os.environ,
-        )
-    )
+    given = {**locals()}
+    return Monitor(resolve(given, environment=os.environ))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from trmon_client.core.wire import ChunkCount
 
@@ -10,6 +11,16 @@ REMEMBERED = 256
 """How many past updates keep their numbering, in case the trainer comes back to one."""
 
 Key = tuple[int, "int | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One call: its place in its update, and the counts to be stated with it."""
+
+    step: int
+    update: int | None
+    index: int
+    finished: list[ChunkCount]
 
 
 class Chunks:
@@ -20,21 +31,21 @@ class Chunks:
         self._open: Key | None = None
         self._owed: dict[Key, None] = {}
 
-    def number(self, step: int, update: int | None, *, chunks: int | None) -> int:
-        """Return this call's number within its update; the update before, or this one if complete, is now owed."""
+    def next(self, step: int, update: int | None, *, chunks: int | None) -> Chunk:
+        """Number a call within its update; the update before, or this one if complete, is now owed."""
         key = (step, update)
         if self._open not in (None, key):
             self.finish()
-        chunk = self._counts.get(key, 0)
-        self._counts[key] = chunk + 1
+        index = self._counts.get(key, 0)
+        self._counts[key] = index + 1
         self._counts.move_to_end(key)
         self._open = key
-        if chunks == chunk + 1:
+        if chunks == index + 1:
             self.finish()
         if len(self._counts) > REMEMBERED:
             forgotten, _ = self._counts.popitem(last=False)
             self._owed.pop(forgotten, None)
-        return chunk
+        return Chunk(step, update, index, self.owed())
 
     def finish(self) -> None:
         """End the open update: its count is owed."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from trmon_client.chunks import Chunk
 from trmon_client.core import wire
 from trmon_client.core.acceptance import Decision
 from trmon_client.core.arrays import is_tensor
 from trmon_client.core.columns import Columns
+from trmon_client.fence import fence
 from trmon_client.identity import Identity
 from trmon_client.losses import LossCounter
 from trmon_client.outbox import Draft
@@ -42,25 +44,24 @@ def report(
     columns: Columns,
     decision: Decision,
     *,
-    step: int,
-    update: int | None,
-    chunk: int,
+    chunk: Chunk,
     mode: Mode,
     scalars: Mapping[str, Any] | None,
-    finished: list[wire.ChunkCount],
     losses: LossCounter,
 ) -> Draft:
     """The columns of one call and what was decided with them; a device is read in the sender's thread."""
     captured = capture(scalars)
+    wait = fence([columns["n_tokens"], *captured.values()])
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
+        wait()
         on_host = columns.numpy()
         accepted = decision.accepted
         return wire.Report(
             **identity.origin(),
-            step=step,
-            update=update,
-            chunk=chunk,
+            step=chunk.step,
+            update=chunk.update,
+            chunk=chunk.index,
             columns=wire.pack_columns(on_host),
             histograms=wire.pack_histograms(on_host),
             kl_is=columns.kl_is,
@@ -71,7 +72,7 @@ def report(
             policy=decision.policy.hash,
             accepted=wire.pack_bits(accepted.cpu() if is_tensor(accepted) else accepted),
             scalars=to_wire(captured, losses),
-            finished=finished,
+            finished=chunk.finished,
             losses=lost,
         )
 
@@ -81,12 +82,13 @@ def report(
 def scalars(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> Draft:
     """Numbers of the trainer's own for a step."""
     captured = capture(values)
-    return Draft(
-        lambda identity, _lost: wire.Scalars(
-            **identity.origin(), sequence=sequence, step=step, values=to_wire(captured, losses)
-        ),
-        size_bytes=512 + 64 * len(captured),
-    )
+    wait = fence(captured.values())
+
+    def build(identity: Identity, _lost: wire.Losses) -> wire.Scalars:
+        wait()
+        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=to_wire(captured, losses))
+
+    return Draft(build, size_bytes=512 + 64 * len(captured))
 
 
 def pause(reason: str, *, sequence: int) -> Draft:

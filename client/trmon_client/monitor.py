@@ -12,6 +12,12 @@ from trmon_client.likeness import Likeness
 from trmon_client.session import Session
 from trmon_client.settings import Mode, Settings
 
+INPUTS = (
+    *("mask", "rollout_logprobs", "old_logprobs", "logprobs", "advantages", "rewards", "group_ids", "versions"),
+    *("trainer_version", "old_version"),
+)
+"""What `log_batch` hands on to `statistics.columns`."""
+
 AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
 
 
@@ -54,29 +60,9 @@ class Monitor:
             chunks: how many calls make up this update on this rank, if known: it is then complete at once.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
-        inputs = {
-            "mask": mask,
-            "rollout_logprobs": rollout_logprobs,
-            "old_logprobs": old_logprobs,
-            "logprobs": logprobs,
-            "advantages": advantages,
-            "rewards": rewards,
-            "group_ids": group_ids,
-            "versions": versions,
-            "trainer_version": trainer_version,
-            "old_version": old_version,
-        }
-        session = self._live()
-        if self._is_closed:
-            return _neutral(inputs, session)
-        is_first, self._is_first_batch = self._is_first_batch, False
-        try:
-            return session.log_batch(inputs, step=step, update=update, scalars=scalars, chunks=chunks)
-        except Exception as error:  # the client's surface: only the trainer's own mistake on its first call gets out
-            if is_first and isinstance(error, ValueError):
-                raise
-            session.surface.note(error)
-            return _neutral(inputs, session)
+        tensors = (mask, rollout_logprobs, old_logprobs, logprobs, advantages, rewards, group_ids, versions)
+        inputs = dict(zip(INPUTS, (*tensors, trainer_version, old_version), strict=True))
+        return self._log(inputs, step=step, update=update, scalars=scalars, chunks=chunks)
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Report numbers under the trainer's own names for a step; what is no number is counted and left out."""
@@ -105,6 +91,19 @@ class Monitor:
     ) -> None:
         is_clean = isinstance(error, SystemExit) and error.code in (None, 0)
         self._close(None if is_clean else error, timeout_seconds=self.settings.limits.exit_timeout_seconds)
+
+    def _log(self, inputs: Mapping[str, Any], **keys: Any) -> Decision:
+        session = self._live()
+        if self._is_closed:
+            return _neutral(inputs, session)
+        is_first, self._is_first_batch = self._is_first_batch, False
+        try:
+            return session.log_batch(inputs, **keys)
+        except Exception as error:  # the client's surface: only the trainer's own mistake on its first call gets out
+            if is_first and isinstance(error, ValueError):
+                raise
+            session.surface.note(error)
+            return _neutral(inputs, session)
 
     def _close(self, error: BaseException | None, *, timeout_seconds: float) -> None:
         session = self._live()

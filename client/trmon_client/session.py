@@ -72,21 +72,12 @@ class Session:
         verdict = self.policies.decide(columns, step=step)
         sender = self._speak()
         with self._lock:
-            chunk = self._chunks.number(step, update, chunks=chunks)
-            finished = self._chunks.owed()
+            chunk = self._chunks.next(step, update, chunks=chunks)
             draft = messages.report(
-                columns,
-                verdict,
-                step=step,
-                update=update,
-                chunk=chunk,
-                mode=self._settings.mode,
-                scalars=scalars,
-                finished=finished,
-                losses=self.surface.losses,
+                columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.surface.losses
             )
             if sender.put(draft):
-                self._chunks.stated(finished)
+                self._chunks.stated(chunk.finished)
         self._introduce(columns, step)
         return Decision(
             like=Likeness.of(inputs),
