@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from threading import Event
 
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.group import Transaction
+from trmon.store.writer import GroupCommit
 
 
 class Gate:

@@ -12,7 +12,8 @@ from sqlalchemy import Engine, insert, select
 from tests.store.gate import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
 from trmon.store import migrations, schema, sqlite
-from trmon.store.writer import Commit, GroupCommit, Operation, Transaction
+from trmon.store.group import Operation, Transaction
+from trmon.store.writer import Commit, GroupCommit
 
 
 @pytest.fixture
@@ -81,11 +82,22 @@ def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> 
     assert projects(engine) == ["good", "later"]
 
 
-def test_a_failure_tells_those_who_remember_what_was_undone(writer: GroupCommit) -> None:
+def test_a_failure_but_a_refusal_tells_those_who_remember_what_was_undone(writer: GroupCommit) -> None:
     undone = Event()
     writer.on_rollback(undone.set)
-    assert isinstance(writer.submit(add("bad", error=Conflict("no"))).exception(10), Conflict)
+    assert isinstance(writer.submit(add("refused", error=Conflict("no"))).exception(10), Conflict)
+    assert not undone.is_set()
+    assert isinstance(writer.submit(add("bad", error=ValueError("no"))).exception(10), ValueError)
     assert undone.is_set()
+
+
+def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
+    def fail(_: Commit) -> None:
+        raise RuntimeError("no")
+
+    writer.on_commit(fail)
+    assert writer.submit(add("a")).result(10) == "a"
+    assert writer.submit(add("b")).result(10) == "b"
 
 
 def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:

@@ -10,9 +10,9 @@ from trmon.domain.intake import Intake, Receipt
 from trmon.store import schema
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival, AttemptEntry
+from trmon.store.group import Transaction
 from trmon.store.idempotent import store_once
 from trmon.store.upsert import Row
-from trmon.store.writer import Transaction
 from trmon_client.core import wire
 
 

@@ -9,7 +9,8 @@ from sqlalchemy import Engine, func, select, update
 from trmon.domain.alerts import Delivery
 from trmon.store import schema
 from trmon.store.alertrows import DEAD, DELIVERED, DUE, delivery_of
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.group import Transaction
+from trmon.store.writer import GroupCommit
 
 
 class Outbox:

@@ -10,11 +10,11 @@ from trmon.store.alertrows import write_alerts, write_deliveries, write_events
 from trmon.store.batchrows import write_batches, write_decisions
 from trmon.store.chunks import extend_history
 from trmon.store.events import write_stream
+from trmon.store.group import Transaction
 from trmon.store.namesets import NameSets
 from trmon.store.policies import write_policy
 from trmon.store.runrows import write_run
 from trmon.store.upsert import upsert
-from trmon.store.writer import Transaction
 
 
 def write_outcome(transaction: Transaction, outcome: Outcome, *, names: NameSets) -> None:

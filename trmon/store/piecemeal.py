@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Table, delete, select, tuple_
 
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.group import Transaction
+from trmon.store.writer import GroupCommit
 
 PIECE_ROWS = 500
 

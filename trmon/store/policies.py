@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Engine, insert, select
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store import schema
+from trmon.store.group import Transaction
 from trmon.store.runrows import read_run, visible
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.writer import GroupCommit
 from trmon_client.core.acceptance import Policy
 
 

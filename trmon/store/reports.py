@@ -14,8 +14,9 @@ from trmon.domain.intake import Intake, Receipt, StoredNotice, StoredReport
 from trmon.store import codec, schema
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival
+from trmon.store.group import Transaction
 from trmon.store.intake import take_in
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.writer import GroupCommit
 from trmon_client.core import wire
 
 FLUSH_SECONDS = 10.0

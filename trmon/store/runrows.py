@@ -13,7 +13,7 @@ from trmon.domain.errors import NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.runs import Attempt, Run, RunState
 from trmon.store import schema
-from trmon.store.writer import Transaction
+from trmon.store.group import Transaction
 
 Tags = Mapping[int, tuple[str, ...]]
 

@@ -14,10 +14,11 @@ from trmon.domain.identity import RunKey
 from trmon.domain.runs import Attempt, Run, RunState
 from trmon.store import schema
 from trmon.store.directory import Directory
+from trmon.store.group import Transaction
 from trmon.store.page import Page, decode, page
 from trmon.store.piecemeal import delete_all
 from trmon.store.runrows import attempt_of, named, read_run, read_runs, select_runs, visible, write_run
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.writer import GroupCommit
 
 
 class Runs:

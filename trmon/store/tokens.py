@@ -12,7 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.access import Scope, Token
 from trmon.domain.errors import Conflict, NotFound
 from trmon.store import schema
-from trmon.store.writer import GroupCommit, Transaction
+from trmon.store.group import Transaction
+from trmon.store.writer import GroupCommit
 
 
 class Tokens:

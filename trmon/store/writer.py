@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
-from trmon.domain.errors import NotReady, Overloaded
+from trmon.domain.errors import NotReady, Overloaded, TrmonError
+from trmon.store.group import Failed, Group, Handler, Item, Operation, T, Transaction, Work
 
-T = TypeVar("T")
-Item = TypeVar("Item")
-
-GROUP_SECONDS = 0.020
-GROUP_OPERATIONS = 500
 SLICE_OPERATIONS = 64
-MAX_WAITING = 10_000
+"""How many items a handler gets at once: below it the cost of a statement shows, above it a group grows long."""
+MAX_WAITING = 4096
 RATE_MEMORY = 0.8
 """Weight of the past in the measured rate, per group."""
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """What an operation writes through; `touched` collects the runs it changed."""
-
-    connection: Connection
-    touched: set[int] = field(default_factory=set)
-
-
-Operation = Callable[[Transaction], T]
-Handler = Callable[[Transaction, Sequence[Item]], Sequence[T]]
-"""Does many items at once and answers each, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    handler: Handler[Any, Any]
-    item: Any
-    future: Future[Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One committed group: the runs it touched, how many operations it held and how long it took."""
+    """A committed group: the runs it touched, how many operations it held and how long it took."""
 
     touched: frozenset[int]
     n_operations: int
@@ -60,14 +36,14 @@ class Commit:
 class GroupCommit:
     """A thread that owns the writing connection; results are handed out only after COMMIT has returned.
 
-    Operations run in the order in which they came, each in a savepoint of its own: one that fails spoils no other.
-    A group ends when nothing waits, after 500 operations or 20 ms of work.
+    Operations run in the order in which they came, each call of a handler in a savepoint of its own: one that fails
+    spoils no other. A group ends when nothing waits, after 500 operations or 20 ms of work; it never waits for more.
     """
 
     def __init__(self, engine: Engine, *, max_waiting: int = MAX_WAITING) -> None:
         self._engine = engine
         self._max_waiting = max_waiting
-        self._waiting: deque[_Work] = deque()
+        self._waiting: deque[Work] = deque()
         self._wakeup = Condition()
         self._closing = False
         self._per_second = 0.0
@@ -102,23 +78,23 @@ class GroupCommit:
         self._on_commit.append(listener)
 
     def on_rollback(self, listener: Callable[[], None]) -> None:
-        """Call the listener, on the writer's thread, whenever something it may have seen was undone."""
+        """Call the listener, on the writer's thread, when what it remembers may have been undone."""
         self._on_rollback.append(listener)
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Queue one operation. Errors: Overloaded, NotReady; the operation's own come out of the future."""
-        return self.submit_each(_each, [operation])[0]
+        return self.submit_each(lambda transaction, _: [operation(transaction)], [None])[0]
 
     def submit_each(self, handler: Handler[Item, T], items: Sequence[Item]) -> list[Future[T]]:
         """Queue items for a handler, which gets as many of them at once as wait in a row, at most 64.
 
         Errors: Overloaded, with none of the items queued; NotReady after close.
         """
-        works = [_Work(handler, item, Future()) for item in items]
+        works = [Work(handler, item, Future()) for item in items]
         with self._wakeup:
             if not self.alive:
                 raise NotReady("the writer has stopped; the service is shutting down")
-            if len(self._waiting) + len(works) > self._max_waiting:
+            if self._waiting and len(self._waiting) + len(works) > self._max_waiting:
                 raise self._overloaded()
             self._waiting.extend(works)
             self._wakeup.notify()
@@ -134,15 +110,17 @@ class GroupCommit:
 
     def _run(self) -> None:
         while self._wait():
-            self._commit_group()
+            commit = self._commit_group()
+            if commit is not None:
+                self._tell(commit)
 
     def _wait(self) -> bool:
         with self._wakeup:
             self._wakeup.wait_for(lambda: self._waiting or self._closing)
             return bool(self._waiting)
 
-    def _commit_group(self) -> None:
-        group = _Group()
+    def _commit_group(self) -> Commit | None:
+        group = Group()
         works = self._take(group)
         try:
             with self._engine.begin() as connection:
@@ -150,28 +128,18 @@ class GroupCommit:
                 while works:
                     group.results.extend(self._perform(transaction, works))
                     works = [] if group.full else self._take(group)
-        except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: every waiter gets the error
+        except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: every caller gets the error
             self._undone()
             group.fail(error)
-            _log.warning("group_failed", operations=len(group.taken), error=str(error))
-            return
-        self._committed(group, transaction)
-
-    def _committed(self, group: _Group, transaction: Transaction) -> None:
-        commit = Commit(
-            touched=frozenset(transaction.touched),
-            n_operations=len(group.taken),
-            seconds=group.seconds,
-        )
-        rate = commit.n_operations / max(commit.seconds, 1e-6)
-        self._per_second = RATE_MEMORY * (self._per_second or rate) + (1 - RATE_MEMORY) * rate
+            _log.warning("group_failed", operations=len(group.works), error=str(error))
+            return None
+        commit = Commit(touched=frozenset(transaction.touched), n_operations=len(group.works), seconds=group.seconds)
         group.resolve()
-        for listener in self._on_commit:
-            listener(commit)
+        return commit
 
-    def _take(self, group: _Group) -> list[_Work]:
+    def _take(self, group: Group) -> list[Work]:
         """Move the next works that share a handler to the group; those whose caller has gone away are dropped."""
-        works: list[_Work] = []
+        works: list[Work] = []
         with self._wakeup:
             while self._waiting and len(works) < SLICE_OPERATIONS:
                 if works and self._waiting[0].handler != works[0].handler:
@@ -179,57 +147,32 @@ class GroupCommit:
                 work = self._waiting.popleft()
                 if work.future.set_running_or_notify_cancel():
                     works.append(work)
-        group.taken.extend(works)
+        group.works.extend(works)
         return works
 
-    def _perform(self, transaction: Transaction, works: Sequence[_Work]) -> list[Any]:
-        """Return a result or an error for each work, done together or, when that fails, one by one."""
+    def _perform(self, transaction: Transaction, works: Sequence[Work]) -> list[Any]:
+        """Return a result or Failed for each work, done together or, when that fails, one by one."""
         try:
             with transaction.connection.begin_nested():
                 return list(works[0].handler(transaction, [work.item for work in works]))
         except NotReady:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: the caller gets the error
-            self._undone()
+            if not isinstance(error, TrmonError):
+                self._undone()
             if len(works) == 1:
-                return [_Failed(error)]
+                return [Failed(error)]
             return [result for work in works for result in self._perform(transaction, [work])]
 
     def _undone(self) -> None:
         for listener in self._on_rollback:
             listener()
 
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    error: Exception
-
-
-@dataclass(slots=True)
-class _Group:
-    taken: list[_Work] = field(default_factory=list)
-    results: list[Any] = field(default_factory=list)
-    started_at: float = field(default_factory=time.perf_counter)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.started_at
-
-    @property
-    def full(self) -> bool:
-        return len(self.taken) >= GROUP_OPERATIONS or self.seconds >= GROUP_SECONDS
-
-    def fail(self, error: Exception) -> None:
-        for work in self.taken:
-            work.future.set_exception(error)
-
-    def resolve(self) -> None:
-        for work, result in zip(self.taken, self.results, strict=True):
-            if isinstance(result, _Failed):
-                work.future.set_exception(result.error)
-            else:
-                work.future.set_result(result)
-
-
-def _each(transaction: Transaction, operations: Sequence[Operation[Any]]) -> list[Any]:
-    return [operation(transaction) for operation in operations]
+    def _tell(self, commit: Commit) -> None:
+        rate = commit.n_operations / max(commit.seconds, 1e-6)
+        self._per_second = RATE_MEMORY * (self._per_second or rate) + (1 - RATE_MEMORY) * rate
+        for listener in self._on_commit:
+            try:
+                listener(commit)
+            except Exception:  # noqa: BLE001 - the edge of the writer's loop: nobody may end it
+                _log.exception("commit_listener_failed")
