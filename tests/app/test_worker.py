@@ -172,9 +172,7 @@ def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -
 def test_the_clock_alone_closes_a_batch_whose_grace_ends(store: Store) -> None:
     clock, live = [0.0], Live()
     run_id = receive(store, report(0), at=0.0)
-    worker = Worker(
-        store.runlog, vigil=VIGIL, live=live, observer=Counted(), clock=lambda: clock[0], tick_seconds=0.01
-    )
+    worker = Worker(store.runlog, vigil=VIGIL, live=live, observer=Counted(), clock=lambda: clock[0], tick_seconds=0.01)
     worker.start()
     eventually(lambda: live.get(run_id) is not None)
     clock[0] = 61.0

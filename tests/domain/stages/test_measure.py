@@ -1,0 +1,79 @@
+"""The signals that rules need beside those of the core."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.domain.stages.closings import closing
+from tests.domain.trainer import made, report
+from trmon.domain.stages.measure import engine_lag, k3_excess, measure
+from trmon.domain.stages.merge import merge
+from trmon_client.core.columns import Columns
+from trmon_client.core.statistics import columns
+
+
+def of(d: list[float]) -> Columns:
+    """Return the columns of one sequence whose token log-ratios are d, mismatch only."""
+    old = np.full((1, len(d)), -8.0)
+    return columns(rollout_logprobs=old - np.array([d]), old_logprobs=old, mask=np.ones((1, len(d)), bool))
+
+
+@pytest.mark.parametrize(
+    ("d", "excess"),
+    [
+        pytest.param([0.0] * 8, 0.0, id="engines that agree to the last bit"),
+        pytest.param([0.1, -0.1] * 8, 0.00667, id="symmetric noise is honest"),
+        pytest.param([0.0] * 7 + [6.0], 2.354, id="one token that explodes"),
+        pytest.param([3.0] * 16, 0.536, id="a shift of every token shows in k1 as well"),
+    ],
+)
+def test_k3_excess_is_k3_over_ten_times_what_honest_log_probs_can_show(d: list[float], excess: float) -> None:
+    assert k3_excess(of(d), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
+
+
+def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
+    empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
+    assert math.isnan(k3_excess(empty, "mismatch"))
+
+
+@pytest.mark.parametrize(
+    ("given", "trainer_version", "old_version", "lag"),
+    [
+        pytest.param("old", None, None, 0.0, id="mismatch is at one set of weights by definition"),
+        pytest.param("old versions", 7, None, 3.0, id="unless versions say otherwise"),
+        pytest.param("old versions", 7, 5, 1.0, id="of pi_old, where its version is named"),
+        pytest.param("versions", 4, None, 0.0, id="without mismatch the trainer's version tells"),
+        pytest.param("", 4, None, math.nan, id="without mismatch and versions nobody can tell"),
+        pytest.param("versions", None, None, math.nan, id="without the trainer's version neither"),
+    ],
+)
+def test_engine_lag_is_the_number_of_versions_between_the_two_sides(
+    given: str, trainer_version: int | None, old_version: int | None, lag: float
+) -> None:
+    logprobs = np.full((2, 3), -1.0)
+    arguments: dict[str, Any] = {"rollout_logprobs": logprobs, "logprobs": logprobs, "mask": np.ones((2, 3), bool)}
+    if "old" in given:
+        arguments["old_logprobs"] = logprobs
+    if "versions" in given:
+        arguments["versions"] = np.array([4, 6])
+    found = columns(**arguments, trainer_version=trainer_version, old_version=old_version)
+    assert engine_lag(found) == pytest.approx(lag, nan_ok=True)
+
+
+def test_bounds_are_there_and_nan_when_kl_is_sampled() -> None:
+    measured = measure(merge(closing(report(0))))
+    assert math.isnan(measured.signals["bound_adaptive"])
+    assert math.isnan(measured.signals["bound_trpo"])
+
+
+def test_a_kl_below_zero_from_outside_bounds_nothing_and_raises_nothing() -> None:
+    content = made()
+    below_zero = {"max_kl": np.full(8, -1.0, "<f4"), "sum_kl": np.full(8, -1.0)}
+    lying = replace(content, by_name={**content.by_name, **below_zero}, kl_is="exact", kl_pair="total")
+    measured = measure(merge(closing(report(0, content=lying, kl_is="exact", kl_pair="total", policy=None))))
+    assert math.isnan(measured.signals["bound_adaptive"])

@@ -1,0 +1,97 @@
+"""The replay of decisions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.domain.stages.closings import closing, watch
+from tests.domain.trainer import made, report
+from trmon.domain.batch import Role
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.policybook import PolicyBook
+from trmon.domain.stages.measure import measure
+from trmon.domain.stages.merge import merge
+from trmon.domain.stages.replay import Replayed, replay
+from trmon_client.core import wire
+from trmon_client.core.acceptance import decide, preset
+from trmon_client.core.statistics import columns
+
+
+def replayed(*reports: wire.Report, **changed: Any) -> Replayed:
+    """Return a batch of these reports, replayed."""
+    return replay(measure(merge(closing(*reports, watched=watch(**changed)))))
+
+
+def version(*shadows: str, policy: str = "trm") -> PolicyVersion:
+    """Return a version of a run's policy."""
+    return PolicyVersion(
+        policy=preset(policy), shadows=tuple(map(preset, shadows)), author="me", reason="", created_at=0.0
+    )
+
+
+def test_agreement_is_no_mismatch_and_the_reasons_are_the_replays() -> None:
+    found = replayed(report(0, health="noisy"))
+    active = found.decisions[0]
+    expected = decide(made("noisy"), preset("trm"))
+    assert found.mismatches == 0
+    assert active.counts == expected.counts()
+    assert active.mask_rate == found.signals["mask_rate"] == expected.mask_rate
+
+
+def test_what_the_trainer_was_told_stands_where_the_replay_disagrees() -> None:
+    found = replayed(report(0, accepted=wire.pack_bits([True] * 7 + [False])))
+    assert (found.mismatches, found.decisions[0].counts["disagreement"]) == (1, 1)
+    assert found.signals["mask_rate"] == 1 / 8
+
+
+def test_bits_decided_on_arrival_are_not_compared() -> None:
+    found = replayed(report(0, policy=None, accepted=wire.pack_bits([False] * 8)))
+    assert found.mismatches == 0
+    assert (found.decisions[0].policy_name, found.decisions[0].mask_rate) == ("trm", 1.0)
+
+
+def test_ranks_on_different_versions_are_each_judged_by_their_own_and_flagged() -> None:
+    found = replayed(report(0, rank=0, world_size=2), report(0, rank=1, world_size=2, policy=preset("token_veto")))
+    assert found.mismatches == 0
+    assert found.signals["policy_versions"] == 2.0
+    assert [decision.policy_name for decision in found.decisions] == ["trm", "trm_max", "geo_mask"]
+
+
+def test_a_policy_that_is_not_known_is_not_replayed() -> None:
+    strange = preset("trm", delta=0.0123)
+    found = replayed(report(0, policy=strange, accepted=wire.pack_bits([False] * 8)))
+    assert (found.unreplayed, found.mismatches) == (1, 0)
+    assert (found.decisions[0].policy_hash, found.decisions[0].policy_name) == (strange.hash, "unknown_policy")
+    assert found.decisions[0].counts == {"accepted": 0, "unknown_policy": 8}
+
+
+def test_a_shadow_that_cannot_decide_is_unknown_never_zero() -> None:
+    logprobs = np.full((2, 4), -1.0)
+    content = columns(rollout_logprobs=logprobs, old_logprobs=logprobs, mask=np.ones((2, 4), bool))
+    book = PolicyBook.of(version("opsm", "geo_mask"))
+    found = replayed(report(0, content=content), policies=book)
+    assert math.isnan(found.signals["mask_rate:opsm"])
+    assert found.signals["mask_rate:geo_mask"] == 0.0
+    assert [decision.policy_name for decision in found.decisions] == ["trm", "geo_mask"]
+
+
+@pytest.mark.parametrize("policy", [preset("trm"), None], ids=["named", "not named"])
+def test_the_active_policy_is_not_its_own_shadow(policy: Any) -> None:
+    book = PolicyBook.of(version("trm", "geo_mask"))
+    found = replayed(report(0, policy=policy), policies=book)
+    assert [(decision.policy_name, decision.role) for decision in found.decisions] == [
+        ("trm", Role.ACTIVE),
+        ("geo_mask", Role.SHADOW),
+    ]
+
+
+def test_a_batch_of_nothing_is_replayed_too() -> None:
+    nothing = np.zeros((2, 4))
+    content = columns(rollout_logprobs=nothing, old_logprobs=nothing, mask=np.zeros((2, 4), bool))
+    found = replayed(report(0, content=content))
+    assert found.decisions[0].counts == {"accepted": 0, "empty": 2}
+    assert math.isnan(found.signals["mask_rate"])

@@ -1,0 +1,122 @@
+"""Rules as YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from trmon.domain.alerts import Severity
+from trmon.domain.errors import InvalidInput
+from trmon.domain.rulebook import builtin, parse
+from trmon.domain.rules import AllOf, AnyOf, Comparison, Condition, InState, Rule
+from trmon.domain.stages.fold import HISTORICAL
+from trmon_client.core.signals import SIGNALS
+
+DERIVED = {"k3_excess", "engine_lag", "mask_rate", *HISTORICAL}
+"""Signals that the service adds to those of the core."""
+
+RULE = """
+- name: mine
+  severity: warn
+  summary: "{run}: {signal} is {value}"
+  when: {signal: kl_k1, above: 0.05, clear: 0.04}
+"""
+
+
+def comparisons(condition: Condition | InState) -> list[Comparison]:
+    """Return the comparisons in a condition."""
+    if isinstance(condition, AnyOf | AllOf):
+        return [found for part in condition.parts for found in comparisons(part)]
+    return [condition] if isinstance(condition, Comparison) else []
+
+
+def by_name(name: str) -> Rule:
+    """Return a built-in rule."""
+    return next(rule for rule in builtin() if rule.name == name)
+
+
+def test_the_builtin_rules_are_those_of_the_first_alert_path() -> None:
+    severities = {rule.name: rule.severity for rule in builtin()}
+    assert severities == {
+        "corrupt_logprobs": Severity.PAGE,
+        "engine_mismatch": Severity.WARN,
+        "variance_blowup": Severity.PAGE,
+        "mask_rate": Severity.WARN,
+        "stalled": Severity.PAGE,
+        "crashed": Severity.PAGE,
+    }
+    assert by_name("mask_rate").severity_in("enforce") is Severity.PAGE
+    assert [rule.name for rule in builtin() if not rule.immune_steps] == ["corrupt_logprobs"]
+    assert all(rule.runbook for rule in builtin())
+
+
+def test_every_signal_of_a_builtin_rule_exists() -> None:
+    known = {spec.stem for spec in SIGNALS.values()} | DERIVED
+    named = {found.signal for rule in builtin() for found in comparisons(rule.when)}
+    assert named <= known
+
+
+def test_thresholds_are_those_of_the_formulas() -> None:
+    found = {(part.signal, part.bound.value, part.threshold) for rule in builtin() for part in comparisons(rule.when)}
+    assert found >= {
+        ("prob_pearson", "below", 0.95),
+        ("prob_diff_max", "above", 0.5),
+        ("ppl_ratio", "above", 0.01),
+        ("kl_k1", "above", 0.05),
+        ("saturated_fraction", "above", 0.001),
+        ("invalid_fraction", "above", 0.0),
+        ("ess_token", "below", 0.5),
+        ("chi2_token", "above", 1.0),
+        ("ess_seq_relative", "below", 0.3),
+        ("mask_rate", "above", 0.5),
+    }
+
+
+def test_a_rule_is_read_with_the_defaults() -> None:
+    (rule,) = parse(RULE)
+    assert (rule.for_steps, rule.for_seconds, rule.clear_for_steps, rule.immune_steps) == (1, 0.0, 1, 20)
+    assert comparisons(rule.when)[0].clear == 0.04
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "message"),
+    [
+        pytest.param("a: [", "rules", "is not YAML", id="broken YAML"),
+        pytest.param("name: x", "rules", "must be a list of rules, and is dict", id="no list"),
+        pytest.param("- 7", "rules[0]", "must be a mapping, and is int '7'", id="no mapping"),
+        pytest.param(RULE + "  fro_steps: 3", "rules[0].fro_steps", "for_steps", id="an unknown part"),
+        pytest.param("- name: x", "rules[0].when", "is required", id="a missing part"),
+        pytest.param(RULE + RULE, "rules[1].name", "'mine' is taken", id="a name twice"),
+        pytest.param(RULE.replace("warn", "loud"), "rules[0].severity", "page, warn, info", id="an unknown severity"),
+        pytest.param(RULE.replace("0.04", "0.06"), "rules[0].when.clear", "beyond", id="a clear threshold beyond"),
+        pytest.param(RULE.replace("above: 0.05", "above: true"), "rules[0].when.above", "a number", id="no number"),
+        pytest.param(RULE.replace("above", "over"), "rules[0].when.over", "does not belong", id="an unknown bound"),
+        pytest.param(RULE.replace("{signal: kl_k1,", "{"), "rules[0].when", "must have 'signal'", id="no signal"),
+        pytest.param(RULE.replace("{value}", "{values}"), "rules[0].summary", "may name", id="an unknown name in it"),
+        pytest.param(RULE + "  for_steps: -1", "rules[0].for_steps", "zero or more", id="negative steps"),
+        pytest.param(RULE + "  for_seconds: -1", "rules[0].for_seconds", "zero or more", id="negative seconds"),
+        pytest.param(RULE + "  labels: {a: 1}", "rules[0].labels.a", "must be a text", id="a label that is no text"),
+        pytest.param(
+            RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{any: []}"),
+            "rules[0].when.any",
+            "must be a list of conditions",
+            id="an empty any",
+        ),
+        pytest.param(
+            RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{all: [{state: stalled}]}"),
+            "rules[0].when.all[0]",
+            "a state stands alone",
+            id="a state among signals",
+        ),
+        pytest.param(
+            RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{state: asleep}"),
+            "rules[0].when.state",
+            "must be one of running, paused, stalled, crashed, finished",
+            id="an unknown state",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, field: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse(text)
+    assert caught.value.field == field
+    assert message in caught.value.message
