@@ -58,7 +58,7 @@ class Settings:
     @property
     def page_url(self) -> str | None:
         """Where a person looks at the run; None without a service."""
-        return None if self.url is None else f"{self.url}/?run={self.project}/{self.run}"
+        return None if self.url is None else f"{self.url}/runs/{self.project}/{self.run}"
 
     @property
     def run_spool_dir(self) -> Path:

@@ -225,7 +225,7 @@ def test_the_first_report_prints_one_line_of_what_is_seen_and_missing(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "trmon: math/grpo step 0; pairs total; mode observe, policy trm; "
-        f"missing: old_logprobs= advantages= group_ids= versions=; {url}/?run=math/grpo"
+        f"missing: old_logprobs= advantages= group_ids= versions=; {url}/runs/math/grpo"
     )
 
 
