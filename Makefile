@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SERVERS := prometheus promtool
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers unit test-deps bench lock clean
+.PHONY: help setup demo test check lint types layers unit test-deps bench docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as
 
 bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
 	@for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
+
+docs: $(VENV)/run  ## write the reference pages and the README's tables anew
+	$(BIN)/python docs/reference/generate.py
 
 lock: $(VENV)/test  ## pin the versions anew
 	@$(PIP) pip-tools

@@ -1,0 +1,94 @@
+"""The service dies while a trainer trains: nothing is lost, no alert comes twice, the client catches up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import numpy as np
+
+import trmon_client as trmon
+from tests.fixtures.pager import listening
+from tests.fixtures.service import ServiceProcess
+from tests.fixtures.waiting import eventually
+
+N_STEPS = 90
+ILL_FROM = 30
+STEP_SECONDS = 0.03
+KILL_AT = (25, 40, 65)
+AWAY_SECONDS = 0.4
+
+
+def test_a_service_killed_three_times_has_every_step_once_and_every_alert_once(tmp_path: Path) -> None:
+    with listening() as pager:
+        service = ServiceProcess(tmp_path / "data", webhook_url=pager.url, webhook_allow_hosts="127.0.0.1")
+        try:
+            acknowledged = _train(service, spool_dir=tmp_path / "spool")
+            with service.client() as client:
+                batches = eventually(lambda: _batches(client), lambda found: len(found) >= N_STEPS)
+                events = _alert_events(client)
+            eventually(pager.firing)
+        finally:
+            service.kill()
+
+    assert [batch["step"] for batch in reversed(batches)] == list(range(N_STEPS))
+    assert acknowledged <= {batch["step"] for batch in batches}
+    assert not any(batch["revised"] or batch["mismatches"] for batch in batches)
+    assert {rule for rule, _, _ in events} >= {"engine_mismatch"}
+    assert max(events.values()) == 1
+    assert len(pager.firing()) == len(set(pager.firing())), "the pager was told of one alert under two keys"
+
+
+def _train(service: ServiceProcess, *, spool_dir: Path) -> set[int]:
+    """Train while the service is killed and started again; return the steps that were on disk before a kill."""
+    killer = Thread(target=service.client().close)
+    killer.start()
+    acknowledged: set[int] = set()
+    with trmon.init(project="math", run="r", url=service.url, spool_dir=spool_dir) as monitor:
+        for step in range(N_STEPS):
+            if step in KILL_AT:
+                killer.join()
+                with service.client() as client:
+                    acknowledged |= {batch["step"] for batch in _batches(client)}
+                killer = Thread(target=_kill_and_start, args=(service,))
+                killer.start()
+            monitor.log_batch(**_batch(step), chunks=1)
+            time.sleep(STEP_SECONDS)
+        killer.join()
+        monitor.close(timeout=30.0)
+    return acknowledged
+
+
+def _kill_and_start(service: ServiceProcess) -> None:
+    service.kill()
+    time.sleep(AWAY_SECONDS)
+    service.start()
+
+
+def _batch(step: int) -> dict[str, Any]:
+    """Return log-probs of two engines that agree until they do not."""
+    random = np.random.default_rng(step)
+    rollout = -random.exponential(1.0, size=(16, 24)).astype(np.float32)
+    spread = 0.6 if step >= ILL_FROM else 1e-3
+    old = np.minimum(rollout + random.normal(0.0, spread, rollout.shape).astype(np.float32), -1e-6)
+    return {"step": step, "rollout_logprobs": rollout, "old_logprobs": old, "mask": np.ones(rollout.shape, bool)}
+
+
+def _batches(client: httpx.Client) -> list[dict[str, Any]]:
+    answer = client.get("/api/v1/runs/math/r/batches", params={"limit": 500})
+    items: list[dict[str, Any]] = answer.json()["items"] if answer.status_code == 200 else []
+    return items
+
+
+def _alert_events(client: httpx.Client) -> Counter[tuple[str, int, str]]:
+    alerts = client.get("/api/v1/alerts", params={"project": "math"}).json()["items"]
+    counts: Counter[tuple[str, int, str]] = Counter()
+    for identity in {alert["identity"] for alert in alerts}:
+        rule = next(alert["rule"] for alert in alerts if alert["identity"] == identity)
+        for event in client.get("/api/v1/alerts/events", params={"identity": identity}).json():
+            counts[rule, event["step"], event["state"]] += 1
+    return counts
