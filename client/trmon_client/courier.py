@@ -25,7 +25,7 @@ class Courier:
         self,
         backlog: Backlog,
         *,
-        connect: Callable[[], Transport],
+        transport: Transport,
         heartbeat: Callable[[], bytes],
         hear: Callable[[wire.Ack], None],
         limits: Limits,
@@ -33,7 +33,7 @@ class Courier:
         notices: Notices,
     ) -> None:
         self._backlog = backlog
-        self._connect = connect
+        self._transport = transport
         self._heartbeat = heartbeat
         self._hear = hear
         self._limits = limits
@@ -58,24 +58,14 @@ class Courier:
 
     def _run(self) -> None:
         self._backlog.open()
-        try:
-            transport = self._connect()
-        except Exception as error:  # noqa: BLE001  the edge of this thread: a proxy that cannot be used
-            self._losses.count(Loss.INTERNAL)
-            self._notices.say("connect", f"nothing can be sent, reports go to the spool ({error})")
-            self._backlog.write_through(True)
-            return
-        self._carry(transport)
-        transport.close()
-
-    def _carry(self, transport: Transport) -> None:
         while not self._is_closing.is_set():
             self._backlog.wait(self._pause_seconds())
             if self._pause_seconds() <= 0 and not self._is_closing.is_set():
-                self._turn(transport)
+                self._turn()
         n_failures = self._n_failures
         while not self._backlog.is_empty and self._n_failures <= n_failures:
-            self._turn(transport)
+            self._turn()
+        self._transport.close()
 
     def _pause_seconds(self) -> float:
         due = self._heartbeat_at
@@ -85,12 +75,12 @@ class Courier:
             due = max(due, self._retry_at)
         return max(0.0, due - time.monotonic())
 
-    def _turn(self, transport: Transport) -> None:
+    def _turn(self) -> None:
         try:
             messages = self._backlog.take(self._bundle_messages)
             extra = [self._heartbeat()] if time.monotonic() >= self._heartbeat_at else []
             if messages or extra:
-                self._settle(transport.send([*messages, *extra]), messages)
+                self._settle(self._transport.send([*messages, *extra]), messages)
         except Exception as error:  # noqa: BLE001  the edge of this loop: a defect must not end the thread
             self._losses.count(Loss.INTERNAL)
             self._fail(Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}"))

@@ -14,6 +14,7 @@ from trmon_client.core import wire
 from trmon_client.courier import Courier
 from trmon_client.identity import Identity, settle
 from trmon_client.losses import Loss
+from trmon_client.notices import Notices
 from trmon_client.outbox import Draft, Outbox
 from trmon_client.ranks import Ranks
 from trmon_client.settings import Settings
@@ -46,6 +47,7 @@ class Sender:
         self._outbox = Outbox(settings.limits)
         spool = Spool(_spool_directory(settings), limits=settings.limits, losses=surface.losses)
         self._backlog = Backlog(spool, limits=settings.limits, losses=surface.losses, notices=surface.notices)
+        self._transport = _transport(settings, surface.notices)
         self._is_closing = threading.Event()
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="trmon-sender", daemon=True)
@@ -97,22 +99,28 @@ class Sender:
         )
 
     def _courier(self, identity: Identity) -> Courier | None:
-        url, token, limits = self._settings.url, self._settings.token, self._settings.limits
-        if url is None:
+        if self._transport is None:
             return None
-
-        def connect() -> Transport:
-            return HttpTransport(url, token=token, limits=limits)
-
         return Courier(
             self._backlog,
-            connect=connect,
+            transport=self._transport,
             heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._lost())),
             hear=self._hear,
-            limits=limits,
+            limits=self._settings.limits,
             losses=self._losses,
             notices=self._notices,
         )
+
+
+def _transport(settings: Settings, notices: Notices) -> Transport | None:
+    """Made in the trainer's thread: a fork while another thread imports or loads certificates may hang the child."""
+    if settings.url is None:
+        return None
+    try:
+        return HttpTransport(settings.url, token=settings.token, limits=settings.limits)
+    except (ImportError, OSError, ValueError) as error:  # a proxy or certificates of the environment
+        notices.say("transport", f"nothing can be sent, reports stay in the spool: {error}")
+        return None
 
 
 def _spool_directory(settings: Settings) -> Path:

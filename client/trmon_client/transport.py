@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+# Loaded here although httpx would do so when it needs them, in the courier's thread: see sender._transport.
+import encodings.idna  # noqa: F401
 import gzip
-import importlib.util
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import httpcore  # noqa: F401
 import httpx
 import msgspec
 
 from trmon_client.core import wire
 from trmon_client.limits import Limits
+
+zstandard: Any
+try:
+    import zstandard
+except ImportError:  # optional
+    zstandard = None
 
 MAX_RETRY_AFTER_SECONDS = 600.0
 
@@ -104,11 +112,10 @@ class _Silence(logging.Filter):
 
 
 def _compression() -> tuple[str, Callable[[bytes], bytes]]:
-    if importlib.util.find_spec("zstandard") is None:
+    if zstandard is None:
         return "gzip", lambda body: gzip.compress(body, compresslevel=1)
-    import zstandard
-
-    return "zstd", zstandard.ZstdCompressor(level=1).compress
+    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=1).compress
+    return "zstd", compress
 
 
 def _read(response: httpx.Response, n_messages: int) -> Reply:

@@ -214,6 +214,16 @@ def test_reports_and_scalars_arrive_once_each_and_in_order(tmp_path: Path) -> No
         assert [message.step for message in peer.of(wire.Scalars)] == list(range(40))
 
 
+def test_a_proxy_that_cannot_be_used_leaves_everything_in_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://proxy:70")
+    with Monitor(settings(tmp_path, url="http://192.0.2.1:8642")) as monitor:
+        monitor.log_batch(step=0, **batch())
+    assert steps(spooled(tmp_path)) == [0]
+    assert "gopher" in capsys.readouterr().err
+
+
 RETRY_AFTER = {"0.25": 0.25, "7": 7.0, "-3": 0.0, "nan": 0.0, "1e9": 600.0, "soon": 0.0, "": 0.0}
 
 
