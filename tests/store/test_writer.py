@@ -98,6 +98,7 @@ def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
     writer.on_commit(fail)
     assert writer.submit(add("a")).result(10) == "a"
     assert writer.submit(add("b")).result(10) == "b"
+    writer.close()
 
 
 def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:

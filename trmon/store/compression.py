@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,20 @@ def unshuffled(data: bytes, *, dtype: DType, shape: tuple[int, int], offset: int
 
 def compressed(data: bytes) -> bytes:
     """Return bytes as one checked zstd frame."""
-    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(data)
+    return _contexts.compressor.compress(data)
 
 
 def decompressed(data: bytes) -> bytes:
     """Return the bytes of a frame. Errors: zstandard.ZstdError when it was damaged."""
-    return zstandard.ZstdDecompressor().decompress(data)
+    return _contexts.decompressor.decompress(data)
+
+
+class _Contexts(local):
+    """A thread's own zstd contexts: making one costs more than most frames, and sharing one is not safe."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()

@@ -21,7 +21,14 @@ from sqlalchemy import (
 
 from trmon.store.columntypes import Id, Json, Number, SilenceStart, UpdateIndex
 
-metadata = MetaData()
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+    }
+)
+"""Constraints are named, since a migration can only change what has a name."""
 
 BATCH_KEY = ("attempt_id", "step", "update_index")
 REPORT_KEY = (*BATCH_KEY, "rank", "chunk")

@@ -39,6 +39,8 @@ class _Strand:
     values: dict[str, Any]
 
     def where(self, kept: Any) -> _Strand:
+        if kept.all():
+            return self
         return _Strand(self.attempt_id, self.axes[kept], {name: column[kept] for name, column in self.values.items()})
 
 

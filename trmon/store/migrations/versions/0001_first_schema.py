@@ -41,12 +41,17 @@ def upgrade() -> None:
     """Make every table."""
     _runs()
     _attempts()
-    _messages()
+    _claims()
+    _reports()
+    _notices()
     _batches()
+    _decisions()
     _history()
-    _states()
+    _policies()
     _alerts()
-    _streams()
+    _alert_events()
+    _outbox()
+    _events()
     _tokens()
 
 
@@ -109,6 +114,9 @@ def _attempts() -> None:
         sa.UniqueConstraint("run_id", "name"),
         sqlite_autoincrement=True,
     )
+
+
+def _claims() -> None:
     op.create_table(
         "claim",
         sa.Column("attempt_id", _ID, nullable=False),
@@ -128,7 +136,7 @@ def _attempts() -> None:
     op.create_index("ix_claim_run_id", "claim", ["run_id"])
 
 
-def _messages() -> None:
+def _reports() -> None:
     op.create_table(
         "report",
         sa.Column("id", _ID, nullable=False),
@@ -152,6 +160,9 @@ def _messages() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_report_run_id", "report", ["run_id", "id", "received_at", "payload_bytes"])
+
+
+def _notices() -> None:
     op.create_table(
         "notice",
         sa.Column("id", _ID, nullable=False),
@@ -215,6 +226,9 @@ def _batches() -> None:
         sa.UniqueConstraint("run_id", "ordinal"),
     )
     op.create_index("ix_batch_attempt_id", "batch", ["attempt_id", "ordinal"])
+
+
+def _decisions() -> None:
     op.create_table(
         "decision",
         sa.Column("attempt_id", _ID, nullable=False),
@@ -254,7 +268,7 @@ def _history() -> None:
     )
 
 
-def _states() -> None:
+def _policies() -> None:
     op.create_table(
         "policy_version",
         sa.Column("id", _ID, nullable=False),
@@ -309,6 +323,9 @@ def _alerts() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_alert_run_id", "alert", ["run_id", "id"])
+
+
+def _alert_events() -> None:
     op.create_table(
         "alert_event",
         sa.Column("id", _ID, nullable=False),
@@ -331,7 +348,7 @@ def _alerts() -> None:
     op.create_index("ix_alert_event_run_id", "alert_event", ["run_id"])
 
 
-def _streams() -> None:
+def _outbox() -> None:
     op.create_table(
         "delivery",
         sa.Column("id", _ID, nullable=False),
@@ -347,6 +364,9 @@ def _streams() -> None:
         sa.UniqueConstraint("dedup_key"),
     )
     op.create_index("ix_delivery_due", "delivery", ["state", "due_at"])
+
+
+def _events() -> None:
     op.create_table(
         "event",
         sa.Column("id", _ID, nullable=False),
