@@ -9,6 +9,7 @@ from typing import Literal
 
 from trmon.domain.alerts import Alert
 from trmon.domain.batch import BatchRow
+from trmon.domain.derived import SHADOW_PREFIX
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs import Run
 
@@ -53,8 +54,8 @@ class RunView:
     @property
     def mask_rates(self) -> Mapping[str, float]:
         """The share of rejected sequences by policy name, the active one's and each shadow's."""
-        prefix = "mask_rate:"
-        shadows = {name.removeprefix(prefix): rate for name, rate in self.signals.items() if name.startswith(prefix)}
+        rates = self.signals.items()
+        shadows = {name.removeprefix(SHADOW_PREFIX): rate for name, rate in rates if name.startswith(SHADOW_PREFIX)}
         active = self.signals.get("mask_rate")
         return shadows if active is None else {**shadows, self.policy.policy.name: active}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.batch import DecisionRow, Role
+from trmon.domain.derived import SHADOW_PREFIX
 from trmon.domain.stages.maskrates import mask_rates
 from trmon.domain.stages.measure import Measured
 from trmon.domain.stages.merge import Merged
@@ -55,7 +56,7 @@ def replay(measured: Measured) -> Replayed:
         **mask_rates(merged.columns, standing.accepted),
         "policy_versions": float(len({report.report.policy for report, _ in merged.parts})),
     }
-    rates = {f"mask_rate:{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
+    rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
     return Replayed(
         measured=measured,
         signals={**measured.signals, **active, **rates},
