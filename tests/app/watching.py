@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.domain.memory_log import RUN_ID, MemoryLog
-from trmon.app.keeper import Vigil
 from trmon.app.ledger import Tally
 from trmon.app.live import Live, RunView
+from trmon.app.portrait import Vigil
 from trmon.app.rounds import Rounds
 from trmon.domain import rulebook
 from trmon_client.core import wire

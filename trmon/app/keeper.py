@@ -4,46 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from trmon.app.inbox import Inbox, Stored
 from trmon.app.ledger import Ledger, Tally
 from trmon.app.live import RunView
+from trmon.app.portrait import Portrait, Vigil
 from trmon.app.recollection import recall
-from trmon.domain.assembly import ClosedBatch, seen_again
+from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
-from trmon.domain.liveness import LifeChange, Patience, heard_notice, heard_report, watched
+from trmon.domain.liveness import LifeChange, heard_notice, heard_report, watched
 from trmon.domain.mind import MIND_VERSION, RunMind
-from trmon.domain.outcome import Checkpoint, Event, Outcome
+from trmon.domain.outcome import Checkpoint, Outcome
 from trmon.domain.pipeline import close
-from trmon.domain.policies import asked_by_trainer
-from trmon.domain.policybook import PolicyBook
 from trmon.domain.ports import RunLog
-from trmon.domain.rules import Rule
 from trmon.domain.runs import RunState
 from trmon.domain.stages.merge import Closing
 from trmon.domain.stages.publish import Published, batch_event, tell
 from trmon.domain.staterules import at_rest, judge_change, retire
 from trmon.domain.transitions import Transition
-from trmon.domain.watch import Watch
 from trmon_client.core import wire
-from trmon_client.core.acceptance import Policy, PolicyError
 
 CHECKPOINT_BATCHES = 64
 CHECKPOINT_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vigil:
-    """How runs are watched: by which rules, who hears of them, and how patiently."""
-
-    rules: tuple[Rule, ...]
-    receivers: tuple[str, ...] = ()
-    public_url: str | None = None
-    grace_seconds: float = 60.0
-    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +47,8 @@ class RunKeeper:
         self._log = log
         self._vigil = vigil
         self._watching_since = self._checkpoint_at = now
-        self._run = log.run(run_id)
-        self._policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
-        known = recall(log, self._watch(now))
+        self._portrait = Portrait(log, run_id, vigil=vigil)
+        known = recall(log, self._portrait.watch(now))
         self._mind, self._life, self._inbox = known.mind, known.life, Inbox(log, run_id, read=known.frontier)
         self._assembly, self._shelf, self._finish_ids = known.assembly, known.shelf, known.finish_ids
         self._written = known.frontier
@@ -91,54 +75,35 @@ class RunKeeper:
     def advance(self, now: float) -> Pass:
         """Return what one pass changes; the caller writes it, or throws the keeper away."""
         ledger = Ledger()
-        self._refresh()
+        self._portrait.refresh()
         page = self._inbox.next_page()
         late = self._hear_all(page.messages, ledger, now=now)
-        self._tell(retire(watch=self._watch(now), mind=self._mind, now=now), ledger, now=now)
+        self._tell(retire(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
         self._close_due(ledger, now=now, caught_up=page.caught_up)
         self._revise(late, ledger, now=now)
         self._place_scalars(page.messages, ledger, now=now)
         if page.caught_up:
             self._watch_clock(ledger, now=now)
             if self.is_done:
-                self._tell(at_rest(watch=self._watch(now), mind=self._mind, now=now), ledger, now=now)
+                self._tell(at_rest(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
         return Pass(outcome=self._outcome(ledger, now=now), more=not page.caught_up, tally=ledger.tally)
 
     def rest(self) -> Outcome | None:
         """Return a checkpoint of the mind, if it has moved since the last one."""
         if self._mind.ordinal == self._checkpoint_ordinal:
             return None
-        return Outcome(run_id=self._run.id, frontier=self._written, checkpoint=self._checkpoint())
+        return Outcome(run_id=self._portrait.run.id, frontier=self._written, checkpoint=self._checkpoint())
 
     def view(self, now: float) -> RunView:
         """Return what is to be seen of the run."""
         return RunView(
-            run=self._watch(now).run,
+            run=self._portrait.run,
             row=self._gauge,
-            policy=self._policies.current,
+            policy=self._portrait.policies.current,
             alerts=self._mind.open_alerts(),
             expected_step_seconds=self._mind.expected_step_seconds,
             updated_at=now,
         )
-
-    def _watch(self, now: float) -> Watch:
-        return Watch(
-            run=self._run,
-            policies=self._policies,
-            rules=self._vigil.rules,
-            receivers=self._vigil.receivers,
-            public_url=self._vigil.public_url,
-            now=now,
-        )
-
-    def _refresh(self) -> None:
-        """People rename and tag runs and change their policies beside the worker."""
-        run = self._log.run(self._run.id)
-        heard_at = [at for at in (run.last_report_at, self._run.last_report_at) if at is not None]
-        self._run = replace(run, last_report_at=max(heard_at, default=None))
-        current = self._log.policy(self._run.id)
-        if current != self._policies.current:
-            self._policies = self._policies.turning(current)
 
     def _hear_all(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> dict[BatchKey, BatchRow]:
         late: dict[BatchKey, BatchRow] = {}
@@ -172,12 +137,10 @@ class RunKeeper:
 
     def _note_progress(self, report: StoredReport, ledger: Ledger) -> None:
         key = report.key.batch
-        last_report_at = max(self._run.last_report_at or report.received_at, report.received_at)
-        self._run = replace(self._run, last_report_at=last_report_at)
+        self._portrait.heard(report)
         if self._newest is None or key.order > self._newest.order:
             self._newest = key
-            ledger.change(last_step=key.step, attempt_id=key.attempt_id)
-            self._run = replace(self._run, last_step=key.step, attempt_id=key.attempt_id)
+            self._portrait.reached(key, ledger)
 
     def _heed(self, notice: StoredNotice, ledger: Ledger, *, now: float) -> None:
         message = notice.message
@@ -190,35 +153,7 @@ class RunKeeper:
             self._assembly.enter(notice.attempt_id, message.rank)
             self._finish_ids.pop((notice.attempt_id, message.rank), None)
             if message.rank == 0:
-                self._introduce(notice, message, ledger, now=now)
-
-    def _introduce(self, notice: StoredNotice, start: wire.Start, ledger: Ledger, *, now: float) -> None:
-        """Take up what rank 0 says of the run."""
-        tags = tuple(start.tags) or None
-        ledger.change(owner=start.owner, tags=tags, config=start.config or None, mode=start.mode)
-        self._run = replace(
-            self._run,
-            owner=start.owner or self._run.owner,
-            tags=tags or self._run.tags,
-            config=start.config or self._run.config,
-            mode=start.mode,
-        )
-        if start.policy is not None:
-            self._ask_policy(notice, start.policy, ledger, now=now)
-
-    def _ask_policy(self, notice: StoredNotice, spec: dict[str, object], ledger: Ledger, *, now: float) -> None:
-        try:
-            policy = Policy.parse(spec)
-        except PolicyError as error:
-            ledger.events.append(Event(kind="policy", data={"refused": str(error)}, at=now))
-            return
-        self._policies = self._policies.knowing(policy)
-        version = asked_by_trainer(self._policies.current, policy, now=now)
-        if version is not None:
-            ledger.change(policy=version)
-            self._policies = self._policies.turning(version)
-            data = {"hash": policy.hash, "name": policy.name, "author": version.author}
-            ledger.events.append(Event(kind="policy", data=data, at=notice.received_at))
+                self._portrait.introduced(notice, message, ledger, now=now)
 
     def _close_due(self, ledger: Ledger, *, now: float, caught_up: bool) -> None:
         """While more waits to be read, nothing closes for want of patience."""
@@ -229,13 +164,13 @@ class RunKeeper:
         )
         for batch in due:
             scalars = self._shelf.of(batch.key.attempt_id, batch.key.step)
-            self._close(Closing(watch=self._watch(now), mind=self._mind, batch=batch, scalars=scalars), ledger)
+            self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, scalars=scalars), ledger)
             ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
 
     def _revise(self, late: dict[BatchKey, BatchRow], ledger: Ledger, *, now: float) -> None:
         for key, row in late.items():
-            batch: ClosedBatch = seen_again(self._log.batch_reports(key))
-            self._close(Closing(watch=self._watch(now), mind=self._mind, batch=batch, former=row), ledger)
+            batch = seen_again(self._log.batch_reports(key))
+            self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, former=row), ledger)
 
     def _close(self, closing: Closing, ledger: Ledger) -> None:
         published = close(closing)
@@ -275,7 +210,7 @@ class RunKeeper:
             self._life,
             now=now,
             watching_since=self._watching_since,
-            last_seen_at=self._log.last_seen(self._run.id),
+            last_seen_at=self._log.last_seen(self._portrait.run.id),
             expected_step_seconds=self._mind.expected_step_seconds,
             patience=self._vigil.patience,
         )
@@ -284,16 +219,14 @@ class RunKeeper:
     def _turn(self, change: LifeChange | None, ledger: Ledger, *, now: float) -> None:
         if change is None:
             return
-        self._run = replace(self._run, state=change.state)
-        ledger.change(state=change.state)
-        data = {"state": change.state.value, "reason": change.reason.value, "error": change.error}
-        ledger.events.append(Event(kind="state", data=data, at=change.at))
-        key = self._newest or BatchKey(self._run.attempt_id or 0, self._run.last_step or 0, None)
-        self._tell(judge_change(change, watch=self._watch(now), mind=self._mind, key=key), ledger, now=now)
+        self._portrait.turned(change, ledger)
+        run = self._portrait.run
+        key = self._newest or BatchKey(run.attempt_id or 0, run.last_step or 0, None)
+        self._tell(judge_change(change, watch=self._portrait.watch(now), mind=self._mind, key=key), ledger, now=now)
 
     def _tell(self, judged: tuple[tuple[Transition, ...], RunMind], ledger: Ledger, *, now: float) -> None:
         transitions, mind = judged
-        self._add(tell(transitions, watch=self._watch(now), mind=mind), ledger)
+        self._add(tell(transitions, watch=self._portrait.watch(now), mind=mind), ledger)
 
     def _add(self, published: Published, ledger: Ledger) -> None:
         self._mind = published.mind
@@ -311,7 +244,7 @@ class RunKeeper:
         if checkpoint is not None:
             self._checkpoint_ordinal, self._checkpoint_at = checkpoint.ordinal, now
         self._written = frontier
-        return ledger.outcome(self._run.id, frontier=frontier, checkpoint=checkpoint)
+        return ledger.outcome(self._portrait.run.id, frontier=frontier, checkpoint=checkpoint)
 
     def _checkpoint(self) -> Checkpoint:
         """A change of state is always in a checkpoint, so that no report from before it is heard again after it."""

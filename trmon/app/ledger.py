@@ -9,8 +9,6 @@ from trmon.domain.alerts import Alert, AlertEvent, Delivery
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs import RunState
 from trmon.domain.stages.publish import Published
 
 
@@ -50,10 +48,9 @@ class Ledger:
         self.events += published.events
         self.tally.unreplayed_reports += published.unreplayed
 
-    def change(self, *, state: RunState | None = None, policy: PolicyVersion | None = None, **fields: Any) -> None:
-        """Note new values of the run's own fields; None leaves one as it is."""
-        given = {"state": state, "policy": policy, **fields}
-        self.run |= {name: value for name, value in given.items() if value is not None}
+    def change(self, **fields: Any) -> None:
+        """Note new values of the run's own fields, by their names in Outcome."""
+        self.run |= fields
 
     def __bool__(self) -> bool:
         """Whether anything is written; decisions, events and deliveries never come alone."""

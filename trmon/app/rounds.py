@@ -9,9 +9,10 @@ from typing import Protocol
 
 import structlog
 
-from trmon.app.keeper import Pass, RunKeeper, Vigil
+from trmon.app.keeper import Pass, RunKeeper
 from trmon.app.ledger import Tally
 from trmon.app.live import Live
+from trmon.app.portrait import Vigil
 from trmon.domain.errors import NotFound
 from trmon.domain.ports import RunLog
 

@@ -7,8 +7,8 @@ from threading import Condition, Thread
 
 import structlog
 
-from trmon.app.keeper import Vigil
 from trmon.app.live import Live
+from trmon.app.portrait import Vigil
 from trmon.app.rounds import Observer, Rounds
 from trmon.domain.ports import RunLog
 
@@ -68,7 +68,7 @@ class Worker:
         while self._has_work():
             try:
                 self._round()
-            except Exception as error:  # noqa: BLE001 - the edge of the worker's loop: the next tick tries again
+            except Exception as error:
                 self._observer.failed(error)
                 log.error("round_failed", exc_info=error)
                 self._pause()
