@@ -29,6 +29,18 @@ def test_quantiles_of_the_histogram_are_right_within_a_bin(fraction: float, scal
     assert found == pytest.approx(np.quantile(np.abs(d), fraction), rel=width, abs=1e-6)
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 0.99, 1.0])
+def test_quantiles_of_few_tokens_lie_between_them_and_not_at_the_lower(fraction: float) -> None:
+    d = np.array([[0.01, -1.0, 20.0]])
+    found = abs_quantiles(histograms(d, valid=np.ones(3, bool)), fraction, largest=np.array([20.0]))
+    assert found == pytest.approx(np.quantile(np.abs(d), fraction), rel=0.13)
+
+
+def test_the_quantile_of_one_token_is_its_value() -> None:
+    counts = histograms(np.array([[-0.3]]), valid=np.ones(1, bool))
+    assert abs_quantiles(counts, 0.99, largest=np.array([0.3])) == [0.3]
+
+
 def test_no_quantile_exceeds_the_largest_value() -> None:
     d = np.array([[0.5, 0.5, -0.5]])
     counts = histograms(d, valid=np.ones(3, bool))
