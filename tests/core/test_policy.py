@@ -66,6 +66,12 @@ def test_bounds_left_out_or_whole_numbers_hash_like_their_canonical_form() -> No
     assert short.hash == Policy.parse(short.spec()).hash
 
 
+def test_policies_that_are_equal_have_one_hash() -> None:
+    zero, minus_zero = (Policy("p", (Criterion("max_k3", upper=bound),)) for bound in (0.0, -0.0))
+    assert zero == minus_zero
+    assert zero.hash == minus_zero.hash
+
+
 @pytest.mark.parametrize(
     ("policy", "name"),
     [

@@ -104,7 +104,8 @@ class Criterion:
             raise PolicyError(f"{self.statistic}: {key} must be finite; leave it out for no bound")
         if self.measured.is_ratio and bound <= 0:
             raise PolicyError(f"{self.statistic}: {key} bounds a ratio and must be above 0, and is {bound:g}")
-        return float(bound)
+        # Adding zero makes -0.0 the zero it equals, for hashes are of its text.
+        return float(bound) + 0.0
 
     def _compared(self, bound: float | None) -> float | None:
         return math.log(bound) if bound is not None and self.measured.is_ratio else bound
