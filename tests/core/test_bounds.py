@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core import golden
-from tests.core.example_columns import of_log_ratios, with_kl
+from tests.core.example_columns import as_torch, of_log_ratios, with_kl
 from trmon_client.core.acceptance import decide, preset
 from trmon_client.core.bounds import UNKNOWN, batch_bounds, error_bounds, max_delta
 
@@ -115,6 +116,12 @@ def test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delt
     accepted = np.array([False, True])
     bounds = batch_bounds(columns, accepted=accepted, delta=0.05)
     assert bounds == error_bounds(horizon=1, kl_max=0.05, kl_seq=0.3)
+
+
+def test_the_accepted_of_a_decision_on_tensors_bound_like_those_on_arrays() -> None:
+    columns = with_kl(of_log_ratios([0.0] * 3, [0.0]), [0.1, 0.3])
+    expected = batch_bounds(columns, accepted=np.array([True, False]))
+    assert batch_bounds(as_torch(columns), accepted=torch.tensor([True, False])) == expected
 
 
 def test_a_batch_without_kl_or_without_a_sequence_to_speak_of_asserts_nothing() -> None:

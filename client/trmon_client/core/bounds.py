@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from trmon_client.core.arrays import Array
+from trmon_client.core.arrays import Array, bring
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import KlIs
 
@@ -63,7 +61,7 @@ def batch_bounds(columns: Columns, *, accepted: Array | None = None, delta: floa
     columns = columns.numpy()
     rows = columns["n_tokens"] > 0
     if accepted is not None:
-        rows = rows & np.asarray(accepted, bool)
+        rows = rows & bring(accepted, None)
     if "max_kl" not in columns or not rows.any():
         return UNKNOWN
     return error_bounds(
