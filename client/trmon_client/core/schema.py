@@ -47,7 +47,7 @@ class ColumnSpec:
     @property
     def identity(self) -> float:
         """What a sequence without valid tokens holds."""
-        return self.reduction.value
+        return float(self.reduction.value)
 
 
 def _spec(name: str, stem: str) -> ColumnSpec:
