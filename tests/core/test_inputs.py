@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from tests.core.batches import batch
 from trmon_client.core import statistics
 from trmon_client.core.columns import Columns
+from trmon_client.core.ragged import pad
 
 LOGP = ("rollout_logprobs", "old_logprobs", "logprobs")
 
@@ -108,6 +110,33 @@ def test_a_mask_inside_a_ragged_sequence_counts() -> None:
     assert found["advantage"].tolist() == [1.0, 2.0]
 
 
+def test_a_list_of_tensors_is_one_tensor_and_its_gradient_does_not_matter() -> None:
+    inputs = batch(seed=1)
+    scalars = [torch.tensor(float(i), requires_grad=True) for i in range(6)]
+    groups = [torch.tensor(i) for i in range(6)]
+    found = statistics.columns(**inputs, rewards=scalars, advantages=scalars, group_ids=groups)
+    values = np.arange(6.0)
+    equal(found, statistics.columns(**inputs, rewards=values, advantages=values, group_ids=range(6)))
+
+
+def test_ragged_rows_of_several_dtypes_are_held_in_the_widest() -> None:
+    value = -1.0000001
+    rows = [torch.tensor([value], dtype=dtype) for dtype in (torch.bfloat16, torch.float64)]
+    # The meta device stands for an accelerator: it keeps tensors tensors.
+    for arrays in (rows, [row.to("meta") for row in rows], [row.numpy() for row in rows[1:]]):
+        assert str(pad("logprobs", arrays, like=("logprobs", [1] * len(arrays))).dtype).endswith("float64")
+    found = statistics.columns(rollout_logprobs=rows, logprobs=rows)
+    assert found["sum_logp"].tolist() == [-1.0, value]
+
+
+@pytest.mark.parametrize("row", [[], np.zeros(0, np.int64), torch.zeros(0, dtype=torch.int64)], ids=type)
+def test_labels_of_sequences_without_a_token_are_legal(row: Any) -> None:
+    logp = [np.zeros(0)] * 2
+    found = statistics.columns(rollout_logprobs=logp, logprobs=logp, versions=[row] * 2, advantages=[row] * 2)
+    assert found["version_min"].tolist() == found["version_max"].tolist() == [-1, -1]
+    assert np.isnan(found["advantage"]).all()
+
+
 def test_no_ragged_sequence_is_legal() -> None:
     assert statistics.columns(rollout_logprobs=[], logprobs=[]).n_sequences == 0
 
@@ -169,6 +198,21 @@ REFUSED = {
         GOOD | {"versions": np.ones(4)},
         "versions has dtype float64; expected an integer dtype",
     ),
+    "a single label": (GOOD | {"group_ids": 5}, "group_ids has shape (); expected (4,), one label a sequence"),
+    "rewards of text beside numbers": (
+        GOOD | {"rewards": [1.0, 0.0, 1.0, "b"]},
+        "rewards has dtype <U32; expected a real dtype",
+    ),
+    "rewards of several shapes": (
+        GOOD | {"rewards": [torch.ones(1), torch.ones(2)]},
+        "rewards is no array: stack expects each tensor to be equal size",
+    ),
+    "sparse log-probs": (
+        GOOD | {"logprobs": torch.ones(4, 8).to_sparse()},
+        "logprobs is no array: can't convert Sparse layout tensor to numpy.",
+    ),
+    "a clip range given by its end": (GOOD | {"clip_low": -0.8}, "clip_low is -0.8; expected how far the ratio may go"),
+    "a clip range that is no number": (GOOD | {"clip_high": math.nan}, "clip_high is nan; expected how far the ratio"),
     "too few labels": (GOOD | {"group_ids": ["a"]}, "group_ids has shape (1,); expected (4,), one label a sequence"),
     "a fractional trainer version": (GOOD | {"trainer_version": 1.5}, "trainer_version is 1.5; expected an integer"),
     "lists beside arrays": (
@@ -190,6 +234,14 @@ REFUSED = {
     "ragged rows of two dimensions": (
         {"rollout_logprobs": [np.ones((2, 2))], "logprobs": [np.ones((2, 2))]},
         "rollout_logprobs[0] has shape (2, 2); expected a 1-D array, one number a token",
+    ),
+    "ragged rows within rows": (
+        {"rollout_logprobs": [[-1.0, -2.0]], "logprobs": [[[-1.0], [-2.0]]]},
+        "logprobs[0] has shape (2, 1); expected a 1-D array, one number a token",
+    ),
+    "ragged rows of uneven rows": (
+        {"rollout_logprobs": [[-1.0, [-2.0]]], "logprobs": [[-1.0, -2.0]]},
+        "rollout_logprobs[0] is no array: setting an array element with a sequence.",
     ),
     "ragged integers": (
         {"rollout_logprobs": ROWS, "logprobs": [[1, 2], [3]]},

@@ -21,7 +21,6 @@ GROUPS = {
     "numpy integers": (np.array([5, 1 << 62]), [5, 1 << 62]),
     "small unsigned integers": (np.array([5, 200], np.uint8), [5, 200]),
     "a tensor": (torch.tensor([5, 7], dtype=torch.int32), [5, 7]),
-    "a list of tensors": ([torch.tensor(5), torch.tensor(7)], [5, 7]),
     "strings": (["a", "b"], [label(b"a"), label(b"b")]),
     "numpy strings": (np.array(["a", "b"]), [label(b"a"), label(b"b")]),
     "bytes": ([b"a", b"b"], [label(b"a"), label(b"b")]),

@@ -287,6 +287,13 @@ def test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only() 
     assert found["version_max"].tolist() == [5, 8, -1]
 
 
+def test_negative_versions_of_tokens_are_versions_like_others() -> None:
+    logp = np.full((2, 2), -1.0)
+    versions = np.array([[-5, -3], [-7, -7]])
+    found = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=np.array([[1, 1], [1, 0]]), versions=versions)
+    assert (found["version_min"].tolist(), found["version_max"].tolist()) == ([-5, -7], [-3, -7])
+
+
 def test_labels_of_a_sequence_pass_through() -> None:
     found = statistics.columns(
         **batch(0, n_sequences=2),

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -113,7 +113,7 @@ def functions_of(array: Array) -> Arrays:
     return torch_arrays() if is_tensor(array) else NUMPY
 
 
-def is_tensor(value: object) -> bool:
+def is_tensor(value: object) -> TypeGuard[Any]:
     """Return whether a value is a tensor of torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
@@ -121,15 +121,17 @@ def is_tensor(value: object) -> bool:
 
 def cuda_devices(values: Iterable[object]) -> list[Device]:
     """Return the distinct CUDA devices on which tensors among the values lie, in their order."""
-    return list(dict.fromkeys(value.device for value in values if is_tensor(value) and value.is_cuda))  # type: ignore[attr-defined]
+    return list(dict.fromkeys(value.device for value in values if is_tensor(value) and value.is_cuda))
 
 
 def bring(value: Any, device: Device) -> Array:
-    """Return a tensor, array or nested list as a detached array where the statistics are computed.
+    """Return a tensor, array, nested list or list of tensors as a detached array where the statistics are computed.
 
     Args: device: a device of torch; None for numpy, which views a tensor of the CPU without a copy.
-    Errors: ValueError or TypeError when a list is ragged or holds no numbers.
+    Errors: ValueError, TypeError or RuntimeError when a list is ragged or holds no numbers.
     """
+    if isinstance(value, (list, tuple)) and value and is_tensor(value[0]):
+        value = sys.modules["torch"].stack(list(value))
     if is_tensor(value):
         return _host(value.detach()) if device is None else value.detach().to(device, non_blocking=True)
     value = np.asarray(value)
@@ -138,6 +140,17 @@ def bring(value: Any, device: Device) -> Array:
     # torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
     native = np.array(value, dtype=value.dtype.newbyteorder("="), order="C")
     return sys.modules["torch"].from_numpy(native).to(device, non_blocking=True)
+
+
+def bring_argument(name: str, value: Any, device: Device) -> Array:
+    """Return an argument as `bring` does.
+
+    Errors: ValueError naming it when it is no array.
+    """
+    try:
+        return bring(value, device)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name} is no array: {error}; expected numbers in rows of one length") from error
 
 
 def _host(tensor: Array) -> Array:

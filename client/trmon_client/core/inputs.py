@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, Arrays, Device, bring, cuda_devices, functions_of, is_tensor, kind
+from trmon_client.core.arrays import Array, Arrays, Device, bring_argument, cuda_devices, functions_of, is_tensor, kind
 from trmon_client.core.labels import group_labels
-from trmon_client.core.ragged import is_ragged, lengths_of, mask_of, pad
+from trmon_client.core.ragged import is_ragged, mask_of, pad, rows_of
 
 POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 """The arguments that hold log-probs, in the order mu, pi_old, pi."""
@@ -102,21 +102,23 @@ class _Optional:
     def per_sequence(self, name: str, value: Any, *, kinds: str) -> Array | None:
         if value is None:
             return None
-        return self._check(name, _bring(name, value, self.device), [self.shape[:1]], kinds)
+        return self._check(name, bring_argument(name, value, self.device), [self.shape[:1]], kinds)
 
     def per_token(self, name: str, value: Any, *, kinds: str) -> Array | None:
         if value is None:
             return None
         if self.lengths is not None and is_ragged(value):
-            array = pad(name, value, like=(self.like, self.lengths), device=self.device)
+            array = pad(name, rows_of(name, value, self.device), like=(self.like, self.lengths))
         else:
-            array = _bring(name, value, self.device)
+            array = bring_argument(name, value, self.device)
         return self._check(name, array, [self.shape[:1], self.shape], kinds)
 
     def labels(self, name: str, value: Any) -> Array | None:
         if value is None:
             return None
-        shape = tuple(value.shape) if hasattr(value, "shape") else (len(value),)
+        if isinstance(value, (list, tuple)) and value and is_tensor(value[0]):
+            value = bring_argument(name, value, self.device)
+        shape = tuple(value.shape) if hasattr(value, "shape") else (len(value),) if hasattr(value, "__len__") else ()
         if shape != self.shape[:1]:
             raise ValueError(f"{name} has shape {shape}; expected {self.shape[:1]}, one label a sequence")
         return group_labels(value, self.device)
@@ -125,7 +127,8 @@ class _Optional:
         if tuple(array.shape) not in shapes:
             expected = " or ".join(str(shape) for shape in shapes)
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {expected} like {self.like}")
-        if kind(array) not in kinds:
+        # Without elements there is nothing to misread, and an empty list has no dtype of its own.
+        if kind(array) not in kinds and 0 not in array.shape:
             expected = "an integer dtype" if kinds == "i" else "a real dtype"
             raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
         return array
@@ -143,7 +146,8 @@ def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict
     if mask is None:
         shape = tuple(np.shape(next(iter(given.values()))))
         raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
-    return {name: bring(value, device) for name, value in given.items()}, _bring("mask", mask, device)
+    padded = {name: bring_argument(name, value, device) for name, value in given.items()}
+    return padded, bring_argument("mask", mask, device)
 
 
 def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict[str, Array], Array, list[int]]:
@@ -151,21 +155,15 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict
         if not is_ragged(value):
             form = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else "a list of numbers"
             raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one a sequence, as for the others")
-    first = next(iter(given))
-    like = (first, lengths_of(first, given[first]))
-    padded = {name: pad(name, rows, like=like, device=device) for name, rows in given.items()}
+    rows = {name: rows_of(name, value, device) for name, value in given.items()}
+    first = next(iter(rows))
+    like = (first, [len(row) for row in rows[first]])
+    padded = {name: pad(name, arrays, like=like) for name, arrays in rows.items()}
     if mask is None:
         return padded, mask_of(like[1], device), like[1]
     if not is_ragged(mask):
         raise ValueError(f"mask is an array; expected a list of 1-D arrays like {first}, or None if all tokens count")
-    return padded, pad("mask", mask, like=like, device=device), like[1]
-
-
-def _bring(name: str, value: Any, device: Device) -> Array:
-    try:
-        return bring(value, device)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name} is no array: {error}; expected numbers in rows of one length") from error
+    return padded, pad("mask", rows_of("mask", mask, device), like=like), like[1]
 
 
 def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:

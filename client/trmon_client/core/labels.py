@@ -27,8 +27,6 @@ def group_labels(labels: Any, device: Device) -> Array:
 
 
 def _label(value: Any) -> int:
-    if is_tensor(value):
-        value = value.item()
     if isinstance(value, Integral) and INT64.min <= int(value) <= INT64.max:
         return int(value)
     name = value if isinstance(value, bytes) else str(value).encode()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, Device, bring, is_tensor
+from trmon_client.core.arrays import Array, Device, bring, bring_argument, is_tensor
 
 
 def is_ragged(value: object) -> bool:
@@ -17,21 +19,21 @@ def is_ragged(value: object) -> bool:
     return not value or getattr(value[0], "ndim", 1 if isinstance(value[0], (list, tuple)) else 0) > 0
 
 
-def lengths_of(name: str, rows: Sequence[Any]) -> list[int]:
-    """Return the length of every sequence.
+def rows_of(name: str, rows: Sequence[Any], device: Device) -> list[Array]:
+    """Return every sequence as a 1-D array where the statistics are computed.
 
     Errors: ValueError naming the sequence that is not one-dimensional.
     """
-    for index, row in enumerate(rows):
-        if isinstance(row, (list, tuple)):
-            continue
-        shape = tuple(getattr(row, "shape", ()))
-        if len(shape) != 1:
-            raise ValueError(f"{name}[{index}] has shape {shape}; expected a 1-D array, one number a token")
-    return [len(row) for row in rows]
+    arrays = [bring_argument(f"{name}[{index}]", row, device) for index, row in enumerate(rows)]
+    for index, array in enumerate(arrays):
+        if array.ndim != 1:
+            raise ValueError(
+                f"{name}[{index}] has shape {tuple(array.shape)}; expected a 1-D array, one number a token"
+            )
+    return arrays
 
 
-def pad(name: str, rows: Sequence[Any], *, like: tuple[str, list[int]], device: Device) -> Array:
+def pad(name: str, rows: list[Array], *, like: tuple[str, list[int]]) -> Array:
     """Return rows as one array [B, T], zero behind their ends.
 
     Args: like: the name and lengths of the argument whose sequences these must match.
@@ -40,20 +42,23 @@ def pad(name: str, rows: Sequence[Any], *, like: tuple[str, list[int]], device: 
     expected, lengths = like
     if len(rows) != len(lengths):
         raise ValueError(f"{name} has {len(rows)} sequences; expected {len(lengths)} like {expected}")
-    for index, (found, length) in enumerate(zip(lengths_of(name, rows), lengths, strict=True)):
-        if found != length:
-            raise ValueError(f"{name}[{index}] has shape ({found},); expected ({length},) like {expected}[{index}]")
-    arrays = [bring(row, device) for row in rows]
-    shape = (len(rows), max(lengths, default=0))
-    if arrays and is_tensor(arrays[0]):
-        padded = arrays[0].new_zeros(shape)
-    else:
-        # An empty list has no dtype of its own: numpy would take it for floats.
-        dtypes = [array.dtype for array in arrays if len(array)]
-        padded = np.zeros(shape, np.result_type(*dtypes) if dtypes else np.float64)
-    for row, array in zip(padded, arrays, strict=True):
-        row[: len(array)] = array
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if len(row) != length:
+            raise ValueError(f"{name}[{index}] has shape ({len(row)},); expected ({length},) like {expected}[{index}]")
+    padded = _zeros((len(rows), max(lengths, default=0)), rows)
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(row)] = row
     return padded
+
+
+def _zeros(shape: tuple[int, int], rows: list[Array]) -> Array:
+    """Return zeros of the dtype that holds every row; an empty one has no say, for an empty list has no dtype."""
+    if not rows:
+        return np.zeros(shape)
+    dtypes = [row.dtype for row in rows if len(row)] or [rows[0].dtype]
+    if is_tensor(rows[0]):
+        return rows[0].new_zeros(shape, dtype=reduce(sys.modules["torch"].promote_types, dtypes))
+    return np.zeros(shape, np.result_type(*dtypes))
 
 
 def mask_of(lengths: list[int], device: Device) -> Array:

@@ -26,7 +26,7 @@ NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in P
 
 
 def reduced(inputs: Inputs, *, clip_low: float, clip_high: float) -> Columns:
-    """Return the columns and histograms of one block, in the order of the schema.
+    """Return the columns and histograms of one block.
 
     Args: clip_low, clip_high: PPO clips rho to [1 - clip_low, 1 + clip_high].
     Source: formulas, section 3.
@@ -159,7 +159,8 @@ def _version_range(versions: Array, tokens: Tokens) -> tuple[Array, Array]:
         return versions, versions
     xp: Arrays = tokens.xp
     given = xp.cast(arranged(versions, axis=tokens.axis), "i8")
-    newest = xp.max(xp.where(tokens.valid, given, -1), tokens.axis)
-    unset = np.iinfo(np.int64).max
-    oldest = xp.min(xp.where(tokens.valid, given, unset), tokens.axis)
-    return xp.where(oldest == unset, -1, oldest), newest
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    oldest = xp.min(xp.where(tokens.valid, given, most), tokens.axis)
+    newest = xp.max(xp.where(tokens.valid, given, least), tokens.axis)
+    has_tokens = xp.max(tokens.weight, tokens.axis) > 0
+    return xp.where(has_tokens, oldest, -1), xp.where(has_tokens, newest, -1)

@@ -52,7 +52,7 @@ def columns(
         versions=versions,
     )
     return replace(
-        columns_of(inputs, clip_low=clip_low, clip_high=clip_high),
+        columns_of(inputs, clip_low=_distance("clip_low", clip_low), clip_high=_distance("clip_high", clip_high)),
         trainer_version=_version("trainer_version", trainer_version),
         old_version=_version("old_version", old_version),
     )
@@ -64,6 +64,12 @@ def columns_of(inputs: Inputs, *, clip_low: float = 0.2, clip_high: float = 0.2)
     with np.errstate(all="ignore"):
         blocks = inputs.blocks(max_tokens=max_tokens)
         return Columns.merge(*(reduced(block, clip_low=clip_low, clip_high=clip_high) for block in blocks))
+
+
+def _distance(name: str, distance: Any) -> float:
+    if isinstance(distance, (int, float)) and distance >= 0:
+        return distance
+    raise ValueError(f"{name} is {distance!r}; expected how far the ratio may go from 1, a number of 0 or more")
 
 
 def _version(name: str, version: Any) -> int | None:
