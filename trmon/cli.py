@@ -52,9 +52,7 @@ def serve(
         url = url_of(bound)
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
-        server = Server(create_app(settings), url=url)
-        server.run(sockets=[bound])
-        server.raise_if_it_never_started()
+        Server(create_app(settings), url=url).run([bound])
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import secrets
 import time
 from typing import Protocol
@@ -61,7 +62,7 @@ class Door:
         raise Unauthenticated("a token is needed: 'Authorization: Bearer <token>'; `trmon token create` makes one")
 
     async def _look_up(self, digest: str | None, *, now: float) -> Token | bool | None:
-        found, at = self._remembered.get(digest, (None, 0.0))
+        found, at = self._remembered.get(digest, (None, -math.inf))
         if not 0 <= now - at < REMEMBERED_SECONDS:
             look = self._tokens.any if digest is None else lambda: self._tokens.by_digest(digest)
             found = await asyncio.to_thread(look)

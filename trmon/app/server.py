@@ -66,10 +66,16 @@ class Server(uvicorn.Server):
         if self.started:
             print(f"trmon_url={self._url}", flush=True)
 
-    def raise_if_it_never_started(self) -> None:
-        """Raise what kept the service from starting. Errors: NotReady."""
-        if not self.started:
-            raise NotReady(getattr(self._app.state, "failure", "the service did not start; its log says why"))
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop. Errors: NotReady with what kept the service from starting."""
+        try:
+            super().run(sockets)
+        except SystemExit as error:
+            failure = getattr(self._app.state, "failure", "the service did not start; its log says why")
+            raise NotReady(failure) from error
+        finally:
+            for bound in sockets or ():
+                bound.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what is under way; streams, which never end by themselves, are ended first."""

@@ -23,7 +23,6 @@ from trmon.app.edge import Edge
 from trmon.app.events.endpoints import router as events
 from trmon.app.events.wakeups import Wakeups
 from trmon.app.health.endpoints import router as health
-from trmon.app.keeper import Vigil
 from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.metrics.endpoints import router as metrics
@@ -34,6 +33,7 @@ from trmon.app.page.endpoints import router as page
 from trmon.app.parts import Parts
 from trmon.app.policies.current import CurrentPolicies
 from trmon.app.policies.endpoints import router as policies
+from trmon.app.portrait import Vigil
 from trmon.app.ratelimit import RateLimit, RateLimited
 from trmon.app.reports.endpoints import router as reports
 from trmon.app.reports.openapi import schemas
@@ -120,7 +120,7 @@ async def running(settings: Settings) -> AsyncIterator[Parts]:
 
 def _assemble(settings: Settings, store: Store) -> Parts:
     counters, live = Counters(), Live(idle_after_seconds=settings.idle_after_seconds)
-    policies, receivers = CurrentPolicies(store.policies), _receivers(settings)
+    policies, receivers = CurrentPolicies(store.policies, store.runs), _receivers(settings)
     worker = Worker(
         store.runlog,
         vigil=_vigil(settings, tuple(receivers)),

@@ -53,7 +53,7 @@ class Exposition:
             for view in seen[: self._max_runs]:
                 for metric, samples in self._lines(view).items():
                     lines[metric] += samples
-        lines["trmon_runs_omitted"] = [_sample("trmon_runs_omitted", {}, max(0, len(seen) - self._max_runs))]
+        lines["trmon_runs_omitted"] = [sample_line("trmon_runs_omitted", {}, max(0, len(seen) - self._max_runs))]
         return "".join(_group(metric, self._help[metric], samples) for metric, samples in lines.items())
 
     @cached_property
@@ -69,7 +69,7 @@ class Exposition:
         lines: defaultdict[str, list[str]] = defaultdict(list)
         run = {"project": view.run.key.project, "run": view.run.key.run}
         for metric, labels, value in self._samples(view):
-            lines[metric].append(_sample(metric, run | labels, value))
+            lines[metric].append(sample_line(metric, run | labels, value))
         self._known[view.run.id] = (view, lines)
         return lines
 
@@ -97,8 +97,8 @@ class Exposition:
         if view.run.last_report_at is not None:
             yield "trmon_last_report_timestamp_seconds", {}, view.run.last_report_at
         for threshold in view.thresholds:
-            labels = {name: getattr(threshold, name) for name in ("policy", "statistic", "pair", "bound")}
-            yield "trmon_threshold", labels, threshold.value
+            labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "bound")}
+            yield "trmon_threshold", {"policy": view.policy.policy.name, **labels}, threshold.value
         firing = {alert.rule: alert for alert in view.alerts if alert.state is AlertState.FIRING}
         for rule in self._rules:
             alert = firing.get(rule.name)
@@ -120,7 +120,8 @@ def _group(metric: str, about: str, samples: Sequence[str]) -> str:
     return f"# HELP {metric} {escaped}\n# TYPE {metric} gauge\n" + "".join(samples)
 
 
-def _sample(metric: str, labels: Mapping[str, str], value: float) -> str:
+def sample_line(metric: str, labels: Mapping[str, str], value: float) -> str:
+    """Return one line of Prometheus' text format, labels escaped."""
     written = ",".join(f'{name}="{label.translate(_ESCAPES)}"' for name, label in labels.items())
     return f"{metric}{{{written}}} {_number(value)}\n" if written else f"{metric} {_number(value)}\n"
 

@@ -80,4 +80,5 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
 def _put(service: Parts, run: Run, version: PolicyVersion) -> PolicyVersionOut:
     service.store.policies.put(run.id, version).result()
     service.policies.forget(run.id)
+    service.policies.forget(run.key)
     return PolicyVersionOut.of(version)

@@ -11,11 +11,11 @@ from trmon.app.metrics.counters import Counters
 from trmon.app.policies.current import CurrentPolicies, update_of
 from trmon.app.reports.losses import ClientLosses
 from trmon.app.reports.preparation import prepare
-from trmon.domain.access import EVERYTHING, Access, Scope
-from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
+from trmon.domain.access import Access, Scope
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput
 from trmon.domain.identity import RunKey
 from trmon.domain.intake import Intake, Receipt, Stored
-from trmon.domain.policies import asked_by_trainer, default_version
+from trmon.domain.policies import asked_by_trainer
 from trmon.store import Store
 from trmon.store.entries import Arrival
 from trmon_client.core import wire
@@ -101,13 +101,14 @@ class Reception:
         return wire.Ack(
             status="stored" if receipt.status is Stored.STORED else "duplicate",
             accepted=receipt.accepted if isinstance(message, wire.Report) else None,
-            policy=await self._policy_update(message, receipt),
+            policy=await self._policy_update(answered.intake, receipt),
         )
 
-    async def _policy_update(self, message: wire.Message, receipt: Receipt) -> wire.PolicyUpdate | None:
+    async def _policy_update(self, intake: Intake, receipt: Receipt) -> wire.PolicyUpdate | None:
         """Return the run's policy where the sender decides, or is about to decide, with another."""
+        message = intake.message
         if isinstance(message, wire.Start) and message.policy is not None:
-            await asyncio.to_thread(self._adopt, message.policy, receipt.run_id)
+            await asyncio.to_thread(self._adopt, message.policy, intake.key, receipt.run_id)
         elif not isinstance(message, wire.Report | wire.Start):
             return None
         version = self._policies.remembered(receipt.run_id)
@@ -116,7 +117,7 @@ class Reception:
         known = message.policy if isinstance(message, wire.Report) else None
         return None if version.policy.hash == known else update_of(version)
 
-    def _adopt(self, spec: dict[str, object], run_id: int) -> None:
+    def _adopt(self, spec: dict[str, object], key: RunKey, run_id: int) -> None:
         """Make the policy a trainer asks for the run's, before its start is answered with another one."""
         try:
             wish = Policy.parse(spec)
@@ -126,12 +127,10 @@ class Reception:
         if version is not None:
             self._store.policies.put(run_id, version).result()
             self._policies.forget(run_id)
+            self._policies.forget(key)
 
     def _policy_of(self, key: RunKey) -> Policy:
-        try:
-            return self._policies.read(self._store.runs.get(key, access=EVERYTHING).id).policy
-        except NotFound:
-            return default_version(now=0.0).policy
+        return self._policies.read_named(key).policy
 
     def _refuse(self, refusal: Refusal) -> wire.Ack:
         self._counters.reports.labels("invalid").inc()

@@ -1,0 +1,150 @@
+"""The notifier over a real outbox: tries again, gives up, and lets no receiver wait for another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.waiting import eventually
+from trmon.app.notifier import Notifier, Tries
+from trmon.domain.alerts import Delivery
+from trmon.notify.receiver import Outcome, Receiver, Result
+from trmon.store import Store
+from trmon.store.alertrows import write_deliveries
+
+Start = Callable[[dict[str, Receiver]], Notifier]
+
+
+class Answering:
+    """A receiver that answers as it is told, the last answer again and again; waits where it is told to."""
+
+    def __init__(self, *results: Result, hold: threading.Event | None = None) -> None:
+        self.results = list(results)
+        self.seen: list[str] = []
+        self.hold = hold
+        self.closed = False
+
+    def deliver(self, delivery: Delivery, *, now: float) -> Result:
+        self.seen.append(delivery.dedup_key)
+        if self.hold is not None:
+            self.hold.wait()
+        return self.results.pop(0) if len(self.results) > 1 else self.results[0]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+DELIVERED = Result(Outcome.DELIVERED)
+RETRY = Result(Outcome.RETRY, "answered 503")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(f"sqlite:///{tmp_path / 'trmon.sqlite'}")
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def counts() -> Counter[str]:
+    return Counter()
+
+
+@pytest.fixture
+def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
+    started: list[Notifier] = []
+
+    def begin(receivers: dict[str, Receiver]) -> Notifier:
+        tries = Tries(max_attempts=3, backoff_seconds=0.01)
+        notifier = Notifier(store.outbox, receivers, tries=tries, count=lambda outcome: counts.update([outcome]))
+        notifier.start()
+        started.append(notifier)
+        return notifier
+
+    yield begin
+    for notifier in started:
+        notifier.close()
+
+
+def put(store: Store, *keys: str, receiver: str = "webhook") -> None:
+    deliveries = [
+        Delivery(id=0, receiver=receiver, dedup_key=key, body={"key": key}, due_at=time.time()) for key in keys
+    ]
+    store.writer.submit(lambda transaction: write_deliveries(transaction.connection, deliveries)).result()
+
+
+def settled(store: Store, **expected: int) -> None:
+    eventually(store.outbox.counts, lambda counts: counts == {"due": 0, "delivered": 0, "dead": 0} | expected)
+
+
+def test_what_is_due_is_delivered_once(store: Store, start: Start, counts: Counter[str]) -> None:
+    receiver = Answering(DELIVERED)
+    notifier = start({"webhook": receiver})
+    put(store, "a", "b")
+    put(store, "a")
+    notifier.wake()
+    settled(store, delivered=2)
+    assert sorted(receiver.seen) == ["a", "b"]
+    eventually(lambda: dict(counts), lambda found: found == {"delivered": 2})
+
+
+def test_a_failure_is_tried_again_until_it_is_delivered(store: Store, start: Start, counts: Counter[str]) -> None:
+    put(store, "a")
+    start({"webhook": Answering(RETRY, RETRY, DELIVERED)})
+    settled(store, delivered=1)
+    eventually(lambda: dict(counts), lambda found: found == {"retried": 2, "delivered": 1})
+
+
+def test_after_its_tries_a_delivery_is_given_up(store: Store, start: Start, counts: Counter[str]) -> None:
+    put(store, "a")
+    start({"webhook": Answering(RETRY)})
+    settled(store, dead=1)
+    eventually(lambda: dict(counts), lambda found: found == {"retried": 2, "dead": 1})
+
+
+def test_a_refusal_is_not_tried_again(store: Store, start: Start, counts: Counter[str]) -> None:
+    put(store, "a")
+    start({"webhook": Answering(Result(Outcome.REFUSED, "answered 404"))})
+    settled(store, dead=1)
+    eventually(lambda: dict(counts), lambda found: found == {"dead": 1})
+
+
+def test_a_receiver_that_is_gone_is_given_up(store: Store, start: Start) -> None:
+    put(store, "a", receiver="pager")
+    start({"webhook": Answering(DELIVERED)})
+    settled(store, dead=1)
+
+
+def test_a_receiver_that_hangs_delays_no_other(store: Store, start: Start) -> None:
+    hold = threading.Event()
+    slow, quick = Answering(DELIVERED, hold=hold), Answering(DELIVERED)
+    put(store, *(f"slow-{i}" for i in range(20)), receiver="slow")
+    start({"slow": slow, "quick": quick})
+    eventually(lambda: slow.seen)
+    put(store, *(f"quick-{i}" for i in range(20)), receiver="quick")
+    eventually(store.outbox.counts, lambda counts: counts["delivered"] == 20)
+    assert len(slow.seen) <= 2
+    hold.set()
+    settled(store, delivered=40)
+    assert len(set(slow.seen)) == len(slow.seen) == 20
+
+
+def test_what_was_not_tried_waits_for_the_next_notifier(store: Store, start: Start) -> None:
+    receiver = Answering(DELIVERED)
+    start({"webhook": receiver}).close()
+    assert receiver.closed
+    put(store, "a")
+    assert store.outbox.counts()["due"] == 1
+    start({"webhook": Answering(DELIVERED)})
+    settled(store, delivered=1)
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 2.0), (2, 4.0), (5, 32.0), (12, 600.0), (10_000, 600.0)])
+def test_waits_double_up_to_ten_minutes(attempts: int, seconds: float) -> None:
+    assert Tries(max_attempts=99, backoff_seconds=2.0).wait_seconds(attempts) == seconds

@@ -1,0 +1,125 @@
+"""The command, run as people run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.messages import report
+from tests.fixtures.service import ServiceProcess
+from trmon_client.core import wire
+from trmon_client.core.segments import HEADER, SUFFIX, frame
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> ServiceProcess:
+    process = ServiceProcess(tmp_path / "data", log_format="json")
+    yield process
+    if process.process.poll() is None:
+        process.kill()
+
+
+def trmon(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from trmon.cli import app; app()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **{f"TRMON_{name.upper()}": value for name, value in variables.items()}},
+        timeout=100,
+        check=False,
+    )
+
+
+def spooled(directory: Path, *messages: wire.Message, tail: bytes = b"") -> Path:
+    directory.mkdir(parents=True)
+    segment = directory / f"00000000{SUFFIX}"
+    segment.write_bytes(HEADER + b"".join(frame(wire.encode(message)) for message in messages) + tail)
+    return segment
+
+
+def test_versions() -> None:
+    shown = trmon("version")
+    assert shown.returncode == 0
+    assert "trmon 0." in shown.stdout
+    assert "wire 1.0" in shown.stdout
+
+
+def test_a_token_is_printed_once_listed_and_revoked(tmp_path: Path) -> None:
+    data = ("--data-dir", tmp_path / "data")
+    made = trmon("token", "create", "ci", "--scope", "read", "--scope", "ingest", "--project", "math", *data)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("trmon_")
+    listed = trmon("token", "list", *data).stdout
+    assert "ci" in listed
+    assert made.stdout.strip() not in listed
+    again = trmon("token", "create", "ci", "--scope", "read", *data)
+    assert (again.returncode, "ci" in again.stderr, "Traceback" in again.stderr) == (1, True, False)
+    assert trmon("token", "revoke", "ci", *data).returncode == 0
+    assert trmon("token", "revoke", "ci", *data).returncode == 1
+
+
+def test_migrate_makes_a_database_that_serves(tmp_path: Path) -> None:
+    assert trmon("migrate", "--data-dir", tmp_path / "data").returncode == 0
+    assert trmon("migrate", "--data-dir", tmp_path / "data").returncode == 0
+    service = ServiceProcess(tmp_path / "data")
+    assert service.stop() in (0, -15)
+
+
+def test_a_wider_bind_without_a_token_is_refused_in_one_line(tmp_path: Path) -> None:
+    refused = trmon("serve", "--host", "0.0.0.0", "--port", 0, "--data-dir", tmp_path / "data")
+    assert refused.returncode == 1
+    assert "trmon token create" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_a_port_that_is_taken_is_said_so(process: ServiceProcess, tmp_path: Path) -> None:
+    port = httpx.URL(process.url).port
+    refused = trmon("serve", "--port", port, "--data-dir", tmp_path / "other")
+    assert refused.returncode == 1
+    assert f"port {port}" in refused.stderr
+    assert "--port" in refused.stderr
+
+
+def test_a_wrong_setting_is_named() -> None:
+    refused = trmon("serve", port="many")
+    assert refused.returncode == 2
+    assert "TRMON_PORT" in refused.stderr
+
+
+def test_a_spool_is_sent_and_again_changes_nothing(process: ServiceProcess, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    steps = [report(project="math", run="grpo", step=step) for step in range(70)]
+    spooled(spool / "math" / "grpo" / "one", *steps)
+    spooled(spool / "math" / "grpo" / "two", report(project="math", run="grpo", step=70, rank=0))
+    first = trmon("ingest", spool, "--url", process.url)
+    assert (first.returncode, first.stdout) == (0, "71 stored\n"), first.stderr
+    again = trmon("ingest", spool, url=process.url)
+    assert (again.returncode, again.stdout) == (0, "71 duplicate\n")
+
+
+def test_what_is_damaged_or_refused_in_a_spool_is_counted(process: ServiceProcess, tmp_path: Path) -> None:
+    good, bad = report(project="math", run="grpo"), report(project="..", run="grpo")
+    spooled(tmp_path / "spool", good, bad, tail=b"\x10\0\0")
+    sent = trmon("ingest", tmp_path / "spool", "--url", process.url)
+    assert (sent.returncode, sent.stdout) == (1, "1 damaged, 1 invalid, 1 stored\n")
+
+
+def test_a_spool_needs_a_service_and_segments(tmp_path: Path) -> None:
+    empty = trmon("ingest", tmp_path, "--url", "http://127.0.0.1:9")
+    assert (empty.returncode, "no segments" in empty.stderr) == (1, True)
+    spooled(tmp_path / "spool", report(project="math", run="grpo"))
+    away = trmon("ingest", tmp_path / "spool", "--url", "http://127.0.0.1:9")
+    assert away.returncode == 1
+    assert "no service answers" in away.stderr
+    assert "Traceback" not in away.stderr
+
+
+def test_help_names_every_command() -> None:
+    shown = trmon("--help").stdout
+    assert all(command in shown for command in ("serve", "ingest", "migrate", "version", "token"))
