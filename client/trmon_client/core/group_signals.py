@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon_client.core.columns import Array
-from trmon_client.core.filled import Filled
+from trmon_client.core.sequences import Sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class _Groups:
     def of(cls, ids: Array) -> _Groups:
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
-        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ids)])
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
         sizes = np.diff(np.append(starts, len(ids)))
         return cls(order, starts, sizes, sizes > 1)
 
@@ -32,17 +32,17 @@ class _Groups:
         return float(statistic[self.is_group].sum() / np.float64(self.is_group.sum()))
 
 
-def group_signals(filled: Filled) -> dict[str, float]:
+def group_signals(sequences: Sequences) -> dict[str, float]:
     """Return the signals that need group ids; those whose other inputs are not given are absent.
 
     Source: formulas, section 5.
     """
-    if "group_id" not in filled.columns:
+    if "group_id" not in sequences.columns:
         return {}
-    ids = filled.labels("group_id")
-    signals = {"group_ratio_variance": _ratio_variance(filled, ids)}
-    if "reward" in filled.columns:
-        signals["zero_variance_groups"] = _zero_variance(filled.matrix(("reward",))[0], ids)
+    ids = sequences.labels("group_id")
+    signals = {"group_ratio_variance": _ratio_variance(sequences, ids)}
+    if "reward" in sequences.columns:
+        signals["zero_variance_groups"] = _zero_variance(sequences.matrix(("reward",))[0], ids)
     return signals
 
 
@@ -58,9 +58,9 @@ def _zero_variance(rewards: Array, ids: Array) -> float:
     return groups.mean_of(lowest == highest)
 
 
-def _ratio_variance(filled: Filled, ids: Array) -> float:
+def _ratio_variance(sequences: Sequences, ids: Array) -> float:
     """Mean over groups of the variance of exp(S/T) on the primary pair: how unevenly a prompt's responses weigh."""
-    geo = np.exp(filled.matrix((f"{filled.columns.primary}_sum_d",))[0] / filled.lengths)
+    geo = np.exp(sequences.matrix((f"{sequences.columns.primary}_sum_d",))[0] / sequences.lengths)
     groups = _Groups.of(ids)
     ordered = geo[groups.order]
     means = np.add.reduceat(ordered, groups.starts) / groups.sizes

@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 
 from trmon_client.core.columns import Array
-from trmon_client.core.filled import Filled
 from trmon_client.core.quantiles import abs_quantiles, percentile
 from trmon_client.core.ratios import MAX_ABS_EXPONENT
 from trmon_client.core.schema import Pair
+from trmon_client.core.sequences import Sequences
 
 CHI2_SEQ_CAP = 1e12
 MIN_VARIANCE = 1e-12
@@ -35,10 +35,10 @@ class _Pairs:
     mean: dict[str, Array]
 
 
-def pair_signals(filled: Filled) -> dict[str, float]:
+def pair_signals(sequences: Sequences) -> dict[str, float]:
     """Return the signals of every pair by their full names. Source: formulas, section 5."""
-    pairs = filled.columns.pairs
-    batch = _gather(filled, pairs)
+    pairs = sequences.columns.pairs
+    batch = _gather(sequences, pairs)
     stems = {
         **_divergences(batch),
         **_token_weights(batch),
@@ -47,7 +47,7 @@ def pair_signals(filled: Filled) -> dict[str, float]:
         **_probabilities(batch),
     }
     found = dict(zip(_names(pairs, tuple(stems)), np.array(list(stems.values())).ravel().tolist(), strict=True))
-    return {**found, **_tails(filled, stems["abs_log_ratio_max"])}
+    return {**found, **_tails(sequences, stems["abs_log_ratio_max"])}
 
 
 @cache
@@ -55,11 +55,11 @@ def _names(pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{pair}_{stem}" for stem in stems for pair in pairs)
 
 
-def _gather(filled: Filled, pairs: tuple[Pair, ...]) -> _Pairs:
-    stacked = filled.matrix(_names(pairs, _STEMS)).reshape(len(_STEMS), len(pairs), -1)
-    n = filled.lengths.sum()
+def _gather(sequences: Sequences, pairs: tuple[Pair, ...]) -> _Pairs:
+    stacked = sequences.matrix(_names(pairs, _STEMS)).reshape(len(_STEMS), len(pairs), -1)
+    n = sequences.lengths.sum()
     means = stacked.sum(axis=-1) / n
-    return _Pairs(n, filled.lengths, dict(zip(_STEMS, stacked, strict=True)), dict(zip(_STEMS, means, strict=True)))
+    return _Pairs(n, sequences.lengths, dict(zip(_STEMS, stacked, strict=True)), dict(zip(_STEMS, means, strict=True)))
 
 
 def _divergences(batch: _Pairs) -> dict[str, Array]:
@@ -148,13 +148,13 @@ def _probabilities(batch: _Pairs) -> dict[str, Array]:
     }
 
 
-def _tails(filled: Filled, largest: Array) -> dict[str, float]:
+def _tails(sequences: Sequences, largest: Array) -> dict[str, float]:
     """Percentiles of |d|, for the pairs whose histogram is at hand."""
-    pairs = filled.columns.pairs
-    at_hand = [pair for pair in pairs if pair in filled.columns.histograms]
+    pairs = sequences.columns.pairs
+    at_hand = [pair for pair in pairs if pair in sequences.columns.histograms]
     if not at_hand:
         return {}
-    counts = np.array([filled.columns.histograms[pair] for pair in at_hand])
+    counts = np.array([sequences.columns.histograms[pair] for pair in at_hand])
     most = largest[[pairs.index(pair) for pair in at_hand]]
     tails = {stem: abs_quantiles(counts, fraction, largest=most).tolist() for stem, fraction in _TAILS.items()}
     return {f"{pair}_{stem}": tail[i] for stem, tail in tails.items() for i, pair in enumerate(at_hand)}

@@ -6,10 +6,10 @@ import numpy as np
 
 from trmon_client.core.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
 from trmon_client.core.columns import Columns
-from trmon_client.core.filled import Filled
 from trmon_client.core.group_signals import group_signals
 from trmon_client.core.pair_signals import pair_signals
 from trmon_client.core.quantiles import percentile
+from trmon_client.core.sequences import Sequences
 
 __all__ = ["REGISTRY_VERSION", "SIGNALS", "SignalSpec", "compute"]
 
@@ -22,23 +22,23 @@ def compute(columns: Columns) -> dict[str, float]:
     Source: formulas, section 5.
     """
     columns = columns.numpy()
-    filled = Filled.of(columns)
+    sequences = Sequences.of(columns)
     with np.errstate(all="ignore"):
         return {
-            **pair_signals(filled),
-            **_lengths(filled),
-            **_token_fractions(filled),
+            **pair_signals(sequences),
+            **_lengths(sequences),
+            **_token_fractions(sequences),
             **_suspicious_fractions(columns),
-            **_perplexities(filled),
-            **_rewards(filled),
-            **group_signals(filled),
-            **_versions(filled),
-            **_divergences(filled),
+            **_perplexities(sequences),
+            **_rewards(sequences),
+            **group_signals(sequences),
+            **_versions(sequences),
+            **_divergences(sequences),
         }
 
 
-def _lengths(filled: Filled) -> dict[str, float]:
-    lengths = filled.lengths
+def _lengths(sequences: Sequences) -> dict[str, float]:
+    lengths = sequences.lengths
     return {
         "response_length_mean": float(lengths.mean()),
         "response_length_p95": float(percentile(lengths, 0.95)),
@@ -46,9 +46,9 @@ def _lengths(filled: Filled) -> dict[str, float]:
     }
 
 
-def _token_fractions(filled: Filled) -> dict[str, float]:
-    present = [name for name in _OF_TOKENS if name in filled.columns]
-    fractions = filled.matrix(present).sum(axis=-1) / filled.lengths.sum() if present else ()
+def _token_fractions(sequences: Sequences) -> dict[str, float]:
+    present = [name for name in _OF_TOKENS if name in sequences.columns]
+    fractions = sequences.matrix(present).sum(axis=-1) / sequences.lengths.sum() if present else ()
     return {_OF_TOKENS[name][0]: float(x) * _OF_TOKENS[name][1] for name, x in zip(present, fractions, strict=True)}
 
 
@@ -70,32 +70,32 @@ def _suspicious_fractions(columns: Columns) -> dict[str, float]:
     }
 
 
-def _perplexities(filled: Filled) -> dict[str, float]:
-    present = [name for name in _LOGPS if name in filled.columns]
+def _perplexities(sequences: Sequences) -> dict[str, float]:
+    present = [name for name in _LOGPS if name in sequences.columns]
     if not present:
         return {}
-    perplexities = np.exp(-filled.matrix(present) / filled.lengths).mean(axis=-1)
+    perplexities = np.exp(-sequences.matrix(present) / sequences.lengths).mean(axis=-1)
     return {_LOGPS[name]: float(value) for name, value in zip(present, perplexities, strict=True)}
 
 
 _LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
 
 
-def _rewards(filled: Filled) -> dict[str, float]:
-    if "reward" not in filled.columns:
+def _rewards(sequences: Sequences) -> dict[str, float]:
+    if "reward" not in sequences.columns:
         return {}
-    rewards = filled.matrix(("reward",))[0]
+    rewards = sequences.matrix(("reward",))[0]
     rewards = rewards[~np.isnan(rewards)]
     n = np.float64(len(rewards))
     mean = rewards.sum() / n
     return {"reward_mean": float(mean), "reward_std": float(np.sqrt(((rewards - mean) ** 2).sum() / n))}
 
 
-def _versions(filled: Filled) -> dict[str, float]:
-    columns = filled.columns
+def _versions(sequences: Sequences) -> dict[str, float]:
+    columns = sequences.columns
     if "version_min" not in columns or "version_max" not in columns:
         return {}
-    oldest, newest = filled.matrix(("version_min", "version_max"))
+    oldest, newest = sequences.matrix(("version_min", "version_max"))
     signals = {"version_span_max": float((newest - oldest).max())}
     if columns.trainer_version is not None:
         lag = columns.trainer_version - oldest
@@ -103,14 +103,14 @@ def _versions(filled: Filled) -> dict[str, float]:
     return signals
 
 
-def _divergences(filled: Filled) -> dict[str, float]:
-    columns = filled.columns
+def _divergences(sequences: Sequences) -> dict[str, float]:
+    columns = sequences.columns
     signals = {
-        signal: float(filled.matrix((name,)).max())
+        signal: float(sequences.matrix((name,)).max())
         for signal, name in (("kl_max", "max_kl"), ("reverse_kl_max", "max_reverse_kl"), ("tv_max", "max_tv"))
         if name in columns
     }
     if "sum_kl" in columns:
-        sums = filled.matrix(("sum_kl",))[0]
-        signals |= {"kl_mean": float(sums.sum() / filled.lengths.sum()), "kl_seq": float(sums.mean())}
+        sums = sequences.matrix(("sum_kl",))[0]
+        signals |= {"kl_mean": float(sums.sum() / sequences.lengths.sum()), "kl_seq": float(sums.mean())}
     return signals

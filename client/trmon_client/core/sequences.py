@@ -11,11 +11,11 @@ from trmon_client.core.columns import Array, Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """Columns seen through their N sequences with at least one valid token.
+class Sequences:
+    """The N sequences with at least one valid token: the only ones over which means are taken.
 
     A batch without a valid token is seen as one sequence of NaN: every signal is then NaN, and none needs a branch.
-    `rows` is None when every sequence is filled.
+    `rows` says which of the columns' sequences these are; None: all of them.
     """
 
     columns: Columns
@@ -23,15 +23,13 @@ class Filled:
     lengths: Array
 
     @classmethod
-    def of(cls, columns: Columns) -> Filled:
-        """Return the filled sequences of numpy columns."""
+    def of(cls, columns: Columns) -> Sequences:
+        """Return the sequences of numpy columns. Source: formulas, section 2."""
         lengths = columns["n_tokens"].astype(np.float64)
-        filled = lengths > 0
-        if filled.all() and len(lengths):
+        rows = lengths > 0
+        if rows.all() and len(lengths):
             return cls(columns, None, lengths)
-        if not filled.any():
-            return cls(columns, filled, np.array([np.nan]))
-        return cls(columns, filled, lengths[filled])
+        return cls(columns, rows, lengths[rows] if rows.any() else np.array([np.nan]))
 
     @property
     def is_empty(self) -> bool:
