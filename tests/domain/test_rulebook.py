@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from trmon.domain.alerts import Severity
 from trmon.domain.derived import DERIVED
 from trmon.domain.errors import InvalidInput
 from trmon.domain.rulebook import builtin, parse
-from trmon.domain.rules import AllOf, AnyOf, Comparison, Condition, InState, Rule
+from trmon.domain.rules import AllOf, AnyOf, Comparison, Condition, InState, Readout, Rule, Truth
 from trmon_client.core.signals import SIGNALS
 
 RULE = """
@@ -36,6 +38,7 @@ def test_the_builtin_rules_are_those_of_the_first_alert_path() -> None:
     assert severities == {
         "corrupt_logprobs": Severity.PAGE,
         "engine_mismatch": Severity.WARN,
+        "stale_rollouts": Severity.WARN,
         "variance_blowup": Severity.PAGE,
         "mask_rate": Severity.WARN,
         "stalled": Severity.PAGE,
@@ -61,11 +64,36 @@ def test_thresholds_are_those_of_the_formulas() -> None:
         ("kl_k1", "above", 0.05),
         ("saturated_fraction", "above", 0.001),
         ("invalid_fraction", "above", 0.0),
+        ("kl_k3", "above", 0.05),
+        ("chi2_token", "above", 0.3),
         ("ess_token", "below", 0.5),
         ("chi2_token", "above", 1.0),
         ("ess_seq_relative", "below", 0.3),
         ("mask_rate", "above", 0.5),
     }
+
+
+@pytest.mark.parametrize(
+    ("signals", "true"),
+    [
+        pytest.param({"prob_pearson": 0.9, "engine_lag": 0.0}, {"engine_mismatch"}, id="engines that differ"),
+        pytest.param({"prob_pearson": 0.9, "engine_lag": 4.0}, {"stale_rollouts"}, id="old weights, not engines"),
+        pytest.param({"prob_pearson": 0.95, "engine_lag": 0.0}, set(), id="at the threshold"),
+        pytest.param({"prob_diff_max": 0.6, "engine_lag": 0.0}, {"engine_mismatch"}, id="one token far off"),
+        pytest.param({"prob_diff_max": 0.6, "engine_lag": 4.0}, set(), id="one token far off, of old weights"),
+        pytest.param({"prob_pearson": 0.999, "kl_k3": 0.06, "engine_lag": 1.0}, {"stale_rollouts"}, id="weights drift"),
+        pytest.param({"prob_pearson": 0.9, "engine_lag": math.nan}, set(), id="an unknown lag blames nobody"),
+    ],
+)
+def test_weights_that_moved_are_not_blamed_on_the_engines(signals: dict[str, float], true: set[str]) -> None:
+    healthy = {"prob_diff_max": 0.1, "ppl_ratio": 1.0, "kl_k1": 0.0, "kl_k3": 0.0, "chi2_token": 0.0}
+    readout = Readout({"prob_pearson": 1.0, **healthy, **signals}, "mismatch")
+    rules = {name: by_name(name).when for name in ("engine_mismatch", "stale_rollouts")}
+    evaluations = {
+        name: when.evaluate(readout, lingering=False) for name, when in rules.items() if isinstance(when, AllOf)
+    }
+    assert {name for name, found in evaluations.items() if found.truth is Truth.TRUE} == true
+    assert all(evaluations[name].signal != "engine_lag" for name in true)
 
 
 def test_a_rule_is_read_with_the_defaults() -> None:
