@@ -24,7 +24,7 @@ def test_ranks_and_chunks_are_concatenated_in_order() -> None:
     ]
     merged = merge(closing(*reports))
     assert merged.columns.n_sequences == 24
-    assert [(part.key.rank, part.key.chunk, rows) for part, rows in merged.parts] == [
+    assert [(part.stored.key.rank, part.stored.key.chunk, part.rows) for part in merged.parts] == [
         (0, 0, slice(0, 8)),
         (0, 1, slice(8, 16)),
         (1, 0, slice(16, 24)),
@@ -39,7 +39,7 @@ def test_reports_that_share_no_pair_with_the_first_are_left_out() -> None:
         )
     )
     assert merged.columns.pairs == ("mismatch",)
-    assert [part.key.chunk for part, _ in merged.parts] == [0]
+    assert [part.stored.key.chunk for part in merged.parts] == [0]
 
 
 def test_scalars_of_rank_zero_and_of_later_chunks_win() -> None:

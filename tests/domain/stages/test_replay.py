@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from trmon.domain.stages.measure import measure
 from trmon.domain.stages.merge import merge
 from trmon.domain.stages.replay import Replayed, replay
 from trmon_client.core import wire
-from trmon_client.core.acceptance import decide, preset
+from trmon_client.core.acceptance import Policy, decide, preset
 from trmon_client.core.statistics import columns
 
 
@@ -59,6 +60,25 @@ def test_ranks_on_different_versions_are_each_judged_by_their_own_and_flagged() 
     assert found.mismatches == 0
     assert found.signals["policy_versions"] == 2.0
     assert [decision.policy_name for decision in found.decisions] == ["trm", "trm_max", "geo_mask"]
+
+
+def test_ranks_at_different_versions_of_the_weights_are_each_judged_by_their_own() -> None:
+    policy = Policy.parse(
+        {"name": "fresh", "criteria": [{"statistic": "version_lag", "pair": "primary", "upper": 1.0}]}
+    )
+
+    def of_rank(rank: int, *, at_version: int) -> wire.Report:
+        zeros = np.zeros((4, 3))
+        given = {"rollout_logprobs": zeros - 1, "logprobs": zeros - 1, "mask": zeros == 0}
+        content = columns(**given, versions=np.full(4, at_version), trainer_version=at_version)
+        return report(
+            0, rank=rank, world_size=2, content=content, policy=policy, trainer_version=content.trainer_version
+        )
+
+    book = PolicyBook.of(version(), versions=[replace(version(), policy=policy)])
+    found = replayed(of_rank(0, at_version=3), of_rank(1, at_version=9), policies=book)
+    assert found.decisions[0].counts["accepted"] == 8
+    assert (found.mismatches, found.unreplayed) == (0, 0)
 
 
 def test_a_policy_that_is_not_known_is_not_replayed() -> None:

@@ -28,12 +28,21 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One report of a batch, its own columns, and the rows of the merged ones that it gave."""
+
+    stored: StoredReport
+    columns: Columns
+    rows: slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The batch as one: its columns, and which rows of them each report gave."""
+    """The batch as one: its columns, and the part each report has in them."""
 
     closing: Closing
     columns: Columns
-    parts: tuple[tuple[StoredReport, slice], ...]
+    parts: tuple[Part, ...]
     scalars: dict[str, float]
 
 
@@ -44,15 +53,15 @@ def merge(closing: Closing) -> Merged:
     """
     found = [(report, report.columns()) for report in closing.batch.reports]
     common = set(found[0][1].pairs)
-    parts, kept, start = [], [], 0
-    for report, columns in found:
+    parts, start = [], 0
+    for stored, columns in found:
         if common & set(columns.pairs):
             common &= set(columns.pairs)
-            kept.append(columns)
-            parts.append((report, slice(start, start := start + columns.n_sequences)))
+            rows = slice(start, start := start + columns.n_sequences)
+            parts.append(Part(stored=stored, columns=columns, rows=rows))
     return Merged(
         closing=closing,
-        columns=Columns.merge(*kept),
+        columns=Columns.merge(*(part.columns for part in parts)),
         parts=tuple(parts),
         scalars={**scalars.of_reports(closing.batch.reports), **closing.scalars},
     )

@@ -54,7 +54,7 @@ def replay(measured: Measured) -> Replayed:
     shadows = _shadows(merged)
     active = {
         **mask_rates(merged.columns, standing.accepted),
-        "policy_versions": float(len({report.report.policy for report, _ in merged.parts})),
+        "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
     return Replayed(
@@ -70,30 +70,30 @@ def replay(measured: Measured) -> Replayed:
 
 
 def _replay_active(merged: Merged) -> _Standing:
-    """Ranks may be on different versions: each report is judged by the policy it names."""
+    """Judge each report by the policy it names, over its own columns.
+
+    Ranks may be on different versions, and merged columns are as exact only as their weakest part.
+    """
     accepted = np.zeros(merged.columns.n_sequences, bool)
-    decided: dict[str | None, Decision | None] = {}
     reasons: Counter[str] = Counter()
     mismatches = unreplayed = 0
-    for stored, rows in merged.parts:
-        named = stored.report.policy
-        if named not in decided:
-            decided[named] = _decide(merged.columns, merged.closing.watch.policies.find(named))
-        decision, bits = decided[named], unpack_bits(stored.accepted, rows.stop - rows.start)
-        accepted[rows] = bits
+    for part in merged.parts:
+        report, bits = part.stored.report, unpack_bits(part.stored.accepted, part.columns.n_sequences)
+        decision = _decide(part.columns, merged.closing.watch.policies.find(report.policy))
+        accepted[part.rows] = bits
         unreplayed += decision is None
-        reasons.update(_reasons(decision, bits, rows))
-        if decision and named is not None and stored.report.semantics == SEMANTICS_VERSION:
-            mismatches += int(np.count_nonzero(decision.accepted[rows] != bits))
+        reasons.update(_reasons(decision, bits))
+        if decision and report.policy is not None and report.semantics == SEMANTICS_VERSION:
+            mismatches += int(np.count_nonzero(decision.accepted != bits))
     return _Standing(accepted=accepted, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
 
 
-def _reasons(decision: Decision | None, bits: Array, rows: slice) -> list[str]:
+def _reasons(decision: Decision | None, bits: Array) -> list[str]:
     """The reason of each sequence as it stands: the replay's, where the two agree."""
     if decision is None:
         return ["accepted" if bit else UNKNOWN_POLICY for bit in bits.tolist()]
     names = ("accepted", *decision.reason_names)
-    codes, agree = decision.codes[rows].tolist(), (decision.accepted[rows] == bits).tolist()
+    codes, agree = decision.codes.tolist(), (decision.accepted == bits).tolist()
     return [
         names[code] if same else ("accepted" if bit else DISAGREEMENT)
         for code, same, bit in zip(codes, agree, bits.tolist(), strict=True)
@@ -102,7 +102,7 @@ def _reasons(decision: Decision | None, bits: Array, rows: slice) -> list[str]:
 
 def _shadows(merged: Merged) -> dict[str, Decision | None]:
     current = merged.closing.watch.policies.current
-    active = {report.report.policy or current.policy.hash for report, _ in merged.parts}
+    active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
     return {policy.name: _decide(merged.columns, policy) for policy in others}
 
@@ -118,7 +118,7 @@ def _decide(columns: Columns, policy: Policy | None) -> Decision | None:
 
 def _active_row(merged: Merged, standing: _Standing, *, mask_rate: float) -> DecisionRow:
     policies = merged.closing.watch.policies
-    named = merged.parts[0][0].report.policy
+    named = merged.parts[0].stored.report.policy
     policy = policies.find(named)
     return DecisionRow(
         key=merged.closing.batch.key,
