@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import zstandard
 
 from tests.fixtures.messages import ORIGIN, as_json, columns, report
-from tests.fixtures.service import ServiceProcess
+from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
 from trmon_client.core.acceptance import decide, preset
@@ -220,6 +221,21 @@ def test_what_was_acknowledged_survives_a_kill(process: ServiceProcess) -> None:
         send(client, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(step, None, 1) for step in range(20)]))
         state = eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
         assert state["last_step"] == 19
+
+
+def test_more_than_the_disk_can_take_is_answered_with_when_to_come_again(
+    client: httpx.Client, service: ThreadedService
+) -> None:
+    held, beats = threading.Event(), [named(wire.Heartbeat(**ORIGIN))] * wire.MAX_BUNDLE_MESSAGES
+    service.app.state.parts.store.writer.submit(lambda _: held.wait(60.0))
+    answers = [client.post(MANY, content=wire.encode_bundle(beats), headers=MSGPACK) for _ in range(4)]
+    held.set()
+    assert {answer.status_code for answer in answers[:-1]} <= {200, 429}
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert answers[-1].json()["type"] == "urn:trmon:problem:overloaded"
+    stored = eventually(lambda: send(client, report()), lambda answer: answer.status_code == 200)
+    assert acknowledged(stored).status == "stored"
 
 
 def test_openapi_describes_the_wire(client: httpx.Client) -> None:

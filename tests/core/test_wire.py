@@ -98,6 +98,13 @@ def test_a_bundle_fails_by_the_message_not_as_a_whole() -> None:
     assert second.field == "step"
 
 
+def test_a_bundle_has_an_end() -> None:
+    beat = wire.encode(wire.Heartbeat(**ORIGIN))
+    assert len(wire.decode_bundle(wire.encode_bundle([beat] * wire.MAX_BUNDLE_MESSAGES))) == wire.MAX_BUNDLE_MESSAGES
+    with pytest.raises(wire.WireError, match="messages: at most"):
+        wire.decode_bundle(wire.encode_bundle([beat] * (wire.MAX_BUNDLE_MESSAGES + 1)))
+
+
 def test_answers_survive_the_wire() -> None:
     ack = wire.Ack("stored", b"\x01", wire.PolicyUpdate("ab", {"name": "p"}), problem=None)
     assert wire.decode_ack(wire.encode(ack)) == ack

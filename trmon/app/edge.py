@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.app import problems
+
+log = structlog.get_logger(__name__)
 
 
 class Edge:
@@ -17,16 +22,18 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
+        began_at, status = time.perf_counter(), 0
 
         async def watched(message: Message) -> None:
-            nonlocal started
-            started = True
+            nonlocal status
+            status = message.get("status", status)
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
         except problems.EXPECTED as error:
-            if started:
+            if status:
                 raise
-            await problems.answer(error)(scope, receive, send)
+            await problems.answer(error)(scope, receive, watched)
+        seconds = round(time.perf_counter() - began_at, 4)
+        log.debug("answered", method=scope["method"], path=scope["path"], status=status, seconds=seconds)

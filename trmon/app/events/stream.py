@@ -47,7 +47,9 @@ class Follower:
 
 async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
     """Yield events as they come, after one of them or from now on, and comments while there are none."""
-    place = await asyncio.to_thread(follower.events.last_id) if after is None else after
+    newest = await asyncio.to_thread(follower.events.last_id)
+    # A place beyond the newest event is of another database: nothing would ever come after it.
+    place = newest if after is None else min(after, newest)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
     while not follower.wakeups.closed:
         seen = follower.wakeups.count

@@ -11,6 +11,7 @@ from trmon_client.core.acceptance import SEMANTICS_VERSION
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (
     JSON,
+    MAX_BUNDLE_MESSAGES,
     MSGPACK,
     decode,
     decode_ack,
@@ -53,6 +54,7 @@ from trmon_client.core.wire.packing import (
 
 __all__ = [
     "JSON",
+    "MAX_BUNDLE_MESSAGES",
     "MAX_NAME_LENGTH",
     "MAX_SCALARS",
     "MAX_SEQUENCES",

@@ -13,6 +13,8 @@ from trmon_client.core.wire.messages import Ack, Acks, Bundle, JsonNumber, Messa
 MSGPACK = "application/msgpack"
 JSON = "application/json"
 
+MAX_BUNDLE_MESSAGES = 4096
+
 _MSGPACK_MESSAGE = msgspec.msgpack.Decoder(Message)
 _JSON_MESSAGE = msgspec.json.Decoder(Message)
 _MSGPACK_BUNDLE = msgspec.msgpack.Decoder(Bundle)
@@ -72,6 +74,8 @@ def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | W
         bundle = decoder.decode(body)
     except UNREADABLE as error:
         raise refusal(error) from error
+    if len(bundle.messages) > MAX_BUNDLE_MESSAGES:
+        raise WireError("messages", f"at most {MAX_BUNDLE_MESSAGES} a bundle, and has {len(bundle.messages)}")
     return [_decode_or_error(bytes(raw), media_type) for raw in bundle.messages]
 
 

@@ -1,0 +1,126 @@
+"""Construction: the parts of the service, made from its settings, opened in order and closed in the opposite one."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from trmon.app.auth import Door, check_bind
+from trmon.app.events.wakeups import Wakeups
+from trmon.app.live import Live
+from trmon.app.metrics.counters import Counters
+from trmon.app.metrics.exposition import Exposition
+from trmon.app.metrics.observer import CountingObserver
+from trmon.app.notifier import Notifier, Tries
+from trmon.app.parts import Parts
+from trmon.app.policies.current import CurrentPolicies
+from trmon.app.portrait import Vigil
+from trmon.app.reports.reception import Reception
+from trmon.app.settings import Settings
+from trmon.app.worker import Worker
+from trmon.domain.liveness import Patience
+from trmon.domain.rulebook import builtin
+from trmon.notify.receiver import Receiver
+from trmon.notify.webhook import Webhook
+from trmon.store import Store
+from trmon.store.sqlite import file_of
+from trmon.store.writer import Commit
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Parts]:
+    """Open the parts in order and close them in the opposite one. Errors: NotReady."""
+    async with AsyncExitStack() as stack:
+        store = await asyncio.to_thread(Store.open, settings.store_url)
+        stack.push_async_callback(asyncio.to_thread, store.close)
+        await asyncio.to_thread(store.migrate)
+        await asyncio.to_thread(check_bind, settings, store.tokens)
+        parts = _assemble(settings, store)
+        for part in (parts.notifier, parts.worker):
+            part.start()
+            stack.push_async_callback(asyncio.to_thread, part.close)
+        stack.callback(parts.wakeups.close)
+        yield parts
+
+
+def _assemble(settings: Settings, store: Store) -> Parts:
+    counters, live = Counters(), Live(idle_after_seconds=settings.idle_after_seconds)
+    policies, receivers = CurrentPolicies(store.policies, store.runs), _receivers(settings)
+    worker = Worker(
+        store.runlog,
+        vigil=_vigil(settings, tuple(receivers)),
+        live=live,
+        observer=CountingObserver(counters),
+        clock=time.time,
+    )
+    tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
+    notifier = Notifier(
+        store.outbox, receivers, tries=tries, count=lambda outcome: counters.delivery.labels(outcome).inc()
+    )
+    parts = Parts(
+        settings=settings,
+        store=store,
+        worker=worker,
+        live=live,
+        notifier=notifier,
+        door=Door(store.tokens, is_loopback=settings.is_loopback),
+        reception=Reception(store, policies=policies, counters=counters),
+        policies=policies,
+        wakeups=Wakeups(asyncio.get_running_loop()),
+        counters=counters,
+        exposition=_exposition(settings),
+    )
+    _connect(parts)
+    return parts
+
+
+def _vigil(settings: Settings, receivers: tuple[str, ...]) -> Vigil:
+    return Vigil(
+        rules=builtin(),
+        receivers=receivers,
+        public_url=settings.public_url,
+        grace_seconds=settings.grace_seconds,
+        patience=Patience(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
+    )
+
+
+def _exposition(settings: Settings) -> Exposition:
+    return Exposition(
+        rules=builtin(),
+        extra_signals=settings.metrics_signals,
+        max_runs=settings.metrics_max_runs,
+        max_scalars=settings.metrics_max_scalars,
+    )
+
+
+def _connect(parts: Parts) -> None:
+    """Let every commit wake whoever reads what is new, and the service's gauges read their parts."""
+
+    def committed(commit: Commit) -> None:
+        parts.counters.commit_seconds.observe(commit.seconds)
+        parts.worker.wake(commit.touched)
+        parts.notifier.wake()
+        parts.wakeups.wake()
+
+    writer, folder = parts.store.writer, file_of(parts.settings.store_url).parent
+    writer.on_commit(committed)
+    parts.counters.gauge("trmon_queue_depth", "Operations that wait for the disk.", lambda: writer.depth)
+    parts.counters.gauge(
+        "trmon_disk_free_bytes", "Free space of the database's disk.", lambda: shutil.disk_usage(folder).free
+    )
+
+
+def _receivers(settings: Settings) -> dict[str, Receiver]:
+    if settings.webhook_url is None:
+        return {}
+    secret = settings.webhook_secret
+    return {
+        "webhook": Webhook(
+            settings.webhook_url.get_secret_value(),
+            secret=secret.get_secret_value() if secret else None,
+            allow_hosts=frozenset(settings.webhook_allow_hosts),
+        )
+    }
