@@ -50,11 +50,7 @@ class Training:
 def service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]:
     """Run `trmon serve` on its usual port, or a free one where that is taken. Errors: DemoError."""
     log = data_dir / "service.log"
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("TRMON_")},
-        "TRMON_WEBHOOK_URL": webhook_url,
-        "TRMON_WEBHOOK_ALLOW_HOSTS": "127.0.0.1",
-    }
+    environment = _environment(TRMON_WEBHOOK_URL=webhook_url, TRMON_WEBHOOK_ALLOW_HOSTS="127.0.0.1")
     command = [*_trmon("serve"), "--port", str(_port()), "--data-dir", str(data_dir)]
     with log.open("w") as log_file, _running(command, environment, out=subprocess.PIPE, err=log_file) as process:
         yield ServiceProcess(process, url=_url_of(process, log), log=log)
@@ -69,13 +65,18 @@ def trainer(training: Training, *, url: str, project: str, log: Path) -> Iterato
         *("--seed", str(training.seed), "--steps", str(training.n_steps)),
         *(("--inject", training.injection.value) if training.injection else ()),
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = _environment(OMP_NUM_THREADS="1", TRMON_SPOOL_DIR=str(log.parent / "spool"))
     with log.open("w") as log_file, _running(command, environment, out=log_file, err=log_file) as process:
         yield process
 
 
 def _trmon(command: str) -> list[str]:
     return [sys.executable, "-m", "trmon", command]
+
+
+def _environment(**variables: str) -> dict[str, str]:
+    """Return this process' environment with these variables, and no others of trmon's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TRMON_")} | variables
 
 
 def _port() -> int:

@@ -1,0 +1,34 @@
+"""The demo, as a stranger runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.timeout(300)
+def test_the_ill_run_is_reported_before_its_reward_collapses_and_the_healthy_one_is_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trmon", "demo", "--data-dir", str(tmp_path)]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+
+    alerted = re.search(r"Detected at step (\d+): stale_rollouts \(warn\)", ended.stdout)
+    collapsed = re.search(r"collapsed at step (\d+)", ended.stdout)
+    assert alerted is not None, ended.stdout
+    assert collapsed is not None, ended.stdout
+    assert int(alerted[1]) < int(collapsed[1])
+    assert "The healthy run raised no alert" in ended.stdout
+
+
+def test_an_unknown_injection_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trmon", "demo", "--inject", "gremlins"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "--inject: 'gremlins' is none of quantise, stale, router, pad, support, lr" in ended.stderr

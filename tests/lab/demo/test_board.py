@@ -1,0 +1,52 @@
+"""The demo's table, in a terminal and without one."""
+
+from __future__ import annotations
+
+import io
+import math
+
+from rich.console import Console
+
+from trmon.lab.demo.board import Board
+from trmon.lab.demo.readings import Reading
+
+N_STEPS = 40
+
+
+def reading(step: int, *, firing: bool = False) -> Reading:
+    """Return a run after a step."""
+    signals = {"reward_mean": 0.5, "mismatch_kl_k3": 0.01, "mismatch_chi2_token": 0.2, "mismatch_ess_token": math.nan}
+    return Reading(
+        state="running",
+        steps=tuple(range(step)),
+        signals={name: (value,) for name, value in signals.items()},
+        threshold="trm: mean_k3 ≤ 0.001",
+        alerts=({"rule": "mask_rate", "state": "firing"}, {"rule": "stalled", "state": "resolved"}) if firing else (),
+    )
+
+
+def shown(*readings: Reading, terminal: bool) -> str:
+    """Return what is printed while a run goes through these readings."""
+    written = io.StringIO()
+    console = Console(file=written, width=160, force_terminal=terminal, color_system=None)
+    with Board(console, n_steps=N_STEPS) as board:
+        for one in readings:
+            board.show({"ill": one}, seconds=1.0)
+    return written.getvalue()
+
+
+def test_without_a_terminal_a_run_has_a_line_every_twenty_steps_and_one_at_its_end() -> None:
+    steps = [reading(step) for step in (0, 3, 19, 20, 21, 39, 40, 40)]
+    assert [line.split()[2] for line in shown(*steps, terminal=False).splitlines()] == ["20/40", "40/40"]
+
+
+def test_a_value_that_is_not_known_is_no_number() -> None:
+    (line,) = shown(reading(20), terminal=False).splitlines()
+    assert "reward 0.500  kl_k3 0.01000  chi2 0.200  ESS -  mask rate -  alerts none" in line
+
+
+def test_a_terminal_shows_the_threshold_and_what_fires_now() -> None:
+    text = shown(reading(20, firing=True), terminal=True)
+    assert "trm: mean_k3 ≤ 0.001" in text
+    assert "mask_rate" in text
+    assert "stalled" not in text

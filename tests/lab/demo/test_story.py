@@ -1,0 +1,85 @@
+"""What the demo tells at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trmon.lab.demo.readings import Reading
+from trmon.lab.demo.story import Story, lines, tell
+
+N_STEPS = 220
+FALLS_AT = 80
+
+
+def rewards(*, falls: bool) -> tuple[float, ...]:
+    """Return rewards that rise, and then fall for good or do not."""
+    return tuple(0.5 + 0.004 * min(step, 50) - (0.6 if falls and step >= FALLS_AT else 0.0) for step in range(N_STEPS))
+
+
+def reading(*, falls: bool) -> Reading:
+    """Return a run's last reading."""
+    return Reading("finished", tuple(range(N_STEPS)), {"reward_mean": rewards(falls=falls)})
+
+
+def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: str = "firing") -> dict[str, Any]:
+    """Return a notification as the webhook brings it."""
+    alert = {"rule": rule, "severity": "warn"}
+    return {
+        "status": status,
+        "step": step,
+        "run": {"run": run},
+        "alert": alert,
+        "summary": "it drifts",
+        "runbook": "sync",
+    }
+
+
+def story(*notes: dict[str, Any], falls: bool = True) -> Story:
+    """Return the story of these notifications."""
+    readings = {"healthy": reading(falls=False), "ill": reading(falls=falls)}
+    return tell(readings, notes, healthy="healthy", ill="ill")
+
+
+@pytest.mark.parametrize(
+    ("told", "went_well"),
+    [
+        pytest.param(story(note(60)), True, id="reported before the collapse"),
+        pytest.param(story(note(150)), False, id="reported after it"),
+        pytest.param(story(), False, id="not reported"),
+        pytest.param(story(note(60), falls=False), True, id="reported, and the reward held"),
+        pytest.param(story(note(60), note(70, run="healthy")), False, id="the healthy run reported too"),
+        pytest.param(story(note(60, status="resolved")), False, id="only an end was reported"),
+    ],
+)
+def test_a_demo_went_well_if_only_the_ill_run_was_reported_and_in_time(told: Story, went_well: bool) -> None:
+    assert told.went_well is went_well
+
+
+def test_the_first_alert_is_the_one_of_the_earliest_step() -> None:
+    told = story(note(70, rule="mask_rate"), note(60))
+    assert told.first is not None
+    assert told.first["alert"]["rule"] == "stale_rollouts"
+
+
+def test_the_story_says_what_when_and_what_to_do() -> None:
+    told = story(note(60))
+    text = "\n".join(lines(told, injection="stale", onset_step=40))
+    assert told.onset is not None
+    for expected in (
+        "from step 40 on, the injection 'stale'",
+        "Detected at step 60: stale_rollouts (warn).",
+        "it drifts",
+        "do: sync",
+        f"collapsed at step {told.onset.step}",
+        f"{told.onset.step - 60} steps after the alert",
+        "The healthy run raised no alert",
+    ):
+        assert expected in text
+
+
+def test_a_late_alert_is_not_told_as_an_early_one() -> None:
+    told = story(note(150))
+    assert told.onset is not None
+    assert f"{150 - told.onset.step} steps before the alert" in "\n".join(lines(told, injection="lr", onset_step=40))
