@@ -43,6 +43,15 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
         )
         for pair in PAIRS
     ),
+    *(
+        (
+            f"{pair}_ratio_shift",
+            "standard errors",
+            "How far the mean ratio is above 1; far off, the supports differ; nan where ratios are heavy-tailed",
+            "(ratio_mean - 1)/(sd(rho)/sqrt(n))",
+        )
+        for pair in PAIRS
+    ),
 )
 
 DERIVED: dict[str, DerivedSignal] = {row[0]: DerivedSignal(*row) for row in _ROWS}

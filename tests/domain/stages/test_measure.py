@@ -11,7 +11,7 @@ import pytest
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.stages.measure import engine_lag, k3_excess, measure
+from trmon.domain.stages.measure import engine_lag, k3_excess, measure, ratio_shift
 from trmon.domain.stages.merge import merge
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -39,6 +39,25 @@ def test_k3_excess_is_k3_over_ten_times_what_honest_log_probs_can_show(d: list[f
 def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
     assert math.isnan(k3_excess(empty, "mismatch"))
+
+
+@pytest.mark.parametrize(
+    ("d", "shift"),
+    [
+        pytest.param([0.0] * 8, 0.0, id="engines that agree to the last bit"),
+        pytest.param([-0.25] * 8, -math.inf, id="every token shifted alike has no spread to hide behind"),
+        pytest.param([0.1, -0.1] * 8, 0.1998, id="symmetric noise averages to about 1"),
+        pytest.param([-0.3, 0.0] * 8, -4.0, id="a nucleus takes from half of the tokens"),
+        pytest.param([3.0, -3.0] * 8, math.nan, id="heavy tails: the tokens that matter are not in the sample"),
+    ],
+)
+def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float], shift: float) -> None:
+    assert ratio_shift(of(d), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
+
+
+def test_a_shift_without_a_valid_token_is_nan() -> None:
+    empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
+    assert math.isnan(ratio_shift(empty, "mismatch"))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from trmon_client.core.schema import Pair
 K3_FLOOR = 1e-6
 K3_FACTOR = 10.0
 STANDARD_ERRORS = 3.0
+HEAVY_TAIL_VARIANCE = 1.0
+"""Variance of d above which a sample's own spread no longer says how far its mean ratio is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ def measure(merged: Merged) -> Measured:
     columns = merged.columns
     found = signals.compute(columns)
     found |= {f"{pair}_k3_excess": k3_excess(columns, pair) for pair in columns.pairs}
+    found |= {f"{pair}_ratio_shift": ratio_shift(columns, pair) for pair in columns.pairs}
     found["engine_lag"] = engine_lag(columns)
     limits = _bounds(columns)
     found |= {"bound_adaptive": limits.adaptive, "bound_trpo": limits.trpo}
@@ -46,10 +49,26 @@ def k3_excess(columns: Columns, pair: Pair) -> float:
     if n == 0:
         return math.nan
     mean = float(columns[f"{pair}_sum_d"].sum()) / n
-    mean_sq = float(columns[f"{pair}_sum_sq_d"].sum()) / n
-    standard_error = math.sqrt(max(mean_sq - mean * mean, 0.0) / n)
+    standard_error = math.sqrt(_variance(columns, f"{pair}_sum_d", f"{pair}_sum_sq_d", n) / n)
     honest = max(abs(mean), STANDARD_ERRORS * standard_error, K3_FLOOR)
     return float(columns[f"{pair}_sum_k3"].sum()) / n / (K3_FACTOR * honest)
+
+
+def ratio_shift(columns: Columns, pair: Pair) -> float:
+    """Return how many standard errors the mean ratio is above 1; far below or above, the supports differ.
+
+    Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)); NaN without a valid token, or where ratios are so heavy-tailed that
+    their mean rests on tokens that a sample misses.
+    Source: formulas, section 9, A''.
+    """
+    n = float(columns["n_tokens"].sum())
+    if n == 0 or _variance(columns, f"{pair}_sum_d", f"{pair}_sum_sq_d", n) > HEAVY_TAIL_VARIANCE:
+        return math.nan
+    deviation = float(columns[f"{pair}_sum_ratio_dev"].sum()) / n
+    variance = _variance(columns, f"{pair}_sum_ratio_dev", f"{pair}_sum_sq_ratio_dev", n)
+    if variance == 0.0:
+        return math.copysign(math.inf, deviation) if deviation else 0.0
+    return deviation / math.sqrt(variance / n)
 
 
 def engine_lag(columns: Columns) -> float:
@@ -66,6 +85,11 @@ def engine_lag(columns: Columns) -> float:
         return 0.0 if has_mismatch else math.nan
     versions = columns["version_min"][(columns["n_tokens"] > 0) & (columns["version_min"] >= 0)]
     return float(np.max(numerator - versions)) if len(versions) else math.nan
+
+
+def _variance(columns: Columns, sums: str, squares: str, n: float) -> float:
+    mean = float(columns[sums].sum()) / n
+    return max(float(columns[squares].sum()) / n - mean * mean, 0.0)
 
 
 def _bounds(columns: Columns) -> bounds.ErrorBounds:
