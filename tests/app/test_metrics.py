@@ -53,7 +53,9 @@ def samples(text: str) -> Samples:
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+            series, labels = found.setdefault(sample.name, {}), tuple(sorted(sample.labels.items()))
+            assert labels not in series, f"{sample.name}{labels} twice: Prometheus would drop one"
+            series[labels] = sample.value
     return found
 
 

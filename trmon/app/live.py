@@ -22,10 +22,11 @@ SIDES: tuple[Side, Side] = ("lower", "upper")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """One bound of the active policy, as its author gave it."""
+    """One bound of the active policy, as its author gave it; `where` is empty for one that always holds."""
 
     statistic: str
     pair: str
+    where: str
     bound: Side
     value: float
 
@@ -68,7 +69,13 @@ class RunView:
     def thresholds(self) -> tuple[Threshold, ...]:
         """The bounds of the active policy."""
         return tuple(
-            Threshold(statistic=criterion.statistic, pair=criterion.pair, bound=side, value=value)
+            Threshold(
+                statistic=criterion.statistic,
+                pair=criterion.pair,
+                where=criterion.where or "",
+                bound=side,
+                value=value,
+            )
             for criterion in self.policy.policy.criteria
             for side, value in zip(SIDES, (criterion.lower, criterion.upper), strict=True)
             if value is not None

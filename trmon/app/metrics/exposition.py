@@ -97,7 +97,7 @@ class Exposition:
         if view.run.last_report_at is not None:
             yield "trmon_last_report_timestamp_seconds", {}, view.run.last_report_at
         for threshold in view.thresholds:
-            labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "bound")}
+            labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "where", "bound")}
             yield "trmon_threshold", {"policy": view.policy.policy.name, **labels}, threshold.value
         firing = {alert.rule: alert for alert in view.alerts if alert.state is AlertState.FIRING}
         for rule in self._rules:
