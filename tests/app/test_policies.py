@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.messages import ORIGIN, report
 from tests.fixtures.trainer import MATH, send
 from trmon_client.core import wire
-from trmon_client.core.acceptance import preset
+from trmon_client.core.acceptance import Policy, preset
 
 POLICY = "/api/v1/runs/math/grpo/policy"
 CUSTOM = {"name": "mine", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.02}]}
@@ -55,6 +55,13 @@ def test_a_policy_of_ones_own_and_other_shadows(run: httpx.Client) -> None:
     assert [shadow["name"] for shadow in version["shadows"]] == ["seq_mis", "mine"]  # type: ignore[union-attr,index]
 
 
+def test_a_token_policy_reaches_the_trainer_whole(run: httpx.Client) -> None:
+    put(run, "icepop")
+    update = heard(run, step=1)
+    assert update is not None
+    assert Policy.parse(update.spec) == preset("icepop")
+
+
 def test_shadows_stay_where_none_are_given(run: httpx.Client) -> None:
     assert put(run, "geo_mask")["shadows"] == run.get(POLICY).json()["shadows"]
 
@@ -65,6 +72,7 @@ def test_shadows_stay_where_none_are_given(run: httpx.Client) -> None:
         ({"policy": "wisdom"}, "policy"),
         ({"policy": {"name": "x", "criteria": []}}, "policy"),
         ({"policy": "trm", "shadows": ["trm_max", "wisdom"]}, "shadows[1]"),
+        ({"policy": "trm", "shadows": ["icepop"]}, "shadows[0]"),
         ({"policy": "trm", "from_step": -1}, "from_step"),
         ({}, "policy"),
     ],

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
-from trmon_client.core.acceptance import PRESETS, TOKEN_POLICIES, Criterion, Policy, PolicyError, preset
+from trmon_client.core.acceptance import (
+    PRESETS,
+    TOKEN_POLICIES,
+    TOKEN_RULES,
+    Criterion,
+    PairChoice,
+    Policy,
+    PolicyError,
+    TokenRule,
+    preset,
+)
 
-MISMATCH = "mismatch_or_primary"
+MISMATCH: PairChoice = "mismatch_or_primary"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +55,7 @@ def test_a_preset_has_its_published_bounds(name: str, criteria: list[tuple[Any, 
     assert [c.upper for c in found] == [pytest.approx(c[3]) if c[3] else None for c in criteria]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [*PRESETS, *TOKEN_POLICIES])
 def test_a_policy_is_its_spec_through_json(name: str) -> None:
     policy = Policy.parse(name)
     assert policy.name == name
@@ -118,10 +128,71 @@ def test_a_pair_named_outright_needs_both_its_policies() -> None:
     assert set(Policy("p", (Criterion("max_k3", "staleness", upper=1.0),)).needs) == {"old_logprobs", "logprobs"}
 
 
-@pytest.mark.parametrize("name", sorted(TOKEN_POLICIES))
-def test_token_policies_are_named_as_such_and_refused(name: str) -> None:
-    with pytest.raises(PolicyError, match=r"token policy.*not available yet"):
-        Policy.parse(name)
+@pytest.mark.parametrize(
+    ("name", "lower", "upper"),
+    [
+        ("token_k1", 0.999, 1.001),
+        ("token_k2", None, 0.01),
+        ("token_k3", None, 0.01),
+        ("icepop", 0.5, 5.0),
+        ("tis", None, 2.0),
+        ("seq_tis", None, 2.0),
+    ],
+)
+def test_a_token_policy_is_one_rule_at_its_published_bounds_and_no_criterion(
+    name: str, lower: float | None, upper: float
+) -> None:
+    policy = Policy.parse(name)
+    assert (policy.name, policy.criteria) == (name, ())
+    assert policy.tokens == (TokenRule(name, MISMATCH, lower, upper),)
+
+
+def test_every_token_rule_has_a_policy_of_its_name() -> None:
+    assert TOKEN_POLICIES.keys() == TOKEN_RULES.keys()
+
+
+@pytest.mark.parametrize("moved", [{"upper": 4.0}, {"lower": 0.25}])
+def test_a_single_bound_of_token_k1_is_taken_both_ways(moved: dict[str, float]) -> None:
+    (rule,) = preset("token_k1", **moved).tokens
+    assert (rule.lower, rule.upper) == (0.25, 4.0)
+
+
+def test_criteria_and_token_rules_go_together_in_one_policy() -> None:
+    spec = {"name": "both", "criteria": [GOOD], "tokens": [{"rule": "icepop", "lower": 0.5, "upper": 5}]}
+    policy = Policy.parse(spec)
+    assert [rule.rule for rule in policy.tokens] == ["icepop"]
+    assert Policy.parse(json.loads(json.dumps(policy.spec()))) == policy
+    assert policy.hash != Policy("both", policy.criteria).hash
+
+
+def test_the_hash_of_a_token_policy_never_changes() -> None:
+    assert preset("icepop").hash == "18eb0ad178be0e863f9e51f4c9f3838a"
+
+
+def test_a_token_rule_of_a_named_pair_needs_both_its_policies() -> None:
+    policy = Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),))
+    assert set(policy.needs) == {"old_logprobs", "logprobs"}
+
+
+BAD_RULES: list[tuple[Any, str]] = [
+    ({"rule": "ice"}, r"tokens\[0\]: rule must be one of token_k1"),
+    ({"upper": 2}, "a token rule needs a rule"),
+    ("tis", "a token rule must be a mapping, and is str"),
+    ({"rule": "tis", "upper": 2, "where": None}, "unknown key where; allowed: rule, pair"),
+    ({"rule": "tis"}, "tis takes upper alone"),
+    ({"rule": "tis", "lower": 0.5, "upper": 2}, "tis takes upper alone"),
+    ({"rule": "token_k1", "upper": 2}, "token_k1 takes lower and upper"),
+    ({"rule": "icepop", "lower": 5, "upper": 0.5}, r"lower \(5\) must not be above upper \(0.5\)"),
+    ({"rule": "icepop", "lower": 0, "upper": 5}, "lower bounds a ratio and must be above 0"),
+    ({"rule": "tis", "upper": math.inf}, "upper must be finite"),
+    ({"rule": "tis", "upper": 2, "pair": "both"}, "pair must be one of primary"),
+]
+
+
+@pytest.mark.parametrize(("rule", "message"), BAD_RULES, ids=[message for _, message in BAD_RULES])
+def test_a_bad_token_rule_is_refused_saying_what_is_allowed(rule: Any, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        Policy.parse({"name": "p", "criteria": [], "tokens": [rule]})
 
 
 BAD_CRITERIA: list[tuple[dict[str, Any], str]] = [
@@ -150,9 +221,10 @@ def test_a_bad_criterion_is_refused_saying_what_is_allowed(criterion: dict[str, 
         Policy.parse({"name": "p", "criteria": [criterion]})
 
 
+TIS = {"rule": "tis", "upper": 2}
 GOOD = {"statistic": "max_k3", "upper": 1}
 BAD_POLICIES: list[tuple[Any, str]] = [
-    ("trm_maxx", "no preset is called 'trm_maxx'; there are trm_max"),
+    ("trm_maxx", "no preset is called 'trm_maxx'; there are trm_max.*icepop"),
     ("x" * 10_000, r"no preset is called 'x{63};"),
     (7, "must be a preset's name or a mapping, and is int"),
     ({}, "has the keys name and criteria, and this one none"),
@@ -165,6 +237,13 @@ BAD_POLICIES: list[tuple[Any, str]] = [
     ({"name": "p", "criteria": []}, "1 to 32 criteria, and this one 0"),
     ({"name": "p", "criteria": [GOOD] * 33}, "1 to 32 criteria, and this one 33"),
     ({"name": "p", "criteria": GOOD}, "criteria must be a list, and is dict"),
+    ({"name": "p", "criteria": [], "tokens": []}, "1 to 32 criteria, and this one 0"),
+    ({"name": "p", "criteria": [], "tokens": TIS}, "tokens must be a list, and is dict"),
+    ({"name": "p", "criteria": [], "tokens": [TIS] * 9}, "1 to 8 tokens, and this one 9"),
+    (
+        {"name": "p", "criteria": [], "tokens": [TIS] * 2},
+        "weighs tokens by one rule at most, and this one by tis and tis",
+    ),
     ({"name": "p", "criteria": ["max_k3"]}, r"criteria\[0\]: a criterion must be a mapping, and is str"),
 ]
 
@@ -183,6 +262,9 @@ def test_a_bad_policy_is_refused_saying_what_is_allowed(policy: Any, message: st
         ("geo_mask", {"lower": 1.5}, "must not be above upper"),
         ("seq_mean_k1", {"upper": 0.0}, "must be above 0"),
         ("trm", {"delta": math.nan}, "must be finite"),
+        ("tis", {"lower": 0.5}, "tis takes upper, not lower"),
+        ("icepop", {"delta": 0.5}, "icepop takes lower and upper, not delta"),
+        ("token_k1", {"upper": -2.0}, "must be above 0"),
     ],
 )
 def test_a_keyword_a_preset_does_not_take_is_refused(name: str, moved: dict[str, float], message: str) -> None:

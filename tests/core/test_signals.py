@@ -21,6 +21,7 @@ from tests.core.example_columns import (
 )
 from trmon_client.core import signals, statistics
 from trmon_client.core.columns import Columns
+from trmon_client.core.schema import TOKEN_STEMS
 from trmon_client.core.signals import SIGNALS
 
 RELATIVE = 1e-6
@@ -45,7 +46,8 @@ def test_golden_signals_hold_from_tokens_to_the_end(case: str) -> None:
 def test_every_signal_is_in_the_catalogue_and_a_full_batch_has_all_of_them() -> None:
     columns = with_kl(_full_batch(), [0.1, 0.2])
     kl = columns["max_kl"]
-    columns = with_columns(columns, {"max_reverse_kl": kl, "max_tv": kl})
+    of_tokens = dict.fromkeys(TOKEN_STEMS, columns["n_tokens"])
+    columns = with_columns(columns, {"max_reverse_kl": kl, "max_tv": kl, **of_tokens})
     assert set(signals.compute(columns)) == set(SIGNALS)
 
 

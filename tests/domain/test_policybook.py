@@ -11,6 +11,7 @@ def test_presets_the_current_version_and_those_before_it_are_known() -> None:
     moved = preset("trm", delta=0.02)
     book = PolicyBook.of(default_version(now=0.0))
     assert book.find(preset("seq_mis").hash) == preset("seq_mis")
+    assert book.find(preset("icepop").hash) == preset("icepop")
     assert book.find(moved.hash) is None
     assert book.knowing(moved).find(moved.hash) == moved
     assert book.knowing(moved).turning(default_version(now=1.0)).find(moved.hash) == moved

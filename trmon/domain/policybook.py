@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trmon.domain.policies import PolicyVersion
-from trmon_client.core.acceptance import PRESETS, Policy, preset
+from trmon_client.core.acceptance import PRESETS, TOKEN_POLICIES, Policy, preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class PolicyBook:
     @classmethod
     def of(cls, current: PolicyVersion, *, versions: Iterable[PolicyVersion] = ()) -> PolicyBook:
         """Return the book of a run: every version it had, and the presets at their default bounds."""
-        known = [preset(name) for name in PRESETS]
+        known = [preset(name) for name in (*PRESETS, *TOKEN_POLICIES)]
         for version in (*versions, current):
             known += (version.policy, *version.shadows)
         return cls(current=current, by_hash={policy.hash: policy for policy in known})

@@ -17,6 +17,7 @@ from trmon_client.core.policy import Policy, preset
 from trmon_client.core.presets import CERTIFICATE_MARGIN, PRESETS, TOKEN_POLICIES
 from trmon_client.core.schema import Pair
 from trmon_client.core.sequence_statistics import STATISTICS, PairView, PolicyError
+from trmon_client.core.token_rule import TOKEN_RULES, TokenRule
 
 __all__ = [
     "CERTIFICATE_MARGIN",
@@ -24,12 +25,14 @@ __all__ = [
     "SEMANTICS_VERSION",
     "STATISTICS",
     "TOKEN_POLICIES",
+    "TOKEN_RULES",
     "Criterion",
     "Decision",
     "Outcome",
     "PairChoice",
     "Policy",
     "PolicyError",
+    "TokenRule",
     "Where",
     "decide",
     "preset",
@@ -42,7 +45,8 @@ SEMANTICS_VERSION = 1
 def decide(columns: Columns, policy: Policy) -> Decision:
     """Return which sequences the policy accepts, with the first reason for each that it rejects.
 
-    Nothing is read back from a device: no branch depends on a value.
+    Nothing is read back from a device: no branch depends on a value. Token rules have no say here: what they make of
+    the tokens of accepted sequences is `token_decision.apply`'s.
     Errors: PolicyError naming the argument that is missing (`Policy.needs`).
     Source: formulas, section 6.
     """

@@ -119,6 +119,10 @@ _BATCH_ROWS: tuple[_Row, ...] = (
     ("kl_seq", "nats", "Mean KL of whole sequences, from logits", "mean_i sum_t KL(p||q)", ""),
     ("reverse_kl_max", "nats", "Largest reverse token KL, from logits", "max KL(q||p)", ""),
     ("tv_max", "fraction", "Largest token total variation, from logits", "max 1/2 sum |p - q|", ""),
+    ("token_mask_rate", "fraction", "Tokens that the policy's token rules mask", "n_token_masked/n", ""),
+    ("token_trunc_rate", "fraction", "Tokens whose weight the token rules cut", "n_token_truncated/n", ""),
+    ("token_weight_mean", "ratio", "Mean weight of a token under the token rules", "(sum w)/n", ""),
+    ("token_weight_ess", "fraction", "Effective share of tokens under these weights", "(sum w)^2/(n sum w^2)", ""),
 )
 
 _CORE = frozenset(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from trmon_client.core.bound import checked_bound
 from trmon_client.core.criterion import Criterion, PairChoice
 from trmon_client.core.sequence_statistics import PolicyError
+from trmon_client.core.token_rule import TokenRule
 
 CERTIFICATE_MARGIN = 1e-4
 """A lower bound of KL proves a violation only beyond this, in nats: what rounding can add to it."""
@@ -44,18 +46,41 @@ def criteria(name: str, bounds: Bounds) -> tuple[Criterion, ...]:
 
     Errors: PolicyError for a name that is no preset, and for a keyword it does not take.
     """
-    if name in TOKEN_POLICIES:
-        raise PolicyError(
-            f"{name} is a token policy, which weighs tokens instead of accepting sequences; "
-            f"token policies are not available yet, sequence policies are {', '.join(PRESETS)}"
-        )
     if name not in PRESETS:
-        raise PolicyError(f"no preset is called {name!r:.64}; there are {', '.join(PRESETS)}")
+        raise PolicyError(f"no preset is called {name!r:.64}; there are {', '.join((*PRESETS, *TOKEN_POLICIES))}")
     preset = PRESETS[name]
-    for keyword in bounds.given():
-        if keyword not in preset.takes:
-            raise PolicyError(f"{name} takes {' and '.join(preset.takes)}, not {keyword}")
+    _check_keywords(name, bounds, takes=preset.takes)
     return preset.build(bounds)
+
+
+def token_rule(name: str, bounds: Bounds) -> TokenRule:
+    """Return a token policy's rule with the caller's bounds; a single k1 bound u means [1/u, u].
+
+    Errors: PolicyError for a keyword it does not take.
+    """
+    rule = TOKEN_POLICIES[name]
+    _check_keywords(name, bounds, takes=("lower", "upper") if rule.kind.has_lower else ("upper",))
+    lower, upper = bounds.lower, bounds.upper
+    if name == "token_k1":
+        lower, upper = both_ways(bounds, of=name)
+    return replace(rule, lower=rule.lower if lower is None else lower, upper=rule.upper if upper is None else upper)
+
+
+def both_ways(bounds: Bounds, *, of: str) -> tuple[float | None, float | None]:
+    """Return the bounds of a ratio, a single one u as [1/u, u]. Errors: PolicyError for what is no ratio."""
+    lower = checked_bound("lower", bounds.lower, of=of, is_ratio=True)
+    upper = checked_bound("upper", bounds.upper, of=of, is_ratio=True)
+    if lower is None and upper is not None:
+        return 1 / upper, upper
+    if upper is None and lower is not None:
+        return lower, 1 / lower
+    return lower, upper
+
+
+def _check_keywords(name: str, bounds: Bounds, *, takes: tuple[str, ...]) -> None:
+    for keyword in bounds.given():
+        if keyword not in takes:
+            raise PolicyError(f"{name} takes {' and '.join(takes)}, not {keyword}")
 
 
 def _trm_max(bounds: Bounds) -> tuple[Criterion, ...]:
@@ -95,15 +120,10 @@ def _symmetric(criterion: Criterion, source: str) -> Preset:
     """A single k1 bound u means [1/u, u]."""
 
     def build(bounds: Bounds) -> tuple[Criterion, ...]:
-        lower, upper = bounds.lower, bounds.upper
-        if lower is None and upper is None:
+        if not bounds.given():
             return (criterion,)
-        checked = replace(criterion, lower=lower, upper=upper)
-        if checked.lower is None and checked.upper is not None:
-            return (replace(checked, lower=1 / checked.upper),)
-        if checked.upper is None and checked.lower is not None:
-            return (replace(checked, upper=1 / checked.lower),)
-        return (checked,)
+        lower, upper = both_ways(bounds, of=criterion.statistic)
+        return (replace(criterion, lower=lower, upper=upper),)
 
     return Preset(("lower", "upper"), build, source)
 
@@ -130,5 +150,15 @@ PRESETS: dict[str, Preset] = {
 }
 """Every sequence preset by name. Source: formulas, section 6."""
 
-TOKEN_POLICIES = frozenset(("token_k1", "token_k2", "token_k3", "icepop", "tis", "seq_tis"))
-"""Names of policies over tokens: recognised, so that asking for one is answered with what it is."""
+TOKEN_POLICIES: dict[str, TokenRule] = {
+    rule.rule: rule
+    for rule in (
+        TokenRule("token_k1", lower=0.999, upper=1.001),
+        TokenRule("token_k2", upper=0.01),
+        TokenRule("token_k3", upper=0.01),
+        TokenRule("icepop", lower=0.5, upper=5.0),
+        TokenRule("tis", upper=2.0),
+        TokenRule("seq_tis", upper=2.0),
+    )
+}
+"""Every token policy by name, the rule at its default bounds. Source: formulas, section 6."""

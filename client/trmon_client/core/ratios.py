@@ -58,13 +58,23 @@ class Ratios:
         rest = xp.at_least(1.0 - tokens.p, MIN_REST)
         log_rest = xp.log(rest)
         log_rest_ratio = xp.gather(log_rest, above) - xp.gather(log_rest, below)
-        dev = xp.expm1(xp.at_most(xp.at_least(d, -MAX_ABS_EXPONENT), MAX_ABS_EXPONENT))
+        dev = xp.expm1(clamped(xp, d))
         rest_below = xp.gather(rest, below)
         rest_kl = xp.where(rest_below > NO_REST, -rest_below * log_rest_ratio, -xp.gather(rest, above))
         binary_kl = xp.at_least(rest_kl - q * bounded_d, 0.0)
-        return cls(pairs, p, q, d, dev, _k3(xp, d, dev), binary_kl)
+        return cls(pairs, p, q, d, dev, k3(xp, d, dev), binary_kl)
 
 
-def _k3(xp: Arrays, d: Array, dev: Array) -> Array:
+def clamped(xp: Arrays, d: Array) -> Array:
+    """Return log-ratios within the range of exponentials. Source: formulas, section 2."""
+    return xp.at_most(xp.at_least(d, -MAX_ABS_EXPONENT), MAX_ABS_EXPONENT)
+
+
+def k3(xp: Arrays, d: Array, dev: Array) -> Array:
+    """Return rho - 1 - d, accurate for any d.
+
+    Args: dev: rho - 1, d clamped.
+    Source: [K]; formulas, section 3.
+    """
     series = d * d * (0.5 + d * (1 / 6 + d * (1 / 24)))
     return xp.where(xp.abs(d) < SERIES_BELOW, series, dev - d)

@@ -83,6 +83,9 @@ DIVERGENCE_STEMS: tuple[str, ...] = (
 )
 """Columns that exist when logits or top-k log-probs are given."""
 
+TOKEN_STEMS: tuple[str, ...] = ("n_token_masked", "n_token_truncated", "sum_token_weight", "sum_sq_token_weight")
+"""Columns that exist when the policy has token rules: what these made of the valid tokens."""
+
 LABELS: tuple[ColumnSpec, ...] = (
     ColumnSpec("advantage", "f8", Reduction.LABEL),
     ColumnSpec("reward", "f8", Reduction.LABEL),
@@ -94,7 +97,7 @@ LABELS: tuple[ColumnSpec, ...] = (
 
 COLUMNS: dict[str, ColumnSpec] = {
     **{f"{pair}_{stem}": _spec(f"{pair}_{stem}", stem) for pair in PAIRS for stem in PAIR_STEMS},
-    **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + DIVERGENCE_STEMS},
+    **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS},
     **{spec.name: spec for spec in LABELS},
 }
 """Every column trmon knows, by name."""

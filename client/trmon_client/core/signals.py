@@ -28,6 +28,7 @@ def compute(columns: Columns) -> dict[str, float]:
             **pair_signals(sequences),
             **_lengths(sequences),
             **_token_fractions(sequences),
+            **_token_weights(sequences),
             **_suspicious_fractions(columns),
             **_perplexities(sequences),
             **_rewards(sequences),
@@ -57,7 +58,18 @@ _OF_TOKENS = {
     "n_leaked": ("leak_fraction", 1.0),
     "n_leaked_high": ("leak_high_fraction", 1.0),
     "sum_abs_is_dev": ("staleness_tv_is", 0.5),
+    "n_token_masked": ("token_mask_rate", 1.0),
+    "n_token_truncated": ("token_trunc_rate", 1.0),
+    "sum_token_weight": ("token_weight_mean", 1.0),
 }
+
+
+def _token_weights(sequences: Sequences) -> dict[str, float]:
+    names = ("sum_token_weight", "sum_sq_token_weight")
+    if any(name not in sequences.columns for name in names):
+        return {}
+    total, total_sq = sequences.matrix(names).sum(axis=-1)
+    return {"token_weight_ess": float(total * total / (sequences.lengths.sum() * total_sq))}
 
 
 def _suspicious_fractions(columns: Columns) -> dict[str, float]:

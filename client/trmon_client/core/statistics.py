@@ -60,10 +60,14 @@ def columns(
 
 def columns_of(inputs: Inputs, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
-    max_tokens = BLOCK_TOKENS if isinstance(inputs.mask, np.ndarray) else DEVICE_BLOCK_TOKENS
     with np.errstate(all="ignore"):
-        blocks = inputs.blocks(max_tokens=max_tokens)
+        blocks = inputs.blocks(max_tokens=block_tokens(inputs))
         return Columns.merge(*(reduced(block, clip_low=clip_low, clip_high=clip_high) for block in blocks))
+
+
+def block_tokens(inputs: Inputs) -> int:
+    """Return the positions of a block where these arguments lie."""
+    return BLOCK_TOKENS if isinstance(inputs.mask, np.ndarray) else DEVICE_BLOCK_TOKENS
 
 
 def _distance(name: str, distance: Any) -> float:

@@ -55,6 +55,12 @@ def test_bits_decided_on_arrival_are_not_compared() -> None:
     assert (found.decisions[0].policy_name, found.decisions[0].mask_rate) == ("trm", 1.0)
 
 
+def test_of_a_token_policy_the_replay_judges_the_sequences() -> None:
+    found = replayed(report(0, health="noisy", policy=preset("icepop"), accepted=wire.pack_bits([True] * 8)))
+    assert (found.mismatches, found.unreplayed) == (0, 0)
+    assert (found.decisions[0].policy_name, found.decisions[0].counts) == ("icepop", {"accepted": 8})
+
+
 def test_ranks_on_different_versions_are_each_judged_by_their_own_and_flagged() -> None:
     found = replayed(report(0, rank=0, world_size=2), report(0, rank=1, world_size=2, policy=preset("token_veto")))
     assert found.mismatches == 0

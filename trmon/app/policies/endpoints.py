@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from trmon.app.callers import Admin, Reader
 from trmon.app.parts import Parts, Service
-from trmon.app.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parsed
+from trmon.app.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parsed, parsed_shadow
 from trmon.app.runs.endpoints import Named
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.policies import PolicyVersion, default_version
@@ -39,7 +39,7 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
     current = service.store.policies.current(run.id, access=access)
     shadows = current.shadows
     if change.shadows is not None:
-        shadows = tuple(parsed(spec, field=f"shadows[{i}]") for i, spec in enumerate(change.shadows))
+        shadows = tuple(parsed_shadow(spec, field=f"shadows[{i}]") for i, spec in enumerate(change.shadows))
     version = PolicyVersion(
         policy=parsed(change.policy, field="policy"),
         shadows=shadows,

@@ -11,7 +11,7 @@ from trmon.domain.policies import PolicyVersion
 from trmon_client.core.acceptance import Policy, PolicyError
 
 Spec = str | dict[str, Any]
-"""A preset's name, or a policy's name and criteria."""
+"""A preset's name, or a policy's name, criteria and token rules."""
 
 
 class PolicyVersionOut(BaseModel):
@@ -70,3 +70,13 @@ def parsed(spec: Spec, *, field: str) -> Policy:
         return Policy.parse(spec)
     except PolicyError as error:
         raise InvalidInput(field, str(error)) from error
+
+
+def parsed_shadow(spec: Spec, *, field: str) -> Policy:
+    """Return a policy to decide by here, or raise InvalidInput: columns do not hold what token rules need."""
+    policy = parsed(spec, field=field)
+    if not policy.criteria:
+        raise InvalidInput(
+            field, f"{policy.name} has token rules alone, and these work in the trainer; a shadow needs criteria"
+        )
+    return policy
