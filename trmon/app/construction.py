@@ -18,6 +18,7 @@ from trmon.app.notifier import Notifier, Tries
 from trmon.app.parts import Parts
 from trmon.app.policies.current import CurrentPolicies
 from trmon.app.portrait import Vigil
+from trmon.app.pruner import Keep, Pruner
 from trmon.app.reports.reception import Reception
 from trmon.app.settings import Settings
 from trmon.app.worker import Worker
@@ -29,6 +30,8 @@ from trmon.store import Store
 from trmon.store.sqlite import file_of
 from trmon.store.writer import Commit
 
+SECONDS_PER_DAY = 86_400.0
+
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Parts]:
@@ -39,7 +42,7 @@ async def running(settings: Settings) -> AsyncIterator[Parts]:
         await asyncio.to_thread(store.migrate)
         await asyncio.to_thread(check_bind, settings, store.tokens)
         parts = _assemble(settings, store)
-        for part in (parts.notifier, parts.worker):
+        for part in (parts.notifier, parts.worker, _pruner(parts)):
             part.start()
             stack.push_async_callback(asyncio.to_thread, part.close)
         stack.callback(parts.wakeups.close)
@@ -93,6 +96,21 @@ def _exposition(settings: Settings) -> Exposition:
         extra_signals=settings.metrics_signals,
         max_runs=settings.metrics_max_runs,
         max_scalars=settings.metrics_max_scalars,
+    )
+
+
+def _pruner(parts: Parts) -> Pruner:
+    settings, pruned = parts.settings, parts.counters.pruned
+    return Pruner(
+        parts.store.retention,
+        keep=Keep(
+            max_age_seconds=settings.retention_days * SECONDS_PER_DAY,
+            max_bytes_per_run=settings.retention_run_bytes,
+            max_bytes=settings.retention_bytes,
+        ),
+        every_seconds=settings.retention_every_seconds,
+        clock=time.time,
+        count=lambda what, n: pruned.labels(what).inc(n),
     )
 
 

@@ -52,6 +52,11 @@ class Settings(BaseSettings):
     )
     idle_after_seconds: float = Field(3600.0, gt=0, description="A run silent for longer leaves /metrics, in seconds.")
 
+    retention_days: float = Field(30.0, gt=0, description="How long reports are kept, in days; batches stay.")
+    retention_run_bytes: int = Field(2 << 30, ge=0, description="Most bytes of reports kept of a run, the newest.")
+    retention_bytes: int = Field(50 << 30, ge=0, description="Most bytes of reports kept in all, the newest.")
+    retention_every_seconds: float = Field(3600.0, gt=0, description="How often the database is pruned, in seconds.")
+
     metrics_max_runs: int = Field(500, ge=0, description="Most runs on /metrics; the rest are counted.")
     metrics_max_scalars: int = Field(32, ge=0, description="Most trainer scalars a run has on /metrics.")
     metrics_signals: Names = Field(

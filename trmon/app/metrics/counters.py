@@ -65,6 +65,9 @@ class Counters:
         self.delivery = Counter(
             "trmon_delivery", "Tries to deliver a notification, by outcome.", ["outcome"], registry=self.registry
         )
+        self.pruned = Counter(
+            "trmon_pruned", "Rows deleted by retention, and its failures.", ["what"], registry=self.registry
+        )
 
     def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
         """Show what a function returns at each scrape."""

@@ -1,0 +1,47 @@
+"""Retention in a running service."""
+
+from __future__ import annotations
+
+from threading import Semaphore
+
+from tests.app.conftest import Serve
+from tests.fixtures.trainer import train
+from tests.fixtures.waiting import eventually
+from trmon.app.pruner import Keep, Pruner
+from trmon.store.retention import Pruned
+
+RUN = "/api/v1/runs/math/grpo"
+
+
+def test_old_reports_go_and_their_batches_stay(serve: Serve) -> None:
+    service = serve(retention_run_bytes=0, retention_every_seconds=0.05)
+    with service.client() as client:
+        train(client, steps=range(3))
+        eventually(lambda: client.get(f"{RUN}/batches/0/sequences").status_code, lambda status: status == 404)
+        assert client.get(f"{RUN}/batches/0").json()["signals"]["total_kl_k3"] is not None
+        assert 'trmon_pruned_total{what="reports"}' in client.get("/metrics").text
+
+
+def test_a_failure_is_counted_and_tried_again() -> None:
+    counted: dict[str, int] = {}
+    tried = Semaphore(0)
+
+    class FullDisk:
+        def prune(self, **limits: float) -> Pruned:
+            tried.release()
+            raise OSError("no space left on device")
+
+    keep = Keep(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    pruner = Pruner(
+        FullDisk(),
+        keep=keep,
+        every_seconds=0.001,
+        clock=lambda: 0.0,
+        count=lambda what, n: counted.update({what: counted.get(what, 0) + n}),
+    )
+    pruner.start()
+    assert tried.acquire(timeout=10)
+    assert tried.acquire(timeout=10)
+    pruner.close()
+    assert counted["failures"] >= 2
+    assert "reports" not in counted
