@@ -1,0 +1,164 @@
+"""Certified lower bounds: never above the exact KL, never a false infinity, and never a wrong verdict.
+
+Distributions from flat to one without doubt, with whole and with truncated supports, against trainers from equal to
+unrelated; log-probs are float32, as engines return them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.proof.models import Array
+from trmon_client.core import divergence, statistics
+from trmon_client.core.acceptance import decide, preset
+from trmon_client.core.columns import Columns
+from trmon_client.core.validity import valid_mask
+
+LAW = settings(max_examples=200, deadline=None, derandomize=True)
+N_SEQUENCES, HORIZON = 6, 5
+ROUNDING = 5e-6
+"""Of float32 log-probs, in nats; a certificate asks for twenty times as much."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Tokens sampled from the softmax of `a`, and the logits `b` of the trainer; -inf outside a support."""
+
+    a: Array
+    b: Array
+    token_ids: Array
+
+    @cached_property
+    def rollout_logprobs(self) -> Array:
+        return _of_tokens(_log_softmax(self.a), self.token_ids).astype(np.float32)
+
+    @cached_property
+    def logprobs(self) -> Array:
+        return _of_tokens(_log_softmax(self.b), self.token_ids).astype(np.float32)
+
+    @cached_property
+    def mask(self) -> Array:
+        """Where the log-probs are valid: no -inf."""
+        counts = np.ones(self.token_ids.shape, bool)
+        return valid_mask(mask=counts, rollout_logprobs=self.rollout_logprobs, logprobs=self.logprobs)
+
+    @cached_property
+    def columns(self) -> Columns:
+        return statistics.columns(
+            rollout_logprobs=self.rollout_logprobs, logprobs=self.logprobs, mask=np.ones_like(self.mask)
+        )
+
+    @cached_property
+    def exact(self) -> Columns:
+        return divergence.exact(rollout_logits=self.a, logits=self.b, mask=self.mask, tv=True)
+
+    def topk(self, k: int) -> Columns:
+        """Return the bounds from the k most likely tokens of the rollout engine."""
+        logp = _log_softmax(self.a)
+        ids = np.argsort(-logp, axis=-1, kind="stable")[..., :k]
+        return divergence.topk_lower_bound(
+            topk_ids=ids,
+            topk_logprobs=np.take_along_axis(logp, ids, -1).astype(np.float32),
+            rollout_logprobs=self.rollout_logprobs,
+            logits=self.b,
+            token_ids=self.token_ids,
+            mask=self.mask,
+        )
+
+
+def _log_softmax(logits: Array) -> Array:
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def _of_tokens(logp: Array, ids: Array) -> Array:
+    return np.take_along_axis(logp, ids[..., None], -1)[..., 0]
+
+
+def _sampled(seed: int, vocabulary: int, sharpness: float, noise: float, cuts: str) -> Sampled:
+    random = np.random.default_rng(seed)
+    shape = (N_SEQUENCES, HORIZON, vocabulary)
+    a = sharpness * random.normal(size=shape)
+    b = a + noise * random.normal(size=shape)
+    for name, logits in (("rollout", a), ("trainer", b)):
+        if name in cuts:
+            lowest = np.argsort(logits, axis=-1)[..., : vocabulary // 2]
+            np.put_along_axis(logits, lowest, -np.inf, -1)
+    gumbel = -np.log(random.exponential(size=shape))
+    return Sampled(a, b, (a + gumbel).argmax(-1))
+
+
+drawn = {
+    "seed": st.integers(0, 10**6),
+    "noise": st.sampled_from([0.0, 1e-4, 1e-2, 0.3, 2.0, 10.0]),
+    "cuts": st.sampled_from(["none", "rollout", "trainer", "rollout and trainer"]),
+}
+samples = st.builds(
+    _sampled,
+    vocabulary=st.sampled_from([2, 3, 8, 64, 500]),
+    sharpness=st.sampled_from([0.0, 0.5, 2.0, 6.0, 30.0]),
+    **drawn,
+)
+undecided = st.builds(_sampled, vocabulary=st.sampled_from([64, 500]), sharpness=st.sampled_from([0.0, 1.0]), **drawn)
+"""Without doubt, the rest has less mass than float32 can tell, and the bound gives some of itself up."""
+
+
+@LAW
+@given(samples)
+def test_the_binary_kl_of_sampled_tokens_never_exceeds_the_exact_kl(sampled: Sampled) -> None:
+    found = sampled.columns
+    rows = found["n_tokens"] > 0
+    assert np.isfinite(found["total_sum_binary_kl"]).all()
+    assert (found["total_max_binary_kl"][rows] <= sampled.exact["max_kl"][rows] + ROUNDING).all()
+    assert (found["total_sum_binary_kl"] <= sampled.exact["sum_kl"] + HORIZON * ROUNDING).all()
+
+
+@LAW
+@given(samples, st.sampled_from([1, 2, 5, 20]))
+def test_the_bound_from_the_top_k_never_exceeds_the_exact_kl(sampled: Sampled, k: int) -> None:
+    found = sampled.topk(k)
+    assume(found.kl_is == "lower_bound")
+    rows = found["n_tokens"] > 0
+    assert (found["max_kl"][rows] <= sampled.exact["max_kl"][rows] + ROUNDING).all()
+    assert (found["sum_kl"] <= sampled.exact["sum_kl"] + HORIZON * ROUNDING).all()
+    assert (found["n_unbounded"] <= sampled.exact["n_unbounded"]).all()
+
+
+@LAW
+@given(undecided, st.sampled_from([1, 2, 5, 10]))
+def test_to_know_more_tokens_never_weakens_the_bound(sampled: Sampled, k: int) -> None:
+    sampled_alone = sampled.columns["total_sum_binary_kl"]
+    few, more = (sampled.topk(n)["sum_kl"] for n in (k, 2 * k))
+    assert (sampled_alone <= few + HORIZON * ROUNDING).all()
+    assert (few <= more + HORIZON * ROUNDING).all()
+
+
+@LAW
+@given(samples)
+def test_the_gap_of_sampled_probabilities_never_exceeds_total_variation(sampled: Sampled) -> None:
+    """Source: [3P], of which alpha it bounds."""
+    rows = sampled.columns["n_tokens"] > 0
+    gap, tv = sampled.columns["total_max_prob_diff"][rows], sampled.exact["max_tv"][rows]
+    assert (gap <= tv + ROUNDING).all()
+
+
+@LAW
+@given(samples, st.floats(1e-6, 1.0), st.sampled_from([None, 1, 5]))
+def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k: int | None) -> None:
+    columns = sampled.columns if k is None else divergence.attach(sampled.columns, sampled.topk(k))
+    certified = decide(columns, preset("trm_max", delta=delta)).certified
+    assert (sampled.exact["max_kl"][certified] > delta).all()
+
+
+def test_most_of_these_distributions_do_give_bounds() -> None:
+    """Or the laws above would speak of nothing."""
+    usual = [_sampled(seed, 64, 2.0, noise, "none") for seed in range(5) for noise in (0.3, 2.0)]
+    for sampled in usual:
+        assert sampled.topk(5).kl_is == "lower_bound"
+        share = sampled.topk(20)["sum_kl"].sum() / sampled.exact["sum_kl"].sum()
+        assert 0.3 < share <= 1.0

@@ -1,0 +1,181 @@
+"""What the signals estimate, by exact enumeration: a batch that holds every response as often as mu gives it.
+
+Over such a batch a mean is an expectation, so that a signal must equal the divergence it is said to estimate. Truths
+are sums over the vocabulary at every context, and never read which token was sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.proof.models import Array, Language, Model, census, countable_model, near
+from trmon_client.core import divergence, signals, statistics
+
+PARTS = 8
+"""Probabilities of mu are eighths: 512 responses of three tokens."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Three policies and the signals of the batch in which everything happens as often as mu makes it happen."""
+
+    mu: Model
+    old: Model
+    pi: Model
+
+    @cached_property
+    def signals(self) -> dict[str, float]:
+        language = self.mu.language
+        batch = census(self.mu, parts=PARTS)
+        mask = language.mask[batch]
+        columns = statistics.columns(
+            rollout_logprobs=self.mu.logprobs[batch],
+            old_logprobs=self.old.logprobs[batch],
+            logprobs=self.pi.logprobs[batch],
+            mask=mask,
+        )
+        divergences = divergence.exact(
+            rollout_logits=self.mu.logits[batch], logits=self.pi.logits[batch], mask=mask, tv=True
+        )
+        return signals.compute(divergence.attach(columns, divergences))
+
+
+def worlds() -> list[object]:
+    cases = [
+        (vocabulary, stops, truncates, seed)
+        for vocabulary in (3, 4)
+        for stops in (False, True)
+        for truncates in (False, True)
+        for seed in range(3)
+    ]
+    return [pytest.param(_world(*case), id=_name(*case)) for case in cases]
+
+
+def _world(vocabulary: int, stops: bool, truncates: bool, seed: int) -> World:
+    random = np.random.default_rng(seed)
+    language = Language(vocabulary, horizon=3, stops=stops)
+    mu = countable_model(random, language, parts=PARTS, truncates=truncates)
+    old = near(mu, random, noise=0.3)
+    return World(mu, old, near(old, random, noise=0.5))
+
+
+def _name(vocabulary: int, stops: bool, truncates: bool, seed: int) -> str:
+    return f"V={vocabulary}{' stops' if stops else ''}{' truncated' if truncates else ''} seed {seed}"
+
+
+WORLDS = worlds()
+every_world = pytest.mark.parametrize("world", WORLDS)
+
+
+def exactly(expected: float) -> Any:
+    return pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def kl(p: Model, q: Model) -> Array:
+    """Return KL(p||q) at every context, [N, T]; in these worlds q has a probability wherever p has one."""
+    weights = p.conditionals
+    return (weights * np.log(np.where(weights > 0, weights, 1.0) / np.where(weights > 0, q.conditionals, 1.0))).sum(-1)
+
+
+def tv(p: Model, q: Model) -> Array:
+    return np.abs(p.conditionals - q.conditionals).sum(-1) / 2
+
+
+def mass_on_support(q: Model, *, of: Model) -> Array:
+    return np.where(of.conditionals > 0, q.conditionals, 0.0).sum(-1)
+
+
+@every_world
+def test_the_batch_holds_every_response_as_often_as_mu_gives_it(world: World) -> None:
+    counts = np.bincount(census(world.mu, parts=PARTS), minlength=len(world.mu.responses))
+    np.testing.assert_allclose(counts / counts.sum(), world.mu.responses, rtol=1e-12)
+    assert world.signals["response_length_mean"] == exactly(
+        (world.mu.responses * world.mu.language.mask.sum(axis=1)).sum()
+    )
+
+
+@every_world
+def test_k1_estimates_kl(world: World) -> None:
+    assert world.signals["mismatch_kl_k1"] == exactly(world.mu.expected(kl(world.mu, world.old)))
+    assert world.signals["total_kl_k1"] == exactly(world.mu.expected(kl(world.mu, world.pi)))
+
+
+@every_world
+def test_k3_estimates_kl_less_the_mass_off_the_support_of_mu(world: World) -> None:
+    missing = 1 - mass_on_support(world.pi, of=world.mu)
+    expected = world.mu.expected(kl(world.mu, world.pi) - missing)
+    assert world.signals["total_kl_k3"] == exactly(expected)
+
+
+@every_world
+def test_the_mean_ratio_estimates_the_mass_on_the_support_of_mu(world: World) -> None:
+    expected = world.mu.expected(mass_on_support(world.pi, of=world.mu))
+    assert world.signals["total_ratio_mean"] == exactly(expected)
+
+
+@every_world
+def test_the_deficit_estimates_total_variation_whatever_the_supports(world: World) -> None:
+    assert world.signals["total_tv"] == exactly(world.mu.expected(tv(world.mu, world.pi)))
+    assert world.signals["mismatch_tv"] == exactly(world.mu.expected(tv(world.mu, world.old)))
+
+
+@every_world
+def test_the_second_moment_of_ratios_estimates_chi_squared(world: World) -> None:
+    p, q = world.mu.conditionals, world.pi.conditionals
+    chi2 = np.where(p > 0, q**2 / np.where(p > 0, p, 1.0), 0.0).sum(-1) - 1
+    assert world.signals["total_chi2_token"] == exactly(world.mu.expected(chi2))
+
+
+@every_world
+def test_sequence_signals_are_those_of_the_distributions_of_responses(world: World) -> None:
+    p, q = (model.responses[world.mu.responses > 0] for model in (world.mu, world.pi))
+    chi2 = (q**2 / p).sum() - 1
+    assert world.signals["total_chi2_seq"] == exactly(chi2)
+    assert world.signals["total_ess_seq"] == exactly(q.sum() ** 2 / (1 + chi2))
+    assert -world.signals["total_seq_log_ratio_mean"] == exactly((p * np.log(p / q)).sum())
+
+
+@every_world
+def test_exact_divergences_are_those_of_the_contexts_and_add_up_to_those_of_responses(world: World) -> None:
+    """The chain rule: the KL of two distributions of responses is the expected sum of the KL at their tokens."""
+    p, q = (model.responses[world.mu.responses > 0] for model in (world.mu, world.pi))
+    assert world.signals["kl_seq"] == exactly((p * np.log(p / q)).sum())
+    assert world.signals["kl_mean"] == exactly(world.mu.expected(kl(world.mu, world.pi)))
+    reached = world.mu.language.mask & (world.mu.responses > 0)[:, None]
+    assert world.signals["kl_max"] == pytest.approx(kl(world.mu, world.pi)[reached].max(), rel=1e-6)
+    assert world.signals["tv_max"] == pytest.approx(tv(world.mu, world.pi)[reached].max(), rel=1e-6)
+
+
+@every_world
+def test_staleness_is_estimated_without_bias_by_weighing_with_both_ratios(world: World) -> None:
+    """Tokens come from mu and not from pi_old, so that a mean of |pi - pi_old| must be weighed back to mu."""
+    off = np.where(world.mu.conditionals > 0, 0.0, np.abs(world.pi.conditionals - world.old.conditionals)).sum(-1) / 2
+    expected = world.mu.expected(tv(world.old, world.pi) - off)
+    assert world.signals["staleness_tv_is"] == exactly(expected)
+
+
+@every_world
+def test_the_plain_estimate_of_staleness_is_biased(world: World) -> None:
+    assert world.signals["staleness_tv"] != pytest.approx(world.mu.expected(tv(world.old, world.pi)), rel=1e-4)
+
+
+@every_world
+def test_masking_tokens_leaves_the_largest_kl_as_it_was(world: World) -> None:
+    """KL belongs to a context, whichever token was sampled there: dropping tokens moves no policy.
+
+    Every context has tokens of a ratio above 1 and tokens below it, for both policies sum to 1. So however strictly a
+    rule drops tokens on one side, others show the same KL: what is hidden is evidence. Source: [TRM] proposition 4.1.
+    """
+    mu = near(world.mu, np.random.default_rng(0), noise=0.1)
+    logits = {"rollout_logits": mu.logits, "logits": world.pi.logits}
+    ratios = world.pi.chosen / mu.chosen
+    whole = divergence.exact(**logits, mask=mu.language.mask)
+    for kept in (ratios <= 1, ratios >= 1):
+        masked = divergence.exact(**logits, mask=mu.language.mask & kept)
+        assert masked["sum_kl"].sum() < whole["sum_kl"].sum()
+        assert masked["max_kl"].max() == whole["max_kl"].max()
