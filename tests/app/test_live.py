@@ -59,6 +59,6 @@ def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
 def test_thresholds_are_the_bounds_of_the_active_policy() -> None:
     geo = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="me", reason="", created_at=0.0)
     assert view(policy=geo).thresholds == (
-        Threshold(statistic="geo_ratio", pair="mismatch_or_primary", bound="lower", value=0.99),
-        Threshold(statistic="geo_ratio", pair="mismatch_or_primary", bound="upper", value=1.01),
+        Threshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.99),
+        Threshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.01),
     )
