@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, Arrays, Device, bring_argument, cuda_devices, functions_of, is_tensor, kind
+from trmon_client.core import packed
+from trmon_client.core.arrays import Array, Arrays, Device, bring_argument, functions_of, is_tensor, kind
+from trmon_client.core.form import Form
 from trmon_client.core.labels import group_labels
-from trmon_client.core.ragged import is_ragged, mask_of, pad, rows_of
+from trmon_client.core.ragged import is_ragged, pad, rows_of
+from trmon_client.core.token_input import device_of, read
 
 POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 """The arguments that hold log-probs, in the order mu, pi_old, pi."""
@@ -19,10 +22,14 @@ POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 
 @dataclass(frozen=True)
 class Inputs:
-    """The checked arguments: log-probs [B, T] by argument name, mask bool [B, T]; the others [B] or [B, T] or None."""
+    """The checked arguments: log-probs [B, T] by argument name, mask bool [B, T]; the others [B] or [B, T] or None.
+
+    `form` is that of the log-probs as they were given.
+    """
 
     logprobs: dict[str, Array]
     mask: Array
+    form: Form
     advantages: Array | None = None
     rewards: Array | None = None
     group_ids: Array | None = None
@@ -58,6 +65,7 @@ def checked(
     logprobs: dict[str, Any],
     *,
     mask: Any,
+    cu_seqlens: Any = None,
     advantages: Any = None,
     rewards: Any = None,
     group_ids: Any = None,
@@ -72,16 +80,14 @@ def checked(
     if len(given) < 2:
         got = f"only {next(iter(given))}" if given else "none of them"
         raise ValueError(f"at least two of {', '.join(POLICIES)} are needed; got {got}")
-    device = _device_of({**given, "mask": mask})
-    if any(isinstance(value, (list, tuple)) for value in given.values()):
-        padded, whole, lengths = _from_ragged(given, mask, device)
-    else:
-        padded, whole, lengths = *_from_arrays(given, mask, device), None
-    _check_tokens(padded, whole)
-    optional = _Optional(tuple(whole.shape), next(iter(padded)), lengths, device)
+    device = device_of({**given, "mask": mask})
+    tokens = read(given, mask=mask, cu_seqlens=cu_seqlens, device=device)
+    whole = tokens.mask
+    optional = _Optional(tuple(whole.shape), next(iter(given)), tokens.form, device)
     inputs = Inputs(
-        logprobs=padded,
+        logprobs=tokens.logprobs,
         mask=whole if kind(whole) == "b" else whole != 0,
+        form=tokens.form,
         advantages=optional.per_token("advantages", advantages, kinds="fib"),
         rewards=optional.per_sequence("rewards", rewards, kinds="fib"),
         group_ids=optional.labels("group_ids", group_ids),
@@ -92,11 +98,11 @@ def checked(
 
 @dataclass(frozen=True)
 class _Optional:
-    """Checks arguments that may be absent against the shape, and where ragged the lengths, of the first log-probs."""
+    """Checks arguments that may be absent against the shape and the form of the first log-probs."""
 
     shape: tuple[int, ...]
     like: str
-    lengths: list[int] | None
+    form: Form
     device: Device
 
     def per_sequence(self, name: str, value: Any, *, kinds: str) -> Array | None:
@@ -107,8 +113,15 @@ class _Optional:
     def per_token(self, name: str, value: Any, *, kinds: str) -> Array | None:
         if value is None:
             return None
-        if self.lengths is not None and is_ragged(value):
-            array = pad(name, rows_of(name, value, self.device), like=(self.like, self.lengths))
+        lengths = list(self.form.lengths or ())
+        if self.form.is_packed:
+            array = self._check(
+                name, bring_argument(name, value, self.device), [self.shape[:1], (sum(lengths),)], kinds
+            )
+            # A number a sequence, where there are as many sequences as tokens.
+            return array if len(array) == self.shape[0] else packed.pad(array, lengths=lengths)
+        if self.form.lengths is not None and is_ragged(value):
+            array = pad(name, rows_of(name, value, self.device), like=(self.like, lengths))
         else:
             array = bring_argument(name, value, self.device)
         return self._check(name, array, [self.shape[:1], self.shape], kinds)
@@ -132,53 +145,6 @@ class _Optional:
             expected = "an integer dtype" if kinds == "i" else "a real dtype"
             raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
         return array
-
-
-def _device_of(given: dict[str, Any]) -> Device:
-    devices = cuda_devices(row for value in given.values() for row in (value if is_ragged(value) else [value]))
-    if len(devices) > 1:
-        where = ", ".join(f"{name} on {value.device}" for name, value in given.items() if hasattr(value, "device"))
-        raise ValueError(f"log-probs and mask lie on several devices ({where}); expected one")
-    return devices[0] if devices else None
-
-
-def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict[str, Array], Array]:
-    if mask is None:
-        shape = tuple(np.shape(next(iter(given.values()))))
-        raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
-    padded = {name: bring_argument(name, value, device) for name, value in given.items()}
-    return padded, bring_argument("mask", mask, device)
-
-
-def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> tuple[dict[str, Array], Array, list[int]]:
-    for name, value in given.items():
-        if not is_ragged(value):
-            form = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else "a list of numbers"
-            raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one a sequence, as for the others")
-    rows = {name: rows_of(name, value, device) for name, value in given.items()}
-    first = next(iter(rows))
-    like = (first, [len(row) for row in rows[first]])
-    padded = {name: pad(name, arrays, like=like) for name, arrays in rows.items()}
-    if mask is None:
-        return padded, mask_of(like[1], device), like[1]
-    if not is_ragged(mask):
-        raise ValueError(f"mask is an array; expected a list of 1-D arrays like {first}, or None if all tokens count")
-    return padded, pad("mask", rows_of("mask", mask, device), like=like), like[1]
-
-
-def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:
-    (first, reference), *rest = logprobs.items()
-    shape = tuple(reference.shape)
-    if len(shape) != 2:
-        raise ValueError(f"{first} has shape {shape}; expected two dimensions, [sequences, tokens]")
-    for name, array in [*rest, ("mask", mask)]:
-        if tuple(array.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
-    for name, array in logprobs.items():
-        if kind(array) != "f":
-            raise ValueError(f"{name} has dtype {array.dtype}; expected a floating dtype")
-    if kind(mask) not in "bif":
-        raise ValueError(f"mask has dtype {mask.dtype}; expected booleans, integers or floats")
 
 
 def _widened(inputs: Inputs) -> Inputs:

@@ -24,6 +24,7 @@ def columns(
     old_logprobs: Any = None,
     logprobs: Any = None,
     mask: Any = None,
+    cu_seqlens: Any = None,
     advantages: Any = None,
     rewards: Any = None,
     group_ids: Any = None,
@@ -36,16 +37,19 @@ def columns(
     """Return the columns of B sequences, for every pair whose two log-probs are given.
 
     Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; two at least.
-        mask: of the log-probs' form, nonzero where a token counts; None, with lists only: all count.
+        mask: of the log-probs' form, nonzero where a token counts; None, but not with [B, T]: all count.
+        cu_seqlens: B + 1 offsets of packed sequences; then log-probs, mask, and advantages and versions of tokens
+        are [N]. On the host: the values of a tensor on a device are waited for, once.
         advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.
         trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high].
-    Returns: numpy columns, or torch columns on the device where tensors lie on CUDA; then nothing synchronises.
+    Returns: numpy columns, or torch columns on the device where tensors lie on CUDA; then nothing else synchronises.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, sections 1 to 3.
     """
     inputs = checked(
         dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True)),
         mask=mask,
+        cu_seqlens=cu_seqlens,
         advantages=advantages,
         rewards=rewards,
         group_ids=group_ids,

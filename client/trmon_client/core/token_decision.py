@@ -13,6 +13,7 @@ import numpy as np
 
 from trmon_client.core.arrays import Array, Arrays
 from trmon_client.core.columns import Columns
+from trmon_client.core.form import Form
 from trmon_client.core.inputs import POLICIES, Inputs, checked
 from trmon_client.core.policy import Policy
 from trmon_client.core.ratios import RATIOS, clamped, k3
@@ -27,12 +28,14 @@ class TokenDecision:
     """What became of the tokens of B sequences; arrays are of the columns' kind and on their device.
 
     Fields: mask [B, T] bool: valid, and kept by every rule; weights [B, T] float32: 0 where `mask` is unset, 1 where
-    no rule weighs; columns: `schema.TOKEN_STEMS`, [B], over valid tokens, of sequences that are rejected too.
+    no rule weighs; columns: `schema.TOKEN_STEMS`, [B], over valid tokens, of sequences that are rejected too;
+    form: of the log-probs.
     """
 
     mask: Array
     weights: Array
     columns: dict[str, Array]
+    form: Form
 
     def attached_to(self, columns: Columns) -> Columns:
         """Return the columns of the same sequences with these beside them."""
@@ -46,16 +49,17 @@ def apply(
     old_logprobs: Any = None,
     logprobs: Any = None,
     mask: Any = None,
+    cu_seqlens: Any = None,
 ) -> TokenDecision:
     """Return what a policy's token rules decide; without any, that valid tokens teach with weight 1.
 
-    Args: as `statistics.columns` takes them; ragged sequences come back padded.
+    Args: as `statistics.columns` takes them; what was not padded comes back padded, and `form` can undo it.
     Returns: numpy, or torch on the device of CUDA tensors; then nothing synchronises.
     Errors: ValueError naming the argument and the expected shape; PolicyError if a rule's pair is not at hand.
     Source: formulas, section 6.
     """
     logps = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    return applied(policy, checked(logps, mask=mask))
+    return applied(policy, checked(logps, mask=mask, cu_seqlens=cu_seqlens))
 
 
 def applied(policy: Policy, inputs: Inputs) -> TokenDecision:
@@ -67,6 +71,7 @@ def applied(policy: Policy, inputs: Inputs) -> TokenDecision:
         join([part.mask for part in parts]),
         join([part.weights for part in parts]),
         {name: join([part.columns[name] for part in parts]) for name in parts[0].columns},
+        inputs.form,
     )
 
 
@@ -125,7 +130,7 @@ def _decided(policy: Policy, inputs: Inputs) -> TokenDecision:
         "sum_sq_token_weight": xp.sum(weights * weights, -1),
     }
     columns = {name: xp.cast(array, COLUMNS[name].dtype) for name, array in found.items()}
-    return TokenDecision(kept, xp.cast(weights, "f4"), columns)
+    return TokenDecision(kept, xp.cast(weights, "f4"), columns, inputs.form)
 
 
 def _k1(rule: TokenRule, _xp: Arrays, d: Array) -> _Ruling:
