@@ -1,0 +1,130 @@
+"""A looser bound accepts no less, and a larger divergence promises no more: for every preset and every error bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.batches import batch
+from tests.core.example_columns import with_kl
+from trmon_client.core import statistics, token_decision
+from trmon_client.core.acceptance import PRESETS, TOKEN_POLICIES, Policy, decide, preset
+from trmon_client.core.bounds import error_bounds, max_delta
+from trmon_client.core.columns import Columns
+from trmon_client.core.criterion import Criterion
+
+LAW = settings(max_examples=60, deadline=None, derandomize=True)
+BOUND_NAMES = ("trpo", "pinsker_marginal", "mixed", "adaptive")
+
+drawn = {
+    "seed": st.integers(0, 10**6),
+    "noise": st.sampled_from([1e-3, 0.01, 0.1, 1.0]),
+    "odd": st.sampled_from([0.0, 0.0, 0.02]),
+}
+slacks = st.floats(1e-4, 4.0)
+"""How far a bound is from admitting nothing but equal policies."""
+
+
+def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -> Columns:
+    """Return columns of ten sequences, with a KL that is what it is said to be."""
+    columns = statistics.columns(
+        **batch(seed, n_sequences=10, noise=noise, odd=odd), advantages=np.random.default_rng(seed).normal(size=10)
+    )
+    if kl_is == "sampled":
+        return columns
+    return with_kl(columns, (columns["total_max_k3"] + 1e-3).tolist(), kl_is=kl_is)
+
+
+def at_slack(name: str, slack: float) -> Policy:
+    """Return a preset with each bound that it has at this distance from where equal policies are."""
+    if name in PRESETS and PRESETS[name].takes == ("delta",):
+        return preset(name, delta=slack)
+    rule: Any = (preset(name).criteria or preset(name).tokens)[0]
+    is_ratio = rule.measured.is_ratio if isinstance(rule, Criterion) else rule.kind.is_ratio
+    least, most = (1 / (1 + slack), 1 + slack) if is_ratio else (-slack, slack)
+    given = {"lower": None if rule.lower is None else least, "upper": None if rule.upper is None else most}
+    return preset(name, **given)
+
+
+@pytest.mark.parametrize("kl_is", ["sampled", "lower_bound", "exact"])
+@pytest.mark.parametrize("name", PRESETS)
+@settings(LAW, max_examples=20)
+@given(**drawn, slack=slacks, more=slacks)
+def test_a_looser_bound_accepts_what_a_tighter_one_does(
+    name: str, kl_is: str, seed: int, noise: float, odd: float, slack: float, more: float
+) -> None:
+    columns = columns_of(seed, noise=noise, odd=odd, kl_is=kl_is)
+    tight, loose = (decide(columns, at_slack(name, bound)) for bound in (slack, slack + more))
+    assert (loose.accepted >= tight.accepted).all()
+    assert (loose.certified <= tight.certified).all()
+    assert not tight.mask_rate < loose.mask_rate
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_rejects_by_its_bound_what_a_looser_one_accepts(name: str) -> None:
+    """Or the law above would hold for bounds that do nothing."""
+    columns = columns_of(3, noise=1e-3, odd=0.0, kl_is="exact")
+    tight, loose = (decide(columns, at_slack(name, slack)) for slack in (1e-9, 1.0))
+    assert loose.accepted.all()
+    assert tight.accepted.sum() < loose.accepted.sum()
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@settings(LAW, max_examples=30)
+@given(**drawn, slack=slacks, more=slacks)
+def test_a_looser_token_rule_keeps_no_fewer_tokens_and_weighs_them_no_less(
+    name: str, seed: int, noise: float, odd: float, slack: float, more: float
+) -> None:
+    inputs = batch(seed, noise=noise, odd=odd)
+    tight, loose = (token_decision.apply(at_slack(name, bound), **inputs) for bound in (slack, slack + more))
+    assert (loose.mask >= tight.mask).all()
+    assert (loose.weights >= tight.weights).all()
+
+
+@pytest.mark.parametrize("rule", TOKEN_POLICIES.values(), ids=TOKEN_POLICIES)
+@settings(LAW, max_examples=20)
+@given(**drawn)
+def test_masking_tokens_changes_neither_the_largest_divergence_nor_which_sequences_pass(
+    rule: Any, seed: int, noise: float, odd: float
+) -> None:
+    """Source: [TRM] proposition 4.1."""
+    plain = columns_of(seed, noise=noise, odd=odd, kl_is="exact")
+    policy = Policy("both", preset("trm").criteria, (rule,))
+    masked = token_decision.apply(policy, **batch(seed, n_sequences=10, noise=noise, odd=odd)).attached_to(plain)
+    np.testing.assert_array_equal(masked["max_kl"], plain["max_kl"])
+    assert decide(masked, policy).reasons == decide(plain, preset("trm")).reasons
+
+
+horizons = st.integers(1, 100_000)
+kls = st.floats(0, 10)
+factors = st.floats(1, 10)
+
+
+@LAW
+@given(horizons, kls, kls, st.floats(0.1, 10), factors, st.integers(0, 1000))
+def test_every_error_bound_grows_with_each_of_its_arguments(
+    horizon: int, kl_max: float, kl_seq: float, reward_range: float, factor: float, longer: int
+) -> None:
+    base: dict[str, Any] = {"horizon": horizon, "kl_max": kl_max, "kl_seq": kl_seq, "reward_range": reward_range}
+    grown = {name: value * factor for name, value in base.items()} | {"horizon": horizon + longer}
+    before = error_bounds(**base)
+    for name in base:
+        after = error_bounds(**{**base, name: grown[name]})
+        for kind in BOUND_NAMES:
+            assert getattr(after, kind) >= getattr(before, kind), (name, kind)
+
+
+@LAW
+@given(horizons, st.floats(1e-6, 10), kls, factors, st.integers(0, 1000))
+def test_a_budget_allows_more_the_larger_it_is_and_less_the_longer_and_the_further_responses_are(
+    horizon: int, budget: float, kl_seq: float, factor: float, longer: int
+) -> None:
+    allowed = max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq)
+    assert max_delta(horizon=horizon, budget=budget * factor, kl_seq=kl_seq) >= allowed
+    assert max_delta(horizon=horizon + longer, budget=budget, kl_seq=kl_seq) <= allowed
+    assert max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq * factor) <= allowed
+    assert max_delta(horizon=horizon, budget=budget) <= allowed
