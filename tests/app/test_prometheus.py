@@ -17,7 +17,7 @@ from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import Scope
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.server("prometheus", "promtool")
 
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
