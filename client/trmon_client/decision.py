@@ -12,10 +12,13 @@ import numpy as np
 
 from trmon_client.core import acceptance, signals
 from trmon_client.core.acceptance import Policy
-from trmon_client.core.arrays import Array, is_tensor
+from trmon_client.core.arrays import Array, bring, is_tensor
 from trmon_client.core.columns import Columns
+from trmon_client.core.packed import lengths_of
+from trmon_client.core.token_decision import TokenDecision
 from trmon_client.likeness import Likeness
 from trmon_client.surface import Surface
+from trmon_client.teaching import Teaching
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -23,7 +26,8 @@ class Decision:
     """What one `log_batch` decided; neutral, with `verdict` None, where nothing was decided.
 
     Nothing synchronises with a device but `reasons`, `mask_rate` and `signals`. `advice` is rank 0's only.
-    Masks have the kind and the device of the inputs.
+    Masks have the kind and the device of the inputs. `tokens`: what the policy's token rules decided, in any mode,
+    [B, T]; None without any.
     """
 
     like: Likeness
@@ -31,6 +35,7 @@ class Decision:
     is_enforced: bool = False
     columns: Columns | None = None
     verdict: acceptance.Decision | None = None
+    tokens: TokenDecision | None = None
     advice: Mapping[str, Any] | None = None
 
     @cached_property
@@ -67,26 +72,42 @@ class Decision:
         return {} if columns is None else self.surface.guard(lambda: signals.compute(columns), otherwise={})
 
     @property
-    def token_mask(self) -> Array | None:
-        """None: no policy of this version masks single tokens."""
-        return None
+    def token_mask(self) -> Any | None:
+        """Which tokens may teach, bool, of the form of the log-probs; the trainer's own mask in observe.
+
+        The arguments of `log_batch` are read once more, when this or `weights` is first read. None where they are
+        no batch.
+        """
+        teaching = self._teaching
+        return None if teaching is None else teaching.mask
 
     @property
-    def weights(self) -> Array | None:
-        """None: no policy of this version weights tokens."""
-        return None
+    def weights(self) -> Any | None:
+        """With what weight tokens may teach, float32: 0 where `token_mask` is unset, 1 in observe and without rules."""
+        teaching = self._teaching
+        return None if teaching is None else teaching.weights
+
+    @cached_property
+    def _teaching(self) -> Teaching | None:
+        verdict, like = self.verdict, self.like
+        if not self.is_enforced or verdict is None:
+            return self.surface.guard(lambda: Teaching.unchanged(like), otherwise=None)
+        return self.surface.guard(lambda: Teaching.enforced(like, verdict.accepted, tokens=self.tokens), otherwise=None)
 
     def clean(self, mu: Any, pi: Any) -> Any:
         """Return mu with pi, detached, in the rows that `mask` rejects: their gradients become 0, never NaN.
 
-        Args: mu, pi: [B, T] rollout and current log-probs, or lists of B 1-D arrays; a no-op in observe.
+        Args: mu, pi: rollout and current log-probs in the form that `log_batch` had them; a no-op in observe.
         """
         if not self.is_enforced:
             return mu
-        return self.surface.guard(lambda: _clean(self.mask, mu, pi), otherwise=mu)
+        return self.surface.guard(lambda: _clean(self.mask, mu, pi, cu_seqlens=self.like.cu_seqlens), otherwise=mu)
 
 
-def _clean(mask: Array, mu: Any, pi: Any) -> Any:
+def _clean(mask: Array, mu: Any, pi: Any, *, cu_seqlens: Any) -> Any:
+    if cu_seqlens is not None:
+        sequences = np.repeat(np.arange(len(mask)), lengths_of(cu_seqlens))
+        return _where(mask[bring(sequences, mask.device if is_tensor(mask) else None)], mu, pi)
     if isinstance(mu, (list, tuple)):
         return [_where(accepted, *rows) for accepted, *rows in zip(mask, mu, pi, strict=True)]
     return _where(mask[:, None], mu, pi)

@@ -11,24 +11,34 @@ import numpy as np
 from trmon_client.core.arrays import Array, is_tensor
 
 SHAPED_LIKE = ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
+OF_TOKENS = (*SHAPED_LIKE, "cu_seqlens")
+"""The inputs that say which tokens there are, and in which form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """B, and a tensor among the inputs whose device masks share; without one they are numpy."""
+    """B, the inputs that say which tokens there are, and a tensor of them whose device masks share; else numpy."""
 
     n_sequences: int
     tensor: Any | None
+    tokens: Mapping[str, Any]
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any]) -> Likeness:
         """Return what masks must look like; B is 0 where no input has a length."""
         given = [inputs[name] for name in SHAPED_LIKE if inputs.get(name) is not None]
         rows = [value[0] if isinstance(value, (list, tuple)) and value else value for value in given]
+        offsets = _length(inputs.get("cu_seqlens"))
         return cls(
-            n_sequences=next((n for n in map(_length, given) if n is not None), 0),
+            n_sequences=offsets - 1 if offsets else next((n for n in map(_length, given) if n is not None), 0),
             tensor=next((row for row in rows if is_tensor(row)), None),
+            tokens={name: inputs.get(name) for name in OF_TOKENS},
         )
+
+    @property
+    def cu_seqlens(self) -> Any | None:
+        """The offsets of packed sequences, as given."""
+        return self.tokens["cu_seqlens"]
 
     def all_true(self) -> Array:
         """Return [B] true."""
@@ -43,6 +53,16 @@ class Likeness:
         if self.tensor is None:
             return accepted.copy()
         return self.tensor.new_tensor(accepted, dtype=_torch_bool())
+
+    def own(self, array: Array | list[Array]) -> Array | list[Array]:
+        """Return what was computed, an array or a list of rows, in the kind and the place of the inputs."""
+        if isinstance(array, list):
+            return [self.own(row) for row in array]
+        if self.tensor is None or is_tensor(array):
+            return array
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.tensor.device)
 
 
 def _length(value: Any) -> int | None:

@@ -13,8 +13,8 @@ from trmon_client.session import Session
 from trmon_client.settings import Mode, Settings
 
 INPUTS = (
-    *("mask", "rollout_logprobs", "old_logprobs", "logprobs", "advantages", "rewards", "group_ids", "versions"),
-    *("trainer_version", "old_version"),
+    *("mask", "cu_seqlens", "rollout_logprobs", "old_logprobs", "logprobs"),
+    *("advantages", "rewards", "group_ids", "versions", "trainer_version", "old_version"),
 )
 """What `log_batch` hands on to `statistics.columns`."""
 
@@ -39,6 +39,7 @@ class Monitor:
         *,
         step: int,
         mask: Any = None,
+        cu_seqlens: Any = None,
         rollout_logprobs: Any = None,
         old_logprobs: Any = None,
         logprobs: Any = None,
@@ -54,14 +55,16 @@ class Monitor:
     ) -> Decision:
         """Report the sequences of an update, or with `update` None of a rollout batch, and decide which may teach.
 
-        Args: log-probs, nats: [B, T] torch or numpy, or lists of B 1-D arrays; two of them at least.
-            mask: as the log-probs, not 0 where a token counts; None for lists only. advantages, versions: [B] or
-            [B, T]; rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
+        Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them at least.
+            cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: as the log-probs, not 0 where a
+            token counts; None, but not with [B, T]: all count. advantages, versions: [B] or as the log-probs;
+            rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
             chunks: how many calls make up this update on this rank, if known: it is then complete at once.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
-        tensors = (mask, rollout_logprobs, old_logprobs, logprobs, advantages, rewards, group_ids, versions)
-        inputs = dict(zip(INPUTS, (*tensors, trainer_version, old_version), strict=True))
+        tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)
+        others = (advantages, rewards, group_ids, versions, trainer_version, old_version)
+        inputs = dict(zip(INPUTS, (*tokens, *others), strict=True))
         return self._log(inputs, step=step, update=update, scalars=scalars, chunks=chunks)
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from trmon_client import first_report, messages
 from trmon_client.chunks import Chunks
-from trmon_client.core import wire
+from trmon_client.core import token_decision, wire
 from trmon_client.core.arrays import Array, is_tensor
 from trmon_client.core.columns import Columns
 from trmon_client.core.policy import Policy
@@ -70,6 +70,10 @@ class Session:
         update = None if update is None else _count("update", update)
         columns = _own(reduce_tokens(**inputs))
         verdict = self.policies.decide(columns, step=step)
+        like, tokens = Likeness.of(inputs), None
+        if verdict.policy.tokens:
+            tokens = token_decision.apply(verdict.policy, **like.tokens)
+            columns = tokens.attached_to(columns)
         sender = self._speak()
         with self._lock:
             chunk = self._chunks.next(step, update, chunks=chunks)
@@ -80,11 +84,12 @@ class Session:
                 self._chunks.stated(chunk.finished)
         self._introduce(columns, step)
         return Decision(
-            like=Likeness.of(inputs),
+            like=like,
             surface=self.surface,
             is_enforced=self._settings.mode is Mode.ENFORCE,
             columns=columns,
             verdict=verdict,
+            tokens=tokens,
             advice=self._advice if self._ranks.rank == 0 else None,
         )
 

@@ -10,7 +10,7 @@ import pytest
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings
 from trmon_client.core import wire
-from trmon_client.core.acceptance import Policy, preset
+from trmon_client.core.acceptance import Policy, TokenRule, preset
 from trmon_client.monitor import Monitor
 
 
@@ -43,10 +43,12 @@ def test_it_waits_for_its_step(tmp_path: Path) -> None:
     assert used == [preset("trm").hash, preset("trm").hash, wanted.hash]
 
 
+STALE = Policy("stale", (), (TokenRule("tis", "staleness", upper=2.0),))
 REFUSED = {
     "it cannot be parsed": (update(preset("geo_mask"), spec={"name": "vibes", "criteria": []}), "1 to 32 criteria"),
     "its hash is not that of its content": (update(preset("geo_mask"), hash="0" * 32), "hashes to"),
     "it needs what the run does not log": (update(preset("opsm")), "advantages"),
+    "a token rule of it reads a pair that is not there": (update(STALE), "tis of staleness needs"),
 }
 
 

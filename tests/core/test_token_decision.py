@@ -193,6 +193,13 @@ def test_a_token_policy_accepts_every_sequence_that_is_neither_empty_nor_invalid
     assert decision.reasons == [None, "empty", "invalid_logprobs", None, None, None]
 
 
+def test_deciding_raises_where_a_rules_pair_is_not_at_hand() -> None:
+    given = batch(seed=1)
+    del given["old_logprobs"]
+    with pytest.raises(PolicyError, match="tis of staleness needs logprobs and old_logprobs"):
+        decide(statistics.columns(**given), Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),)))
+
+
 def test_criteria_beside_token_rules_decide_on_sequences() -> None:
     given = batch(seed=1, noise=0.3)
     policy = Policy("both", (Criterion("max_abs_d", upper=0.5),), (TokenRule("tis", upper=2.0),))

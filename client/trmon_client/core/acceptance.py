@@ -50,6 +50,8 @@ def decide(columns: Columns, policy: Policy) -> Decision:
     Errors: PolicyError naming the argument that is missing (`Policy.needs`).
     Source: formulas, section 6.
     """
+    for rule in policy.tokens:
+        rule.resolve(columns.pairs)
     where = functions_of(columns["n_tokens"]).where
     codes = where(columns["n_tokens"] > 0, int(Outcome.ACCEPTED), int(Outcome.EMPTY))
     codes = where(columns["n_invalid"] > 0, int(Outcome.INVALID_LOGPROBS), codes)
