@@ -34,6 +34,12 @@ class Language:
         return self._alive[self.kept]
 
     @cached_property
+    def prefixes(self) -> Array:
+        """[N, T]: the number that the tokens before each one spell, in base V."""
+        numbers = np.flatnonzero(self.kept)[:, None]
+        return numbers // self.vocabulary ** (self.horizon - np.arange(self.horizon))
+
+    @cached_property
     def kept(self) -> Array:
         """bool [V**T]: which sequences are responses, and not one of them with something behind its end."""
         return np.all(self._alive | (self._all == 0), axis=1)
@@ -61,9 +67,8 @@ class Model:
     @cached_property
     def conditionals(self) -> Array:
         """[N, T, V]: the distribution at every position of every response."""
-        v, horizon = self.language.vocabulary, self.language.horizon
-        every = [np.repeat(table, v ** (horizon - t), axis=0) for t, table in enumerate(self.tables)]
-        return np.stack(every, axis=1)[self.language.kept]
+        prefixes = self.language.prefixes
+        return np.stack([table[prefixes[:, t]] for t, table in enumerate(self.tables)], axis=1)
 
     @cached_property
     def chosen(self) -> Array:
