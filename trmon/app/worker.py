@@ -13,6 +13,8 @@ from trmon.app.rounds import Observer, Rounds
 from trmon.domain.ports import RunLog
 
 TICK_SECONDS = 1.0
+BREATH_SECONDS = 0.03
+"""Rest between two rounds: reports that come meanwhile share the queries and the commit of one pass."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,10 +70,11 @@ class Worker:
         while self._has_work():
             try:
                 self._round()
+                self._pause(BREATH_SECONDS)
             except Exception as error:
                 self._observer.failed(error)
                 log.error("round_failed", exc_info=error)
-                self._pause()
+                self._pause(self._tick_seconds)
         self._rounds.rest()
 
     def _has_work(self) -> bool:
@@ -81,10 +84,9 @@ class Worker:
                 self._changed.wait(self._tick_seconds)
             return bool(self._woken) or not self._closing
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float) -> None:
         with self._changed:
-            if not self._closing:
-                self._changed.wait(self._tick_seconds)
+            self._changed.wait_for(lambda: self._closing, timeout=seconds)
 
     def _round(self) -> None:
         if not self._adopted:
