@@ -6,6 +6,7 @@ are sums over the vocabulary at every context, and never read which token was sa
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +17,8 @@ import pytest
 from tests.proof.models import Array, Language, Model, census, countable_model, near
 from trmon_client.core import divergence, signals, statistics
 
-PARTS = 8
-"""Probabilities of mu are eighths: 512 responses of three tokens."""
+SIZES = [(3, 3, 8), (4, 4, 8), (3, 6, 4)]
+"""Vocabulary, horizon, and the parts mu's probabilities are made of: batches of 512, 4,096 and 4,096 responses."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,18 @@ class World:
     mu: Model
     old: Model
     pi: Model
+    parts: int
+
+    @cached_property
+    def batch(self) -> Array:
+        """The numbers of the responses in the batch."""
+        return census(self.mu, parts=self.parts)
 
     @cached_property
     def signals(self) -> dict[str, float]:
-        language = self.mu.language
-        batch = census(self.mu, parts=PARTS)
-        mask = language.mask[batch]
+        """What trmon computes of the batch."""
+        batch = self.batch
+        mask = self.mu.language.mask[batch]
         columns = statistics.columns(
             rollout_logprobs=self.mu.logprobs[batch],
             old_logprobs=self.old.logprobs[batch],
@@ -45,30 +52,21 @@ class World:
         return signals.compute(divergence.attach(columns, divergences))
 
 
-def worlds() -> list[object]:
-    cases = [
-        (vocabulary, stops, truncates, seed)
-        for vocabulary in (3, 4)
-        for stops in (False, True)
-        for truncates in (False, True)
-        for seed in range(3)
-    ]
-    return [pytest.param(_world(*case), id=_name(*case)) for case in cases]
-
-
-def _world(vocabulary: int, stops: bool, truncates: bool, seed: int) -> World:
+def _world(size: tuple[int, int, int], stops: bool, truncates: bool, seed: int) -> World:
+    vocabulary, horizon, parts = size
     random = np.random.default_rng(seed)
-    language = Language(vocabulary, horizon=3, stops=stops)
-    mu = countable_model(random, language, parts=PARTS, truncates=truncates)
+    language = Language(vocabulary, horizon, stops=stops)
+    mu = countable_model(random, language, parts=parts, truncates=truncates)
     old = near(mu, random, noise=0.3)
-    return World(mu, old, near(old, random, noise=0.5))
+    return World(mu, old, near(old, random, noise=0.5), parts)
 
 
-def _name(vocabulary: int, stops: bool, truncates: bool, seed: int) -> str:
-    return f"V={vocabulary}{' stops' if stops else ''}{' truncated' if truncates else ''} seed {seed}"
+def _name(size: tuple[int, int, int], stops: bool, truncates: bool, seed: int) -> str:
+    return f"V={size[0]} T={size[1]}{' stops' if stops else ''}{' truncated' if truncates else ''} seed {seed}"
 
 
-WORLDS = worlds()
+CASES = list(itertools.product(SIZES, (False, True), (False, True), range(2)))
+WORLDS = [pytest.param(_world(*case), id=_name(*case)) for case in CASES]
 every_world = pytest.mark.parametrize("world", WORLDS)
 
 
@@ -92,7 +90,7 @@ def mass_on_support(q: Model, *, of: Model) -> Array:
 
 @every_world
 def test_the_batch_holds_every_response_as_often_as_mu_gives_it(world: World) -> None:
-    counts = np.bincount(census(world.mu, parts=PARTS), minlength=len(world.mu.responses))
+    counts = np.bincount(world.batch, minlength=len(world.mu.responses))
     np.testing.assert_allclose(counts / counts.sum(), world.mu.responses, rtol=1e-12)
     assert world.signals["response_length_mean"] == exactly(
         (world.mu.responses * world.mu.language.mask.sum(axis=1)).sum()
