@@ -1,0 +1,185 @@
+"""Conditions: what must hold of a history for a finding, step by step, in three-valued logic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from trmon.domain.diagnosis.finding import Evidence, Missing
+from trmon.domain.diagnosis.history import JUDGED, Array, History
+from trmon.domain.diagnosis.provision import provision
+from trmon.domain.rules import Bound, Truth
+from trmon_client.core.schema import Pair
+
+FALSE, UNKNOWN, TRUE = 0, 1, 2
+"""Kleene's values in an order in which "and" is the least and "or" the largest."""
+_TRUTHS = {FALSE: Truth.FALSE, UNKNOWN: Truth.UNKNOWN, TRUE: Truth.TRUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Of the newest `rows` rows that know a signal, how many must be beyond a limit: a share, and `least` rows."""
+
+    rows: int
+    share: float
+    least: int
+
+    def of(self, known: int) -> int:
+        """Return how many of so many known rows are enough; one row alone decides for itself."""
+        return max(1, min(known, max(self.least, math.ceil(self.share * known))))
+
+
+LASTING = Quorum(rows=5, share=0.5, least=1)
+"""More often than not; one step of noise makes no finding, and one step of calm ends none."""
+AT_TIMES = Quorum(rows=20, share=0.0, least=2)
+"""Twice in 20 rows: for what strikes now and then."""
+EVER = Quorum(rows=20, share=0.0, least=1)
+"""Once in 20 rows: for what must never happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of a condition: its truth by step [n], and of the newest step the evidence and what is missing.
+
+    `since` is the index of the step from which it has held without a break; 0 where it does not hold.
+    """
+
+    truths: Array
+    evidence: tuple[Evidence, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    since: int = 0
+
+    @property
+    def truth(self) -> Truth:
+        """What holds at the newest step."""
+        return _TRUTHS[int(self.truths[-1])]
+
+
+class Condition(Protocol):
+    """Anything that can be asked of a history."""
+
+    def read(self, history: History) -> Verdict:
+        """Return what is known of it, step by step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A signal, or its distance from a point, strictly beyond a threshold, in as many rows as the quorum asks for.
+
+    A stem means the first of `pairs` that the history has; an `optional` signal that nobody sends is not missed.
+    Distances have the bound ABOVE.
+    """
+
+    signal: str
+    bound: Bound
+    threshold: float
+    away_from: float | None = None
+    pairs: tuple[Pair, ...] = JUDGED
+    quorum: Quorum = LASTING
+    optional: bool = False
+
+    def read(self, history: History) -> Verdict:
+        """Return whether it lies beyond; NaN is unknown."""
+        name, values = history.find(self.signal, pairs=self.pairs)
+        if self.optional and not history.has(name):
+            return Verdict(np.full(len(history), FALSE))
+        beyond, known = self._beyond(values), ~np.isnan(values)
+        truths = np.array([self._truth(beyond, known, i) for i in range(len(history))])
+        if truths[-1] == UNKNOWN:
+            return Verdict(truths, missing=(Missing(name, provision(name, sent=history.has(name))),))
+        if truths[-1] == FALSE:
+            return Verdict(truths)
+        since = self._since(truths, beyond)
+        return Verdict(truths, (self._evidence(name, history, values, beyond, since),), since=since)
+
+    def _beyond(self, values: Array) -> Array:
+        """Distances are compared as two bounds, so that 1.01 is no further from 1 than 0.01."""
+        if self.away_from is not None:
+            return (values > self.away_from + self.threshold) | (values < self.away_from - self.threshold)
+        return values > self.threshold if self.bound is Bound.ABOVE else values < self.threshold
+
+    def _truth(self, beyond: Array, known: Array, i: int) -> int:
+        window = slice(max(0, i + 1 - self.quorum.rows), i + 1)
+        n_known = int(known[window].sum())
+        if not n_known:
+            return UNKNOWN
+        return TRUE if int(beyond[window].sum()) >= self.quorum.of(n_known) else FALSE
+
+    def _since(self, truths: Array, beyond: Array) -> int:
+        """The quorum is reached late; what it counted began earlier."""
+        start = _start(truths)
+        first = max(0, start + 1 - self.quorum.rows)
+        return first + int(np.argmax(beyond[first : start + 1]))
+
+    def _evidence(self, name: str, history: History, values: Array, beyond: Array, since: int) -> Evidence:
+        newest = int(np.flatnonzero(beyond)[-1])
+        return Evidence(
+            signal=name,
+            value=float(values[newest]),
+            bound=self.bound,
+            threshold=self.threshold,
+            since_step=int(history.steps[since]),
+            away_from=self.away_from,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """True where one part is; unknown where none is true and one is unknown."""
+
+    parts: tuple[Condition, ...]
+
+    def read(self, history: History) -> Verdict:
+        """Return the parts' verdict, with the evidence of those that are true."""
+        found = [part.read(history) for part in self.parts]
+        return _combined(found, np.maximum.reduce([verdict.truths for verdict in found]), since=min)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """True where every part is; false where one is false."""
+
+    parts: tuple[Condition, ...]
+
+    def read(self, history: History) -> Verdict:
+        """Return the parts' verdict, with the evidence of all if it holds."""
+        found = [part.read(history) for part in self.parts]
+        return _combined(found, np.minimum.reduce([verdict.truths for verdict in found]), since=max)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """True where its part is false; it has no evidence of its own."""
+
+    part: Condition
+
+    def read(self, history: History) -> Verdict:
+        """Return the opposite of the part's verdict."""
+        found = self.part.read(history)
+        truths = TRUE - found.truths
+        return Verdict(truths, missing=found.missing, since=_start(truths) if truths[-1] == TRUE else 0)
+
+
+def _combined(found: list[Verdict], truths: Array, *, since: Callable[[list[int]], int]) -> Verdict:
+    if truths[-1] == UNKNOWN:
+        parts = [verdict for verdict in found if verdict.truth is Truth.UNKNOWN]
+        return Verdict(truths, missing=_each_once([gap for verdict in parts for gap in verdict.missing]))
+    if truths[-1] == FALSE:
+        return Verdict(truths)
+    held = [verdict for verdict in found if verdict.truth is Truth.TRUE]
+    evidence = tuple(item for verdict in held for item in verdict.evidence)
+    return Verdict(truths, evidence, since=since([verdict.since for verdict in held]))
+
+
+def _each_once(missing: list[Missing]) -> tuple[Missing, ...]:
+    return tuple(dict.fromkeys(missing))
+
+
+def _start(truths: Array) -> int:
+    """Return where the unbroken stretch that ends at the newest row begins."""
+    broken = np.flatnonzero(truths != TRUE)
+    return int(broken[-1]) + 1 if len(broken) else 0

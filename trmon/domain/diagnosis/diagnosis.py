@@ -1,0 +1,104 @@
+"""Diagnosis: what is wrong with a run, first of all its cause, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon.domain.diagnosis.conditions import Condition, Verdict
+from trmon.domain.diagnosis.criteria import criteria, nucleus, unhealthy
+from trmon.domain.diagnosis.escalation import Escalation, escalation
+from trmon.domain.diagnosis.features import featured
+from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
+from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
+from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
+from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.rules import Truth
+
+CAUSES_FIRST = (
+    Finding.CORRUPT_LOGPROBS,
+    Finding.SUPPORT_SHIFT,
+    Finding.STALENESS,
+    Finding.MOE_ROUTING,
+    Finding.ENGINE_MISMATCH,
+    Finding.STEP_TOO_LARGE,
+    Finding.CLIP_SATURATION,
+    Finding.VARIANCE_BLOWUP,
+    Finding.MODERATE_DRIFT,
+    Finding.LENGTH_SURGE,
+    Finding.NO_LEARNING_SIGNAL,
+)
+"""Findings before their symptoms: corrupt numbers make everything else look wrong, drift makes weights blow up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong at a run's newest step: the `primary` finding is the cause, `observed` all that were found with
+    the cause first, `unknown` those that cannot be told; `shortfall` says why a run without a finding is not healthy.
+    """
+
+    step: int
+    steps: int
+    primary: Finding
+    observed: tuple[Observation, ...]
+    unknown: tuple[Observation, ...]
+    shortfall: tuple[Evidence, ...]
+    quadrant: Quadrant
+    escalation: Escalation
+    remedy: Remedy | None
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """Every signal that some finding lacks, once."""
+        return tuple(dict.fromkeys(gap for observation in self.unknown for gap in observation.missing))
+
+
+def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis:
+    """Return the diagnosis of a run's newest steps, or of one step's signals.
+
+    A finding holds if it held in most of the newest 5 rows; those that need a past that is not there are unknown,
+    as are those that need a signal that is missing. Healthy is only a run of which everything is known.
+    Source: formulas, section 9.
+    """
+    limits = limits or Thresholds()
+    history = featured(history)
+    conditions = criteria(limits)
+    found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSES_FIRST}
+    observed = tuple(found[finding] for finding in _order(history, limits) if found[finding].truth is Truth.TRUE)
+    unknown = tuple(found[finding] for finding in CAUSES_FIRST if found[finding].truth is Truth.UNKNOWN)
+    health = unhealthy(limits).read(history)
+    primary = observed[0].finding if observed else _without_findings(unknown, health)
+    return Diagnosis(
+        step=int(history.steps[-1]),
+        steps=len(history),
+        primary=primary,
+        observed=observed,
+        unknown=unknown,
+        shortfall=health.evidence if primary is Finding.UNKNOWN else (),
+        quadrant=quadrant(history, limits),
+        escalation=escalation(history, limits),
+        remedy=REMEDIES.get(primary),
+    )
+
+
+def _observe(finding: Finding, condition: Condition, history: History) -> Observation:
+    verdict = condition.read(history)
+    is_true = verdict.truth is Truth.TRUE
+    return Observation(
+        finding=finding,
+        truth=verdict.truth,
+        evidence=verdict.evidence,
+        missing=verdict.missing if verdict.truth is Truth.UNKNOWN else (),
+        since_step=int(history.steps[verdict.since]) if is_true else None,
+    )
+
+
+def _order(history: History, limits: Thresholds) -> tuple[Finding, ...]:
+    """Causes first; a nucleus is the cause of the saturated tokens beside it."""
+    if nucleus(limits).read(history).truth is not Truth.TRUE:
+        return CAUSES_FIRST
+    return (Finding.SUPPORT_SHIFT, *(finding for finding in CAUSES_FIRST if finding is not Finding.SUPPORT_SHIFT))
+
+
+def _without_findings(unknown: tuple[Observation, ...], health: Verdict) -> Finding:
+    return Finding.UNKNOWN if unknown or health.truth is not Truth.FALSE else Finding.HEALTHY

@@ -1,0 +1,80 @@
+"""Escalation: how far correction can go before only a fix of the system helps. Source: [DRIFT], formulas section 9."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from trmon.domain.diagnosis.conditions import AnyOf, Limit
+from trmon.domain.diagnosis.finding import Evidence, Missing
+from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.rules import Bound, Truth
+
+CHI2_WEIGHTS, CHI2_SYSTEM = 2.0, 4.0
+MASK_RATE_WEIGHTS, MASK_RATE_SYSTEM = 0.10, 0.25
+BAND_FRACTION_SYSTEM = 0.10
+
+
+class Stage(Enum):
+    """What the measured drift still lets one do."""
+
+    REJECTION = "rejection"
+    REJECTION_AND_WEIGHTS = "rejection_and_weights"
+    SYSTEM_FIX = "system_fix"
+    UNKNOWN = "unknown"
+
+    @property
+    def advice(self) -> str:
+        """The stage in words."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Stage.REJECTION: "rejection sampling alone is enough",
+    Stage.REJECTION_AND_WEIGHTS: "rejection sampling with token-level truncated weights",
+    Stage.SYSTEM_FIX: "fix the system: correction would throw away or distort too much",
+    Stage.UNKNOWN: "not known: signals are missing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """The stage with the evidence for going that far, or with what is missing to tell.
+
+    The effective sample size after rejection, which formulas name too, is not recorded and not judged.
+    """
+
+    stage: Stage
+    evidence: tuple[Evidence, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+def escalation(history: History, limits: Thresholds) -> Escalation:
+    """Return the stage of a history's newest rows."""
+    system = AnyOf(
+        (
+            _above("chi2_token", CHI2_SYSTEM),
+            _above("mask_rate", MASK_RATE_SYSTEM),
+            _above("band_fraction", BAND_FRACTION_SYSTEM),
+            Limit(signal="prob_pearson", bound=Bound.BELOW, threshold=limits.pearson_ill),
+        )
+    ).read(history)
+    if system.truth is Truth.TRUE:
+        return Escalation(Stage.SYSTEM_FIX, system.evidence)
+    # At exactly 2, or 0.10, formulas ask for the weights: the limit lies just below.
+    weights = AnyOf((_from("chi2_token", CHI2_WEIGHTS), _from("mask_rate", MASK_RATE_WEIGHTS))).read(history)
+    if system.truth is Truth.UNKNOWN or weights.truth is Truth.UNKNOWN:
+        return Escalation(Stage.UNKNOWN, missing=tuple(dict.fromkeys((*system.missing, *weights.missing))))
+    if weights.truth is Truth.TRUE:
+        return Escalation(Stage.REJECTION_AND_WEIGHTS, weights.evidence)
+    return Escalation(Stage.REJECTION)
+
+
+def _above(signal: str, threshold: float) -> Limit:
+    return Limit(signal=signal, bound=Bound.ABOVE, threshold=threshold)
+
+
+def _from(signal: str, threshold: float) -> Limit:
+    return Limit(signal=signal, bound=Bound.ABOVE, threshold=math.nextafter(threshold, 0.0))

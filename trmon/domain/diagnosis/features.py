@@ -1,0 +1,167 @@
+"""Features: what a diagnosis reads beside signals, made of them and of their past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from trmon.domain.diagnosis.history import ENGINES, Array, History
+
+BASELINE_ROWS = 100
+MIN_BASELINE_ROWS = 20
+RISE_ROWS = 50
+MIN_RISE_ROWS = 20
+MEDIAN_ROWS = 5
+FLAT_ROWS = 20
+
+SMALLEST_BATCH_TOKENS = 1000
+"""Tokens that a batch of unknown size is taken to have at least."""
+LARGEST_LOG_RATIO = 20.0
+"""Beyond it a token's log-ratio counts as clamped; it bounds the spread of d where nothing else does."""
+K3_FACTOR, K3_ERRORS, K3_FLOOR = 10.0, 3.0, 1e-6
+
+
+def featured(history: History) -> History:
+    """Return the history with its features, NaN where the past is too short; those that nothing is known of are absent.
+
+    A feature that was given is kept as it is.
+    """
+    named: dict[str, Array] = {
+        "engine_lag": engine_lag(history),
+        "k3_excess": k3_excess(history),
+        "ratio_shift": ratio_shift(history),
+        "saturated_outside_band": _share_outside_band(history),
+        "grad_norm_relative": relative(_values(history, "grad_norm")),
+        "clip_fraction_rise": rise(_values(history, "clip_fraction")),
+        "grad_variance_rise": rise(_values(history, "grad_variance")),
+        "zero_variance_groups_least": least(_values(history, "zero_variance_groups")),
+    }
+    history = _with(history, named)
+    lag = staleness_lag(history)
+    return _with(history, {"staleness_lag": lag, "staleness_growth": growth_with_lag(history, lag)})
+
+
+def engine_lag(history: History) -> Array:
+    """Return versions between the two sides of the pair that compares engines.
+
+    A trainer that names no old_version is taken to score pi_old with its present weights; one that names no version
+    at all is taken at lag 0, if there is a mismatch pair.
+    """
+    version_lag = _values(history, "version_lag_max")
+    has_mismatch = any(name.startswith("mismatch_") for name in history.values)
+    return np.where(np.isnan(version_lag), 0.0 if has_mismatch else math.nan, version_lag)
+
+
+def staleness_lag(history: History) -> Array:
+    """Return versions between pi and pi_old; 0 where the trainer names none."""
+    lag = _values(history, "version_lag_max") - _values(history, "engine_lag")
+    return np.where(np.isnan(lag), 0.0, lag)
+
+
+def growth_with_lag(history: History, lag: Array) -> Array:
+    """Return staleness (k3) of the rows so far at more than their median lag, over that of the others.
+
+    Returns: a ratio; +inf where the lag never changed, since without any lag staleness would be 0.
+    """
+    k3 = _values(history, "staleness_kl_k3")
+    out = np.full(len(history), math.nan)
+    for i in range(len(history)):
+        known = ~np.isnan(k3[: i + 1])
+        if known.any():
+            out[i] = _split_ratio(k3[: i + 1][known], lag[: i + 1][known])
+    return out
+
+
+def k3_excess(history: History) -> Array:
+    """Return by what factor kl_k3 exceeds what honest log-probs can show, where that is certain; else NaN.
+
+    Without `n_tokens` a batch is taken to have 1,000 tokens at least, without kl_k2 the spread of d to be 20 at most:
+    what exceeds even then is corrupt, and what is within 10 |kl_k1| is not, whatever they are.
+    Source: formulas, section 9, A'.
+    """
+    k1, k2, k3, n = (_engine(history, name) for name in ("kl_k1", "kl_k2", "kl_k3", "n_tokens"))
+    with np.errstate(invalid="ignore"):
+        spread = np.sqrt(np.maximum(2 * k2 - k1 * k1, 0.0))
+    certain = ~np.isnan(n) & ~np.isnan(spread)
+    spread = np.where(np.isnan(spread), LARGEST_LOG_RATIO, spread)
+    errors = K3_ERRORS * spread / np.sqrt(np.where(np.isnan(n), SMALLEST_BATCH_TOKENS, n))
+    smallest = k3 / (K3_FACTOR * np.maximum(np.maximum(np.abs(k1), errors), K3_FLOOR))
+    largest = k3 / (K3_FACTOR * np.maximum(np.abs(k1), K3_FLOOR))
+    return np.where(certain | (smallest > 1), smallest, np.where(largest <= 1, largest, math.nan))
+
+
+def ratio_shift(history: History) -> Array:
+    """Return how many standard errors ratio_mean is above 1; NaN without `n_tokens` and is_weight_std."""
+    mean, spread, n = (_engine(history, name) for name in ("ratio_mean", "is_weight_std", "n_tokens"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (mean - 1) / (spread / np.sqrt(n))
+
+
+def relative(column: Array) -> Array:
+    """Return values over the median of up to 100 before them; NaN before there are 20."""
+    return _over_past(column, lambda past, now: now / _median(past[-BASELINE_ROWS:]), least_rows=MIN_BASELINE_ROWS)
+
+
+def rise(column: Array) -> Array:
+    """Return the median of the newest 5 values over that of 5 up to 50 rows earlier; NaN before there are 25."""
+
+    def ratio(past: Array, now: float) -> float:
+        newest = np.append(past[-(MEDIAN_ROWS - 1) :], now)
+        earlier = past[: -(MEDIAN_ROWS - 1)][-RISE_ROWS:][:MEDIAN_ROWS]
+        return float(np.median(newest)) / _median(earlier)
+
+    return _over_past(column, ratio, least_rows=MIN_RISE_ROWS + MEDIAN_ROWS - 1)
+
+
+def least(column: Array) -> Array:
+    """Return the smallest of the newest 20 values; NaN before there are 20."""
+    return _over_past(column, lambda past, now: min(past[-(FLAT_ROWS - 1) :].min(), now), least_rows=FLAT_ROWS - 1)
+
+
+def _over_past(column: Array, feature: Callable[[Array, float], float], *, least_rows: int) -> Array:
+    """Apply a feature to each known value and the known ones before it, where there are enough of them."""
+    out = np.full(len(column), math.nan)
+    known = np.flatnonzero(~np.isnan(column))
+    for count, i in enumerate(known.tolist()):
+        if count >= least_rows:
+            out[i] = feature(column[known[:count]], column[i])
+    return out
+
+
+def _median(values: Array) -> float:
+    """A median of 0 is no yardstick."""
+    return float(np.median(values)) or math.nan
+
+
+def _split_ratio(values: Array, lag: Array) -> float:
+    above = lag > np.median(lag)
+    if not above.any():
+        above = lag == lag.max()
+    if above.all():
+        return math.inf
+    low = float(np.median(values[~above]))
+    return float(np.median(values[above])) / low if low > 0 else math.inf
+
+
+def _with(history: History, features: dict[str, Array]) -> History:
+    made = {
+        name: column
+        for name, column in features.items()
+        if not np.isnan(column).all() and np.isnan(_values(history, name)).all()
+    }
+    return History(history.steps, {**history.values, **made})
+
+
+def _share_outside_band(history: History) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _engine(history, "band_fraction") / _values(history, "saturated_fraction")
+
+
+def _engine(history: History, signal: str) -> Array:
+    return history.find(signal, pairs=ENGINES)[1]
+
+
+def _values(history: History, signal: str) -> Array:
+    return history.find(signal)[1]

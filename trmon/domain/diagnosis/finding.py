@@ -1,0 +1,65 @@
+"""Findings: what can be wrong with a run, by the letters of formulas, section 9, and what a diagnosis says of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from trmon.domain.rules import Bound, Truth
+
+
+class Finding(Enum):
+    """What a diagnosis can name; `healthy` and `unknown` stand alone."""
+
+    SUPPORT_SHIFT = "A''"
+    CORRUPT_LOGPROBS = "A'"
+    STALENESS = "B"
+    MOE_ROUTING = "M"
+    ENGINE_MISMATCH = "A"
+    STEP_TOO_LARGE = "G"
+    CLIP_SATURATION = "E"
+    VARIANCE_BLOWUP = "D"
+    MODERATE_DRIFT = "C"
+    LENGTH_SURGE = "F"
+    NO_LEARNING_SIGNAL = "H"
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+
+    @property
+    def title(self) -> str:
+        """The finding in words."""
+        return self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A signal beyond its threshold: the newest value there, and the step since which it has been so.
+
+    `away_from` is the point from which the distance is meant, as 1 for a ratio.
+    """
+
+    signal: str
+    value: float
+    bound: Bound
+    threshold: float
+    since_step: int
+    away_from: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A signal that a finding needs and that is not known, and what would provide it."""
+
+    signal: str
+    provide: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known of one finding: true with its evidence and start, unknown with what is missing, or false."""
+
+    finding: Finding
+    truth: Truth
+    evidence: tuple[Evidence, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    since_step: int | None = None
