@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core import golden
-from tests.core.example_columns import as_torch, of_log_ratios, with_kl
+from tests.core.example_columns import as_torch, of_log_ratios, with_columns, with_kl
 from trmon_client.core.bounds import UNKNOWN, batch_bounds, error_bounds, max_delta
 
 horizons = st.integers(1, 100_000)
@@ -115,6 +115,23 @@ def test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delt
     accepted = np.array([False, True])
     bounds = batch_bounds(columns, accepted=accepted, delta=0.05)
     assert bounds == error_bounds(horizon=1, kl_max=0.05, kl_seq=0.3)
+
+
+def test_the_smaller_of_the_two_largest_kls_bounds_never_the_largest_of_the_smaller() -> None:
+    columns = with_kl(of_log_ratios([0.0] * 3, [0.0]), [0.25, 0.0625])
+    columns = with_columns(columns, {"max_reverse_kl": np.array([0.03125, 0.125], np.float32)})
+    assert batch_bounds(columns) == error_bounds(horizon=3, kl_max=0.125, kl_seq=0.15625)
+
+
+def test_a_kl_that_is_nan_leaves_the_bounds_of_a_batch_unknown() -> None:
+    bounds = batch_bounds(with_kl(of_log_ratios([0.0], [0.0]), [0.25, math.nan]))
+    assert math.isnan(bounds.adaptive)
+    assert bounds.vacuous is None
+
+
+def test_the_bounds_of_a_batch_scale_with_the_range_of_rewards() -> None:
+    columns = with_kl(of_log_ratios([0.0] * 3), [0.25])
+    assert batch_bounds(columns, reward_range=10.0).trpo == pytest.approx(10 * batch_bounds(columns).trpo)
 
 
 def test_the_accepted_of_a_decision_on_tensors_bound_like_those_on_arrays() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from trmon_client.core.arrays import Array, bring
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import KlIs
@@ -50,13 +52,16 @@ def error_bounds(
     return replace(UNKNOWN, vacuous=True if vacuous and kl_is == "lower_bound" else None)
 
 
-def batch_bounds(columns: Columns, *, accepted: Array | None = None, delta: float = math.inf) -> ErrorBounds:
+def batch_bounds(
+    columns: Columns, *, accepted: Array | None = None, delta: float = math.inf, reward_range: float = 1.0
+) -> ErrorBounds:
     """Return the bounds over the sequences of a batch that have tokens.
 
+    Where the reverse KL is at hand too, the smaller of the two maxima bounds as well.
     Args: accepted: [B] bool, to bound the masked objective over accepted sequences only; delta: the largest token
-    KL that acceptance let through, nats.
+    KL that acceptance let through, nats; reward_range: > 0.
     Returns: `UNKNOWN` without KL columns or without a sequence to speak of.
-    Source: [TRM] section 3, formulas, section 7.
+    Source: [TRM] section 3 and remark B.5, formulas, section 7.
     """
     columns = columns.numpy()
     rows = columns["n_tokens"] > 0
@@ -64,11 +69,14 @@ def batch_bounds(columns: Columns, *, accepted: Array | None = None, delta: floa
         rows = rows & bring(accepted, None)
     if "max_kl" not in columns or not rows.any():
         return UNKNOWN
+    # The smaller of two maxima, never the maximum of the smaller ones. NaN stays NaN.
+    maxima = [columns[name][rows].max() for name in ("max_kl", "max_reverse_kl") if name in columns]
     return error_bounds(
         horizon=int(columns["n_tokens"][rows].max()),
-        kl_max=min(delta, float(columns["max_kl"][rows].max())),
+        kl_max=float(np.min([delta, *maxima])),
         kl_seq=float(columns["sum_kl"][rows].mean()),
         kl_is=columns.kl_is,
+        reward_range=reward_range,
     )
 
 
