@@ -1,0 +1,33 @@
+"""What is asked of a store is what the findings read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.domain.diagnosis.runs import run
+from trmon.domain.diagnosis import READINGS, Thresholds
+from trmon.domain.diagnosis.conditions import AllOf, AnyOf, Condition, Limit, Not
+from trmon.domain.diagnosis.criteria import criteria, nucleus, unhealthy
+from trmon.domain.diagnosis.features import featured
+
+
+def limits_in(condition: Condition) -> Iterator[Limit]:
+    match condition:
+        case Limit():
+            yield condition
+        case Not():
+            yield from limits_in(condition.part)
+        case AnyOf() | AllOf():
+            for part in condition.parts:
+                yield from limits_in(part)
+
+
+def test_every_limit_reads_what_is_asked_for_or_is_made_of_it() -> None:
+    limits = Thresholds()
+    conditions = [*criteria(limits).values(), nucleus(limits), unhealthy(limits)]
+    names = {limit.signal for condition in conditions for limit in limits_in(condition)}
+    assert len(names) > 15
+    history = run(saturated_fraction=0.1, grad_variance=1.0)
+    made = featured(history).values.keys() - history.values.keys()
+    stems = {name.removeprefix("mismatch_") for name in READINGS}
+    assert names - stems - made - {"staleness_kl_k3_early"} == set()
