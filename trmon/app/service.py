@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
+import structlog
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
@@ -34,6 +35,8 @@ from trmon.app.signals.endpoints import router as signals
 from trmon.app.tokens.endpoints import router as tokens
 from trmon.domain.errors import NotReady
 
+log = structlog.get_logger(__name__)
+
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, rules, bounds, events, tokens),
     *(metrics, health, page),
@@ -50,6 +53,9 @@ def create_app(settings: Settings) -> FastAPI:
                 yield
         except NotReady as error:
             app.state.failure = str(error)
+            raise
+        except Exception:
+            log.exception("service_failed")
             raise
 
     app = FastAPI(
