@@ -185,6 +185,7 @@ BAD_RULES: list[tuple[Any, str]] = [
     ({"rule": "icepop", "lower": 5, "upper": 0.5}, r"lower \(5\) must not be above upper \(0.5\)"),
     ({"rule": "icepop", "lower": 0, "upper": 5}, "lower bounds a ratio and must be above 0"),
     ({"rule": "tis", "upper": math.inf}, "upper must be finite"),
+    ({"rule": "token_k2", "upper": 0}, "token_k2: upper must be above 0, and is 0"),
     ({"rule": "tis", "upper": 2, "pair": "both"}, "pair must be one of primary"),
 ]
 

@@ -64,6 +64,8 @@ class TokenRule:
             object.__setattr__(self, f"{key}_compared", compared(bound, is_ratio=is_ratio))
         if self.upper is None or (self.lower is None) == self.kind.has_lower:
             raise PolicyError(f"{self.rule} takes {'lower and upper' if self.kind.has_lower else 'upper alone'}")
+        if self.upper <= 0:
+            raise PolicyError(f"{self.rule}: upper must be above 0, and is {self.upper:g}")
         check_order(self.lower, self.upper, of=self.rule)
 
     @classmethod
