@@ -119,6 +119,13 @@ def test_the_binary_kl_of_sampled_tokens_never_exceeds_the_exact_kl(sampled: Sam
 
 
 @LAW
+@given(seed=st.integers(0, 10**6), noise=st.floats(0.0, 2.0))
+def test_of_two_tokens_the_binary_kl_is_the_exact_one(seed: int, noise: float) -> None:
+    sampled = _sampled(seed, vocabulary=2, sharpness=1.0, noise=noise, cuts="none")
+    np.testing.assert_allclose(sampled.columns["total_sum_binary_kl"], sampled.exact["sum_kl"], atol=HORIZON * ROUNDING)
+
+
+@LAW
 @given(samples, st.sampled_from([1, 2, 5, 20]))
 def test_the_bound_from_the_top_k_never_exceeds_the_exact_kl(sampled: Sampled, k: int) -> None:
     found = sampled.topk(k)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from trmon_client.core import divergence, statistics
-from trmon_client.core.acceptance import Decision, decide, preset
+from trmon_client.core.acceptance import decide, preset
 from trmon_client.core.bounds import batch_bounds
 from trmon_client.core.columns import Columns
+from trmon_client.core.improvement import Improvement, improvement
+from trmon_client.core.surrogate import surrogate
 
 DELTA = 0.05
 MU = np.array([[0.50, 0.50], [0.50, 0.50]])
@@ -37,11 +39,6 @@ def batch() -> Columns:
     return divergence.attach(columns, divergence.exact(rollout_logits=mu, logits=pi, mask=mask))
 
 
-def masked_surrogate(columns: Columns, decision: Decision) -> float:
-    """Return L over the batch; rejected answers count among the N. Source: formulas, section 6."""
-    return float((decision.accepted * columns["advantage"] * columns["total_sum_ratio_dev"]).mean())
-
-
 def true_gain() -> float:
     """Return J(pi) - J(mu)."""
     return float(((PI - MU).ravel() * REWARDS).sum() / 2)
@@ -52,32 +49,34 @@ def test_two_prompts_show_that_masking_voids_any_guarantee() -> None:
     columns = batch()
     decision = decide(columns, preset("trm_max", delta=DELTA))
     bounds = batch_bounds(columns, accepted=decision.accepted, delta=DELTA)
-    surrogate = masked_surrogate(columns, decision)
+    promised = surrogate(columns, accepted=decision.accepted, centred=True).value
 
     assert decision.reasons == [None, None, "max_kl", "max_kl"]
     assert columns["max_kl"][decision.accepted].max() <= DELTA
-    assert surrogate == pytest.approx(0.075)
+    assert promised == pytest.approx(0.075)
+    assert promised > bounds.adaptive
     assert bounds.vacuous is False
-    assert surrogate > bounds.adaptive
     assert true_gain() == pytest.approx(-0.17)
 
 
-def test_the_masked_objective_did_improve_by_what_the_theorem_says() -> None:
+def test_so_improvement_is_never_supported_where_a_sequence_was_rejected() -> None:
+    columns = batch()
+    accepted = decide(columns, preset("trm_max", delta=DELTA)).accepted
+    assert improvement(columns, accepted=accepted, centred=True) is Improvement.REJECTIONS
+
+
+def test_the_masked_objective_did_improve_as_the_theorem_says() -> None:
     """It is the objective of another policy: pi where answers are accepted, and mu where they are rejected."""
     columns = batch()
     accepted = decide(columns, preset("trm_max", delta=DELTA)).accepted
+    promised = surrogate(columns, accepted=accepted, centred=True).value
     cautious = np.where(accepted.reshape(2, 2), PI, MU)
-    masked_gain = float(((cautious - MU).ravel() * REWARDS).sum() / 2)
-    decision = decide(columns, preset("trm_max", delta=DELTA))
-    bounds = batch_bounds(columns, accepted=accepted, delta=DELTA)
-    assert abs(masked_gain - masked_surrogate(columns, decision)) <= bounds.adaptive
-    assert masked_gain > 0
+    gained = float(((cautious - MU).ravel() * REWARDS).sum() / 2)
+    assert gained > 0
+    assert abs(gained - promised) <= batch_bounds(columns, accepted=accepted, delta=DELTA).adaptive
 
 
-def test_without_masking_the_bound_is_vacuous_and_promises_nothing() -> None:
+def test_without_masking_the_surrogate_sees_the_loss() -> None:
     columns = batch()
-    everything = decide(columns, preset("trm_max", delta=10.0))
-    bounds = batch_bounds(columns)
-    assert everything.accepted.all()
-    assert bounds.vacuous is True
-    assert masked_surrogate(columns, everything) == pytest.approx(true_gain())
+    assert decide(columns, preset("trm_max", delta=10.0)).accepted.all()
+    assert surrogate(columns, centred=True).value == pytest.approx(true_gain())
