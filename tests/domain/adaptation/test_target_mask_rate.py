@@ -1,0 +1,219 @@
+"""The mask rate's controller: where it goes in one update, why it stays, and where it ends on simulated runs."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from tests.domain.adaptation import stream
+from trmon.domain.adaptation.sample import Sample
+from trmon.domain.adaptation.setting import Setting
+from trmon.domain.adaptation.target_mask_rate import propose
+from trmon.domain.adaptation.verdict import Hold, HoldReason, Limit, Proposal, Verdict
+from trmon_client.core.acceptance import Criterion, Policy, decide
+
+SETTING = Setting()
+
+
+def proposed(policy: Policy, sample: Sample, *, anchor: Policy | None = None, setting: Setting = SETTING) -> Verdict:
+    return propose(sample, policy=policy, anchor=anchor or policy, setting=setting)
+
+
+def upper(bound: float) -> Policy:
+    return Policy("k3", (Criterion("mean_k3", "total", upper=bound),))
+
+
+@pytest.mark.parametrize(
+    ("before", "limit", "after"),
+    [
+        pytest.param(0.0045, None, stream.k3_quantile(0.05), id="within a factor 2 it goes to the quantile at once"),
+        pytest.param(0.08, Limit.FACTOR, 0.04, id="from above it goes half the way at most"),
+        pytest.param(0.002, Limit.FACTOR, 0.004, id="from below it doubles at most"),
+    ],
+)
+def test_one_update_of_an_upper_bound(before: float, limit: Limit | None, after: float) -> None:
+    verdict = proposed(upper(before), stream.sample(stream.K3))
+    assert isinstance(verdict, Proposal)
+    (move,) = verdict.moves
+    assert (move.statistic, move.side, move.before, move.limit) == ("mean_k3", "upper", before, limit)
+    assert move.after == pytest.approx(after, rel=0.05 if limit is None else 1e-9)
+    assert verdict.policy.criteria[0].upper == move.after
+
+
+def test_two_sides_take_half_of_the_target_each() -> None:
+    verdict = proposed(stream.GEO, stream.sample(stream.GEO))
+    assert isinstance(verdict, Proposal)
+    reach = NormalDist(0.0, 0.003).inv_cdf(0.975)
+    (criterion,) = verdict.policy.criteria
+    assert criterion.lower_compared == pytest.approx(-reach, rel=0.05)
+    assert criterion.upper_compared == pytest.approx(reach, rel=0.05)
+    assert verdict.mask_rate_after == pytest.approx(0.05, rel=0.02)
+
+
+def test_several_criteria_reject_the_target_together() -> None:
+    verdict = proposed(stream.BOTH, stream.sample(stream.BOTH))
+    assert isinstance(verdict, Proposal)
+    assert len(verdict.moves) == 3
+    assert verdict.mask_rate_after == pytest.approx(0.05, rel=0.02)
+
+
+def test_a_condition_is_made_up_for() -> None:
+    policy = Policy("opsm", (Criterion("mean_k1", "total", upper=0.004, where="advantage_negative"),))
+    verdict = proposed(policy, stream.sample(policy))
+    assert isinstance(verdict, Proposal)
+    assert verdict.mask_rate_after == pytest.approx(0.05, rel=0.02)
+
+
+def test_the_lower_bound_of_a_ratio_is_moved_by_its_log() -> None:
+    policy = Policy("veto", (Criterion("min_ratio", "total", lower=1e-4),))
+    columns = stream.batch(np.random.default_rng(0), n=4096)
+    columns.by_name["total_min_d"] = -np.random.default_rng(1).exponential(0.1, 4096)
+    verdict = proposed(policy, Sample.of(columns, policy))
+    assert isinstance(verdict, Proposal)
+    assert verdict.policy.criteria[0].lower == pytest.approx(1e-2)
+
+
+def with_nan(policy: Policy) -> Sample:
+    found = stream.sample(policy)
+    found.readings[17, 0] = math.nan
+    return found
+
+
+@pytest.mark.parametrize(
+    ("reason", "policy", "make"),
+    [
+        pytest.param(HoldReason.NOT_A_NUMBER, stream.K3, with_nan, id="a statistic that is NaN"),
+        pytest.param(
+            HoldReason.NOT_A_NUMBER,
+            stream.K3,
+            lambda policy: replace(stream.sample(policy), n_invalid=1),
+            id="a sequence with an invalid log-prob",
+        ),
+        pytest.param(HoldReason.TOO_FEW, stream.K3, lambda policy: stream.sample(policy, n=255), id="255 sequences"),
+        pytest.param(
+            HoldReason.IN_BAND,
+            upper(stream.k3_quantile(0.05)),
+            stream.sample,
+            id="the mask rate is within 10% of the target",
+        ),
+        pytest.param(
+            HoldReason.AT_LIMIT,
+            stream.K3,
+            lambda policy: stream.sample(policy, k3=0.0),
+            id="engines that agree to the last bit have no tail",
+        ),
+        pytest.param(
+            HoldReason.NOTHING_TO_MOVE,
+            Policy("exact", (Criterion("max_kl", "total", upper=0.05, where="kl_exact"),)),
+            stream.sample,
+            id="a criterion that never applies",
+        ),
+        pytest.param(
+            HoldReason.NOTHING_TO_MOVE,
+            Policy("zero", (Criterion("mean_k3", "total", upper=0.0),)),
+            stream.sample,
+            id="a bound at zero has no scale",
+        ),
+    ],
+)
+def test_the_bound_stays_and_says_why(reason: HoldReason, policy: Policy, make: Callable[[Policy], Sample]) -> None:
+    verdict = proposed(policy, make(policy))
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is reason
+    assert verdict.detail
+
+
+def test_256_sequences_are_enough() -> None:
+    assert isinstance(proposed(stream.K3, stream.sample(stream.K3, n=256)), Proposal)
+
+
+def test_a_stalled_run_holds() -> None:
+    verdict = propose(stream.sample(stream.K3), policy=stream.K3, anchor=stream.K3, setting=SETTING, is_stalled=True)
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is HoldReason.STALLED
+
+
+@pytest.mark.parametrize(
+    ("k3", "end", "limit"),
+    [
+        pytest.param(1.0, 0.1, Limit.CEILING, id="a run that falls apart does not open the gate"),
+        pytest.param(1e-9, 1e-5, Limit.FLOOR, id="a run that is on-policy does not close it"),
+    ],
+)
+def test_the_bound_stays_within_floor_and_ceiling(k3: float, end: float, limit: Limit) -> None:
+    policy, last = stream.K3, None
+    for seed in range(20):
+        verdict = proposed(policy, stream.sample(stream.K3, seed=seed, k3=k3), anchor=stream.K3)
+        if isinstance(verdict, Proposal):
+            policy, last = verdict.policy, verdict.moves[0].limit
+    assert policy.criteria[0].upper == pytest.approx(end)
+    assert last is limit
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is HoldReason.AT_LIMIT
+
+
+def test_infinite_statistics_are_a_tail_and_no_fault() -> None:
+    found = stream.sample(stream.K3)
+    found.readings[:40, 0] = math.inf
+    assert isinstance(proposed(stream.K3, found), Proposal)
+
+
+def test_the_adapted_policy_has_one_name_for_ever_and_parses_again() -> None:
+    first = proposed(upper(0.08), stream.sample(stream.K3))
+    assert isinstance(first, Proposal)
+    second = proposed(first.policy, stream.sample(stream.K3), anchor=stream.K3)
+    assert isinstance(second, Proposal)
+    assert first.policy.name == second.policy.name == "k3 (adapted)"
+    assert Policy.parse(second.policy.spec()) == second.policy
+    assert second.evidence()["moves"][0]["limit"] == "factor"
+    assert "mask rate" in second.reason
+
+
+class Run:
+    """A simulated run under the controller: 256 sequences a step, an update every 16 steps."""
+
+    def __init__(self, policy: Policy, *, seed: int = 0) -> None:
+        self.policy = self.anchor = policy
+        self.random = np.random.default_rng(seed)
+        self.window: deque[Sample] = deque(maxlen=SETTING.window_sequences // 256)
+        self.reaches: list[float] = []
+        self.rates: list[float] = []
+
+    def train(self, steps: int, *, k3: Callable[[int], float] = lambda _: 0.002) -> None:
+        for step in range(steps):
+            columns = stream.batch(self.random, k3=k3(step))
+            self.rates.append(decide(columns, self.policy).mask_rate)
+            self.window.append(Sample.of(columns, self.policy))
+            if step % SETTING.every_steps == 15:
+                self._update()
+
+    def _update(self) -> None:
+        verdict = propose(Sample.merge(self.window), policy=self.policy, anchor=self.anchor, setting=SETTING)
+        if isinstance(verdict, Proposal):
+            self.policy = verdict.policy
+        self.reaches.append(self.policy.criteria[0].upper_compared or math.nan)
+
+
+@pytest.mark.parametrize("policy", [upper(0.04), upper(0.001), stream.GEO, stream.BOTH], ids=str)
+def test_a_run_ends_within_a_tenth_of_the_target_and_does_not_swing(policy: Policy) -> None:
+    run = Run(policy)
+    run.train(1600)
+    settled = np.array(run.reaches[40:])
+    assert np.mean(run.rates[640:]) == pytest.approx(0.05, rel=0.1)
+    assert settled.std() / settled.mean() < 0.03
+    changes = np.sign(np.diff(settled))
+    turns = np.count_nonzero(changes[:-1] * changes[1:] < 0)
+    assert turns <= len(settled) // 4
+
+
+def test_a_drifting_run_is_followed() -> None:
+    run = Run(upper(stream.k3_quantile(0.05)))
+    run.train(1600, k3=lambda step: 0.002 * 4.0 ** (step / 1600))
+    assert np.mean(run.rates[160:]) == pytest.approx(0.05, rel=0.25)
+    assert run.reaches[-1] / run.reaches[0] == pytest.approx(4.0, rel=0.2)

@@ -1,0 +1,48 @@
+"""How a run's bounds are adapted: whether at all, to which target, over which window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+MIN_SEQUENCES = 256
+"""Fewer hold the bound: a tail of 5% is then 12 sequences or less."""
+MAX_SEQUENCES = 65_536
+
+
+class Mode(Enum):
+    """What becomes of a controller's proposal: none is made, it is shown, or it becomes a policy version."""
+
+    OFF = "off"
+    RECOMMEND = "recommend"
+    APPLY = "apply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A run's setting.
+
+    `target_mask_rate` is a fraction; a proposal rests on the newest `window_sequences`, and with `apply` one is made
+    every `every_steps`. A bound stays within [floor_factor, ceiling_factor] times the one that a person, the trainer
+    or trmon's default set; for ratios the factors are of |log bound|.
+    Errors: ValueError naming the field.
+    """
+
+    mode: Mode = Mode.OFF
+    target_mask_rate: float = 0.05
+    window_sequences: int = 4096
+    every_steps: int = 16
+    floor_factor: float = 1e-3
+    ceiling_factor: float = 10.0
+
+    def __post_init__(self) -> None:
+        self._check("target_mask_rate", 0 < self.target_mask_rate <= 0.5, "above 0 and at most 0.5")
+        allowed = f"between {MIN_SEQUENCES} and {MAX_SEQUENCES}"
+        self._check("window_sequences", MIN_SEQUENCES <= self.window_sequences <= MAX_SEQUENCES, allowed)
+        self._check("every_steps", self.every_steps >= 1, "1 or more")
+        self._check("floor_factor", 0 < self.floor_factor <= 1, "above 0 and at most 1")
+        self._check("ceiling_factor", 1 <= self.ceiling_factor <= 1e6, "between 1 and 1e6")
+
+    def _check(self, field: str, holds: bool, allowed: str) -> None:
+        if not holds:
+            raise ValueError(f"{field} must be {allowed}, and is {getattr(self, field)}")

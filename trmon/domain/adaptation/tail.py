@@ -1,0 +1,89 @@
+"""Tails: a policy's bounds as reaches from zero, beyond which sequences are rejected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from trmon.domain.adaptation.sample import Sample
+from trmon_client.core.acceptance import Criterion, Policy
+from trmon_client.core.columns import Array
+
+Side = Literal["lower", "upper"]
+SIGNS: dict[Side, float] = {"lower": -1.0, "upper": 1.0}
+
+INFINITE = 1e300
+"""Stands for infinity, so that quantiles next to it stay numbers."""
+MAX_LOG = 700.0
+"""Ratios beyond exp of this are no floats."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Tail:
+    """One bound of a policy over a sample: a sequence is rejected where its value exceeds `reach`.
+
+    A lower bound is mirrored, a ratio's is a log: so every reach grows as its bound loosens. `values` [N] are -inf
+    where the criterion does not apply; `judged` [M] are the others, sorted.
+    """
+
+    index: int
+    side: Side
+    reach: float
+    values: Array
+    judged: Array
+
+    def quantile(self, share: float) -> float:
+        """Return the value that a share of the judged sequences exceeds."""
+        return float(np.quantile(self.judged, 1.0 - share))
+
+
+def tails_of(sample: Sample, policy: Policy) -> tuple[Tail, ...]:
+    """Return the tails of every bound that judged some sequence."""
+    found = []
+    for index, criterion in enumerate(policy.criteria):
+        judged = sample.judged[:, index]
+        for side, reach in reaches_of(criterion).items():
+            values = np.clip(SIGNS[side] * sample.readings[:, index], -INFINITE, INFINITE)
+            if judged.any():
+                beyond = np.where(judged, values, -math.inf)
+                inside = np.sort(values[judged])
+                found.append(Tail(index=index, side=side, reach=reach, values=beyond, judged=inside))
+    return tuple(found)
+
+
+def rejected_share(tails: Sequence[Tail], *, reaches: Sequence[float] | None = None) -> float:
+    """Return the share of sequences beyond any reach, or beyond other reaches; NaN without a tail."""
+    if not tails:
+        return math.nan
+    limits = [tail.reach for tail in tails] if reaches is None else reaches
+    beyond = np.zeros(len(tails[0].values), bool)
+    for tail, limit in zip(tails, limits, strict=True):
+        beyond |= tail.values > limit
+    return float(beyond.mean())
+
+
+def reaches_of(criterion: Criterion) -> dict[Side, float]:
+    """Return the reach of each bound that a criterion has."""
+    bounds: dict[Side, float | None] = {"lower": criterion.lower_compared, "upper": criterion.upper_compared}
+    return {side: SIGNS[side] * bound for side, bound in bounds.items() if bound is not None}
+
+
+def bound_of(criterion: Criterion, side: Side, *, reach: float) -> float:
+    """Return the bound of a reach, in the criterion's own units."""
+    compared = SIGNS[side] * reach
+    return math.exp(min(compared, MAX_LOG)) if criterion.measured.is_ratio else compared
+
+
+def moved(policy: Policy, reaches: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
+    """Return the policy with other reaches for some bounds, by (criterion, side)."""
+    criteria = list(policy.criteria)
+    for (index, side), reach in reaches.items():
+        bound = bound_of(criteria[index], side, reach=reach)
+        criteria[index] = (
+            replace(criteria[index], lower=bound) if side == "lower" else replace(criteria[index], upper=bound)
+        )
+    return replace(policy, name=name, criteria=tuple(criteria))

@@ -1,0 +1,128 @@
+"""The controller that keeps a policy rejecting a given share of the sequences, whatever their statistics' scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trmon.domain.adaptation.sample import Sample, reads
+from trmon.domain.adaptation.setting import MIN_SEQUENCES, Setting
+from trmon.domain.adaptation.tail import Tail, bound_of, moved, reaches_of, rejected_share, tails_of
+from trmon.domain.adaptation.verdict import Hold, HoldReason, Limit, Move, Proposal, Verdict, adapted_name
+from trmon_client.core.acceptance import CERTIFICATE_MARGIN, Policy
+
+NAME = "target_mask_rate"
+MAX_FACTOR = 2.0
+DEAD_BAND = 0.1
+SHARE_HALVINGS = 40
+
+
+def propose(sample: Sample, *, policy: Policy, anchor: Policy, setting: Setting, is_stalled: bool = False) -> Verdict:
+    """Return the policy whose bounds reject `target_mask_rate` of a sample, or why those in force stay.
+
+    Every bound takes the same share of its statistic's tail, such that all together reject the target r: one bound
+    its (1 - r) quantile, a two-sided criterion r/2 on each side. A bound moves by at most a factor 2, and none while
+    the mask rate is within 10% of the target.
+    Args: sample: the newest sequences, as `policy` reads them; anchor: the policy that [floor, ceiling] are of.
+    Source: formulas, section 8.
+    """
+    if is_stalled:
+        return Hold(HoldReason.STALLED, "the run reports nothing")
+    if sample.has_nan:
+        return Hold(HoldReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN")
+    if len(sample) < MIN_SEQUENCES:
+        return Hold(HoldReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
+    tails = tails_of(sample, policy)
+    before = rejected_share(tails)
+    if abs(before - setting.target_mask_rate) <= DEAD_BAND * setting.target_mask_rate:
+        return Hold(HoldReason.IN_BAND, f"the mask rate is {before:.4f}, close to {setting.target_mask_rate:g}")
+    return _propose(tails, policy=policy, anchor=_anchor(anchor, policy), setting=setting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """Where one bound goes, what kept it from its quantile, and the quantile."""
+
+    tail: Tail
+    reach: float
+    wanted: float
+    limit: Limit | None
+
+    @property
+    def moves(self) -> bool:
+        return not math.isclose(self.reach, self.tail.reach, rel_tol=1e-3)
+
+
+def _propose(tails: Sequence[Tail], *, policy: Policy, anchor: Policy, setting: Setting) -> Verdict:
+    movable = [tail for tail in tails if _has_scale(policy, tail)]
+    if not movable:
+        return Hold(HoldReason.NOTHING_TO_MOVE, "no criterion judged these sequences with bounds that have a scale")
+    share = _share(movable, target=setting.target_mask_rate)
+    steps = [_step(tail, wanted=tail.quantile(share), anchor=anchor, setting=setting) for tail in movable]
+    reaches = {(step.tail.index, step.tail.side): step.reach for step in steps if step.moves}
+    if not reaches:
+        return Hold(HoldReason.AT_LIMIT, "every bound is at its floor or ceiling, or its statistic has no tail")
+    return Proposal(
+        controller=NAME,
+        policy=moved(policy, reaches, name=adapted_name(anchor)),
+        moves=tuple(_move(policy, step) for step in steps if step.moves),
+        n_sequences=len(tails[0].values),
+        mask_rate_before=rejected_share(tails),
+        mask_rate_after=rejected_share(tails, reaches=[reaches.get((t.index, t.side), t.reach) for t in tails]),
+        basis={"target_mask_rate": setting.target_mask_rate, "tail_share": share, "quantile": 1.0 - share},
+    )
+
+
+def _has_scale(policy: Policy, tail: Tail) -> bool:
+    """A bound at or beyond zero cannot be moved by a factor, nor can its opposite pass it."""
+    return all(reach > 0 for reach in reaches_of(policy.criteria[tail.index]).values())
+
+
+def _share(tails: Sequence[Tail], *, target: float) -> float:
+    """Return the largest share of each tail that all together reject no more than the target."""
+    low, high = 0.0, 1.0
+    for _ in range(SHARE_HALVINGS):
+        middle = (low + high) / 2
+        rejected = rejected_share(tails, reaches=[tail.quantile(middle) for tail in tails])
+        low, high = (middle, high) if rejected <= target else (low, middle)
+    return low
+
+
+def _step(tail: Tail, *, wanted: float, anchor: Policy, setting: Setting) -> _Step:
+    """Go to the quantile, four digits long, as far as the limits let it."""
+    if wanted <= 0:
+        # What never leaves zero has no tail to tell a scale from.
+        return _Step(tail=tail, reach=tail.reach, wanted=wanted, limit=None)
+    criterion = anchor.criteria[tail.index]
+    start = reaches_of(criterion)[tail.side]
+    floor, ceiling = start * setting.floor_factor, start * setting.ceiling_factor
+    if criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound":
+        floor = max(floor, CERTIFICATE_MARGIN)
+    rounded = float(f"{wanted:.4g}")
+    near = min(max(rounded, tail.reach / MAX_FACTOR), tail.reach * MAX_FACTOR)
+    reach = min(max(near, floor), ceiling)
+    limit = None if near == rounded else Limit.FACTOR
+    if reach != near:
+        limit = Limit.FLOOR if near < floor else Limit.CEILING
+    return _Step(tail=tail, reach=reach, wanted=wanted, limit=limit)
+
+
+def _move(policy: Policy, step: _Step) -> Move:
+    criterion, side = policy.criteria[step.tail.index], step.tail.side
+    return Move(
+        statistic=criterion.statistic,
+        pair=criterion.pair,
+        side=side,
+        before=bound_of(criterion, side, reach=step.tail.reach),
+        after=bound_of(criterion, side, reach=step.reach),
+        wanted=bound_of(criterion, side, reach=step.wanted),
+        limit=step.limit,
+    )
+
+
+def _anchor(anchor: Policy, policy: Policy) -> Policy:
+    """A policy that reads other statistics is no measure for this one."""
+    sides = [set(reaches_of(criterion)) for criterion in policy.criteria]
+    same = reads(anchor) == reads(policy) and [set(reaches_of(criterion)) for criterion in anchor.criteria] == sides
+    return anchor if same else policy
