@@ -50,3 +50,9 @@ def test_a_terminal_shows_the_threshold_and_what_fires_now() -> None:
     assert "trm: mean_k3 ≤ 0.001" in text
     assert "mask_rate" in text
     assert "stalled" not in text
+
+
+def test_a_run_without_a_step_is_warming_up_not_well() -> None:
+    text = shown(reading(0), terminal=True)
+    assert "warming up" in text
+    assert "none" not in text

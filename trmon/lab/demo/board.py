@@ -51,8 +51,8 @@ class Board:
             done = reading.steps[-1] + 1 if reading.steps else 0
             bar = ProgressBar(total=self._n_steps, completed=done, width=16)
             cells = [Text(text) for text in _numbers(reading)]
-            firing = Text(", ".join(reading.firing) or "none", style="bold red" if reading.firing else "green")
-            table.add_row(Text(run, style="bold"), str(done), bar, *cells, Text(reading.threshold, style="dim"), firing)
+            threshold = Text(reading.threshold, style="dim")
+            table.add_row(Text(run, style="bold"), str(done), bar, *cells, threshold, _alerts(reading))
         return Group(table, Text(f"{seconds:.0f} s", style="dim"))
 
     def _print(self, run: str, reading: Reading) -> None:
@@ -68,6 +68,12 @@ class Board:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _alerts(reading: Reading) -> Text:
+    if not reading.steps:
+        return Text("warming up", style="dim")
+    return Text(", ".join(reading.firing) or "none", style="bold red" if reading.firing else "green")
 
 
 def _numbers(reading: Reading) -> list[str]:
