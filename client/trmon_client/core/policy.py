@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from trmon_client.core import verl_options
 from trmon_client.core.criterion import Criterion, PairChoice
 from trmon_client.core.presets import TOKEN_POLICIES, Bounds, criteria, token_rule
 from trmon_client.core.ratios import RATIOS
@@ -48,7 +49,7 @@ class Policy:
 
     @classmethod
     def parse(cls, policy: str | Mapping[str, Any]) -> Policy:
-        """Return the policy of a preset's name or of a spec.
+        """Return the policy of a preset's name, of a spec, or of verl's options (`verl_options.KEYS`).
 
         Errors: PolicyError saying what is wrong and what is allowed.
         """
@@ -56,6 +57,8 @@ class Policy:
             return preset(policy)
         if not isinstance(policy, Mapping):
             raise PolicyError(f"a policy must be a preset's name or a mapping, and is {type(policy).__name__}")
+        if policy.keys() & verl_options.KEYS:
+            return cls(*verl_options.rules(policy))
         if not {"name", "criteria"} <= policy.keys() <= {"name", "criteria", "tokens"}:
             keys = ", ".join(str(key)[:64] for key in list(policy)[:8])
             raise PolicyError(
