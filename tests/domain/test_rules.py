@@ -7,7 +7,8 @@ import math
 import pytest
 
 from trmon.domain.alerts import Severity
-from trmon.domain.rules import AllOf, AnyOf, Bound, Comparison, Evaluation, Readout, Rule, Truth
+from trmon.domain.readout import Readout
+from trmon.domain.rules import Absent, AllOf, AnyOf, Bound, Comparison, Evaluation, Rule, Truth
 
 
 def above(signal: str, threshold: float, *, clear: float | None = None, away_from: float | None = None) -> Comparison:
@@ -55,6 +56,9 @@ def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, floa
         pytest.param(above("x", 1), {}, Truth.UNKNOWN, id="a missing signal is unknown, not false"),
         pytest.param(above("x", 0.01, away_from=1.0), {"x": 0.9}, Truth.TRUE, id="away from a point, below it"),
         pytest.param(above("x", 0.01, away_from=1.0), {"x": 1.005}, Truth.FALSE, id="near a point"),
+        pytest.param(Absent("x"), {"y": 0.0}, Truth.TRUE, id="absent: missing"),
+        pytest.param(Absent("x"), {"x": math.nan}, Truth.TRUE, id="absent: nan"),
+        pytest.param(Absent("x"), {"x": 0.0}, Truth.FALSE, id="absent: there"),
         pytest.param(AnyOf((above("x", 1), above("y", 1))), {"y": 2.0}, Truth.TRUE, id="any: one true is enough"),
         pytest.param(AnyOf((above("x", 1), above("y", 1))), {"y": 0.0}, Truth.UNKNOWN, id="any: unknown may be true"),
         pytest.param(AllOf((above("x", 1), above("y", 1))), {"y": 0.0}, Truth.FALSE, id="all: one false is enough"),
@@ -63,7 +67,7 @@ def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, floa
     ],
 )
 def test_conditions_have_three_truths(
-    condition: Comparison | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
+    condition: Comparison | Absent | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
 ) -> None:
     assert condition.evaluate(readout(**numbers), lingering=False).truth is truth
 
@@ -72,6 +76,10 @@ def test_a_condition_names_the_comparison_that_decided() -> None:
     condition = AnyOf((above("x", 1), AllOf((below("lag", 1), above("y", 5)))))
     found = condition.evaluate(readout(x=0.0, lag=0.0, y=7.0), lingering=False)
     assert found == Evaluation(Truth.TRUE, "y", 7.0, 5.0)
+
+
+def test_a_trainers_own_number_may_be_named_with_a_prefix() -> None:
+    assert readout(pi_norm=3.0)["scalar:pi_norm"] == 3.0
 
 
 def test_lingering_asks_with_the_clear_threshold() -> None:

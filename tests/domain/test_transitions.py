@@ -8,7 +8,8 @@ import pytest
 
 from trmon.domain.alerts import AlertState, Severity
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules import Bound, Comparison, Finding, Readout, Rule
+from trmon.domain.readout import Readout
+from trmon.domain.rules import Bound, Comparison, Finding, Rule
 from trmon.domain.transitions import Reason, Track, Transition, advance, resolve_quietly
 
 RULE = Rule(

@@ -55,10 +55,71 @@ def test_growth_is_against_five_values_around_a_hundred_steps_earlier(values: di
     assert filled(values).growth() == pytest.approx(growth, nan_ok=True)
 
 
-def test_a_baseline_is_the_median_of_the_first_values_and_never_moves() -> None:
-    baseline = Baseline().put(math.nan)
-    for value in range(BASELINE_ROWS):
-        assert math.isnan(baseline.value)
-        baseline = baseline.put(float(value))
-    assert baseline.value == (BASELINE_ROWS - 1) / 2
-    assert baseline.put(1e9) == baseline
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param({}, math.nan, id="nothing yet"),
+        pytest.param({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: 9.0}, math.nan, id="too few values before"),
+        pytest.param({**dict.fromkeys(range(9), 2.0), 9: 30.0}, 15.0, id="over the median of those before"),
+        pytest.param(
+            {**dict.fromkeys(range(90), 1.0), **dict.fromkeys(range(90, 100), 3.0)}, 1.0, id="of the span only"
+        ),
+        pytest.param({**dict.fromkeys(range(9), 0.0), 9: 3.0}, math.nan, id="a median of zero is no yardstick"),
+    ],
+)
+def test_relative_is_against_the_rolling_median(values: dict[int, float], expected: float) -> None:
+    assert filled(values).relative(over_steps=9) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param({}, math.nan, id="nothing yet"),
+        pytest.param({step: 2.0 * step for step in range(10)}, math.nan, id="not yet as far back as asked"),
+        pytest.param({step: 7.0 + 2.0 * step for step in range(11)}, 2.0, id="a line"),
+        pytest.param({step: 0.5 * step for step in range(0, 40, 2)}, 0.5, id="a line of every other step"),
+        pytest.param({0: 0.0, 10: 5.0}, math.nan, id="too few values in the span"),
+        pytest.param({step: math.inf if step == 9 else 0.0 for step in range(11)}, math.nan, id="an infinite value"),
+        pytest.param(dict.fromkeys(range(40), 3.0), 0.0, id="flat"),
+    ],
+)
+def test_slope_is_of_least_squares_over_the_span(values: dict[int, float], expected: float) -> None:
+    assert filled(values).slope(over_steps=10) == pytest.approx(expected, nan_ok=True)
+
+
+def baseline(values: list[float]) -> Baseline:
+    """Return a baseline of one value a step."""
+    made = Baseline()
+    for step, value in enumerate(values):
+        made = made.put(step, value)
+    return made
+
+
+def test_a_baseline_is_the_median_of_the_first_steps_and_never_moves() -> None:
+    first = [float(value) for value in range(BASELINE_ROWS)]
+    assert all(math.isnan(baseline(first[:n]).value) for n in range(BASELINE_ROWS))
+    assert baseline(first).value == (BASELINE_ROWS - 1) / 2
+    assert baseline(first).put(99, 1e9) == baseline(first)
+    assert Baseline().put(0, math.nan) == Baseline()
+
+
+def test_the_last_update_of_a_step_is_the_one_in_the_baseline() -> None:
+    assert Baseline().put(0, 1.0).put(0, 2.0).put(1, 3.0) == Baseline(steps=(0, 1), values=(2.0, 3.0))
+    full = baseline([0.0] * BASELINE_ROWS)
+    assert full.put(BASELINE_ROWS - 1, 5.0).values[-1] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("first", "value", "expected"),
+    [
+        pytest.param([float(i) for i in range(20)], 9.5, 0.0, id="at the median"),
+        pytest.param([float(i) for i in range(20)], 9.5 + 1.4826 * 5.0 * 4, 4.0, id="four robust deviations above"),
+        pytest.param([float(i) for i in range(19)] + [1e9], 9.5 - 1.4826 * 5.0, -1.0, id="an outlier moves nothing"),
+        pytest.param([float(i) for i in range(19)], 50.0, math.nan, id="too short a past"),
+        pytest.param([3.0] * 20, 50.0, math.nan, id="a past without spread"),
+        pytest.param([math.inf] * 20, 50.0, math.nan, id="an infinite past"),
+        pytest.param([float(i) for i in range(20)], math.nan, math.nan, id="nan"),
+    ],
+)
+def test_a_zscore_is_by_median_and_absolute_deviations(first: list[float], value: float, expected: float) -> None:
+    assert baseline(first).zscore(value) == pytest.approx(expected, nan_ok=True)

@@ -21,6 +21,7 @@ from trmon.domain.outcome import Checkpoint, Outcome
 from trmon.domain.pipeline import close
 from trmon.domain.ports import RunLog
 from trmon.domain.runs import RunState
+from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.merge import Closing
 from trmon.domain.stages.publish import Published, batch_event, tell
 from trmon.domain.staterules import at_rest, judge_change, retire
@@ -201,7 +202,8 @@ class RunKeeper:
             ledger.tally.unplaced_scalars += 1
         elif scalars.items() - row.scalars.items():
             row = replace(row, scalars={**row.scalars, **scalars})
-            self._add(Published(mind=self._mind, row=row, events=(batch_event(row, at=now),)), ledger)
+            mind = reconsider(row, watch=self._portrait.watch(now), mind=self._mind)
+            self._add(Published(mind=mind, row=row, events=(batch_event(row, at=now),)), ledger)
             if self._gauge and self._gauge.key == key:
                 self._gauge = row
 

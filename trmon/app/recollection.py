@@ -14,6 +14,7 @@ from trmon.domain.outcome import Frontier
 from trmon.domain.pipeline import remember
 from trmon.domain.ports import RunLog
 from trmon.domain.scalars import ScalarShelf
+from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.draft import made_at
 from trmon.domain.watch import Watch
 from trmon_client.core import wire
@@ -36,6 +37,7 @@ def recall(log: RunLog, watch: Watch) -> Recollection:
     """Return a run's mind from its newest checkpoint and the rows after it, and what notices still mean.
 
     What rules say while rows are folded again is discarded: the alerts that were written are believed instead.
+    A checkpoint may be older than the newest row's late scalars: these are considered once more.
     """
     run = watch.run
     checkpoint = log.checkpoint(run.id)
@@ -51,7 +53,11 @@ def recall(log: RunLog, watch: Watch) -> Recollection:
     while rows := log.batches_after(run.id, known.mind.ordinal, limit=PAGE):
         for row in rows:
             known.mind = remember(row, watch=watch, mind=known.mind)
-    known.mind = _anchored(known.mind, log).believing(log.open_alerts(run.id))
+    mind = _anchored(known.mind, log)
+    newest = log.batch(mind.gauge_keys[-1]) if mind.gauge_keys else None
+    if newest is not None:
+        mind = reconsider(newest, watch=watch, mind=mind)
+    known.mind = mind.believing(log.open_alerts(run.id))
     for notice in _notices(log, run.id, after=known.mind.recall_from, through=known.frontier.notice_id):
         _recall_notice(known, notice)
     return known

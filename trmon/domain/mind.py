@@ -10,11 +10,12 @@ import msgspec
 
 from trmon.domain.alerts import Alert
 from trmon.domain.identity import BatchKey
+from trmon.domain.readout import Memory
 from trmon.domain.rules import Finding
 from trmon.domain.transitions import Track
 from trmon.domain.windows import Baseline, Window
 
-MIND_VERSION = 1
+MIND_VERSION = 2
 """Raised whenever the mind's form, or how rows are folded into it, changes: older checkpoints are then not read."""
 
 GAPS = 20
@@ -27,8 +28,9 @@ class RunMind:
 
     `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
     batch, made at `began_at` on the trainer's clock, `step_seconds` after the step before, and `provisional` holds
-    what rules say until its last update is known. `gauge_keys` are the gauge rows of the newest 64 steps. A restart
-    reads notices after `recall_from` once more: scalars and chunk counts in them may still be waited for.
+    what rules say until all of it is known. `memory` is the past of the signals that rules measure over time.
+    `gauge_keys` are the gauge rows of the newest 64 steps. A restart reads notices after `recall_from` once more:
+    scalars and chunk counts in them may still be waited for.
     Reports up to `heard_through` came before the run's newest change of state, and change it no more.
     """
 
@@ -43,6 +45,7 @@ class RunMind:
     gaps_seconds: tuple[float, ...] = ()
     response_length: Window = field(default_factory=Window)
     ess_seq: Baseline = field(default_factory=Baseline)
+    memory: Memory = field(default_factory=Memory)
     provisional: dict[str, Finding] = field(default_factory=dict)
     tracks: dict[str, Track] = field(default_factory=dict)
     recall_from: int = 0

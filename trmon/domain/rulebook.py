@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import Enum
+import re
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from string import Formatter
+from typing import Any
 
-import yaml
-
+from trmon.domain import conditionbook
+from trmon.domain import yamlvalues as values
 from trmon.domain.alerts import Severity
 from trmon.domain.errors import InvalidInput
-from trmon.domain.rules import AllOf, AnyOf, Bound, Comparison, Condition, InState, Reads, Rule, When
-from trmon.domain.runs import RunState
+from trmon.domain.measures import Keeps
+from trmon.domain.rules import Reads, Rule, comparisons_of
 
-_E = TypeVar("_E", bound=Enum)
-_EXAMPLE = dict.fromkeys(("signal", "value", "threshold", "run", "step"), "")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+SAID = ("signal", "value", "threshold", "run", "step")
+"""What a summary may name."""
 
 
 @cache
@@ -30,154 +32,101 @@ def parse(text: str) -> tuple[Rule, ...]:
 
     Errors: InvalidInput naming the place, what was expected and what came.
     """
-    try:
-        entries = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidInput("rules", f"is not YAML: {error}") from error
+    return overlay((), text)
+
+
+def overlay(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
+    """Return a base set with the rules of a YAML list over it.
+
+    A rule by the name of one of the base takes its place, `{name: ..., disabled: true}` removes it; the others follow.
+    Errors: InvalidInput naming the place, what was expected and what came.
+    """
+    entries = values.document(text, "rules")
     if not isinstance(entries, list):
-        raise InvalidInput("rules", f"must be a list of rules, and is {_kind(entries)}")
-    rules = tuple(_rule(entry, f"rules[{i}]") for i, entry in enumerate(entries))
-    for i, rule in enumerate(rules):
-        if any(rule.name == other.name for other in rules[:i]):
-            raise InvalidInput(f"rules[{i}].name", f"{rule.name!r} is taken by an earlier rule")
-    return rules
+        raise InvalidInput("rules", f"must be a list of rules, and is {values.kind(entries)}")
+    standing: dict[str, Rule | None] = {rule.name: rule for rule in base}
+    names: set[str] = set()
+    for i, entry in enumerate(entries):
+        name, rule = _entry(entry, f"rules[{i}]", base=standing)
+        if name in names:
+            raise InvalidInput(f"rules[{i}].name", f"{name!r} is taken by an earlier rule")
+        names.add(name)
+        standing[name] = rule
+    return tuple(rule for rule in standing.values() if rule is not None)
 
 
-def _rule(entry: object, place: str) -> Rule:
-    given = _mapping(entry, place)
+def _entry(entry: object, place: str, *, base: Collection[str]) -> tuple[str, Rule | None]:
+    """Return a rule and its name, None for one that is disabled."""
+    given = values.mapping(entry, place)
+    if "disabled" not in given:
+        rule = _rule(given, place)
+        return rule.name, rule
+    values.only(given, place, "name", "disabled")
+    if given["disabled"] is not True:
+        raise InvalidInput(f"{place}.disabled", f"can only be true, and is {values.kind(given['disabled'])}")
+    name = _name(given.get("name"), f"{place}.name")
+    if name not in base:
+        raise InvalidInput(f"{place}.name", f"{name!r} is no built-in rule, so it cannot be disabled")
+    return name, None
+
+
+def _rule(given: Mapping[str, Any], place: str) -> Rule:
     fields = {}
     for name, value in given.items():
-        if name not in _FIELDS:
-            raise InvalidInput(f"{place}.{name}", f"is not a part of a rule; parts: {', '.join(_FIELDS)}")
-        fields[name] = _FIELDS[name](value, f"{place}.{name}")
-    for name in ("name", "when", "severity", "summary"):
+        if name not in FIELDS:
+            raise InvalidInput(f"{place}.{name}", f"is not a part of a rule; parts: {', '.join(FIELDS)}")
+        fields[name] = FIELDS[name](value, f"{place}.{name}")
+    for name in REQUIRED:
         if name not in fields:
             raise InvalidInput(f"{place}.{name}", "is required")
-    return Rule(**fields)
+    rule = Rule(**fields)
+    if rule.reads is Reads.EVERY_UPDATE:
+        _check_has_no_past(rule, place)
+    return rule
 
 
-def _when(value: object, place: str) -> When:
-    given = _mapping(value, place)
-    if "state" in given:
-        _only(given, place, "state")
-        return InState(_choice(RunState)(given["state"], f"{place}.state"))
-    if "any" in given:
-        _only(given, place, "any")
-        return AnyOf(_parts(given["any"], f"{place}.any"))
-    if "all" in given:
-        _only(given, place, "all")
-        return AllOf(_parts(given["all"], f"{place}.all"))
-    return _comparison(given, place)
+def _check_has_no_past(rule: Rule, place: str) -> None:
+    """Windows hold one value a step, which updates within a step cannot be measured by."""
+    for part in comparisons_of(rule.when):
+        if part.measure.keeps is not Keeps.NOTHING:
+            told = part.measure.told(part.signal)
+            raise InvalidInput(f"{place}.reads", f"every_update cannot measure the {told}; leave it out to read gauges")
 
 
-def _parts(value: object, place: str) -> tuple[Condition, ...]:
-    if not isinstance(value, list) or not value:
-        raise InvalidInput(place, f"must be a list of conditions, and is {_kind(value)}")
-    parts = tuple(_when(part, f"{place}[{i}]") for i, part in enumerate(value))
-    return tuple(_over_signals(part, f"{place}[{i}]") for i, part in enumerate(parts))
-
-
-def _over_signals(part: When, place: str) -> Condition:
-    if isinstance(part, InState):
-        raise InvalidInput(place, "a state stands alone; it cannot be combined with signals")
-    return part
-
-
-def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
-    _only(given, place, "signal", "above", "below", "clear", "away_from")
-    if "signal" not in given or ("above" in given) == ("below" in given):
-        raise InvalidInput(place, "must have 'signal' with 'above' or 'below'; or 'any', 'all', or 'state'")
-    bound = Bound.ABOVE if "above" in given else Bound.BELOW
-    threshold = _number(given[bound.value], f"{place}.{bound.value}")
-    clear = _number(given["clear"], f"{place}.clear") if "clear" in given else threshold
-    if (clear > threshold) if bound is Bound.ABOVE else (clear < threshold):
-        raise InvalidInput(f"{place}.clear", f"must not lie beyond the threshold {threshold:g}, and is {clear:g}")
-    return Comparison(
-        signal=_text(given["signal"], f"{place}.signal"),
-        bound=bound,
-        threshold=threshold,
-        clear=clear,
-        away_from=_number(given["away_from"], f"{place}.away_from") if "away_from" in given else None,
-    )
-
-
-def _mapping(value: object, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidInput(place, f"must be a mapping, and is {_kind(value)}")
-    return value
-
-
-def _only(given: Mapping[str, Any], place: str, *allowed: str) -> None:
-    for name in given:
-        if name not in allowed:
-            raise InvalidInput(f"{place}.{name}", f"does not belong here; allowed: {', '.join(allowed)}")
-
-
-def _text(value: object, place: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidInput(place, f"must be a text, and is {_kind(value)}")
-    return value
-
-
-def _number(value: object, place: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
-        raise InvalidInput(place, f"must be a number, and is {_kind(value)}")
-    return float(value)
-
-
-def _seconds(value: object, place: str) -> float:
-    seconds = _number(value, place)
-    if seconds < 0:
-        raise InvalidInput(place, f"must be zero or more seconds, and is {seconds:g}")
-    return seconds
-
-
-def _steps(value: object, place: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(place, f"must be a whole number of steps, zero or more, and is {_kind(value)}")
-    return value
-
-
-def _labels(value: object, place: str) -> dict[str, str]:
-    given = _mapping(value, place)
-    return {name: _text(label, f"{place}.{name}") for name, label in given.items()}
+def _name(value: object, place: str) -> str:
+    name = values.text(value, place)
+    if not NAME.fullmatch(name):
+        raise InvalidInput(place, f"must be 1 to 64 of a-z, 0-9 and _, beginning with a letter, and is {name[:80]!r}")
+    return name
 
 
 def _summary(value: object, place: str) -> str:
-    text = _text(value, place)
+    """Formats are refused too: a width of a billion would be obeyed."""
+    text = values.text(value, place)
     try:
-        text.format(**_EXAMPLE)
-    except (LookupError, ValueError) as error:
-        raise InvalidInput(place, f"may name {{{'}, {'.join(_EXAMPLE)}}} only: {error}") from error
+        named = [(name, spec or conversion) for _, name, spec, conversion in Formatter().parse(text)]
+    except ValueError as error:
+        raise InvalidInput(place, f"is no template: {error}") from error
+    for name, form in named:
+        if form or name not in (None, *SAID):
+            raise InvalidInput(place, f"may name {{{'}, {'.join(SAID)}}} only, without a format")
     return text
 
 
-def _choice(kind: type[_E]) -> Callable[[object, str], _E]:
-    def read(value: object, place: str) -> _E:
-        for member in kind:
-            if member.value == value:
-                return member
-        allowed = ", ".join(str(member.value) for member in kind)
-        raise InvalidInput(place, f"must be one of {allowed}, and is {_kind(value)}")
-
-    return read
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:64]!r}"
-
-
-_FIELDS: dict[str, Callable[[Any, str], Any]] = {
-    "name": _text,
-    "when": _when,
-    "severity": _choice(Severity),
-    "severity_when_enforcing": _choice(Severity),
+REQUIRED = ("name", "when", "severity", "summary")
+FIELDS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _name,
+    "when": conditionbook.parse,
+    "severity": values.choice(Severity),
+    "severity_when_enforcing": values.choice(Severity),
     "summary": _summary,
-    "reads": _choice(Reads),
-    "for_steps": _steps,
-    "for_seconds": _seconds,
-    "clear_for_steps": _steps,
-    "immune_steps": _steps,
-    "labels": _labels,
-    "runbook": _text,
+    "reads": values.choice(Reads),
+    "for_steps": values.steps,
+    "for_seconds": values.seconds,
+    "clear_for_steps": values.steps,
+    "immune_steps": values.steps,
+    "labels": values.labels,
+    "runbook": values.text,
+    "meaning": values.text,
 }
+"""The parts of a rule and what reads each."""

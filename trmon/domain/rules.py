@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
 
 from trmon.domain.alerts import Severity
 from trmon.domain.identity import BatchKey
+from trmon.domain.measures import NEWEST, Keeps, Measure, Ratio
+from trmon.domain.readout import Readout
 from trmon.domain.runs import RunState
-from trmon_client.core.schema import Pair
+from trmon.domain.signalnames import is_scalar
 
 
 class Truth(Enum):
@@ -30,23 +32,8 @@ class Reads(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Readout:
-    """The numbers that conditions read; a name without prefix means the mismatch pair, else the primary one."""
-
-    numbers: Mapping[str, float]
-    primary: Pair
-
-    def __getitem__(self, name: str) -> float:
-        """Return a number, NaN where it is missing."""
-        for full in (name, f"mismatch_{name}", f"{self.primary}_{name}"):
-            if full in self.numbers:
-                return self.numbers[full]
-        return math.nan
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Whether a condition is true, and the comparison that decided: its signal, value and threshold."""
+    """Whether a condition is true, and the comparison that decided: what it measured, the value and the threshold."""
 
     truth: Truth
     signal: str
@@ -70,24 +57,40 @@ class Bound(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A signal, or its distance from a point, strictly above or below a threshold; `clear` once it has fired."""
+    """A measure of a signal, or its distance from a point, strictly above or below a threshold.
+
+    `clear` is the threshold once it has fired.
+    """
 
     signal: str
     bound: Bound
     threshold: float
     clear: float
     away_from: float | None = None
+    measure: Measure = NEWEST
 
     def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
-        """Return whether the signal lies beyond its threshold; NaN is unknown."""
-        value = readout[self.signal]
+        """Return whether the measure lies beyond its threshold; NaN is unknown."""
+        value, told = self.measure.of(self.signal, readout), self.measure.told(self.signal)
         if self.away_from is not None:
             value = abs(value - self.away_from)
         limit = self.clear if lingering else self.threshold
         if math.isnan(value):
-            return Evaluation(Truth.UNKNOWN, self.signal, value, limit)
+            return Evaluation(Truth.UNKNOWN, told, value, limit)
         beyond = value > limit if self.bound is Bound.ABOVE else value < limit
-        return Evaluation(Truth.TRUE if beyond else Truth.FALSE, self.signal, value, limit)
+        return Evaluation(Truth.TRUE if beyond else Truth.FALSE, told, value, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """True where a signal is missing or cannot be computed, false where it is there; never unknown."""
+
+    signal: str
+
+    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:  # noqa: ARG002 - it has no threshold
+        """Return whether the signal is missing."""
+        value = readout[self.signal]
+        return Evaluation(Truth.TRUE if math.isnan(value) else Truth.FALSE, self.signal, value, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class InState:
     state: RunState
 
 
-When: TypeAlias = Comparison | AnyOf | AllOf | InState
+When: TypeAlias = Comparison | Absent | AnyOf | AllOf | InState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +133,7 @@ class Rule:
 
     `for_steps` and `for_seconds` must both have passed; `immune_steps` are a run's first steps, in which a rule
     over signals says nothing and one over states warns at most. `summary` may name {signal}, {value},
-    {threshold}, {run} and {step}.
+    {threshold}, {run} and {step}. `runbook` is what to do, in a line or two; `meaning` is for its page alone.
     """
 
     name: str
@@ -145,6 +148,12 @@ class Rule:
     immune_steps: int = 20
     labels: dict[str, str] = field(default_factory=dict)
     runbook: str = ""
+    meaning: str = ""
+
+    @property
+    def reads_scalars(self) -> bool:
+        """Whether it reads a number of the trainer's own, which may come after the step's batches."""
+        return any(is_scalar(signal) for signal in signals_of(self.when))
 
     def severity_in(self, mode: str) -> Severity:
         """Return how severe it is in a run of this mode, observe or enforce."""
@@ -184,6 +193,34 @@ class Finding:
     def or_worse(self, other: Finding) -> Finding:
         """Return the other one, of a later update of the step, unless this one is raised and it is not."""
         return self if self.raised.truth is Truth.TRUE and other.raised.truth is not Truth.TRUE else other
+
+
+def comparisons_of(when: object) -> Iterator[Comparison]:
+    """Yield the comparisons in a condition, in the order in which they are written."""
+    match when:
+        case AnyOf(parts) | AllOf(parts):
+            for part in parts:
+                yield from comparisons_of(part)
+        case Comparison():
+            yield when
+
+
+def signals_of(when: object) -> Iterator[str]:
+    """Yield every signal that a condition names."""
+    match when:
+        case AnyOf(parts) | AllOf(parts):
+            for part in parts:
+                yield from signals_of(part)
+        case Comparison(measure=Ratio(to)):
+            yield from (when.signal, to)
+        case Comparison() | Absent():
+            yield when.signal
+
+
+def kept_for(rules: tuple[Rule, ...], keeps: Keeps) -> set[str]:
+    """Return the signals of which rules need this to be remembered."""
+    parts = (part for rule in rules for part in comparisons_of(rule.when))
+    return {part.signal for part in parts if part.measure.keeps is keeps}
 
 
 def _first(found: list[Evaluation], *truths: Truth) -> Evaluation:

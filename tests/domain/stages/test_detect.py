@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.domain.stages.closings import watch
@@ -9,14 +11,21 @@ from tests.store.builders import batch
 from trmon.domain import rulebook
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import RunMind
-from trmon.domain.stages.detect import detect
+from trmon.domain.rules import Evaluation, Truth
+from trmon.domain.stages.detect import Detected, detect, reconsider
 from trmon.domain.stages.draft import Draft
 from trmon.domain.stages.fold import fold
 
 RULES = rulebook.parse(
     """
-- {name: gauge, severity: warn, summary: s, when: {signal: x, above: 10}}
-- {name: every, severity: warn, summary: s, reads: every_update, when: {signal: x, above: 10}}
+- {name: gauge, severity: warn, summary: s, when: {signal: kl_k1, above: 10}}
+- {name: every, severity: warn, summary: s, reads: every_update, when: {signal: kl_k1, above: 10}}
+"""
+)
+OVER_TIME = rulebook.parse(
+    """
+- {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
+- {name: drift, severity: warn, summary: s, when: {zscore: kl_k1, above: 6}}
 """
 )
 
@@ -27,7 +36,7 @@ def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
     """Return what each row makes final: (rule, step, update, truth)."""
     mind, found = RunMind(), []
     for ordinal, (step, update, x) in enumerate(rows, start=1):
-        row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"x": x})
+        row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"kl_k1": x})
         detected = detect(fold(Draft(watch=watch(rules=RULES), mind=mind, row=row)))
         mind = detected.folded.mind
         found.append([(f.rule, f.key.step, f.key.update, f.raised.truth.value) for _, f in detected.findings])
@@ -63,3 +72,46 @@ def test_findings_are_final_when_their_row_is_known(
     rows: list[Row], expected: list[list[tuple[str, int, int | None, str]]]
 ) -> None:
     assert findings(rows) == expected
+
+
+def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tuple[RunMind, Detected]:
+    """Return the mind after quiet steps and a last one, whose late scalars came after its row was closed."""
+    mind = RunMind()
+    quiet = [({"grad_norm": 1.0}, step % 7 * 0.01) for step in range(steps)]
+    for step, (scalars, kl) in enumerate([*quiet, (last, 1.0)]):
+        row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"kl_k1": kl}, scalars=scalars)
+        detected = detect(fold(Draft(watch=watch(rules=OVER_TIME), mind=mind, row=row)))
+        mind = detected.folded.mind
+    row = replace(row, scalars={**row.scalars, **late})
+    return reconsider(row, watch=watch(rules=OVER_TIME), mind=mind), detected
+
+
+def test_rules_measure_against_the_runs_own_past() -> None:
+    _, detected = judged(30, last={"grad_norm": 11.0}, late={})
+    found = {finding.rule: finding.raised for _, finding in detected.findings}
+    assert found["drift"].truth is Truth.TRUE
+    assert found["drift"].value == pytest.approx((1.0 - 0.03) / (1.4826 * 0.02))
+    assert detected.folded.mind.provisional["spike"].raised.value == 11.0
+
+
+def test_a_number_that_comes_after_its_row_is_read_before_the_step_ends() -> None:
+    without, _ = judged(30, last={}, late={})
+    late, _ = judged(30, last={}, late={"grad_norm": 11.0})
+    at_once, _ = judged(30, last={"grad_norm": 11.0}, late={})
+    assert without.provisional["spike"].raised.truth is Truth.UNKNOWN
+    assert late.provisional["spike"].raised == Evaluation(
+        Truth.TRUE, "grad_norm over its median of 100 steps", 11.0, 10.0
+    )
+    assert late == at_once
+
+
+def test_a_number_for_a_step_that_was_judged_changes_no_verdict() -> None:
+    mind, _ = judged(30, last={}, late={})
+    row = batch(BatchKey(1, 29, None), run_id=1, ordinal=30, signals={"kl_k1": 0.0}, scalars={"grad_norm": 99.0})
+    assert reconsider(row, watch=watch(rules=OVER_TIME), mind=mind) == mind
+
+
+def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
+    mind, _ = judged(30, last={"lr": 1.0}, late={})
+    assert (set(mind.memory.windows), set(mind.memory.baselines)) == ({"grad_norm"}, {"kl_k1"})
+    assert RunMind.from_bytes(mind.to_bytes()).memory == mind.memory

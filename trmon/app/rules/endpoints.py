@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 from trmon.app.callers import reader
 from trmon.domain.alerts import Severity
+from trmon.domain.conditionbook import written
 from trmon.domain.rulebook import builtin
-from trmon.domain.rules import AllOf, AnyOf, Comparison, InState, Rule
+from trmon.domain.rules import Rule
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(reader)])
 
@@ -35,26 +36,10 @@ class RuleOut(BaseModel):
     def of(cls, rule: Rule) -> Self:
         """Return a rule as answered."""
         given = {name: getattr(rule, name) for name in cls.model_fields}
-        return cls(**given | {"when": _written(rule.when), "reads": rule.reads.value})
+        return cls(**given | {"when": written(rule.when), "reads": rule.reads.value})
 
 
 @router.get("")
 async def list_rules() -> list[RuleOut]:
     """List the built-in rules."""
     return [RuleOut.of(rule) for rule in builtin()]
-
-
-def _written(when: object) -> dict[str, Any]:
-    """Return a condition as a rulebook writes it."""
-    match when:
-        case AnyOf(parts):
-            return {"any": [_written(part) for part in parts]}
-        case AllOf(parts):
-            return {"all": [_written(part) for part in parts]}
-        case InState(state):
-            return {"state": state.value}
-        case Comparison():
-            away = {} if when.away_from is None else {"away_from": when.away_from}
-            return {"signal": when.signal, when.bound.value: when.threshold, "clear": when.clear, **away}
-        case _:
-            raise TypeError(f"a rule's condition cannot be a {type(when).__name__}")

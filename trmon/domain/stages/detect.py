@@ -1,12 +1,17 @@
-"""Detect: the rules read the row; what they say of a step is final once its gauge row, or its last update, is known."""
+"""Detect: the rules read the row; what they say of a step is final once all that they read of it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from trmon.domain.rules import Finding, InState, Readout, Reads, Rule
+from trmon.domain.batch import BatchRow
+from trmon.domain.measures import Keeps
+from trmon.domain.mind import RunMind
+from trmon.domain.readout import Memory, Readout
+from trmon.domain.rules import Finding, InState, Reads, Rule, kept_for
 from trmon.domain.stages.fold import Folded
+from trmon.domain.watch import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,40 +26,72 @@ def detect(folded: Folded) -> Detected:
     """Return the findings that this row makes final, and remember the provisional ones.
 
     A rule over gauge rows reads the step's rollout row at once, or else the last of its updates, which is known
-    when the next step begins; a rule over every update is true of a step if it is true of any row of it.
+    when the next step begins; one over the trainer's own numbers waits as long, since they may come later. A rule
+    over every update is true of a step if it is true of any row of it.
     """
     if not folded.folded:
         return Detected(folded=folded, findings=())
-    mind, watch = folded.mind, folded.draft.watch
+    watch, row = folded.draft.watch, folded.row
+    mind = _remembering(folded.mind, row, watch=watch) if folded.is_gauge else folded.mind
     final: list[tuple[Rule, Finding]] = []
     provisional = dict(mind.provisional)
     if folded.began_step:
         final += [(rule, provisional[rule.name]) for rule in watch.signal_rules if rule.name in provisional]
         provisional = {}
-    for rule, finding in _findings(folded):
+    for rule, finding in _findings(row, mind=mind, watch=watch):
         if rule.reads is Reads.EVERY_UPDATE:
             former = provisional.get(rule.name)
             provisional[rule.name] = former.or_worse(finding) if former else finding
-        elif folded.row.key.update is None:
-            final.append((rule, finding))
-        elif folded.is_gauge:
+        elif folded.is_gauge and (row.key.update is not None or rule.reads_scalars):
             provisional[rule.name] = finding
+        elif folded.is_gauge:
+            final.append((rule, finding))
     folded = replace(folded, mind=replace(mind, provisional=provisional))
     return Detected(folded=folded, findings=tuple(final))
 
 
-def _findings(folded: Folded) -> Iterator[tuple[Rule, Finding]]:
-    row = folded.row
-    readout = Readout({**row.scalars, **row.signals}, row.primary_pair)
-    for rule in folded.draft.watch.signal_rules:
+def reconsider(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
+    """Return the mind once scalars came for the gauge row of its newest step, which rules over them read again.
+
+    A row of an earlier step has been judged: scalars that come so late change what is kept, and nothing more.
+    """
+    is_newest = mind.folded is not None and (row.key.attempt_id, row.key.step) == (
+        mind.folded.attempt_id,
+        mind.folded.step,
+    )
+    if not is_newest or mind.gauge_keys[-1:] != (row.key,):
+        return mind
+    mind = _remembering(mind, row, watch=watch)
+    again = {
+        rule.name: finding
+        for rule, finding in _findings(row, mind=mind, watch=watch)
+        if rule.reads_scalars and rule.reads is Reads.GAUGE
+    }
+    return replace(mind, provisional={**mind.provisional, **again})
+
+
+def _remembering(mind: RunMind, row: BatchRow, *, watch: Watch) -> RunMind:
+    windows, baselines = (kept_for(watch.signal_rules, keeps) for keeps in (Keeps.WINDOW, Keeps.BASELINE))
+    readout = _readout(row, memory=mind.memory)
+    memory = mind.memory.after(readout, step=row.key.step, windows=windows, baselines=baselines)
+    return replace(mind, memory=memory)
+
+
+def _findings(row: BatchRow, *, mind: RunMind, watch: Watch) -> Iterator[tuple[Rule, Finding]]:
+    readout = _readout(row, memory=mind.memory)
+    for rule in watch.signal_rules:
         assert not isinstance(rule.when, InState)
         finding = Finding(
             rule=rule.name,
             key=row.key,
             at=row.closed_at,
-            steps=folded.mind.steps,
+            steps=mind.steps,
             mode=row.mode,
             raised=rule.when.evaluate(readout, lingering=False),
             lingering=rule.when.evaluate(readout, lingering=True),
         )
         yield rule, finding
+
+
+def _readout(row: BatchRow, *, memory: Memory) -> Readout:
+    return Readout({**row.scalars, **row.signals}, row.primary_pair, memory)

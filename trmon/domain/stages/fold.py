@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import GAPS, GAUGE_KEYS, RunMind
-from trmon.domain.rules import Readout
+from trmon.domain.readout import Readout
 from trmon.domain.stages.draft import Draft
 
 HISTORICAL = ("response_length_growth", "ess_seq_relative", "step_seconds")
@@ -90,7 +90,7 @@ def _compared(mind: RunMind, row: BatchRow, *, is_gauge: bool) -> tuple[RunMind,
     lengths, baseline = mind.response_length, mind.ess_seq
     if is_gauge:
         lengths = lengths.put(row.key.step, row.signals.get("response_length_mean", math.nan))
-        baseline = baseline.put(ess_seq)
+        baseline = baseline.put(row.key.step, ess_seq)
     historical = {
         "response_length_growth": lengths.growth(),
         "ess_seq_relative": ess_seq / baseline.value if baseline.value else math.nan,

@@ -9,7 +9,7 @@ from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.deliveries import deliveries_of, jsonable
 from trmon.domain.mind import RunMind
 from trmon.domain.outcome import Event
-from trmon.domain.rules import Readout
+from trmon.domain.readout import Readout
 from trmon.domain.stages.transition import Judged
 from trmon.domain.transitions import Transition
 from trmon.domain.watch import Watch

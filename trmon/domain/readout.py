@@ -1,0 +1,47 @@
+"""Readout: the numbers of one row as rules read them, beside what the run remembers of its past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trmon.domain.windows import Baseline, Window
+from trmon_client.core.schema import Pair
+
+SCALAR_PREFIX = "scalar:"
+"""Before a trainer's own number, in rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The past of those signals that rules measure over time, each by the name that the rules give it."""
+
+    windows: dict[str, Window] = field(default_factory=dict)
+    baselines: dict[str, Baseline] = field(default_factory=dict)
+
+    def after(self, readout: Readout, *, step: int, windows: Iterable[str], baselines: Iterable[str]) -> Memory:
+        """Return the memory with a gauge row's numbers; what no rule asks for any more is forgotten."""
+        return Memory(
+            windows={name: self.windows.get(name, Window()).put(step, readout[name]) for name in sorted(windows)},
+            baselines={
+                name: self.baselines.get(name, Baseline()).put(step, readout[name]) for name in sorted(baselines)
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Readout:
+    """The numbers that conditions read; a name without prefix means the mismatch pair, else the primary one."""
+
+    numbers: Mapping[str, float]
+    primary: Pair
+    memory: Memory = field(default_factory=Memory)
+
+    def __getitem__(self, name: str) -> float:
+        """Return a number, NaN where it is missing."""
+        name = name.removeprefix(SCALAR_PREFIX)
+        for full in (name, f"mismatch_{name}", f"{self.primary}_{name}"):
+            if full in self.numbers:
+                return self.numbers[full]
+        return math.nan
