@@ -111,6 +111,12 @@ def near(model: Model, random: np.random.Generator, *, noise: float) -> Model:
     return _of_logits(model.language, [a + noise * random.normal(size=a.shape) for a in logits])
 
 
+def moved(model: Model, direction: list[Array], *, by: float) -> Model:
+    """Return the model with every logit moved along a direction; what has no probability keeps none."""
+    tables = [table * np.exp(by * step) for table, step in zip(model.tables, direction, strict=True)]
+    return Model(model.language, tuple(table / table.sum(axis=1, keepdims=True) for table in tables))
+
+
 def truncated(model: Model, random: np.random.Generator) -> Model:
     """Return the model without one token in every context, as top-k makes of it."""
     tables = [table.copy() for table in model.tables]

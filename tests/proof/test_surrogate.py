@@ -1,96 +1,36 @@
-"""The masked surrogate: its gradient is the masked policy gradient, and at pi = mu the one of the true objective.
+"""The surrogate: its gradient is the masked policy gradient, at pi = mu the true one, and what it says of improvement.
 
-L = (1/N) sum_i M_i A_i (sum_t rho_t - T_i), by central differences over every logit of policies that can be written
-down, in the batch that holds every response as often as mu gives it.
+By central differences over every logit of policies that can be written down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.proof.models import Array, Language, Model, census, countable_model, near
-from trmon_client.core import statistics
+from tests.proof.models import Array, Language, Model, moved, near
+from tests.proof.tasks import Task
 from trmon_client.core.acceptance import decide, preset
+from trmon_client.core.improvement import improvement
+from trmon_client.core.surrogate import surrogate
 
-PARTS = 8
 STEP = 1e-4
 """Of a logit; the error of central differences is of its square."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """What mu sampled, with a reward for every response; `accepted` and advantages are of the batch, [N]."""
-
-    mu: Model
-    batch: Array
-    rewards: Array
-    accepted: Array
-
-    @property
-    def advantages(self) -> Array:
-        return (self.rewards - self.rewards[self.batch].mean())[self.batch]
-
-    def surrogate(self, pi: Model) -> float:
-        """Return L; rejected responses count among the N. Source: formulas, section 6."""
-        columns = statistics.columns(
-            rollout_logprobs=self.mu.logprobs[self.batch],
-            logprobs=pi.logprobs[self.batch],
-            mask=self.mu.language.mask[self.batch],
-            advantages=self.advantages,
-        )
-        return float((self.accepted * columns["advantage"] * columns["total_sum_ratio_dev"]).mean())
-
-    def objective(self, pi: Model) -> float:
-        """Return J."""
-        return float(pi.responses @ self.rewards)
-
-    def masked_policy_gradient(self, pi: Model) -> list[Array]:
-        """Return (1/N) sum_i M_i A_i sum_t rho_t grad log pi, by the logits of pi. Source: [TRM] eq. 23."""
-        language = self.mu.language
-        before = language.prefixes[self.batch]
-        tokens = language.tokens[self.batch]
-        ratios = (pi.chosen / self.mu.chosen)[self.batch]
-        weights = np.where(language.mask[self.batch], (self.accepted * self.advantages)[:, None] * ratios, 0.0)
-        gradient = [np.zeros_like(table) for table in pi.tables]
-        for t, table in enumerate(pi.tables):
-            of_logits = np.eye(language.vocabulary)[tokens[:, t]] - table[before[:, t]]
-            np.add.at(gradient[t], before[:, t], weights[:, t, None] * of_logits / len(self.batch))
-        return gradient
-
-
-def task(seed: int, *, stops: bool, accepts: float) -> tuple[Task, Model]:
-    """Return a task and a policy; a share of the responses, the least divergent, is accepted."""
-    random = np.random.default_rng(seed)
-    language = Language(3, horizon=3, stops=stops)
-    mu = countable_model(random, language, parts=PARTS, truncates=False)
-    pi = near(mu, random, noise=0.7)
-    batch = census(mu, parts=PARTS)
-    mask = language.mask[batch]
-    columns = statistics.columns(rollout_logprobs=mu.logprobs[batch], logprobs=pi.logprobs[batch], mask=mask)
-    bound = float(np.quantile(columns["total_max_k3"], accepts, method="higher"))
-    accepted = decide(columns, preset("seq_max_k3", upper=bound)).accepted
-    return Task(mu, batch, random.uniform(size=len(mu.responses)), accepted), pi
-
-
-def central_differences(value: Callable[[Model], float], at: Model) -> list[Array]:
-    """Return the gradient by every logit."""
-    gradient = [np.zeros_like(table) for table in at.tables]
+def gradient(value: Callable[[Model], float], at: Model) -> list[Array]:
+    """Return the central differences by every logit."""
+    found = [np.zeros_like(table) for table in at.tables]
     for t, table in enumerate(at.tables):
         for entry in np.ndindex(table.shape):
-            above, below = (value(_moved(at, t, entry, step)) for step in (STEP, -STEP))
-            gradient[t][entry] = (above - below) / (2 * STEP)
-    return gradient
-
-
-def _moved(model: Model, t: int, entry: tuple[int, ...], step: float) -> Model:
-    table = model.tables[t].copy()
-    table[entry] *= np.exp(step)
-    table /= table.sum(axis=1, keepdims=True)
-    return Model(model.language, (*model.tables[:t], table, *model.tables[t + 1 :]))
+            one = [np.zeros_like(each) for each in at.tables]
+            one[t][entry] = 1.0
+            above, below = (value(moved(at, one, by=step)) for step in (STEP, -STEP))
+            found[t][entry] = (above - below) / (2 * STEP)
+    return found
 
 
 def assert_close(found: list[Array], expected: list[Array]) -> None:
@@ -100,20 +40,53 @@ def assert_close(found: list[Array], expected: list[Array]) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("stops", [False, True], ids=["fixed length", "stops"])
-@pytest.mark.parametrize("accepts", [0.5, 1.0], ids=["half rejected", "nothing rejected"])
-def test_its_gradient_is_the_masked_policy_gradient(seed: int, stops: bool, accepts: float) -> None:
-    given, pi = task(seed, stops=stops, accepts=accepts)
-    assert given.accepted.all() == (accepts == 1.0)
-    found = given.masked_policy_gradient(pi)
-    assert max(np.abs(table).max() for table in found) > 0.01
-    assert_close(central_differences(given.surrogate, pi), found)
+@pytest.mark.parametrize("share", [0.5, 1.0], ids=["half rejected", "nothing rejected"])
+def test_its_gradient_is_the_masked_policy_gradient(seed: int, stops: bool, share: float) -> None:
+    random = np.random.default_rng(seed)
+    task = Task.random(random, Language(3, 3, stops=stops))
+    pi = near(task.mu, random, noise=0.7)
+    columns = task.columns(pi)
+    bound = float(np.quantile(columns["total_max_k3"], share, method="higher"))
+    accepted = decide(columns, preset("seq_max_k3", upper=bound)).accepted
+    assert accepted.all() == (share == 1.0)
+
+    found = gradient(lambda policy: surrogate(task.columns(policy), accepted=accepted, centred=True).value, pi)
+    expected = task.policy_gradient(pi, accepted=accepted)
+    assert max(np.abs(table).max() for table in expected) > 0.01
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("stops", [False, True], ids=["fixed length", "stops"])
 def test_where_both_policies_are_one_it_is_nought_and_climbs_as_the_true_objective(seed: int, stops: bool) -> None:
-    given, _ = task(seed, stops=stops, accepts=1.0)
-    assert given.surrogate(given.mu) == 0.0
-    climbs = central_differences(given.objective, given.mu)
-    assert_close(central_differences(given.surrogate, given.mu), climbs)
-    assert_close(given.masked_policy_gradient(given.mu), climbs)
+    task = Task.random(np.random.default_rng(seed), Language(3, 3, stops=stops))
+    assert surrogate(task.columns(task.mu), centred=True).value == 0.0
+    climbs = gradient(task.objective, task.mu)
+    assert_close(gradient(lambda policy: surrogate(task.columns(policy), centred=True).value, task.mu), climbs)
+    assert_close(task.policy_gradient(task.mu, accepted=np.ones(len(task.batch))), climbs)
+
+
+def with_misleading_rewards(task: Task, pi: Model) -> Task:
+    """Return the task with the rewards for which the surrogate exceeds what pi gains by most."""
+    said = 1 + np.where(task.mu.language.mask, pi.chosen / task.mu.chosen - 1, 0.0).sum(axis=1)
+    return replace(task, rewards=(pi.responses < task.mu.responses * said).astype(float))
+
+
+def test_improvement_is_supported_only_where_the_true_objective_rises() -> None:
+    """Over steps of every size up the gradient, and over steps whose rewards are chosen to mislead the surrogate."""
+    supported, misled = 0, 0
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        task = Task.random(random, Language(3, 3))
+        uphill = task.policy_gradient(task.mu, accepted=np.ones(len(task.batch)))
+        steps = [(task, moved(task.mu, uphill, by=by)) for by in np.geomspace(0.01, 100.0, 10)]
+        drifted = [near(task.mu, random, noise=noise) for noise in np.geomspace(0.01, 3.0, 10)]
+        for trained, pi in (*steps, *((with_misleading_rewards(task, pi), pi) for pi in drifted)):
+            columns = trained.columns(pi)
+            rises = trained.objective(pi) > trained.objective(trained.mu)
+            is_supported = improvement(columns, accepted=np.ones(len(task.batch), bool), centred=True).is_supported
+            assert rises or not is_supported
+            supported += is_supported
+            misled += not rises and surrogate(columns, centred=True).value > 0
+    assert supported > 50
+    assert misled > 30
