@@ -18,12 +18,14 @@ from rich.table import Table
 
 from trmon.app import logs
 from trmon.app.auth import digest_of, new_secret
+from trmon.app.diagnosis import asking
+from trmon.app.diagnosis.text import show
 from trmon.app.server import Server, bind, url_of
 from trmon.app.service import create_app
 from trmon.app.settings import Settings
 from trmon.app.spooled import Sender, segments_in
 from trmon.domain.access import Scope
-from trmon.domain.errors import NotReady, TrmonError
+from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.domain.identity import checked_name
 from trmon.store import Store
 from trmon_client.core import wire
@@ -71,6 +73,31 @@ def ingest(
         typer.echo(", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing to send")
         if counts["invalid"] or counts["conflict"] or counts["damaged"]:
             raise typer.Exit(1)
+
+
+@app.command()
+def diagnose(
+    run: Annotated[str | None, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="Instead, a JSON object of signals under our, verl's or TRL's names.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what the API answers.")] = False,
+) -> None:
+    """Say what is wrong with a run, since when, and what to change; of a run, or of anybody's log line."""
+    with _failing_plainly():
+        if metrics is not None:
+            if run is not None:
+                raise InvalidInput("RUN", "and --metrics were both given; give one of them")
+            found = asking.of_metrics(metrics)
+        else:
+            settings = _settings(url=url)
+            token = settings.token.get_secret_value() if settings.token else None
+            found = asking.of_run(run or "", url=settings.url, token=token)
+        if as_json:
+            typer.echo(found.model_dump_json(indent=2))
+        else:
+            show(found, Console())
 
 
 @app.command()

@@ -37,6 +37,7 @@ CASES: dict[tuple[str, str], int] = {
     ("DELETE", RUN): HIDDEN,
     ("GET", f"{RUN}/signals/names"): HIDDEN,
     ("GET", f"{RUN}/signals"): HIDDEN,
+    ("GET", f"{RUN}/diagnosis"): HIDDEN,
     ("GET", f"{RUN}/batches"): HIDDEN,
     ("GET", f"{RUN}/batches/{{step}}"): HIDDEN,
     ("GET", f"{RUN}/batches/{{step}}/decisions"): HIDDEN,

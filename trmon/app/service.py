@@ -18,6 +18,7 @@ from trmon.app.batches.endpoints import router as batches
 from trmon.app.body import WholeBody
 from trmon.app.bounds.endpoints import router as bounds
 from trmon.app.construction import running
+from trmon.app.diagnosis.endpoints import router as diagnosis
 from trmon.app.edge import Edge
 from trmon.app.events.endpoints import router as events
 from trmon.app.health.endpoints import router as health
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, rules, bounds, events, tokens),
-    *(metrics, health, page),
+    *(diagnosis, metrics, health, page),
 )
 
 

@@ -1,0 +1,21 @@
+"""The diagnosis of a run."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from trmon.app.callers import Reader
+from trmon.app.diagnosis.recent import recent
+from trmon.app.diagnosis.schemas import DiagnosisOut
+from trmon.app.parts import Service
+from trmon.app.runs.endpoints import Named
+from trmon.domain.diagnosis import diagnose
+
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
+
+
+@router.get("/diagnosis")
+def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
+    """Say what is wrong with a run at its newest step, since when, and what to change; 404 before its first batch."""
+    run = service.store.runs.get(key, access=access)
+    return DiagnosisOut.of(diagnose(recent(service.store, run, access=access)))
