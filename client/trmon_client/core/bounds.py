@@ -18,7 +18,8 @@ class ErrorBounds:
 
     `adaptive` is the tighter of pinsker_marginal and mixed; `vacuous`: it exceeds the whole range of rewards and so
     certifies nothing, None where that is unknown. An estimate over a batch: its maxima under-estimate those over
-    all contexts, and with masking it speaks of the masked objective only.
+    all contexts, and with masking it speaks of the masked objective only. `trpo` needs a mu that can sample whatever
+    pi can: under top-p or top-k rollouts the others hold, and it does not.
     """
 
     trpo: float
