@@ -1,0 +1,110 @@
+"""Every signal from the tokens, by its definition and numpy's own estimators: what signals are compared with.
+
+No columns, no sums of terms, no log domain: slow, and wrong for extreme input.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.core.reference import PAIRS
+
+Rows = list[np.ndarray]
+"""The valid tokens of each sequence that has some."""
+
+
+def signals(given: dict[str, Any], mask: np.ndarray) -> dict[str, float]:
+    """Return the signals of log-probs [B, T], all of them valid under the mask, that need nothing else."""
+    logp = {name: [row[on] for row, on in zip(rows, mask, strict=True) if on.any()] for name, rows in given.items()}
+    found = {f"{pair}_{stem}": x for pair in PAIRS for stem, x in _pair(logp, pair).items()}
+    names = {"ppl_rollout": "rollout_logprobs", "ppl_old": "old_logprobs", "ppl": "logprobs"}
+    found |= {signal: np.mean([np.exp(-row.mean()) for row in logp[name]]) for signal, name in names.items()}
+    lengths = [len(row) for row in logp["logprobs"]]
+    found |= {
+        "response_length_mean": np.mean(lengths),
+        "response_length_p95": np.quantile(lengths, 0.95),
+        "response_length_max": np.max(lengths),
+    }
+    d = {pair: np.concatenate(_log_ratios(logp, pair)) for pair in PAIRS}
+    found["staleness_tv_is"] = np.abs(np.exp(d["total"]) - np.exp(d["mismatch"])).mean() / 2
+    found["clamped_fraction"] = np.mean(np.abs(d["total"]) > 20)
+    mu, old = np.concatenate(logp["rollout_logprobs"]), np.concatenate(logp["old_logprobs"])
+    found["saturated_fraction"] = np.mean((mu == 0) & (np.exp(old) < 0.99))
+    return {name: float(x) for name, x in found.items()}
+
+
+def clip_fractions(given: dict[str, Any], mask: np.ndarray, advantages: np.ndarray) -> dict[str, float]:
+    """Return what PPO's clip at 0.2 does, from its two branches; advantages [B, T]."""
+    ratio = np.exp(given["logprobs"] - given["old_logprobs"])[mask]
+    gain = advantages[mask]
+    clipped = np.clip(ratio, 0.8, 1.2)
+    beyond = ratio != clipped
+    takes_clipped = beyond & (clipped * gain < ratio * gain)
+    leaks = beyond & (ratio * gain < clipped * gain)
+    return {
+        "clip_fraction": float(takes_clipped.mean()),
+        "leak_fraction": float(leaks.mean()),
+        "leak_high_fraction": float((leaks & (ratio > 1.2)).mean()),
+    }
+
+
+def _log_ratios(logp: dict[str, Rows], pair: str) -> Rows:
+    above, below = PAIRS[pair]
+    return [a - b for a, b in zip(logp[above], logp[below], strict=True)]
+
+
+def _pair(logp: dict[str, Rows], pair: str) -> dict[str, Any]:
+    rows = _log_ratios(logp, pair)
+    d = np.concatenate(rows)
+    p, q = (np.exp(np.concatenate(logp[name])) for name in PAIRS[pair])
+    rho, gap = np.exp(d), np.abs(p - q)
+    sums, means = np.array([row.sum() for row in rows]), np.array([row.mean() for row in rows])
+    weights = np.exp(sums)
+    truncated = np.minimum(rho, 2)
+    chi2 = np.mean(rho**2) - 1
+    binary = q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))
+    return {
+        "kl_k1": -d.mean(),
+        "kl_k2": (d**2).mean() / 2,
+        "kl_k3": (rho - 1 - d).mean(),
+        "ratio_mean": rho.mean(),
+        "k3_k1_ratio": (rho - 1 - d).mean() / -d.mean(),
+        "abs_log_ratio_mean": np.abs(d).mean(),
+        "abs_log_ratio_max": np.abs(d).max(),
+        "abs_log_ratio_p99": np.quantile(np.abs(d), 0.99),
+        "abs_log_ratio_p999": np.quantile(np.abs(d), 0.999),
+        "chi2_token": chi2,
+        "chi2_token_sn": len(d) * (rho**2).sum() / rho.sum() ** 2 - 1,
+        "chi2_token_p95": np.quantile([np.mean(np.exp(2 * row)) - 1 for row in rows], 0.95),
+        "chi2_seq_log1p": np.log(np.mean(weights**2)),
+        "chi2_seq": np.mean(weights**2) - 1,
+        "ess_token": rho.sum() ** 2 / (len(d) * (rho**2).sum()),
+        "ess_seq": weights.sum() ** 2 / (len(rows) * (weights**2).sum()),
+        "ess_truncated": truncated.sum() ** 2 / (len(d) * (truncated**2).sum()),
+        "is_weight_std": rho.std(),
+        "is_weight_min": rho.min(),
+        "is_weight_max": rho.max(),
+        "tv": np.maximum(0, 1 - rho).mean(),
+        "tv_seq_max": max(np.maximum(0, 1 - np.exp(row)).mean() for row in rows),
+        "geo_ratio_mean": np.exp(means).mean(),
+        "geo_ratio_min": np.exp(means).min(),
+        "geo_ratio_max": np.exp(means).max(),
+        "seq_log_ratio_mean": sums.mean(),
+        "seq_log_ratio_min": sums.min(),
+        "seq_log_ratio_max": sums.max(),
+        "band_fraction": np.mean((rho < 0.5) | (rho > 5)),
+        "trunc_fraction": np.mean(rho > 2),
+        "prob_pearson": np.corrcoef(p, q)[0, 1],
+        "prob_diff_mean": gap.mean(),
+        "prob_diff_std": gap.std(),
+        "prob_diff_max": gap.max(),
+        "ppl_ratio": np.exp(-means).mean(),
+        "log_ppl_diff_mean": -means.mean(),
+        "log_ppl_diff_abs_mean": np.abs(means).mean(),
+        "log_ppl_diff_min": (-means).min(),
+        "log_ppl_diff_max": (-means).max(),
+        "binary_kl_mean": binary.mean(),
+        "binary_kl_max": binary.max(),
+    }
