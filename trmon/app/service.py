@@ -34,6 +34,7 @@ from trmon.app.security import KnownHosts, SameSite, SecurityHeaders
 from trmon.app.settings import Settings
 from trmon.app.signals.endpoints import router as signals
 from trmon.app.tokens.endpoints import router as tokens
+from trmon.app.whatif.endpoints import router as whatif
 from trmon.domain.errors import NotReady
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,7 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
+    *(whatif,),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
 from trmon.domain.access import Access
 from trmon.domain.batch import BatchRow, DecisionRow
@@ -45,6 +45,33 @@ class Batches:
             newest = found.order_by(table.c.ordinal.desc()).limit(limit + 1)
             batches = read_batches(connection, newest, names=self._names)
         return page(batches, limit=limit, key=lambda batch: (batch.ordinal,))
+
+    def gauge_keys(
+        self,
+        run_id: int,
+        *,
+        access: Access,
+        attempt_id: int | None = None,
+        from_step: int | None = None,
+        to_step: int | None = None,
+        limit: int = 100,
+    ) -> tuple[BatchKey, ...]:
+        """Return the row that gauges read of each of the newest steps in a range, newest first."""
+        table = schema.batch.c
+        first, last = func.min(table.update_index), func.max(table.update_index)
+        steps = select(table.attempt_id, table.step, first.label("first"), last.label("last"))
+        found = steps.join(schema.run).where(table.run_id == run_id, visible(access))
+        if attempt_id is not None:
+            found = found.where(table.attempt_id == attempt_id)
+        if from_step is not None:
+            found = found.where(table.step >= from_step)
+        if to_step is not None:
+            found = found.where(table.step <= to_step)
+        newest = found.group_by(table.attempt_id, table.step).order_by(table.attempt_id.desc(), table.step.desc())
+        with self._reader.connect() as connection:
+            rows = connection.execute(newest.limit(limit)).all()
+        # The whole rollout batch, update None, lies before every update.
+        return tuple(BatchKey(row.attempt_id, row.step, None if row.first is None else row.last) for row in rows)
 
     def get(self, key: BatchKey, *, access: Access) -> BatchRow:
         """Return a batch. Errors: NotFound."""

@@ -1,0 +1,98 @@
+"""What-if in requests and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trmon.app.numbers import Number
+from trmon.app.policies.schemas import Spec
+from trmon.domain.identity import BatchKey
+from trmon.domain.whatif import Effect, Quarter, Share
+
+MAX_STEPS = 10_000
+
+
+class Question(BaseModel):
+    """A policy to try, and over which steps; without any, over the newest 1,000 of the run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    policy: Spec = Field(examples=["geo_mask"])
+    attempt_id: int | None = Field(None, description="Only this attempt, by its id.")
+    from_step: int | None = Field(None, ge=0, lt=1 << 62)
+    to_step: int | None = Field(None, ge=0, lt=1 << 62)
+    max_steps: int = Field(1000, ge=1, le=MAX_STEPS, description="At most so many steps, the newest ones.")
+
+
+class ShareOut(BaseModel):
+    """Sequences that count, and the fraction of them that is rejected."""
+
+    n_sequences: int
+    mask_rate: Number
+
+    @classmethod
+    def of(cls, share: Share) -> Self:
+        """Return a share as answered."""
+        return cls(n_sequences=share.n, mask_rate=share.mask_rate)
+
+
+class QuarterOut(ShareOut):
+    """A quarter of the sequences by length."""
+
+    shortest: int = Field(description="Tokens, to three digits.")
+    longest: int
+
+    @classmethod
+    def of_quarter(cls, quarter: Quarter) -> Self:
+        """Return a quarter as answered."""
+        share = quarter.share
+        return cls(shortest=quarter.shortest, longest=quarter.longest, n_sequences=share.n, mask_rate=share.mask_rate)
+
+
+class RangeOut(BaseModel):
+    """Which steps the answer rests on: reports are kept for a limited time, rows are not."""
+
+    first_step: int | None
+    last_step: int | None
+    n_steps: int
+    n_steps_without_reports: int = Field(description="Steps asked for whose sequences are no longer stored.")
+
+
+class WhatIfOut(BaseModel):
+    """What a policy would have masked, beside what was masked then."""
+
+    policy: str
+    hash: str
+    range: RangeOut
+    total: ShareOut
+    then: ShareOut = Field(description="What was decided when the sequences were trained on.")
+    reasons: dict[str, int]
+    by_length: list[QuarterOut]
+    positive_advantage: ShareOut
+    negative_advantage: ShareOut
+    undecided: dict[str, int] = Field(description="Reports that lack what the policy needs, by what they lack.")
+
+    @classmethod
+    def of(cls, effect: Effect, *, found: Sequence[BatchKey], missing: int) -> Self:
+        """Return an effect as answered. Args: found: the batches it rests on; missing: those that were pruned."""
+        steps = [key.step for key in found]
+        return cls(
+            policy=effect.policy.name,
+            hash=effect.policy.hash,
+            range=RangeOut(
+                first_step=min(steps, default=None),
+                last_step=max(steps, default=None),
+                n_steps=len(steps),
+                n_steps_without_reports=missing,
+            ),
+            total=ShareOut.of(effect.total),
+            then=ShareOut.of(effect.standing),
+            reasons=dict(effect.reasons),
+            by_length=[QuarterOut.of_quarter(quarter) for quarter in effect.quarters()],
+            positive_advantage=ShareOut.of(effect.positive),
+            negative_advantage=ShareOut.of(effect.negative),
+            undecided=dict(effect.undecided),
+        )
