@@ -30,7 +30,7 @@ slacks = st.floats(1e-4, 4.0)
 
 
 def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -> Columns:
-    """Return columns of ten sequences, with a KL that is what it is said to be."""
+    """Return columns of ten sequences, with a KL from logits unless it is only sampled."""
     columns = statistics.columns(
         **batch(seed, n_sequences=10, noise=noise, odd=odd), advantages=np.random.default_rng(seed).normal(size=10)
     )
