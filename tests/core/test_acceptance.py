@@ -19,6 +19,11 @@ from trmon_client.core.decision import Decision
 ALWAYS_THERE = [name for name, statistic in STATISTICS.items() if not statistic.needs]
 
 
+Q, P = math.exp(-4.0), math.exp(-4.5)
+BINARY_KL = Q * math.log(Q / P) + (1 - Q) * math.log((1 - Q) / (1 - P))
+"""Of a token to which mu gives exp(-4) and pi half a nat less."""
+
+
 @pytest.mark.parametrize("case", golden.cases())
 @pytest.mark.parametrize("name", PRESETS)
 def test_golden_decisions_hold(case: str, name: str) -> None:
@@ -204,6 +209,15 @@ def test_the_lag_of_a_sequence_is_that_of_its_oldest_token() -> None:
 )
 def test_each_statistic_is_what_its_name_says(statistic: str, expected: float) -> None:
     decision = decide(of_log_ratios([-0.5, 0.25]), one(statistic, lower=1e9))
+    assert decision.values[0] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "expected"), [("max_kl", 0.3), ("mean_kl", 0.15), ("version_lag", 4.0), ("max_binary_kl", BINARY_KL)]
+)
+def test_each_statistic_of_other_inputs_is_what_its_name_says(statistic: str, expected: float) -> None:
+    columns = of_log_ratios([-0.5, 0.25], versions=[np.array([3, 6])], trainer_version=7)
+    decision = decide(with_kl(columns, [0.3]), one(statistic, lower=1e9))
     assert decision.values[0] == pytest.approx(expected, rel=1e-6)
 
 

@@ -1,0 +1,87 @@
+"""The table of formulas: complete, and every row leads to a function with a source and to a test."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from trmon_client.core.acceptance import PRESETS, STATISTICS, TOKEN_POLICIES
+from trmon_client.core.bounds import ErrorBounds
+from trmon_client.core.catalogue import SIGNALS
+from trmon_client.core.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "client" / "trmon_client" / "core"
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "reference" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = _generator()
+FORMULAS: Any = GENERATOR.FORMULAS
+
+
+def names(section: int) -> set[str]:
+    return {row.name for row in FORMULAS if row.section.startswith(f"{section}.")}
+
+
+@pytest.mark.parametrize("function", sorted({row.function for row in FORMULAS}))
+def test_every_function_says_its_source(function: str) -> None:
+    assert GENERATOR.source_of(function)
+
+
+@pytest.mark.parametrize("test", sorted({row.test for row in FORMULAS}))
+def test_every_test_is_there(test: str) -> None:
+    path, name = test.split("::")
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_column_has_its_row() -> None:
+    of_pairs = {f"{pair}_{stem}" for pair in PAIRS for stem in PAIR_STEMS}
+    assert {*(COLUMNS.keys() - of_pairs - {*DIVERGENCE_STEMS}), *PAIR_STEMS} <= names(3)
+    assert {*DIVERGENCE_STEMS} <= names(4)
+
+
+def test_every_signal_has_its_row() -> None:
+    assert {spec.stem for spec in SIGNALS.values()} == names(5)
+
+
+def test_every_statistic_and_every_preset_has_its_row() -> None:
+    assert {f"statistic {name}" for name in STATISTICS} <= names(6)
+    assert {*PRESETS, *TOKEN_POLICIES} <= names(6)
+
+
+def test_every_bound_has_its_row() -> None:
+    assert {field.name for field in dataclasses.fields(ErrorBounds)} <= names(7)
+
+
+def test_no_formula_has_two_rows() -> None:
+    rows = [(row.section, row.name) for row in FORMULAS]
+    assert len(rows) == len(set(rows))
+
+
+def test_every_function_with_a_source_in_these_modules_has_its_row() -> None:
+    """So that a formula cannot be added beside others without a row, and so without a test."""
+    modules = {row.function.split(".")[0] for row in FORMULAS}
+    sourced = {
+        f"{module}.{node.name}"
+        for module in modules
+        for node in ast.parse((CORE / f"{module}.py").read_text()).body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and "Source:" in (ast.get_docstring(node) or "")
+    }
+    assert sourced <= {row.function for row in FORMULAS}
