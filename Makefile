@@ -11,7 +11,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-SERVERS := prometheus promtool
+SERVERS := prometheus promtool alertmanager
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint types layers unit test-deps bench docs lock clean

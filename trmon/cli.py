@@ -20,6 +20,7 @@ from trmon.app import logs
 from trmon.app.auth import digest_of, new_secret
 from trmon.app.diagnosis import asking
 from trmon.app.diagnosis.text import show
+from trmon.app.receivers import try_out
 from trmon.app.server import Server, bind, url_of
 from trmon.app.service import create_app
 from trmon.app.settings import Settings
@@ -27,6 +28,7 @@ from trmon.app.spooled import Sender, segments_in
 from trmon.domain.access import Scope
 from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.domain.identity import checked_name
+from trmon.notify.receiver import Outcome
 from trmon.store import Store
 from trmon_client.core import wire
 
@@ -36,6 +38,8 @@ INJECTIONS = "What goes wrong: quantise, stale, router, pad, support or lr."
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Watches LLM RL runs for off-policy drift.")
 token = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens that may call the service.")
 app.add_typer(token, name="token")
+notify = typer.Typer(no_args_is_help=True, help="Try the receivers of alerts.")
+app.add_typer(notify, name="notify")
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 
@@ -159,6 +163,18 @@ def revoke_token(name: Annotated[str, typer.Argument()], data_dir: DataDir = Non
         store.migrate()
         store.tokens.revoke(name).result()
         typer.echo(f"revoked {name}")
+
+
+@notify.command("test")
+def try_receivers() -> None:
+    """Send a test alert, firing and then resolved, through every configured receiver, and print the outcome."""
+    with _failing_plainly():
+        heard = True
+        for name, state, result in try_out(_settings(), now=time.time()):
+            heard &= result.outcome is Outcome.DELIVERED
+            typer.echo(f"{name}: {state.value} {result.outcome.value}{f' ({result.reason})' if result.reason else ''}")
+        if not heard:
+            raise typer.Exit(1)
 
 
 @app.command()

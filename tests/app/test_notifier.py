@@ -6,13 +6,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.waiting import eventually
-from trmon.app.notifier import Notifier, Tries
-from trmon.domain.alerts import Delivery
+from tests.store.builders import alert, append, commit, start_intake
+from trmon.app.notifier import Notifier
+from trmon.app.telling import Tries
+from trmon.domain.access import EVERYTHING
+from trmon.domain.alerts import Alert, AlertState, Delivery, DeliveryState
+from trmon.domain.muting import Mute
 from trmon.notify.receiver import Outcome, Receiver, Result
 from trmon.store import Store
 from trmon.store.alertrows import write_deliveries
@@ -23,14 +28,17 @@ Start = Callable[[dict[str, Receiver]], Notifier]
 class Answering:
     """A receiver that answers as it is told, the last answer again and again; waits where it is told to."""
 
-    def __init__(self, *results: Result, hold: threading.Event | None = None) -> None:
+    def __init__(
+        self, *results: Result, hold: threading.Event | None = None, repeat_seconds: float | None = None
+    ) -> None:
         self.results = list(results)
+        self.repeat_seconds = repeat_seconds
         self.seen: list[str] = []
         self.hold = hold
         self.closed = False
 
     def deliver(self, delivery: Delivery, *, now: float) -> Result:
-        self.seen.append(delivery.dedup_key)
+        self.seen.append(delivery.key)
         if self.hold is not None:
             self.hold.wait()
         return self.results.pop(0) if len(self.results) > 1 else self.results[0]
@@ -80,7 +88,8 @@ def put(store: Store, *keys: str, receiver: str = "webhook") -> None:
 
 
 def settled(store: Store, **expected: int) -> None:
-    eventually(store.outbox.counts, lambda counts: counts == {"due": 0, "delivered": 0, "dead": 0} | expected)
+    none = {state.value: 0 for state in DeliveryState}
+    eventually(store.outbox.counts, lambda counts: counts == none | expected)
 
 
 def test_what_is_due_is_delivered_once(store: Store, start: Start, counts: Counter[str]) -> None:
@@ -133,6 +142,91 @@ def test_a_receiver_that_hangs_delays_no_other(store: Store, start: Start) -> No
     hold.set()
     settled(store, delivered=40)
     assert len(set(slow.seen)) == len(slow.seen) == 20
+
+
+@pytest.fixture
+def firing(store: Store) -> Alert:
+    """A firing alert of a run."""
+    [receipt] = append(store, start_intake(), now=time.time())
+    return set_alert(store, alert(run_id=receipt.run_id))
+
+
+def set_alert(store: Store, changed: Alert) -> Alert:
+    commit(store, changed.run_id, alerts=(changed,))
+    return changed
+
+
+def tell(store: Store, of: Alert, *, late_seconds: float = 0.0) -> None:
+    """Put what tells of an alert's state into the outbox."""
+    told = Delivery(
+        id=0,
+        receiver="webhook",
+        dedup_key=of.state.value,
+        body={},
+        due_at=time.time(),
+        made_at=time.time() - late_seconds,
+        run_id=of.run_id,
+        episode=of.episode,
+        told_state=of.state,
+    )
+    commit(store, of.run_id, deliveries=(told,))
+
+
+def reasons(store: Store) -> list[str | None]:
+    return [listed.muted for listed in store.deliveries.list(access=EVERYTHING, state=DeliveryState.MUTED).items]
+
+
+def test_a_receiver_that_forgets_is_told_again_until_the_alert_has_resolved(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    receiver = Answering(DELIVERED, repeat_seconds=0.01)
+    start({"webhook": receiver})
+    tell(store, firing)
+    eventually(lambda: len(receiver.seen) >= 3)
+    assert receiver.seen[:3] == ["firing", "firing:1", "firing:2"]
+    tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    settled(store, delivered=2)
+    assert receiver.seen.count("resolved") == 1
+
+
+def test_an_alert_that_stands_is_never_given_up(store: Store, start: Start, firing: Alert) -> None:
+    receiver = Answering(DELIVERED, *[RETRY] * 5, DELIVERED, repeat_seconds=0.01)
+    start({"webhook": receiver})
+    tell(store, firing)
+    eventually(lambda: len(receiver.seen) >= 8)
+    assert store.outbox.counts()["dead"] == 0
+
+
+def test_what_is_over_before_it_could_be_told_is_told_to_nobody(store: Store, start: Start, firing: Alert) -> None:
+    receiver = Answering(DELIVERED)
+    tell(store, firing, late_seconds=120.0)
+    tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    start({"webhook": receiver})
+    settled(store, muted=2)
+    assert receiver.seen == []
+    assert sorted(filter(None, reasons(store))) == sorted([Mute.ENDED.value, Mute.UNTOLD.value])
+
+
+def test_what_is_over_within_moments_is_told_in_order(store: Store, start: Start, firing: Alert) -> None:
+    receiver = Answering(DELIVERED)
+    tell(store, firing)
+    tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    start({"webhook": receiver})
+    settled(store, delivered=2)
+    assert receiver.seen == ["firing", "resolved"]
+
+
+def test_that_it_resolved_is_told_wherever_a_failed_try_may_have_arrived(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    receiver = Answering(RETRY, DELIVERED)
+    tell(store, firing)
+    notifier = start({"webhook": receiver})
+    eventually(lambda: receiver.seen)
+    eventually(lambda: store.outbox.situation(firing.run_id).tried)
+    tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    notifier.wake()
+    eventually(lambda: "resolved" in receiver.seen)
 
 
 def test_what_was_not_tried_waits_for_the_next_notifier(store: Store, start: Start) -> None:

@@ -51,6 +51,7 @@ CASES: dict[tuple[str, str], int] = {
     ("GET", "/api/v1/alerts/events"): EMPTY,
     ("GET", "/api/v1/tokens"): EMPTY,
     ("POST", "/api/v1/tokens"): FORBIDDEN,
+    ("GET", "/api/v1/deliveries"): EMPTY,
     ("DELETE", "/api/v1/tokens/{name}"): HIDDEN,
     ("GET", "/metrics"): EMPTY,
 }

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.fixtures.messages import report
+from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
 from trmon_client.core import wire
 from trmon_client.core.segments import HEADER, SUFFIX, frame
@@ -123,3 +124,31 @@ def test_a_spool_needs_a_service_and_segments(tmp_path: Path) -> None:
 def test_help_names_every_command() -> None:
     shown = trmon("--help").stdout
     assert all(command in shown for command in ("serve", "ingest", "migrate", "version", "token"))
+
+
+def test_a_test_alert_goes_through_every_receiver_and_its_outcome_is_printed() -> None:
+    with WebhookServer() as fine, WebhookServer(statuses=[500]) as failing:
+        tried = trmon(
+            *("notify", "test"),
+            webhook_url=fine.url,
+            slack_url=failing.url,
+            pagerduty_key="R0UT1NG",
+            pagerduty_url=fine.url,
+            alertmanager_url=fine.url,
+            webhook_allow_hosts="127.0.0.1",
+        )
+        paths = [posted.path for posted in fine.posted]
+    assert tried.returncode == 1
+    assert tried.stdout.splitlines() == [
+        *("webhook: firing delivered", "webhook: resolved delivered"),
+        *("slack: firing retry (answered 500)", "slack: resolved retry (answered 500)"),
+        *("pagerduty: firing delivered", "pagerduty: resolved delivered"),
+        *("alertmanager: firing delivered", "alertmanager: resolved delivered"),
+    ]
+    assert paths == [*["/hook"] * 4, *["/hook/api/v2/alerts"] * 2]
+
+
+def test_without_a_receiver_the_test_says_what_to_set() -> None:
+    tried = trmon("notify", "test")
+    assert (tried.returncode, tried.stdout) == (1, "")
+    assert "TRMON_WEBHOOK_URL" in tried.stderr

@@ -65,7 +65,7 @@ def test_the_body_is_json_and_says_what_where_and_what_to_do() -> None:
     assert (body["version"], body["status"], body["value"], body["step"]) == (1, "firing", "inf", 7)
     assert body["alert"]["labels"] == {"team": "rl"}
     assert body["run"]["run"] == "grpo"
-    assert body["url"] == "https://trmon.example/runs/math/grpo"
+    assert body["url"] == "https://trmon.example/runs/math/grpo?step=7"
 
 
 @pytest.mark.parametrize(

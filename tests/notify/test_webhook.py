@@ -7,11 +7,13 @@ import hmac
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from tests.fixtures.receiver import WebhookServer
 from trmon.domain.alerts import Delivery
+from trmon.notify.peer import Peer
 from trmon.notify.receiver import Outcome, Result
 from trmon.notify.webhook import Webhook
 
@@ -28,7 +30,7 @@ def server() -> Iterator[WebhookServer]:
 
 
 def deliver(url: str, *, allow_hosts: frozenset[str] = LOCAL, secret: str | None = None, **options: object) -> Result:
-    webhook = Webhook(url, secret=secret, allow_hosts=allow_hosts, **options)  # type: ignore[arg-type]
+    webhook = Webhook(Peer(url, allow_hosts=allow_hosts, **options), secret=secret)  # type: ignore[arg-type]
     try:
         return webhook.deliver(DELIVERY, now=1000.9)
     finally:
@@ -44,6 +46,15 @@ def test_a_delivery_is_posted_as_json_with_its_key(server: WebhookServer) -> Non
     assert posted.headers["X-Trmon-Delivery"] == DELIVERY.dedup_key
     assert "X-Trmon-Signature" not in posted.headers
     assert json.loads(posted.body) == DELIVERY.body
+
+
+def test_another_round_has_another_key_and_a_retry_the_same(server: WebhookServer) -> None:
+    webhook = Webhook(Peer(server.url, allow_hosts=LOCAL))
+    for delivery in (DELIVERY, replace(DELIVERY, attempts=1), replace(DELIVERY, rounds=2)):
+        webhook.deliver(delivery, now=0.0)
+    webhook.close()
+    keys = [posted.headers["X-Trmon-Delivery"] for posted in server.posted]
+    assert keys == [DELIVERY.dedup_key, DELIVERY.dedup_key, f"{DELIVERY.dedup_key}:2"]
 
 
 def test_a_signature_covers_the_time_and_the_body(server: WebhookServer) -> None:

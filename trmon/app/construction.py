@@ -14,18 +14,18 @@ from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.metrics.exposition import Exposition
 from trmon.app.metrics.observer import CountingObserver
-from trmon.app.notifier import Notifier, Tries
+from trmon.app.notifier import Notifier
 from trmon.app.parts import Parts
 from trmon.app.policies.current import CurrentPolicies
 from trmon.app.portrait import Vigil
 from trmon.app.pruner import Keep, Pruner
+from trmon.app.receivers import receivers_of
 from trmon.app.reports.reception import Reception
 from trmon.app.settings import Settings
+from trmon.app.telling import Tries
 from trmon.app.worker import Worker
 from trmon.domain.liveness import Patience
 from trmon.domain.rulebook import builtin
-from trmon.notify.receiver import Receiver
-from trmon.notify.webhook import Webhook
 from trmon.store import Store
 from trmon.store.sqlite import file_of
 from trmon.store.writer import Commit
@@ -51,7 +51,7 @@ async def running(settings: Settings) -> AsyncIterator[Parts]:
 
 def _assemble(settings: Settings, store: Store) -> Parts:
     counters, live = Counters(), Live(idle_after_seconds=settings.idle_after_seconds)
-    policies, receivers = CurrentPolicies(store.policies, store.runs), _receivers(settings)
+    policies, receivers = CurrentPolicies(store.policies, store.runs), receivers_of(settings)
     worker = Worker(
         store.runlog,
         vigil=_vigil(settings, tuple(receivers)),
@@ -129,16 +129,3 @@ def _connect(parts: Parts) -> None:
     parts.counters.gauge(
         "trmon_disk_free_bytes", "Free space of the database's disk.", lambda: shutil.disk_usage(folder).free
     )
-
-
-def _receivers(settings: Settings) -> dict[str, Receiver]:
-    if settings.webhook_url is None:
-        return {}
-    secret = settings.webhook_secret
-    return {
-        "webhook": Webhook(
-            settings.webhook_url.get_secret_value(),
-            secret=secret.get_secret_value() if secret else None,
-            allow_hosts=frozenset(settings.webhook_allow_hosts),
-        )
-    }

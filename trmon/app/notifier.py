@@ -5,51 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
-from typing import Protocol
 
 import structlog
 
+from trmon.app.telling import Outbox, Teller, Tries
 from trmon.domain.alerts import Delivery
-from trmon.notify.receiver import Outcome, Receiver, Result
+from trmon.notify.receiver import Receiver
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.1
 """Shortest time between two looks at the outbox, however often it is woken."""
-MAX_BACKOFF_SECONDS = 600.0
 MAX_DUE = 1000
 THREADS_PER_RECEIVER = 2
 
+Subject = tuple[str, str | int]
+"""A receiver and an episode of an alert: what is told of it is told in order."""
+
 log = structlog.get_logger(__name__)
-
-
-class Outbox(Protocol):
-    """What the notifier asks of the store; what it marks is durable when the call returns."""
-
-    def due(self, *, now: float, limit: int) -> list[Delivery]:
-        """Return the deliveries that wait and whose time has come, oldest first."""
-
-    def delivered(self, delivery_id: int, *, now: float) -> None:
-        """Mark a delivery as done."""
-
-    def failed(self, delivery_id: int, *, now: float, retry_at: float, error: str) -> None:
-        """Count a failed try and say when the next one is."""
-
-    def dead(self, delivery_id: int, *, now: float, error: str) -> None:
-        """Give a delivery up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tries:
-    """How long a delivery is tried: the wait doubles from `backoff_seconds` up to ten minutes."""
-
-    max_attempts: int
-    backoff_seconds: float
-
-    def wait_seconds(self, attempts: int) -> float:
-        """Return the wait after a number of failed tries, from 1."""
-        return float(min(self.backoff_seconds * 2.0 ** min(attempts - 1, 32), MAX_BACKOFF_SECONDS))
 
 
 class Notifier:
@@ -65,13 +38,13 @@ class Notifier:
     ) -> None:
         self._outbox = outbox
         self._receivers = receivers
-        self._tries = tries
+        self._teller = Teller(outbox, receivers, tries=tries, count=count)
         self._count = count
         self._executors = {
             name: ThreadPoolExecutor(THREADS_PER_RECEIVER, thread_name_prefix=f"trmon-notify-{name}")
             for name in receivers
         }
-        self._in_flight: set[int] = set()
+        self._in_flight: set[Subject] = set()
         self._lock = Lock()
         self._wakeup = Event()
         self._stopping = Event()
@@ -112,39 +85,28 @@ class Notifier:
             self._wakeup.wait(POLL_SECONDS)
 
     def _dispatch_due(self, *, now: float) -> None:
+        """What is in flight is looked up before the outbox is, so that nothing settled in between is told twice."""
         with self._lock:
-            busy = frozenset(self._in_flight)
+            busy = set(self._in_flight)
         for delivery in self._outbox.due(now=now, limit=MAX_DUE + len(busy)):
-            if delivery.id in busy:
+            subject = (delivery.receiver, delivery.episode or delivery.id)
+            if subject in busy:
                 continue
+            busy.add(subject)
             executor = self._executors.get(delivery.receiver)
             if executor is None:
-                self._settle(delivery, Result(Outcome.REFUSED, "no such receiver is configured"))
+                self._teller.tell(delivery)
                 continue
             with self._lock:
-                self._in_flight.add(delivery.id)
-            executor.submit(self._try, delivery)
+                self._in_flight.add(subject)
+            executor.submit(self._try, delivery, subject)
 
-    def _try(self, delivery: Delivery) -> None:
+    def _try(self, delivery: Delivery, subject: Subject) -> None:
         try:
-            self._settle(delivery, self._receivers[delivery.receiver].deliver(delivery, now=time.time()))
+            self._teller.tell(delivery)
         except Exception as error:  # noqa: BLE001 - the edge of a delivery: it stays due and is tried again
             self._count("error")
             log.warning("delivery_unsettled", receiver=delivery.receiver, error=type(error).__name__)
         finally:
             with self._lock:
-                self._in_flight.discard(delivery.id)
-
-    def _settle(self, delivery: Delivery, result: Result) -> None:
-        now, attempts = time.time(), delivery.attempts + 1
-        if result.outcome is Outcome.DELIVERED:
-            self._outbox.delivered(delivery.id, now=now)
-            self._count("delivered")
-        elif result.outcome is Outcome.RETRY and attempts < self._tries.max_attempts:
-            retry_at = now + self._tries.wait_seconds(attempts)
-            self._outbox.failed(delivery.id, now=now, retry_at=retry_at, error=result.reason)
-            self._count("retried")
-        else:
-            self._outbox.dead(delivery.id, now=now, error=result.reason)
-            self._count("dead")
-            log.warning("delivery_dead", receiver=delivery.receiver, attempts=attempts, reason=result.reason)
+                self._in_flight.discard(subject)

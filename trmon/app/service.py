@@ -19,6 +19,7 @@ from trmon.app.body import WholeBody
 from trmon.app.bounds.endpoints import router as bounds
 from trmon.app.construction import running
 from trmon.app.diagnosis.endpoints import router as diagnosis
+from trmon.app.deliveries.endpoints import router as deliveries
 from trmon.app.edge import Edge
 from trmon.app.events.endpoints import router as events
 from trmon.app.health.endpoints import router as health
@@ -40,7 +41,7 @@ from trmon.domain.errors import NotReady
 log = structlog.get_logger(__name__)
 
 ROUTERS = (
-    *(reports, runs, signals, batches, policies, alerts, rules, bounds, events, tokens),
+    *(reports, runs, signals, batches, policies, alerts, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
     *(whatif,),
 )

@@ -68,9 +68,21 @@ class Settings(BaseSettings):
     )
     webhook_secret: SecretStr | None = Field(None, description="Key of the HMAC-SHA256 signature of webhooks.")
     webhook_allow_hosts: Names = Field(
-        (), description="Webhook hosts that may be private, link-local or plain http, e.g. 127.0.0.1."
+        (), description="Hosts of receivers that may be private, link-local or plain http, e.g. 127.0.0.1."
     )
-    delivery_max_attempts: int = Field(12, ge=1, description="Tries before a notification is given up.")
+    slack_url: SecretStr | None = Field(None, description="Incoming webhook of Slack that alerts are posted to.")
+    pagerduty_key: SecretStr | None = Field(
+        None, description="Integration key of a PagerDuty service, Events API v2, that alerts become incidents of."
+    )
+    pagerduty_url: str = Field(
+        "https://events.pagerduty.com/v2/enqueue", description="Where PagerDuty takes events, e.g. in the EU."
+    )
+    alertmanager_url: SecretStr | None = Field(
+        None, description="Alertmanager that alerts are sent to, again and again until they resolve."
+    )
+    delivery_max_attempts: int = Field(
+        24, ge=1, description="Tries before a notification is given up; with the usual waits, after two hours."
+    )
     delivery_backoff_seconds: float = Field(
         1.0, gt=0, description="Wait after the first failed try, doubled after each, at most ten minutes."
     )
@@ -95,9 +107,11 @@ class Settings(BaseSettings):
         return names
 
     @model_validator(mode="after")
-    def _webhook_is_an_url(self) -> Self:
-        if self.webhook_url and not self.webhook_url.get_secret_value().startswith(("https://", "http://")):
-            raise ValueError("TRMON_WEBHOOK_URL must start with https:// (or http:// and an allowed host)")
+    def _receivers_have_urls(self) -> Self:
+        urls = {"WEBHOOK": self.webhook_url, "SLACK": self.slack_url, "ALERTMANAGER": self.alertmanager_url}
+        for name, url in urls.items():
+            if url and not url.get_secret_value().startswith(("https://", "http://")):
+                raise ValueError(f"TRMON_{name}_URL must start with https:// (or http:// and an allowed host)")
         return self
 
     @property

@@ -47,6 +47,12 @@ class Alert:
     labels: dict[str, str]
     runbook: str = ""
 
+    @property
+    def episode(self) -> str:
+        """What this episode, and no other of any alert, is known by."""
+        update = "" if self.update is None else f".{self.update}"
+        return f"{self.identity}@{self.attempt_id}:{self.step}{update}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertEvent:
@@ -65,9 +71,26 @@ class AlertEvent:
     summary: str
 
 
+class DeliveryState(Enum):
+    """Where a delivery is.
+
+    STANDING is told, and told again for as long as its alert fires. MUTED was never told, with a named reason.
+    """
+
+    DUE = "due"
+    STANDING = "standing"
+    DELIVERED = "delivered"
+    MUTED = "muted"
+    DEAD = "dead"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One notification in the outbox: to whom, what, and how often it was tried; `dedup_key` is unique."""
+    """One notification in the outbox: to whom, what, and how often it was tried; `dedup_key` is unique.
+
+    `made_at` is when the alert changed. `run_id` and `episode` say which alert it tells of, `told_state` whether that
+    it fires or that it has resolved; `rounds` how often it was told. One without an episode is told whatever happens.
+    """
 
     id: int
     receiver: str
@@ -75,3 +98,13 @@ class Delivery:
     body: dict[str, object]
     attempts: int = 0
     due_at: float = 0.0
+    made_at: float = 0.0
+    run_id: int | None = None
+    episode: str | None = None
+    told_state: AlertState = AlertState.FIRING
+    rounds: int = 0
+
+    @property
+    def key(self) -> str:
+        """What one telling is known by: a retry repeats it, another round does not."""
+        return f"{self.dedup_key}:{self.rounds}" if self.rounds else self.dedup_key

@@ -28,8 +28,12 @@ def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
             id=0,
             receiver=receiver,
             dedup_key=_dedup_key(event, receiver=receiver),
-            body=_body(alert, event, run=watch.run, public_url=watch.public_url),
+            body=body_of(alert, event, run=watch.run, public_url=watch.public_url),
             due_at=watch.now,
+            made_at=watch.now,
+            run_id=alert.run_id,
+            episode=alert.episode,
+            told_state=event.state,
         )
         for receiver in watch.receivers
     )
@@ -43,7 +47,8 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
     return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
 
 
-def _body(alert: Alert, event: AlertEvent, *, run: Run, public_url: str | None) -> dict[str, object]:
+def body_of(alert: Alert, event: AlertEvent, *, run: Run, public_url: str | None) -> dict[str, object]:
+    """Return what receivers are told of a transition, as JSON."""
     return {
         "version": BODY_VERSION,
         "status": event.state.value,
@@ -70,15 +75,15 @@ def _body(alert: Alert, event: AlertEvent, *, run: Run, public_url: str | None) 
         "step": event.step,
         "update": event.update,
         "runbook": alert.runbook,
-        "url": run_url(run, public_url=public_url),
+        "url": step_url(run, event.step, public_url=public_url),
     }
 
 
-def run_url(run: Run, *, public_url: str | None) -> str | None:
-    """Return where people look at a run; None where the service does not know its own URL."""
+def step_url(run: Run, step: int, *, public_url: str | None) -> str | None:
+    """Return where people look at a run at a step; None where the service does not know its own URL."""
     if public_url is None:
         return None
-    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project)}/{quote(run.key.run)}"
+    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project, safe='')}/{quote(run.key.run, safe='')}?step={step}"
 
 
 def jsonable(value: float) -> float | str | None:

@@ -31,6 +31,10 @@ class Result:
 class Receiver(Protocol):
     """Somewhere deliveries go."""
 
+    @property
+    def repeat_seconds(self) -> float | None:
+        """How often a firing alert is sent again, for receivers that forget what they do not hear of."""
+
     def deliver(self, delivery: Delivery, *, now: float) -> Result:
         """Try one delivery; blocks for a bounded time and never raises for what the other side does."""
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-import httpx
 import msgspec
 
 from trmon.domain.alerts import Delivery
-from trmon.notify import destination
-from trmon.notify.receiver import Outcome, Result
+from trmon.notify.peer import Peer
+from trmon.notify.receiver import Result
 
-TIMEOUT_SECONDS = 10.0
-RETRIED_STATUSES = frozenset({408, 425, 429})
 SIGNATURE = "X-Trmon-Signature"
 TIMESTAMP = "X-Trmon-Timestamp"
 DEDUP_KEY = "X-Trmon-Delivery"
@@ -25,55 +22,22 @@ def sign(secret: str, body: bytes, *, timestamp: int) -> str:
 
 
 class Webhook:
-    """Posts deliveries to one URL; follows no redirect and connects to no address that was not checked."""
+    """Posts the body of each delivery as it is."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        secret: str | None = None,
-        allow_hosts: frozenset[str] = frozenset(),
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        resolve: destination.Resolve = destination.resolve,
-    ) -> None:
-        self._url = httpx.URL(url)
+    repeat_seconds = None
+
+    def __init__(self, peer: Peer, *, secret: str | None = None) -> None:
+        self._peer = peer
         self._secret = secret
-        self._allow_hosts = allow_hosts
-        self._resolve = resolve
-        self._client = httpx.Client(timeout=timeout_seconds, follow_redirects=False, trust_env=False)
 
     def deliver(self, delivery: Delivery, *, now: float) -> Result:
-        """Post one delivery. A 2xx delivers; 408, 425, 429, 5xx and network errors are tried again."""
-        body = msgspec.json.encode(delivery.body)
-        try:
-            target = destination.checked(self._url, allow_hosts=self._allow_hosts, resolve=self._resolve)
-            with self._client.stream(
-                "POST",
-                target.url,
-                content=body,
-                headers={**self._headers(delivery, body, timestamp=int(now)), "Host": target.host_header},
-                extensions={"sni_hostname": target.server_name},
-            ) as response:
-                return _result(response.status_code)
-        except destination.Forbidden as error:
-            return Result(Outcome.REFUSED, str(error))
-        except (httpx.HTTPError, OSError) as error:
-            return Result(Outcome.RETRY, type(error).__name__)
+        """Post one delivery, signed if there is a secret."""
+        body, timestamp = msgspec.json.encode(delivery.body), int(now)
+        headers = {DEDUP_KEY: delivery.key, TIMESTAMP: str(timestamp)}
+        if self._secret is not None:
+            headers[SIGNATURE] = f"sha256={sign(self._secret, body, timestamp=timestamp)}"
+        return self._peer.post(body, headers=headers)
 
     def close(self) -> None:
         """Let go of connections."""
-        self._client.close()
-
-    def _headers(self, delivery: Delivery, body: bytes, *, timestamp: int) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", DEDUP_KEY: delivery.dedup_key, TIMESTAMP: str(timestamp)}
-        if self._secret is not None:
-            headers[SIGNATURE] = f"sha256={sign(self._secret, body, timestamp=timestamp)}"
-        return headers
-
-
-def _result(status: int) -> Result:
-    if 200 <= status < 300:
-        return Result(Outcome.DELIVERED)
-    if status in RETRIED_STATUSES or status >= 500:
-        return Result(Outcome.RETRY, f"answered {status}")
-    return Result(Outcome.REFUSED, f"answered {status}")
+        self._peer.close()

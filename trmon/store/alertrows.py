@@ -7,12 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, delete
 
-from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery, Severity
+from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery, DeliveryState, Severity
 from trmon.store import schema
 from trmon.store.upsert import insert_new, upsert
-
-DUE, DELIVERED, DEAD = "due", "delivered", "dead"
-"""Where a delivery is: to be tried, taken by its receiver, or given up."""
 
 
 def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
@@ -55,9 +52,14 @@ def write_deliveries(connection: Connection, deliveries: Sequence[Delivery]) -> 
             "receiver": delivery.receiver,
             "dedup_key": delivery.dedup_key,
             "body": delivery.body,
-            "state": DUE,
+            "state": DeliveryState.DUE.value,
             "attempts": delivery.attempts,
             "due_at": delivery.due_at,
+            "made_at": delivery.made_at,
+            "run_id": delivery.run_id,
+            "episode": delivery.episode,
+            "told_state": delivery.told_state.value,
+            "rounds": delivery.rounds,
         }
         for delivery in deliveries
     ]
@@ -112,6 +114,11 @@ def delivery_of(row: Any) -> Delivery:
         body=row.body,
         attempts=row.attempts,
         due_at=row.due_at,
+        made_at=row.made_at,
+        run_id=row.run_id,
+        episode=row.episode,
+        told_state=AlertState(row.told_state),
+        rounds=row.rounds,
     )
 
 

@@ -11,6 +11,7 @@ from trmon.store import migrations, schema, sqlite
 from trmon.store.alerts import Alerts
 from trmon.store.batches import Batches
 from trmon.store.directory import Directory
+from trmon.store.deliveries import Deliveries
 from trmon.store.events import Events
 from trmon.store.namesets import NameSets
 from trmon.store.outbox import Outbox
@@ -46,6 +47,7 @@ class Store:
         self.outbox = Outbox(reader, writer)
         self.tokens = Tokens(reader, writer)
         self.events = Events(reader)
+        self.deliveries = Deliveries(reader)
         self.retention = Retention(reader, writer)
         self.runlog = SqlRunLog(
             reader,

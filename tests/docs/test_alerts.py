@@ -1,0 +1,59 @@
+"""The snippet that verifies a webhook, as the page shows it, on what the webhook really sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.receiver import Posted, WebhookServer
+from trmon.domain.alerts import Delivery
+from trmon.notify.peer import Peer
+from trmon.notify.webhook import Webhook
+
+PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+SENT_AT = 1_800_000_000.0
+
+
+@pytest.fixture(scope="module")
+def posted() -> Posted:
+    """What a webhook with the secret "swordfish" sends."""
+    with WebhookServer() as server:
+        webhook = Webhook(Peer(server.url, allow_hosts=frozenset({"127.0.0.1"})), secret="swordfish")
+        webhook.deliver(Delivery(id=1, receiver="webhook", dedup_key="k", body={"summary": "x"}), now=SENT_AT)
+        webhook.close()
+        return server.posted[0]
+
+
+@pytest.fixture(scope="module")
+def is_from_trmon() -> Callable[..., bool]:
+    """The function on the page."""
+    [snippet] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(compile(snippet, str(PAGE), "exec"), found)
+    verify: Callable[..., bool] = found["is_from_trmon"]
+    return verify
+
+
+@pytest.mark.parametrize(
+    ("secret", "added", "later_seconds", "expected"),
+    [
+        pytest.param("swordfish", b"", 10.0, True, id="what was sent"),
+        pytest.param("guess", b"", 10.0, False, id="another secret"),
+        pytest.param("swordfish", b" ", 10.0, False, id="another body"),
+        pytest.param("swordfish", b"", 301.0, False, id="sent again much later"),
+    ],
+)
+def test_the_snippet_believes_only_what_was_sent(
+    posted: Posted,
+    is_from_trmon: Callable[..., bool],
+    secret: str,
+    added: bytes,
+    later_seconds: float,
+    expected: bool,
+) -> None:
+    body, now = posted.body + added, SENT_AT + later_seconds
+    assert is_from_trmon(secret, posted.headers, body, now=now) is expected

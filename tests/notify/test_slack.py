@@ -1,0 +1,29 @@
+"""Slack, against a real server: one message, and nothing in it that Slack would read as a command."""
+
+from __future__ import annotations
+
+from tests.notify.notices import posted, told
+from trmon.domain.alerts import AlertState
+from trmon.notify.receiver import Outcome, Result
+from trmon.notify.slack import Slack
+
+
+def test_a_message_says_what_what_to_do_and_where_to_look() -> None:
+    result, body = posted(Slack, told())
+    assert result == Result(Outcome.DELIVERED)
+    assert body["text"].splitlines() == [
+        ":rotating_light: *firing* math/grpo: &lt;!channel&gt; &amp; more",
+        "Find the drift first.",
+        "<https://trmon.example/runs/math/grpo?step=7|grpo at step 7>",
+    ]
+
+
+def test_a_resolved_alert_needs_no_advice() -> None:
+    _, body = posted(Slack, told(state=AlertState.RESOLVED, summary="over", runbook="Do."))
+    assert body["text"].splitlines()[0] == ":white_check_mark: *resolved* over"
+    assert "Do." not in body["text"]
+
+
+def test_without_an_url_of_its_own_the_service_links_to_nothing() -> None:
+    _, body = posted(Slack, told(public_url=None))
+    assert "://" not in body["text"]
