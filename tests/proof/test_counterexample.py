@@ -54,7 +54,7 @@ def test_two_prompts_show_that_masking_voids_any_guarantee() -> None:
     assert decision.reasons == [None, None, "max_kl", "max_kl"]
     assert columns["max_kl"][decision.accepted].max() <= DELTA
     assert promised == pytest.approx(0.075)
-    assert promised > bounds.adaptive
+    assert promised > bounds.adaptive == pytest.approx(0.0609, abs=1e-4)
     assert bounds.vacuous is False
     assert true_gain() == pytest.approx(-0.17)
 
