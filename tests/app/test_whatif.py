@@ -42,6 +42,17 @@ def test_a_policy_is_tried_over_every_stored_step(run: httpx.Client) -> None:
     assert tight["then"] == loose["then"]
 
 
+def test_token_rules_are_told_as_shares_of_tokens_between_bounds(run: httpx.Client) -> None:
+    found = ask(run, {"name": "both", "criteria": TIGHT["criteria"], "tokens": [{"rule": "token_k2", "upper": 1e-3}]})
+    assert found["total"]["mask_rate"] == 1.0
+    share = found["tokens"]["token_k2"]
+    assert 0 <= share["at_least"] <= share["estimate"] <= share["at_most"] <= 1
+    assert share["n_tokens"] > 0
+    assert ask(run, LOOSE)["tokens"] == {}
+    alone = ask(run, "icepop")
+    assert (alone["total"]["mask_rate"], alone["tokens"].keys()) == (0.0, {"icepop"})
+
+
 def test_it_changes_nothing(run: httpx.Client) -> None:
     before = run.get("/api/v1/runs/math/grpo/policy/history").text
     ask(run, TIGHT)
@@ -85,7 +96,6 @@ def test_what_the_reports_lack_is_said(run: httpx.Client) -> None:
     ("question", "field"),
     [
         ({"policy": "wisdom"}, "policy"),
-        ({"policy": "icepop"}, "policy"),
         ({"policy": "trm", "max_steps": 10_001}, "max_steps"),
         ({"policy": "trm", "from_step": -1}, "from_step"),
         ({}, "policy"),

@@ -8,8 +8,9 @@ import numpy as np
 
 from tests.fixtures.messages import columns
 from trmon.domain.whatif import Effect
-from trmon_client.core.acceptance import Criterion, Policy
+from trmon_client.core.acceptance import Criterion, Policy, preset
 from trmon_client.core.columns import Columns
+from trmon_client.core.statistics import columns as reduced
 
 POLICY = Policy("long is far", (Criterion("sum_k3", "total", upper=1.0),))
 
@@ -77,3 +78,19 @@ def test_reports_that_lack_what_the_policy_needs_are_counted_by_what_they_lack()
     assert made.quarters() == ()
     ((why, n),) = made.undecided.items()
     assert ("advantages" in why, n) == (True, 1)
+
+
+def test_shares_of_tokens_add_up_over_reports_by_their_tokens() -> None:
+    rollout = np.full((1, 4), -2.0)
+    halves, ones = (
+        reduced(rollout_logprobs=rollout, logprobs=rollout + np.array([moved]), mask=rollout < 0)
+        for moved in ([0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0])
+    )
+    (share,) = effect(halves, ones, policy=preset("tis")).tokens.values()
+    assert share.n == 8
+    assert [share.of(share.at_least), share.of(share.estimate), share.of(share.at_most)] == [0.75] * 3
+
+
+def test_a_batch_without_a_token_has_no_share_of_them() -> None:
+    none = reduced(rollout_logprobs=np.zeros((1, 2)), logprobs=np.zeros((1, 2)), mask=np.zeros((1, 2)))
+    assert effect(none, policy=preset("tis")).tokens == {}

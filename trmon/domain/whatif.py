@@ -11,6 +11,7 @@ import numpy as np
 
 from trmon_client.core.acceptance import Policy, PolicyError, decide
 from trmon_client.core.columns import Array, Columns
+from trmon_client.core.token_whatif import masked_or_cut
 
 QUARTERS = 4
 LENGTH_DIGITS = 3
@@ -35,6 +36,20 @@ class Share:
         return self.rejected / self.n if self.n else math.nan
 
 
+@dataclass(slots=True)
+class TokenShare:
+    """Valid tokens, and how many of them a token rule would mask, or cut the weight of, as histograms tell."""
+
+    n: float = 0.0
+    at_least: float = 0.0
+    estimate: float = 0.0
+    at_most: float = 0.0
+
+    def of(self, tokens: float) -> float:
+        """Return a number of tokens as a fraction; NaN of none."""
+        return tokens / self.n if self.n else math.nan
+
+
 @dataclass(frozen=True, slots=True)
 class Quarter:
     """A quarter of the sequences by length, between two lengths in tokens, inclusive; equal lengths stay together."""
@@ -48,6 +63,7 @@ class Quarter:
 class Effect:
     """What a policy makes of the sequences it has seen; empty ones are left out.
 
+    `tokens`: what its token rules make of the valid tokens, by rule; those of rejected sequences are among them.
     `standing` is what was decided then; `undecided` counts the reports that lack what the policy needs, by
     what they lack.
     """
@@ -59,12 +75,14 @@ class Effect:
     positive: Share = field(default_factory=Share)
     negative: Share = field(default_factory=Share)
     undecided: Counter[str] = field(default_factory=Counter)
+    tokens: dict[str, TokenShare] = field(default_factory=dict)
     _lengths: dict[int, Share] = field(default_factory=dict)
 
     def add(self, columns: Columns, *, accepted: Array) -> None:
         """Take one report in. Args: accepted: [B] bool, as it was decided then."""
         try:
             decision = decide(columns, self.policy)
+            self._add_tokens(columns)
         except PolicyError as error:
             self.undecided[str(error)] += 1
             return
@@ -89,6 +107,15 @@ class Effect:
             middle = n_through - self._lengths[length].n / 2
             groups.setdefault(int(QUARTERS * middle / self.total.n), []).append(length)
         return tuple(Quarter(group[0], group[-1], self._share_of(group)) for group in groups.values())
+
+    def _add_tokens(self, columns: Columns) -> None:
+        n = float(columns["n_tokens"].sum())
+        for rule, found in masked_or_cut(columns, self.policy).items() if n else ():
+            share = self.tokens.setdefault(rule, TokenShare())
+            share.n += n
+            share.at_least += n * found.at_least
+            share.estimate += n * found.estimate
+            share.at_most += n * found.at_most
 
     def _add_lengths(self, lengths: Array, rejected: Array) -> None:
         for length in np.unique(lengths):

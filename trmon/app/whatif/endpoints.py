@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from trmon.app.callers import Reader
 from trmon.app.parts import Parts, Service
-from trmon.app.policies.schemas import parsed_shadow
+from trmon.app.policies.schemas import parsed
 from trmon.app.runs.endpoints import Named
 from trmon.app.whatif.schemas import Question, WhatIfOut
 from trmon.domain.identity import BatchKey
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 def ask_what_if(key: Named, question: Question, access: Reader, service: Service) -> WhatIfOut:
     """Return what a policy would have masked over stored steps, of each the row that gauges read."""
     run = service.store.runs.get(key, access=access)
-    effect = Effect(parsed_shadow(question.policy, field="policy"))
+    effect = Effect(parsed(question.policy, field="policy"))
     keys = service.store.batches.gauge_keys(
         run.id,
         access=access,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trmon.app.numbers import Number
 from trmon.app.policies.schemas import Spec
 from trmon.domain.identity import BatchKey
-from trmon.domain.whatif import Effect, Quarter, Share
+from trmon.domain.whatif import Effect, Quarter, Share, TokenShare
 
 MAX_STEPS = 10_000
 
@@ -52,6 +52,25 @@ class QuarterOut(ShareOut):
         return cls(shortest=quarter.shortest, longest=quarter.longest, n_sequences=share.n, mask_rate=share.mask_rate)
 
 
+class TokenShareOut(BaseModel):
+    """Valid tokens, and the fraction of them that a token rule would mask, or cut the weight of."""
+
+    n_tokens: int
+    at_least: Number
+    estimate: Number = Field(description="Tokens are taken to lie evenly within the bins of the histogram.")
+    at_most: Number
+
+    @classmethod
+    def of(cls, share: TokenShare) -> Self:
+        """Return a share as answered."""
+        return cls(
+            n_tokens=int(share.n),
+            at_least=share.of(share.at_least),
+            estimate=share.of(share.estimate),
+            at_most=share.of(share.at_most),
+        )
+
+
 class RangeOut(BaseModel):
     """Which steps the answer rests on: reports are kept for a limited time, rows are not."""
 
@@ -73,6 +92,7 @@ class WhatIfOut(BaseModel):
     by_length: list[QuarterOut]
     positive_advantage: ShareOut
     negative_advantage: ShareOut
+    tokens: dict[str, TokenShareOut] = Field(description="What the policy's token rules would do, by rule.")
     undecided: dict[str, int] = Field(description="Reports that lack what the policy needs, by what they lack.")
 
     @classmethod
@@ -94,5 +114,6 @@ class WhatIfOut(BaseModel):
             by_length=[QuarterOut.of_quarter(quarter) for quarter in effect.quarters()],
             positive_advantage=ShareOut.of(effect.positive),
             negative_advantage=ShareOut.of(effect.negative),
+            tokens={rule: TokenShareOut.of(share) for rule, share in effect.tokens.items()},
             undecided=dict(effect.undecided),
         )
