@@ -135,6 +135,24 @@ def test_the_same_history_is_made_whether_or_not_the_service_is_killed_on_the_wa
         assert other.log.alerts == calm.log.alerts
 
 
+def test_a_spike_of_a_late_scalar_is_told_once_over_restarts() -> None:
+    calm, shaken, forgetful = Watched(), Watched(), Watched()
+    for step in range(45):
+        message = report(step, finished=finished((step, None, 1)))
+        scalars = wire.Scalars(
+            **ORIGIN, sequence=step, step=step, values={"grad_norm": 50.0 if step == 40 else 1.0 + step % 3}
+        )
+        for watched in (calm, shaken, forgetful):
+            watched.hear(message, at=10.0 * step)
+            watched.hear(scalars, at=10.0 * step + 5.0)
+        shaken.restart()
+        forgetful.log.forget_checkpoint()
+        forgetful.restart()
+    for watched in (calm, shaken, forgetful):
+        assert watched.log.told() == [("gradient_spike", "firing", 40)]
+    assert shaken.log.alert_events == forgetful.log.alert_events == calm.log.alert_events
+
+
 def test_a_commit_that_fails_is_tried_again_and_nothing_is_lost_or_repeated() -> None:
     watched = Watched()
     train(watched, range(25), health="corrupt")

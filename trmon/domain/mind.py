@@ -28,7 +28,8 @@ class RunMind:
 
     `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
     batch, made at `began_at` on the trainer's clock, `step_seconds` after the step before, and `provisional` holds
-    what rules say until all of it is known. `memory` is the past of the signals that rules measure over time.
+    what rules say until all of it is known. `memory` and `update_memory` are the past of the signals that rules measure
+    over time, by gauge rows and by the last row of each step.
     `gauge_keys` are the gauge rows of the newest 64 steps. A restart reads notices after `recall_from` once more:
     scalars and chunk counts in them may still be waited for.
     Reports up to `heard_through` came before the run's newest change of state, and change it no more.
@@ -46,6 +47,7 @@ class RunMind:
     response_length: Window = field(default_factory=Window)
     ess_seq: Baseline = field(default_factory=Baseline)
     memory: Memory = field(default_factory=Memory)
+    update_memory: Memory = field(default_factory=Memory)
     provisional: dict[str, Finding] = field(default_factory=dict)
     tracks: dict[str, Track] = field(default_factory=dict)
     recall_from: int = 0

@@ -13,8 +13,7 @@ from trmon.domain import conditionbook
 from trmon.domain import yamlvalues as values
 from trmon.domain.alerts import Severity
 from trmon.domain.errors import InvalidInput
-from trmon.domain.measures import Keeps
-from trmon.domain.rules import Reads, Rule, comparisons_of
+from trmon.domain.rules import Reads, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SAID = ("signal", "value", "threshold", "run", "step")
@@ -80,17 +79,9 @@ def _rule(given: Mapping[str, Any], place: str) -> Rule:
         if name not in fields:
             raise InvalidInput(f"{place}.{name}", "is required")
     rule = Rule(**fields)
-    if rule.reads is Reads.EVERY_UPDATE:
-        _check_has_no_past(rule, place)
+    if rule.reads is Reads.EVERY_UPDATE and rule.reads_scalars:
+        raise InvalidInput(f"{place}.reads", "every_update cannot go with a trainer's own number, which is of a step")
     return rule
-
-
-def _check_has_no_past(rule: Rule, place: str) -> None:
-    """Windows hold one value a step, which updates within a step cannot be measured by."""
-    for part in comparisons_of(rule.when):
-        if part.measure.keeps is not Keeps.NOTHING:
-            told = part.measure.told(part.signal)
-            raise InvalidInput(f"{place}.reads", f"every_update cannot measure the {told}; leave it out to read gauges")
 
 
 def _name(value: object, place: str) -> str:

@@ -115,3 +115,17 @@ def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
     mind, _ = judged(30, last={"lr": 1.0}, late={})
     assert (set(mind.memory.windows), set(mind.memory.baselines)) == ({"grad_norm"}, {"kl_k1"})
     assert RunMind.from_bytes(mind.to_bytes()).memory == mind.memory
+
+
+def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -> None:
+    rules = rulebook.parse(
+        "[{name: r, severity: warn, summary: s, reads: every_update, when: {slope: kl_k1, over: 5, above: 0.9}}]"
+    )
+    mind = RunMind()
+    for ordinal in range(1, 31):
+        step, update = divmod(ordinal - 1, 3)
+        signals = {"kl_k1": float(step) if update else 0.0}
+        row = batch(BatchKey(1, step, update - 1 if update else None), run_id=1, ordinal=ordinal, signals=signals)
+        mind = detect(fold(Draft(watch=watch(rules=rules), mind=mind, row=row))).folded.mind
+    assert mind.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
+    assert mind.provisional["r"].raised.value == pytest.approx(1.0)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.stages.measure import engine_lag, k3_excess, measure, ratio_shift
+from trmon.domain.stages.measure import engine_lag, k3_excess, measure, ratio_shift, staleness_lag
 from trmon.domain.stages.merge import merge
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -96,3 +96,58 @@ def test_a_kl_below_zero_from_outside_bounds_nothing_and_raises_nothing() -> Non
     lying = replace(content, by_name={**content.by_name, **below_zero}, kl_is="exact", kl_pair="total")
     measured = measure(merge(closing(report(0, content=lying, kl_is="exact", kl_pair="total", policy=None))))
     assert math.isnan(measured.signals["bound_adaptive"])
+
+
+@pytest.mark.parametrize(
+    ("versions", "old_version", "lag"),
+    [
+        pytest.param((4, 6), 5, 2.0, id="what of the whole lag is not between the engines"),
+        pytest.param((4, 6), None, 0.0, id="pi_old at the trainer's present weights"),
+        pytest.param(None, None, 0.0, id="a trainer that names no versions"),
+    ],
+)
+def test_staleness_lag_is_between_the_two_policies_of_the_trainer(
+    versions: tuple[int, int] | None, old_version: int | None, lag: float
+) -> None:
+    logprobs = np.full((2, 3), -1.0)
+    measured = measure(
+        merge(
+            closing(
+                report(
+                    0,
+                    content=columns(
+                        rollout_logprobs=logprobs,
+                        old_logprobs=logprobs,
+                        logprobs=logprobs,
+                        mask=np.ones((2, 3), bool),
+                        versions=None if versions is None else np.array(versions),
+                    ),
+                    trainer_version=7,
+                    old_version=old_version,
+                )
+            )
+        )
+    )
+    assert measured.signals["staleness_lag"] == lag
+
+
+def test_without_a_staleness_pair_there_is_no_staleness_lag() -> None:
+    assert math.isnan(staleness_lag(of([0.1]), version_lag=3.0))
+
+
+@pytest.mark.parametrize(
+    ("kl_is", "kl", "vacuous"),
+    [
+        pytest.param("exact", 0.1, 1.0, id="a large KL certifies nothing"),
+        pytest.param("exact", 0.0, 0.0, id="no KL, no error"),
+        pytest.param("lower_bound", 0.1, 1.0, id="a lower bound of it can prove that nothing is certified"),
+        pytest.param("lower_bound", 0.0, math.nan, id="and not that something is"),
+        pytest.param("sampled", 0.1, math.nan, id="samples prove nothing"),
+    ],
+)
+def test_whether_the_bound_is_vacuous(kl_is: str, kl: float, vacuous: float) -> None:
+    content = made()
+    given = {"max_kl": np.full(8, kl, "<f4"), "sum_kl": np.full(8, 32 * kl)}
+    known = replace(content, by_name={**content.by_name, **given}, kl_is=kl_is, kl_pair="total")
+    measured = measure(merge(closing(report(0, content=known, kl_is=kl_is, kl_pair="total", policy=None))))
+    assert measured.signals["bound_vacuous"] == pytest.approx(vacuous, nan_ok=True)

@@ -32,7 +32,7 @@ def detect(folded: Folded) -> Detected:
     if not folded.folded:
         return Detected(folded=folded, findings=())
     watch, row = folded.draft.watch, folded.row
-    mind = _remembering(folded.mind, row, watch=watch) if folded.is_gauge else folded.mind
+    mind = _remembering(folded.mind, row, watch=watch, is_gauge=folded.is_gauge)
     final: list[tuple[Rule, Finding]] = []
     provisional = dict(mind.provisional)
     if folded.began_step:
@@ -55,13 +55,9 @@ def reconsider(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
 
     A row of an earlier step has been judged: scalars that come so late change what is kept, and nothing more.
     """
-    is_newest = mind.folded is not None and (row.key.attempt_id, row.key.step) == (
-        mind.folded.attempt_id,
-        mind.folded.step,
-    )
-    if not is_newest or mind.gauge_keys[-1:] != (row.key,):
+    if mind.begins_step(row.key) or mind.gauge_keys[-1:] != (row.key,):
         return mind
-    mind = _remembering(mind, row, watch=watch)
+    mind = replace(mind, memory=_after(mind.memory, row, rules=_reading(watch, Reads.GAUGE)))
     again = {
         rule.name: finding
         for rule, finding in _findings(row, mind=mind, watch=watch)
@@ -70,17 +66,30 @@ def reconsider(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
     return replace(mind, provisional={**mind.provisional, **again})
 
 
-def _remembering(mind: RunMind, row: BatchRow, *, watch: Watch) -> RunMind:
-    windows, baselines = (kept_for(watch.signal_rules, keeps) for keeps in (Keeps.WINDOW, Keeps.BASELINE))
-    readout = _readout(row, memory=mind.memory)
-    memory = mind.memory.after(readout, step=row.key.step, windows=windows, baselines=baselines)
-    return replace(mind, memory=memory)
+def _remembering(mind: RunMind, row: BatchRow, *, watch: Watch, is_gauge: bool) -> RunMind:
+    of_updates = _after(mind.update_memory, row, rules=_reading(watch, Reads.EVERY_UPDATE))
+    of_gauges = _after(mind.memory, row, rules=_reading(watch, Reads.GAUGE)) if is_gauge else mind.memory
+    return replace(mind, memory=of_gauges, update_memory=of_updates)
+
+
+def _after(memory: Memory, row: BatchRow, *, rules: tuple[Rule, ...]) -> Memory:
+    windows, baselines = (kept_for(rules, keeps) for keeps in (Keeps.WINDOW, Keeps.BASELINE))
+    readout = _readout(row, memory=memory)
+    return memory.after(readout, step=row.key.step, windows=windows, baselines=baselines)
+
+
+def _reading(watch: Watch, reads: Reads) -> tuple[Rule, ...]:
+    return tuple(rule for rule in watch.signal_rules if rule.reads is reads)
 
 
 def _findings(row: BatchRow, *, mind: RunMind, watch: Watch) -> Iterator[tuple[Rule, Finding]]:
-    readout = _readout(row, memory=mind.memory)
+    readouts = {
+        Reads.GAUGE: _readout(row, memory=mind.memory),
+        Reads.EVERY_UPDATE: _readout(row, memory=mind.update_memory),
+    }
     for rule in watch.signal_rules:
         assert not isinstance(rule.when, InState)
+        readout = readouts[rule.reads]
         finding = Finding(
             rule=rule.name,
             key=row.key,

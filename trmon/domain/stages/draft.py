@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trmon.domain.assembly import ClosedBatch
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.intake import StoredReport
 from trmon.domain.mind import RunMind
@@ -49,7 +50,7 @@ def draft(replayed: Replayed) -> Draft:
         policy_hash=reports[0].report.policy,
         mismatches=replayed.mismatches,
         last_report_id=max(report.id for report in reports),
-        signals=replayed.signals,
+        signals={**replayed.signals, **_circumstances(closing.batch, mismatches=replayed.mismatches)},
         scalars=merged.scalars,
     )
     return Draft(
@@ -61,6 +62,19 @@ def draft(replayed: Replayed) -> Draft:
         made_at=made_at(reports[0]),
         unreplayed=replayed.unreplayed,
     )
+
+
+def _circumstances(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
+    """What rules read of how a batch came, beside what is in it."""
+    spooled: dict[int, int] = {}
+    for report in batch.reports:
+        spooled[report.key.rank] = max(spooled.get(report.key.rank, 0), report.report.losses.spooled_bytes)
+    return {
+        "missing_ranks": float(len(batch.missing_ranks)),
+        "incomplete": float(batch.standing.lacks_data),
+        "decision_mismatches": float(mismatches),
+        "client_spooled_bytes": float(sum(spooled.values())),
+    }
 
 
 def made_at(report: StoredReport) -> float:

@@ -34,8 +34,10 @@ def measure(merged: Merged) -> Measured:
     found |= {f"{pair}_k3_excess": k3_excess(columns, pair) for pair in columns.pairs}
     found |= {f"{pair}_ratio_shift": ratio_shift(columns, pair) for pair in columns.pairs}
     found["engine_lag"] = engine_lag(columns)
+    found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
     limits = _bounds(columns)
     found |= {"bound_adaptive": limits.adaptive, "bound_trpo": limits.trpo}
+    found["bound_vacuous"] = math.nan if limits.vacuous is None else float(limits.vacuous)
     return Measured(merged=merged, signals=found)
 
 
@@ -85,6 +87,18 @@ def engine_lag(columns: Columns) -> float:
         return 0.0 if has_mismatch else math.nan
     versions = columns["version_min"][(columns["n_tokens"] > 0) & (columns["version_min"] >= 0)]
     return float(np.max(numerator - versions)) if len(versions) else math.nan
+
+
+def staleness_lag(columns: Columns, *, version_lag: float) -> float:
+    """Return how many versions lie between pi and pi_old: what of the whole lag is not between the engines.
+
+    Returns: versions, 0 where the trainer names none; NaN without a staleness pair.
+    Source: formulas, section 9, B and G.
+    """
+    if "staleness" not in columns.pairs:
+        return math.nan
+    lag = version_lag - engine_lag(columns)
+    return 0.0 if math.isnan(lag) else lag
 
 
 def _variance(columns: Columns, sums: str, squares: str, n: float) -> float:
