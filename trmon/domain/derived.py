@@ -31,6 +31,12 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("bound_adaptive", "reward", "Error bound, the tighter of two; nan unless KL is exact", "formulas, section 7"),
     ("bound_trpo", "reward", "Classical error bound; nan unless KL is exact", "T(T - 1) D"),
     ("bound_vacuous", "0 or 1", "Whether the error bound exceeds the range of rewards; nan if unknown", "adaptive > 1"),
+    (
+        "alpha_mismatch_share",
+        "fraction",
+        "Share of engine mismatch in the drift's lower bounds; nan without three policies",
+        "alpha_1/(alpha_0 + alpha_1), alpha >= prob_diff_max",
+    ),
     ("engine_lag", "versions", "Versions between the two sides of the pair rules read; 0 is one", "pi_old - mu"),
     (
         "staleness_lag",

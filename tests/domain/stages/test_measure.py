@@ -151,3 +151,9 @@ def test_whether_the_bound_is_vacuous(kl_is: str, kl: float, vacuous: float) -> 
     known = replace(content, by_name={**content.by_name, **given}, kl_is=kl_is, kl_pair="total")
     measured = measure(merge(closing(report(0, content=known, kl_is=kl_is, kl_pair="total", policy=None))))
     assert measured.signals["bound_vacuous"] == pytest.approx(vacuous, nan_ok=True)
+
+
+def test_the_share_of_mismatch_in_the_drift_is_a_signal() -> None:
+    found = measure(merge(closing(report(0)))).signals
+    mismatch, staleness = found["mismatch_prob_diff_max"], found["staleness_prob_diff_max"]
+    assert found["alpha_mismatch_share"] == pytest.approx(mismatch / (mismatch + staleness))

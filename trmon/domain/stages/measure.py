@@ -9,6 +9,7 @@ import numpy as np
 
 from trmon.domain.stages.merge import Merged
 from trmon_client.core import bounds, signals
+from trmon_client.core.alpha import alpha_split
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import Pair
 
@@ -33,6 +34,7 @@ def measure(merged: Merged) -> Measured:
     found = signals.compute(columns)
     found |= {f"{pair}_k3_excess": k3_excess(columns, pair) for pair in columns.pairs}
     found |= {f"{pair}_ratio_shift": ratio_shift(columns, pair) for pair in columns.pairs}
+    found["alpha_mismatch_share"] = alpha_split(columns).mismatch_share
     found["engine_lag"] = engine_lag(columns)
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
     limits = _bounds(columns)
