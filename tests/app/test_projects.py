@@ -47,6 +47,8 @@ CASES: dict[tuple[str, str], int] = {
     ("PUT", f"{RUN}/policy"): HIDDEN,
     ("POST", f"{RUN}/policy/rollback"): HIDDEN,
     ("POST", f"{RUN}/whatif"): HIDDEN,
+    ("GET", f"{RUN}/adaptation"): HIDDEN,
+    ("PUT", f"{RUN}/adaptation"): HIDDEN,
     ("GET", "/api/v1/alerts"): EMPTY,
     ("GET", "/api/v1/alerts/events"): EMPTY,
     ("GET", "/api/v1/tokens"): EMPTY,
@@ -74,6 +76,7 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("PUT", f"{RUN}/policy"): {"json": {"policy": "trm"}},
     ("POST", f"{RUN}/policy/rollback"): {"json": {}},
     ("POST", f"{RUN}/whatif"): {"json": {"policy": "trm"}},
+    ("PUT", f"{RUN}/adaptation"): {"json": {"mode": "apply"}},
     ("POST", "/api/v1/tokens"): {"json": {"name": "x", "scopes": ["read"], "project": "math"}},
     ("GET", f"{RUN}/signals"): {"params": {"names": "mask_rate"}},
     ("GET", "/api/v1/alerts"): {"params": {"project": "math"}},
@@ -141,4 +144,5 @@ def test_a_stranger_learns_not_even_that_a_run_exists(stranger: httpx.Client) ->
 def everything(admin: httpx.Client) -> list[str]:
     """What there is, as far as a stranger could have changed it."""
     paths = ("/api/v1/runs", "/api/v1/runs/math/grpo", "/api/v1/runs/math/grpo/policy/history", "/api/v1/tokens")
+    paths += ("/api/v1/runs/math/grpo/adaptation",)
     return [admin.get(path).text for path in paths]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Lock
 
 from tests.domain import trainer
+from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.errors import NotFound
@@ -50,6 +51,7 @@ class MemoryLog:
         self.deliveries: dict[str, Delivery] = {}
         self.events: list[Event] = []
         self.versions: list[PolicyVersion] = []
+        self.setting = Setting()
         self.commits: list[Outcome] = []
         self._frontier = Frontier()
         self._checkpoint: Checkpoint | None = None
@@ -149,6 +151,10 @@ class MemoryLog:
     def policy_versions(self, run_id: int) -> list[PolicyVersion]:
         """See RunLog."""
         return list(self.versions)
+
+    def adaptation(self, run_id: int) -> Setting:  # noqa: ARG002 - it has one run
+        """See RunLog."""
+        return self.setting
 
     def last_seen(self, run_id: int) -> float | None:
         """See RunLog."""

@@ -11,6 +11,7 @@ from trmon.app.ledger import Ledger, Tally
 from trmon.app.live import RunView
 from trmon.app.portrait import Portrait, Vigil
 from trmon.app.recollection import recall
+from trmon.app.tuner import Tuner
 from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
@@ -56,6 +57,7 @@ class RunKeeper:
         self._checkpoint_ordinal = known.checkpoint_ordinal
         self._gauge = log.batch(self._mind.gauge_keys[-1]) if self._mind.gauge_keys else None
         self._newest = self._mind.folded
+        self._tuner = Tuner(log)
 
     @property
     def is_done(self) -> bool:
@@ -83,6 +85,7 @@ class RunKeeper:
         self._close_due(ledger, now=now, caught_up=page.caught_up)
         self._revise(late, ledger, now=now)
         self._place_scalars(page.messages, ledger, now=now)
+        self._tune(ledger, now=now)
         if page.caught_up:
             self._watch_clock(ledger, now=now)
             if self.is_done:
@@ -181,6 +184,20 @@ class RunKeeper:
             ledger.tally.mismatches += row.mismatches
         if row is not None and (published.is_gauge or (self._gauge and self._gauge.key == row.key)):
             self._gauge = row
+        if published.is_gauge:
+            reports, policy = closing.batch.reports, self._portrait.policies.current.policy
+            self._tuner.take(closing.batch.key, reports, policy=policy)
+
+    def _tune(self, ledger: Ledger, *, now: float) -> None:
+        """Let the bounds follow the run, unless its trainer asked for a policy in this very pass."""
+        portrait = self._portrait
+        current, is_stalled = portrait.policies.current, self._life.state is RunState.STALLED
+        self._tuner.follow(portrait.adaptation, current.policy, gauge_keys=self._mind.gauge_keys)
+        if "policy" in ledger.run:
+            return
+        version = self._tuner.tuned(portrait.run, current=current, is_stalled=is_stalled, now=now)
+        if version is not None:
+            portrait.adopted(version, ledger, at=now)
 
     def _place_scalars(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> None:
         """Scalars of a step whose gauge row is closed revise it; those of a step to come wait."""

@@ -10,7 +10,7 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.liveness import LifeChange, Patience
 from trmon.domain.outcome import Event
-from trmon.domain.policies import asked_by_trainer
+from trmon.domain.policies import PolicyVersion, asked_by_trainer
 from trmon.domain.policybook import PolicyBook
 from trmon.domain.ports import RunLog
 from trmon.domain.rules import Rule
@@ -38,6 +38,7 @@ class Portrait:
         self._vigil = vigil
         self.run = log.run(run_id)
         self.policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
+        self.adaptation = log.adaptation(run_id)
 
     def watch(self, now: float) -> Watch:
         """Return what the pipeline needs of it at a time."""
@@ -55,6 +56,7 @@ class Portrait:
         run = self._log.run(self.run.id)
         heard_at = [at for at in (run.last_report_at, self.run.last_report_at) if at is not None]
         self.run = replace(run, last_report_at=max(heard_at, default=None))
+        self.adaptation = self._log.adaptation(run.id)
         current = self._log.policy(run.id)
         if current != self.policies.current:
             self.policies = self.policies.turning(current)
@@ -99,7 +101,12 @@ class Portrait:
         self.policies = self.policies.knowing(policy)
         version = asked_by_trainer(self.policies.current, policy, now=now)
         if version is not None:
-            self.policies = self.policies.turning(version)
-            ledger.change(policy=version)
-            data = {"hash": policy.hash, "name": policy.name, "author": version.author}
-            ledger.events.append(Event(kind="policy", data=data, at=at))
+            self.adopted(version, ledger, at=at)
+
+    def adopted(self, version: PolicyVersion, ledger: Ledger, *, at: float) -> None:
+        """Note a policy version that comes from the trainer or from a controller."""
+        self.policies = self.policies.turning(version)
+        ledger.change(policy=version)
+        policy = version.policy
+        data = {"hash": policy.hash, "name": policy.name, "author": version.author, "reason": version.reason}
+        ledger.events.append(Event(kind="policy", data=data, at=at))

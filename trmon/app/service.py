@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from trmon.app import problems
+from trmon.app.adaptation.endpoints import router as adaptation
 from trmon.app.alerts.endpoints import router as alerts
 from trmon.app.auth import Guarded
 from trmon.app.batches.endpoints import router as batches
@@ -43,7 +44,7 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif,),
+    *(whatif, adaptation),
 )
 
 

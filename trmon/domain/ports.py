@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Protocol
 
+from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts import Alert
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
@@ -55,6 +56,9 @@ class RunLog(Protocol):
 
     def policy_versions(self, run_id: int) -> list[PolicyVersion]:
         """Return every policy version the run had, oldest first."""
+
+    def adaptation(self, run_id: int) -> Setting:
+        """Return how the run's bounds are adapted."""
 
     def last_seen(self, run_id: int) -> float | None:
         """Return when the run's newest message of any kind came, heartbeats included, on the server's clock."""

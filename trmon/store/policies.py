@@ -50,7 +50,12 @@ class Policies:
 
 
 def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion) -> None:
-    """Add a version to a run's."""
+    """Add a version to a run's; a controller's only in the place of the one that it rests on.
+
+    A person may have put another in force, or pinned it, since the controller looked.
+    """
+    if version.is_adapted and not _is_awaited(connection, run_id, version.evidence["replaces"]):
+        return
     row = {
         "run_id": run_id,
         "hash": version.policy.hash,
@@ -61,8 +66,18 @@ def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion)
         "created_at": version.created_at,
         "from_step": version.from_step,
         "pinned": version.pinned,
+        "evidence": dict(version.evidence),
     }
     connection.execute(insert(schema.policy_version), row)
+
+
+def _is_awaited(connection: Connection, run_id: int, replaces: str) -> bool:
+    table = schema.policy_version.c
+    newest = select(table.hash, table.pinned).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
+    row = connection.execute(newest).one_or_none()
+    if row is None:
+        return replaces == default_version(now=0.0).policy.hash
+    return row.hash == replaces and not row.pinned
 
 
 def _version(row: Any) -> PolicyVersion:
@@ -74,4 +89,5 @@ def _version(row: Any) -> PolicyVersion:
         created_at=row.created_at,
         from_step=row.from_step,
         pinned=row.pinned,
+        evidence=row.evidence,
     )

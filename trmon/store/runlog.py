@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, exists, func, or_, select
 
 from trmon.domain.access import EVERYTHING
+from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts import Alert, AlertState
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
@@ -16,6 +17,7 @@ from trmon.domain.outcome import Checkpoint, Frontier, Outcome
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs import Attempt, Run, RunState
 from trmon.store import schema
+from trmon.store.adaptations import Adaptations
 from trmon.store.alertrows import alert_of
 from trmon.store.batchrows import is_batch, read_batches
 from trmon.store.directory import Directory
@@ -44,6 +46,7 @@ class SqlRunLog:
         runs: Runs,
         reports: Reports,
         policies: Policies,
+        adaptations: Adaptations,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -52,6 +55,7 @@ class SqlRunLog:
         self._runs = runs
         self._reports = reports
         self._policies = policies
+        self._adaptations = adaptations
 
     def unfinished_runs(self) -> list[Run]:
         """Return the runs that have not ended or have reports beyond their frontier."""
@@ -123,6 +127,10 @@ class SqlRunLog:
     def policy_versions(self, run_id: int) -> list[PolicyVersion]:
         """Return every policy version the run had, oldest first."""
         return self._policies.history(run_id)
+
+    def adaptation(self, run_id: int) -> Setting:
+        """Return how the run's bounds are adapted."""
+        return self._adaptations.get(run_id)
 
     def last_seen(self, run_id: int) -> float | None:
         """Return when the run's newest message of any kind came, heartbeats included."""

@@ -244,7 +244,17 @@ policy_version = Table(
     _needed("created_at", Double),
     _needed("from_step", BigInteger),
     _needed("pinned", Boolean),
+    _needed("evidence", Json),
     Index("ix_policy_version_run_id", "run_id", "id"),
+)
+
+adaptation = Table(
+    "adaptation",
+    metadata,
+    Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    _needed("setting", Json),
+    _needed("author", Text),
+    _needed("changed_at", Double),
 )
 
 run_state = Table(

@@ -8,6 +8,7 @@ from sqlalchemy import Engine, select
 
 from trmon.domain.errors import NotReady
 from trmon.store import migrations, schema, sqlite
+from trmon.store.adaptations import Adaptations
 from trmon.store.alerts import Alerts
 from trmon.store.batches import Batches
 from trmon.store.directory import Directory
@@ -41,6 +42,7 @@ class Store:
         self.runs = Runs(reader, writer, directory=directory)
         self.reports = Reports(reader, writer, directory=directory)
         self.policies = Policies(reader, writer)
+        self.adaptations = Adaptations(reader, writer)
         self.batches = Batches(reader, names=names)
         self.signals = Signals(reader, names=names)
         self.alerts = Alerts(reader)
@@ -57,6 +59,7 @@ class Store:
             runs=self.runs,
             reports=self.reports,
             policies=self.policies,
+            adaptations=self.adaptations,
         )
         writer.start()
 

@@ -54,11 +54,20 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
 
 @router.post("/policy/rollback")
 def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Service) -> PolicyVersionOut:
-    """Put an earlier version in force again, as a new version."""
+    """Put an earlier version in force again, as a new version; what a controller had changed is pinned."""
     run = service.store.runs.get(key, access=access)
-    earlier = _earlier(_history(service, run), rollback.hash)
+    history = _history(service, run)
+    earlier = _earlier(history, rollback.hash)
     reason = rollback.reason or f"rolled back to {earlier.policy.hash[:8]}"
-    version = replace(earlier, author=access.name, reason=reason, created_at=time.time(), from_step=0)
+    version = replace(
+        earlier,
+        author=access.name,
+        reason=reason,
+        created_at=time.time(),
+        from_step=0,
+        # Over the same sequences the controller would make the same change again.
+        pinned=earlier.pinned or history[-1].is_adapted,
+    )
     return _put(service, run, version)
 
 

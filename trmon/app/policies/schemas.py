@@ -26,6 +26,7 @@ class PolicyVersionOut(BaseModel):
     created_at: float
     from_step: int
     pinned: bool
+    evidence: dict[str, Any] = Field(description="What a controller's version rests on.")
 
     @classmethod
     def of(cls, version: PolicyVersion) -> Self:
@@ -40,6 +41,7 @@ class PolicyVersionOut(BaseModel):
             created_at=version.created_at,
             from_step=version.from_step,
             pinned=version.pinned,
+            evidence=dict(version.evidence),
         )
 
 

@@ -22,6 +22,7 @@ class HoldReason(Enum):
     AT_LIMIT = "at_limit"
     NOTHING_TO_MOVE = "nothing_to_move"
     NO_GAIN = "no_measured_gain"
+    PINNED = "pinned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+"""From a setting and a sample to a policy version: pins, anchors and evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.domain.adaptation import stream
+from trmon.domain.adaptation.control import anchor_of, control, version_of
+from trmon.domain.adaptation.setting import Mode, Setting
+from trmon.domain.adaptation.verdict import Hold, HoldReason, Proposal
+from trmon.domain.policies import PolicyVersion, asked_by_trainer, default_version
+
+APPLY = Setting(mode=Mode.APPLY)
+BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)
+
+
+def verdict_of(current: PolicyVersion) -> Proposal | Hold:
+    return control(APPLY, stream.sample(stream.K3), current=current, anchor=stream.K3, is_stalled=False)
+
+
+def test_a_pinned_version_stays() -> None:
+    verdict = verdict_of(replace(BY_A_PERSON, pinned=True))
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is HoldReason.PINNED
+
+
+def test_a_run_without_readable_sequences_holds() -> None:
+    verdict = control(APPLY, None, current=BY_A_PERSON, anchor=stream.K3, is_stalled=False)
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is HoldReason.TOO_FEW
+
+
+def test_a_proposal_becomes_a_version_with_author_reason_and_evidence() -> None:
+    proposal = verdict_of(BY_A_PERSON)
+    assert isinstance(proposal, Proposal)
+    version = version_of(proposal, current=BY_A_PERSON, now=7.0)
+    assert (version.author, version.created_at, version.pinned) == ("trmon:target_mask_rate", 7.0, False)
+    assert version.is_adapted
+    assert version.reason == proposal.reason
+    assert version.evidence["replaces"] == stream.K3.hash
+    assert version.evidence["n_sequences"] == 4096
+
+
+def test_the_anchor_is_what_somebody_set_last() -> None:
+    start = default_version(now=0.0)
+    adapted = replace(BY_A_PERSON, policy=stream.GEO, author="trmon:target_mask_rate")
+    assert anchor_of([start]) == start.policy
+    assert anchor_of([start, adapted, adapted]) == start.policy
+    assert anchor_of([start, BY_A_PERSON, adapted]) == stream.K3
+
+
+def test_a_restart_of_the_trainer_does_not_undo_what_was_learnt() -> None:
+    adapted = replace(BY_A_PERSON, author="trmon:target_mask_rate")
+    assert asked_by_trainer(adapted, stream.GEO, now=9.0) is None
