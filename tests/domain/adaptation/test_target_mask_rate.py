@@ -16,7 +16,7 @@ from trmon.domain.adaptation.sample import Sample
 from trmon.domain.adaptation.setting import Setting
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon.domain.adaptation.verdict import Hold, HoldReason, Limit, Proposal, Verdict
-from trmon_client.core.acceptance import Criterion, Policy, decide
+from trmon_client.core.acceptance import Criterion, Policy, decide, preset
 
 SETTING = Setting()
 
@@ -217,3 +217,9 @@ def test_a_drifting_run_is_followed() -> None:
     run.train(1600, k3=lambda step: 0.002 * 4.0 ** (step / 1600))
     assert np.mean(run.rates[160:]) == pytest.approx(0.05, rel=0.25)
     assert run.reaches[-1] / run.reaches[0] == pytest.approx(4.0, rel=0.2)
+
+
+def test_a_policy_of_token_rules_alone_has_nothing_to_move() -> None:
+    verdict = proposed(preset("icepop"), stream.sample(preset("icepop")))
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is HoldReason.NOTHING_TO_MOVE
