@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 import runpy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,12 @@ from trmon.app.metrics.exposition import FIXED_HELP
 from trmon.app.service import create_app
 from trmon.app.settings import Settings
 from trmon.cli import app as cli
+from trmon.domain.diagnosis import REMEDIES, Thresholds
+from trmon.domain.diagnosis.conditions import AT_TIMES, EVER, AllOf, AnyOf, Condition, Limit, Not
+from trmon.domain.diagnosis.criteria import criteria
+from trmon.domain.diagnosis.diagnosis import CAUSES_FIRST
+from trmon.domain.diagnosis.names import REFUSED, TRL, VERL
+from trmon.domain.rules import Bound
 from trmon_client.core.catalogue import SIGNALS, SignalSpec
 from trmon_client.core.schema import PAIRS
 
@@ -156,6 +162,79 @@ def source_of(function: str) -> str:
     return " ".join(match.group(1).split()) if match else ""
 
 
+def findings_page() -> str:
+    """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
+    conditions = criteria(Thresholds())
+    rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSES_FIRST)
+    options = ((f.value, _options(REMEDIES[f].verl), _options(REMEDIES[f].trl)) for f in CAUSES_FIRST)
+    names = [(f"`{theirs}`", f"`{ours}`") for mapping in (VERL, TRL) for theirs, ours in mapping.items()]
+    return _page(
+        "Findings",
+        "What a [diagnosis](../diagnosis.md) can name, causes before their symptoms. Signals without a pair's prefix "
+        "are of the mismatch pair, else of total. A limit holds if it held in most of the newest 5 rows; *at times*: "
+        "in 2 of the newest 20; *ever*: in one of them.",
+        table(("finding", "rule", "smallest fix"), rules),
+        "## The fix as configuration",
+        "Of verl 0.9.1, and of TRL 1.16's `GRPOConfig`.",
+        table(("finding", "verl", "TRL"), options),
+        "## Names in other logs",
+        "Read by `trmon diagnose --metrics FILE`; our own names are read too, any other is listed as ignored.",
+        table(("theirs", "ours"), names),
+        "Not read, because they only look like ours:",
+        table(("name", "why"), ((f"`{name}`", why) for name, why in REFUSED.items())),
+    )
+
+
+def _rule(condition: Condition) -> str:
+    match condition:
+        case Limit():
+            how_often = {AT_TIMES: " at times", EVER: " ever"}.get(condition.quorum, "")
+            sign = ">" if condition.bound is Bound.ABOVE else "<"
+            point = condition.away_from
+            signal = condition.signal if point is None else f"|{condition.signal} - {point:g}|"
+            return f"`{signal} {sign} {condition.threshold:g}`{how_often}"
+        case Not():
+            return f"not {_rule(condition.part)}"
+        case AnyOf():
+            return f"({' or '.join(map(_rule, condition.parts))})"
+        case AllOf():
+            return f"({' and '.join(map(_rule, condition.parts))})"
+    raise TypeError(f"no words for {condition}")
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return "<br>".join(f"`{option}={value}`" for option, value in options.items())
+
+
+def formulas_page() -> str:
+    """Return the page of every formula: which function computes it, who says so, and which test holds it."""
+    sections: dict[str, list[tuple[str, ...]]] = {}
+    for row in FORMULAS:
+        test = row.test.split("::")[1].removeprefix("test_").replace("_", " ")
+        cells = (f"`{row.name}`", f"`{row.formula}`", f"`{row.function}`", row.source or source_of(row.function))
+        sections.setdefault(row.section, []).append((*cells, f"[{test}](../../tests/{row.test.split('::')[0]})"))
+    parts = []
+    for section, rows in sections.items():
+        parts += [f"## {section}", table(("name", "formula", "function", "source", "test"), rows)]
+    return _page(
+        "Formulas",
+        "d is the token log-ratio of a pair, rho = exp(d), p and q the two probabilities of the sampled token, S and T "
+        "a sequence's sum of d and number of tokens, w a token's weight. Functions are in `trmon_client.core`; each "
+        "test compares with a computation of its own.",
+        *parts,
+    )
+
+
+def source_of(function: str) -> str:
+    """Return what the docstring of a function in the core names as its source, on one line."""
+    module, *names = function.split(".")
+    found: Any = importlib.import_module(f"trmon_client.core.{module}")
+    for name in names:
+        found = getattr(found, name)
+    match = re.search(r"Source: (.+?)\.?\s*(?:\n\n|$)", found.__doc__ or "", re.DOTALL)
+    return " ".join(match.group(1).split()) if match else ""
+
+
 def readme_signals() -> str:
     """Return the README's table: the core signals."""
     seen = {spec.stem: spec for spec in SIGNALS.values() if spec.core}
@@ -187,6 +266,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/commands.md": commands_page,
     "docs/reference/routes.md": routes_page,
     "docs/reference/metrics.md": metrics_page,
+    "docs/reference/findings.md": findings_page,
     "docs/reference/formulas.md": formulas_page,
 }
 SECTIONS: dict[str, Callable[[], str]] = {"signals": readme_signals, "files": readme_files}

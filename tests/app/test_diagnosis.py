@@ -88,7 +88,7 @@ def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Clien
     text = io.StringIO()
     show(found, Console(file=text, width=100))
     for said in (
-        "A': corrupt logprobs since step 0",
+        "A': corrupt log-probs since step 0",
         "saturated_fraction",
         "do: Check",
         "verl  ",

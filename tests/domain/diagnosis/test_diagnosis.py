@@ -154,6 +154,11 @@ def test_ratios_too_heavy_tailed_to_average_leave_the_support_unknown() -> None:
     assert "heavy-tailed" in lost.missing[0].provide
 
 
+def test_what_was_seen_once_among_unknown_values_is_unknown() -> None:
+    once = run(mismatch_ratio_mean=0.9, mismatch_ratio_shift=[np.nan, np.nan, np.nan, np.nan, -9.0])
+    assert truth(Finding.SUPPORT_SHIFT, diagnose(once)) is Truth.UNKNOWN
+
+
 def test_every_threshold_is_configuration() -> None:
     lenient = Thresholds(kl_ill=1.0, ppl_ratio=2.0, kl_healthy=1.0)
     assert diagnose(run(mismatch_kl_k1=0.3), limits=lenient).primary is Finding.HEALTHY

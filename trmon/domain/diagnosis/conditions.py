@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,15 +21,25 @@ _TRUTHS = {FALSE: Truth.FALSE, UNKNOWN: Truth.UNKNOWN, TRUE: Truth.TRUE}
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Of the newest `rows` rows that know a signal, how many must be beyond a limit: a share, and `least` rows."""
+    """How many of the newest `rows` rows must be beyond a limit: a share of them, and `least`; a young run has fewer.
+
+    So many rows must also know the signal: what was seen once among unknown values is not lasting.
+    """
 
     rows: int
     share: float
     least: int
 
-    def of(self, known: int) -> int:
-        """Return how many of so many known rows are enough; one row alone decides for itself."""
-        return max(1, min(known, max(self.least, math.ceil(self.share * known))))
+    def needed(self, n: int) -> Array:
+        """Return how many rows are needed where each of n rows is the newest, [n]."""
+        there = np.minimum(np.arange(1, n + 1), self.rows)
+        return np.minimum(there, np.maximum(self.least, np.ceil(self.share * there)))
+
+    def count(self, marked: Array) -> Array:
+        """Return how many of the newest rows are marked, for every row as the newest, [n]."""
+        total = np.cumsum(np.append(0, marked))
+        ends = np.arange(1, len(total))
+        return total[ends] - total[np.maximum(0, ends - self.rows)]
 
 
 LASTING = Quorum(rows=5, share=0.5, least=1)
@@ -88,7 +97,7 @@ class Limit:
         if self.optional and not history.has(name):
             return Verdict(np.full(len(history), FALSE))
         beyond, known = self._beyond(values), ~np.isnan(values)
-        truths = np.array([self._truth(beyond, known, i) for i in range(len(history))])
+        truths = self._truths(beyond, known)
         if truths[-1] == UNKNOWN:
             return Verdict(truths, missing=(Missing(name, provision(name, sent=history.has(name))),))
         if truths[-1] == FALSE:
@@ -102,12 +111,10 @@ class Limit:
             return (values > self.away_from + self.threshold) | (values < self.away_from - self.threshold)
         return values > self.threshold if self.bound is Bound.ABOVE else values < self.threshold
 
-    def _truth(self, beyond: Array, known: Array, i: int) -> int:
-        window = slice(max(0, i + 1 - self.quorum.rows), i + 1)
-        n_known = int(known[window].sum())
-        if not n_known:
-            return UNKNOWN
-        return TRUE if int(beyond[window].sum()) >= self.quorum.of(n_known) else FALSE
+    def _truths(self, beyond: Array, known: Array) -> Array:
+        needed = self.quorum.needed(len(known))
+        holds = np.where(self.quorum.count(beyond) >= needed, TRUE, FALSE)
+        return np.where(self.quorum.count(known) >= needed, holds, UNKNOWN)
 
     def _since(self, truths: Array, beyond: Array) -> int:
         """The quorum is reached late; what it counted began earlier."""

@@ -28,7 +28,14 @@ class Finding(Enum):
     @property
     def title(self) -> str:
         """The finding in words."""
-        return self.name.lower().replace("_", " ")
+        return _TITLES.get(self) or self.name.lower().replace("_", " ")
+
+
+_TITLES = {
+    Finding.CORRUPT_LOGPROBS: "corrupt log-probs",
+    Finding.MOE_ROUTING: "routing of experts differs",
+    Finding.VARIANCE_BLOWUP: "variance blow-up",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

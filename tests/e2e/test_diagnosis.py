@@ -1,0 +1,49 @@
+"""The lab's injections, trained for real and diagnosed by the service; tests/benchmarks/bench_diagnosis.py has more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from tests.fixtures.lab import diagnosed
+from tests.fixtures.service import ThreadedService
+from trmon.lab.config import LabConfig
+from trmon.lab.injection import Injection
+
+CAUSES = {
+    Injection.QUANTISE: "M",
+    Injection.ROUTER: "M",
+    Injection.PAD: "A'",
+    Injection.SUPPORT: "A''",
+    Injection.STALE: "B",
+    Injection.LR: "G",
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    service = ThreadedService(tmp_path_factory.mktemp("service") / "data")
+    with service.client() as client:
+        yield client
+    service.stop()
+
+
+def short(config: LabConfig) -> LabConfig:
+    """A few healthy steps, a few to full severity, and a few of it."""
+    return replace(config, n_steps=36, onset_step=12, ramp_steps=8)
+
+
+@pytest.mark.parametrize("injection", CAUSES, ids=lambda injection: injection.value)
+def test_the_cause_of_an_injection_is_named(client: httpx.Client, injection: Injection) -> None:
+    found = diagnosed(client, short(LabConfig.injected(injection, 0)), name=injection.value)
+    assert found["primary"] == CAUSES[injection]
+    assert 12 <= found["observed"][0]["since_step"] <= 36
+
+
+def test_nothing_is_found_in_a_healthy_run(client: httpx.Client) -> None:
+    found = diagnosed(client, short(LabConfig.healthy(0)), name="healthy")
+    assert (found["primary"], found["observed"]) == ("unknown", [])
+    assert [lost["finding"] for lost in found["unknown"]] == ["F"]
