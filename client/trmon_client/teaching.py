@@ -23,7 +23,9 @@ class Teaching:
     def unchanged(cls, like: Likeness) -> Teaching:
         """Return that every token that counts teaches with weight 1."""
         inputs = _inputs(like)
-        return cls._of(like, inputs.mask, inputs.functions.cast(inputs.mask, "f4"), form=inputs.form)
+        # A copy: it may share the memory of the trainer's own mask.
+        mask = inputs.mask & True
+        return cls._of(like, mask, inputs.functions.cast(mask, "f4"), form=inputs.form)
 
     @classmethod
     def enforced(cls, like: Likeness, accepted: Array, *, tokens: TokenDecision | None) -> Teaching:

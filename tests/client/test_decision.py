@@ -159,6 +159,16 @@ def test_in_observe_every_token_of_the_trainers_mask_teaches_with_weight_1(tmp_p
     assert not decision.tokens.mask[2].any()
 
 
+@pytest.mark.parametrize("convert", [np.array, torch.tensor], ids=["numpy", "torch"])
+def test_token_masks_are_the_trainers_to_change(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
+    given = {name: convert(array) for name, array in batch().items()}
+    given["mask"] = given["mask"] != 0
+    decision = decide(tmp_path, given, mode="observe")
+    assert decision.token_mask is not None
+    decision.token_mask[:] = False
+    assert given["mask"].all()
+
+
 def test_without_token_rules_tokens_of_accepted_sequences_teach_with_weight_1(tmp_path: Path) -> None:
     """So that a trainer that weighs its loss goes on when the service puts another policy in force."""
     decision = decide(tmp_path, tensors())
