@@ -206,35 +206,6 @@ def _options(options: Mapping[str, str]) -> str:
     return "<br>".join(f"`{option}={value}`" for option, value in options.items())
 
 
-def formulas_page() -> str:
-    """Return the page of every formula: which function computes it, who says so, and which test holds it."""
-    sections: dict[str, list[tuple[str, ...]]] = {}
-    for row in FORMULAS:
-        test = row.test.split("::")[1].removeprefix("test_").replace("_", " ")
-        cells = (f"`{row.name}`", f"`{row.formula}`", f"`{row.function}`", row.source or source_of(row.function))
-        sections.setdefault(row.section, []).append((*cells, f"[{test}](../../tests/{row.test.split('::')[0]})"))
-    parts = []
-    for section, rows in sections.items():
-        parts += [f"## {section}", table(("name", "formula", "function", "source", "test"), rows)]
-    return _page(
-        "Formulas",
-        "d is the token log-ratio of a pair, rho = exp(d), p and q the two probabilities of the sampled token, S and T "
-        "a sequence's sum of d and number of tokens, w a token's weight. Functions are in `trmon_client.core`; each "
-        "test compares with a computation of its own.",
-        *parts,
-    )
-
-
-def source_of(function: str) -> str:
-    """Return what the docstring of a function in the core names as its source, on one line."""
-    module, *names = function.split(".")
-    found: Any = importlib.import_module(f"trmon_client.core.{module}")
-    for name in names:
-        found = getattr(found, name)
-    match = re.search(r"Source: (.+?)\.?\s*(?:\n\n|$)", found.__doc__ or "", re.DOTALL)
-    return " ".join(match.group(1).split()) if match else ""
-
-
 def readme_signals() -> str:
     """Return the README's table: the core signals."""
     seen = {spec.stem: spec for spec in SIGNALS.values() if spec.core}
