@@ -7,16 +7,14 @@ import operator
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from trmon_client import first_report, messages
 from trmon_client.chunks import Chunks
 from trmon_client.core import token_decision, wire
-from trmon_client.core.arrays import Array, bring_argument, is_tensor
+from trmon_client.core.arrays import bring_argument
 from trmon_client.core.columns import Columns
 from trmon_client.core.policy import Policy
-from trmon_client.core.schema import LABELS
 from trmon_client.core.statistics import columns as reduce_tokens
 from trmon_client.decision import Decision
 from trmon_client.exits import ExitWatch
@@ -69,7 +67,7 @@ class Session:
         step = _count("step", step)
         update = None if update is None else _count("update", update)
         inputs = _with_offsets_on_host(inputs)
-        columns = _own(reduce_tokens(**inputs))
+        columns = reduce_tokens(**inputs)
         verdict = self.policies.decide(columns, step=step)
         like, tokens = Likeness.of(inputs), None
         if verdict.policy.tokens:
@@ -168,13 +166,3 @@ def _with_offsets_on_host(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Offsets on a device are waited for once, and not by each that needs them."""
     offsets = inputs["cu_seqlens"]
     return inputs if offsets is None else {**inputs, "cu_seqlens": bring_argument("cu_seqlens", offsets, None)}
-
-
-def _own(columns: Columns) -> Columns:
-    """Labels may share the trainer's memory, which it may reuse before the sender reads them."""
-    labels = {spec.name: _copy(columns[spec.name]) for spec in LABELS if spec.name in columns}
-    return replace(columns, by_name={**columns.by_name, **labels})
-
-
-def _copy(array: Array) -> Array:
-    return array.clone() if is_tensor(array) else array.copy()

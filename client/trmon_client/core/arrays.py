@@ -32,17 +32,67 @@ class Arrays:
     at_least: Function
     at_most: Function
     sum: Function
+    sum_product: Function
+    """(array, array, axis)"""
+    count: Function
+    """(booleans, axis)"""
     min: Function
     max: Function
     argmax: Function
     running_sum: Function
     concatenate: Function
     gather: Function
-    """(array, indices): the named rows of the first axis, copied."""
+    """(array, indices): the named rows of the first axis."""
     empty: Function
     """(shape, dtype, device)"""
     cast: Function
     """(array, dtype)"""
+    copied: Function
+    """(array, dtype)"""
+
+
+FEW = 1 << 13
+"""Elements for which the start of a function takes as long as its work."""
+
+
+# Where rows are long, what numpy offers first is not what it does fastest: its sums, its bounds by a scalar and its
+# counts take 2 to 8 times as long as BLAS, `clip` and `count_nonzero`, and its running sum 4 times torch's.
+def _sum(array: Array, axis: int) -> Array:
+    if axis == -1 and array.dtype.kind == "f":
+        return array @ np.ones(array.shape[-1], array.dtype)
+    return np.add.reduce(array, axis)
+
+
+def _sum_product(left: Array, right: Array, axis: int) -> Array:
+    if axis == -1:
+        return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
+    return np.add.reduce(left * right, axis)
+
+
+def _count(array: Array, axis: int) -> Array:
+    if axis != -1:
+        return np.add.reduce(array, axis)
+    rows = array.reshape(-1, array.shape[-1])
+    return np.array([np.count_nonzero(row) for row in rows], np.int64).reshape(array.shape[:-1])
+
+
+def _running_sum(array: Array, axis: int) -> Array:
+    torch = sys.modules.get("torch")
+    if axis == -1 and torch is not None:
+        return torch.cumsum(torch.from_numpy(array), -1).numpy()
+    return np.add.accumulate(array, axis, "f8")
+
+
+def _at_least(array: Array, bound: float) -> Array:
+    return np.clip(array, bound, np.inf) if array.size > FEW else np.maximum(array, bound)
+
+
+def _at_most(array: Array, bound: float) -> Array:
+    return np.clip(array, -np.inf, bound) if array.size > FEW else np.minimum(array, bound)
+
+
+def _gather(array: Array, indices: list[int]) -> Array:
+    return array.take(indices, 0) if len(indices) > 1 else array[indices[0] : indices[0] + 1]
 
 
 def _cast(array: Array, dtype: DType) -> Array:
@@ -59,17 +109,20 @@ NUMPY = Arrays(
     expm1=np.expm1,
     log=np.log,
     where=np.where,
-    at_least=np.maximum,
-    at_most=np.minimum,
-    sum=np.add.reduce,
+    at_least=_at_least,
+    at_most=_at_most,
+    sum=_sum,
+    sum_product=_sum_product,
+    count=_count,
     min=np.minimum.reduce,
     max=np.maximum.reduce,
     argmax=np.argmax,
-    running_sum=np.add.accumulate,
+    running_sum=_running_sum,
     concatenate=np.concatenate,
-    gather=lambda array, indices: array.take(indices, 0),
+    gather=_gather,
     empty=_empty,
     cast=_cast,
+    copied=lambda array, dtype: array.astype(dtype),
 )
 
 
@@ -97,6 +150,8 @@ def torch_arrays() -> Arrays:
         at_least=torch.clamp_min,
         at_most=torch.clamp_max,
         sum=torch.sum,
+        sum_product=lambda left, right, axis: torch.sum(left * right, axis),
+        count=torch.sum,
         min=torch.amin,
         max=torch.amax,
         argmax=torch.argmax,
@@ -105,6 +160,7 @@ def torch_arrays() -> Arrays:
         gather=lambda array, indices: torch.stack([array[index] for index in indices]),
         empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtypes[dtype], device=device),
         cast=lambda array, dtype: array.to(dtypes[dtype]),
+        copied=lambda array, dtype: array.to(dtypes[dtype], copy=True),
     )
 
 

@@ -1,6 +1,7 @@
-"""The ratios of every pair of policies at every token: d, rho - 1, k3 and the binary KL, in float64.
+"""The ratios of every pair of policies at every token: d, rho - 1, k3 and the binary KL.
 
-Arrays are [pairs, ...] as in `tokens`. Terms are exactly 0 at a token that is not valid.
+Arrays are [pairs, ...] as in `tokens`, in float64 where nothing else is said. Terms are exactly 0 at a token that is
+not valid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MIN_REST = 1e-7
 """Floor of 1 - q against rounding."""
 NO_REST = 1e-5
 """At or below it 1 - p counts as nothing, and the term of the rest as the least it can be."""
-SERIES_BELOW = 1e-3
+SERIES_BELOW = 1e-5
 """Below it |d| takes k3 from its series, 1e-11 accurate there; rho - 1 - d would lose digits as |d| shrinks."""
 
 
@@ -38,7 +39,7 @@ class Ratios:
     q: Array
     """The denominator's probability."""
     d: Array
-    """Log-ratio, never clamped."""
+    """Log-ratio, never clamped; of the tokens' dtype."""
     dev: Array
     """rho - 1, d clamped."""
     k3: Array
@@ -58,11 +59,12 @@ class Ratios:
         rest = xp.at_least(1.0 - tokens.p, MIN_REST)
         log_rest = xp.log(rest)
         log_rest_ratio = xp.gather(log_rest, above) - xp.gather(log_rest, below)
-        dev = xp.expm1(clamped(xp, d))
+        exact_d = xp.cast(d, "f8")
+        dev = xp.expm1(clamped(xp, exact_d))
         rest_below = xp.gather(rest, below)
         rest_kl = xp.where(rest_below > NO_REST, -rest_below * log_rest_ratio, -xp.gather(rest, above))
         binary_kl = xp.at_least(rest_kl - q * bounded_d, 0.0)
-        return cls(pairs, p, q, d, dev, k3(xp, d, dev), binary_kl)
+        return cls(pairs, p, q, d, dev, k3(xp, exact_d, dev), binary_kl)
 
 
 def clamped(xp: Arrays, d: Array) -> Array:
@@ -76,5 +78,5 @@ def k3(xp: Arrays, d: Array, dev: Array) -> Array:
     Args: dev: rho - 1, d clamped.
     Source: [K]; formulas, section 3.
     """
-    series = d * d * (0.5 + d * (1 / 6 + d * (1 / 24)))
+    series = d * d * (0.5 + d * (1 / 6))
     return xp.where(xp.abs(d) < SERIES_BELOW, series, dev - d)

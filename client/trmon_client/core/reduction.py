@@ -12,7 +12,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import histograms
 from trmon_client.core.inputs import POLICIES, Inputs
 from trmon_client.core.ratios import MAX_ABS_EXPONENT, Ratios
-from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, primary
+from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS, DType, Pair, primary
 from trmon_client.core.tokens import Tokens, arranged
 
 SATURATED_BELOW = float(np.log(0.99))
@@ -25,13 +25,13 @@ DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
 NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in PAIR_STEMS} for pair in PAIRS}
 
 
-def reduced(inputs: Inputs, *, clip_low: float, clip_high: float) -> Columns:
+def reduced(inputs: Inputs, *, clip_low: float, clip_high: float, dtype: DType = "f8") -> Columns:
     """Return the columns and histograms of one block.
 
-    Args: clip_low, clip_high: PPO clips rho to [1 - clip_low, 1 + clip_high].
+    Args: clip_low, clip_high: PPO clips rho to [1 - clip_low, 1 + clip_high]; dtype: of the terms of its tokens.
     Source: formulas, section 3.
     """
-    tokens = Tokens.of(inputs)
+    tokens = Tokens.of(inputs, dtype=dtype)
     ratios = Ratios.of(tokens)
     by_stem = _pair_columns(tokens, ratios)
     sequence = _sequence_columns(tokens, ratios)
@@ -48,39 +48,43 @@ def reduced(inputs: Inputs, *, clip_low: float, clip_high: float) -> Columns:
 
 def _pair_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
     """Return the columns of all pairs by stem, [pairs, B]."""
-    xp, d, dev = tokens.xp, ratios.d, ratios.dev
-    sum_, max_ = partial(xp.sum, axis=tokens.axis), partial(xp.max, axis=tokens.axis)
-    prob_diff = xp.abs(ratios.p - ratios.q)
-    truncated = (xp.at_most(dev, TRUNCATION - 1.0) + 1.0) * tokens.weight
-    # Moves tokens that are not valid out of the way of extremes, and makes those of an empty sequence infinite.
-    away = xp.where(tokens.valid, 0.0, np.inf)
+    xp, d, dev = tokens.xp, ratios.d, tokens.xp.cast(ratios.dev, tokens.dtype)
+    sum_, max_, count = (partial(function, axis=tokens.axis) for function in (xp.sum, xp.max, xp.count))
+    dot = partial(xp.sum_product, axis=tokens.axis)
+    p, q = ratios.p, ratios.q
+    prob_diff = xp.abs(p - q)
+    truncated = xp.at_most(dev, TRUNCATION - 1.0) + tokens.weight
+    # 0 where valid, else infinite: moves tokens out of the way of extremes.
+    away = 1.0 / tokens.weight - 1.0
+    # The same for sequences, for terms that are never negative: they are 0 where not valid.
+    empty = 1.0 / max_(tokens.weight) - 1.0
     prefix = xp.running_sum(d, tokens.axis)
     found = {
         "sum_d": sum_(d),
         "sum_abs_d": sum_(xp.abs(d)),
-        "sum_sq_d": sum_(d * d),
+        "sum_sq_d": dot(d, d),
         "min_d": xp.min(d + away, tokens.axis),
         "max_d": max_(d - away),
         "sum_ratio_dev": sum_(dev),
-        "sum_sq_ratio_dev": sum_(dev * dev),
+        "sum_sq_ratio_dev": dot(dev, dev),
         "sum_ratio_deficit": sum_(xp.at_least(-dev, 0.0)),
         "sum_k3": sum_(ratios.k3),
-        "max_k3": max_(ratios.k3 - away),
-        "n_band_low": sum_(dev < BAND_LOW - 1.0),
-        "n_band_high": sum_(dev > BAND_HIGH - 1.0),
-        "n_trunc": sum_(dev > TRUNCATION - 1.0),
+        "max_k3": max_(ratios.k3) - empty,
+        "n_band_low": count(dev < BAND_LOW - 1.0),
+        "n_band_high": count(dev > BAND_HIGH - 1.0),
+        "n_trunc": count(dev > TRUNCATION - 1.0),
         "sum_trunc_ratio": sum_(truncated),
-        "sum_sq_trunc_ratio": sum_(truncated * truncated),
-        "max_prob_diff": max_(prob_diff - away),
+        "sum_sq_trunc_ratio": dot(truncated, truncated),
+        "max_prob_diff": max_(prob_diff) - empty,
         "sum_prob_diff": sum_(prob_diff),
-        "sum_sq_prob_diff": sum_(prob_diff * prob_diff),
-        "sum_p": sum_(ratios.p),
-        "sum_q": sum_(ratios.q),
-        "sum_pp": sum_(ratios.p * ratios.p),
-        "sum_qq": sum_(ratios.q * ratios.q),
-        "sum_pq": sum_(ratios.p * ratios.q),
+        "sum_sq_prob_diff": dot(prob_diff, prob_diff),
+        "sum_p": sum_(p),
+        "sum_q": sum_(q),
+        "sum_pp": dot(p, p),
+        "sum_qq": dot(q, q),
+        "sum_pq": dot(p, q),
         "sum_binary_kl": sum_(ratios.binary_kl),
-        "max_binary_kl": max_(ratios.binary_kl - away),
+        "max_binary_kl": max_(ratios.binary_kl) - empty,
         "prefix_min_d": xp.min(prefix + away, tokens.axis),
         "prefix_max_d": max_(prefix - away),
     }
@@ -90,20 +94,20 @@ def _pair_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
 def _sequence_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
     """Return the columns of the sequence itself, [B]."""
     xp = tokens.xp
-    sum_ = partial(xp.sum, axis=tokens.axis)
+    sum_, count = partial(xp.sum, axis=tokens.axis), partial(xp.count, axis=tokens.axis)
     row = ratios.pairs.index(primary(ratios.pairs))
     abs_d = xp.abs(ratios.d[row])
-    n_tokens = sum_(tokens.valid)
+    n_tokens = count(tokens.valid)
     found = {
         "n_tokens": n_tokens,
-        "n_invalid": sum_(tokens.counts & ~tokens.valid),
-        "n_clamped": sum_(abs_d > MAX_ABS_EXPONENT),
-        "argmax_abs_d": xp.where(n_tokens > 0, xp.argmax(xp.where(tokens.valid, abs_d, -1.0), tokens.axis), -1),
+        "n_invalid": count(tokens.counts & ~tokens.valid),
+        "n_clamped": count(abs_d > MAX_ABS_EXPONENT),
+        "argmax_abs_d": xp.where(n_tokens > 0, xp.argmax(abs_d + (tokens.weight - 1.0), tokens.axis), -1),
     }
     for name, logp in zip(tokens.policies, sum_(tokens.logp), strict=True):
         found[SUM_LOGP[name]] = logp
     if tokens.policies[0] == POLICIES[0]:
-        found["n_saturated"] = sum_(tokens.valid & (tokens.logp[0] == 0.0) & (tokens.logp[1] < SATURATED_BELOW))
+        found["n_saturated"] = count(tokens.valid & (tokens.logp[0] == 0.0) & (tokens.logp[1] < SATURATED_BELOW))
     if len(tokens.policies) == len(POLICIES):
         found["sum_abs_is_dev"] = sum_(xp.abs(ratios.dev[2] - ratios.dev[0]))
     return found
@@ -113,7 +117,7 @@ def _clip_columns(
     advantages: Array, tokens: Tokens, ratios: Ratios, *, clip_low: float, clip_high: float
 ) -> dict[str, Array]:
     """Return what PPO's clip does to each sequence, on the staleness pair where there is one."""
-    sum_ = partial(tokens.xp.sum, axis=tokens.axis)
+    count = partial(tokens.xp.count, axis=tokens.axis)
     pair: Pair = "staleness" if "staleness" in ratios.pairs else primary(ratios.pairs)
     dev = ratios.dev[ratios.pairs.index(pair)]
     signs = arranged(advantages, axis=tokens.axis) if advantages.ndim == 2 else _alongside(advantages, tokens)
@@ -121,9 +125,9 @@ def _clip_columns(
     gain, loss = signs > 0, signs < 0
     leaked_high = above & loss
     return {
-        "n_clipped": sum_((above & gain) | (below & loss)),
-        "n_leaked": sum_(leaked_high | (below & gain)),
-        "n_leaked_high": sum_(leaked_high),
+        "n_clipped": count((above & gain) | (below & loss)),
+        "n_leaked": count(leaked_high | (below & gain)),
+        "n_leaked_high": count(leaked_high),
     }
 
 
@@ -143,7 +147,8 @@ def _labels(inputs: Inputs, tokens: Tokens) -> dict[str, Array]:
         found["group_id"] = inputs.group_ids
     if inputs.versions is not None:
         found["version_min"], found["version_max"] = _version_range(inputs.versions, tokens)
-    return {name: xp.cast(array, COLUMNS[name].dtype) for name, array in found.items()}
+    # The trainer may reuse its memory before the columns are read.
+    return {name: xp.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
 
 
 def _advantage(advantages: Array, tokens: Tokens) -> Array:
