@@ -128,6 +128,26 @@ def test_k3_beside_k1_is_judged_as_far_as_the_line_tells(
     assert (None if lost else seen) is corrupt
 
 
+@pytest.mark.parametrize(
+    ("k2", "is_shift"),
+    [
+        pytest.param(0.02, True, id="light tails: the mean ratio is measured"),
+        pytest.param(2.0, None, id="heavy tails: it is not"),
+    ],
+)
+def test_the_mean_ratio_of_a_line_is_judged_with_its_number_of_tokens(k2: float, is_shift: bool | None) -> None:
+    line = {"ratio_mean": 0.9, "is_weight_std": 0.2, "kl_k1": 0.1, "kl_k2": k2}
+    assert shift_in(of({**line, "n_tokens": 1e4})) is is_shift
+    assert shift_in(of(line)) is None
+
+
+def shift_in(found: Diagnosis) -> bool | None:
+    """Whether a support shift was found; None where it is unknown."""
+    if Finding.SUPPORT_SHIFT in {lost.finding for lost in found.unknown}:
+        return None
+    return Finding.SUPPORT_SHIFT in {seen.finding for seen in found.observed}
+
+
 def test_a_line_of_trl_says_what_it_can() -> None:
     found = of({"sampling/sampling_logp_difference/mean": 0.01, "clip_ratio/region_mean": 0.3, "grad_norm": 1.0})
     assert found.primary is Finding.UNKNOWN

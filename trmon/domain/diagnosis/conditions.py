@@ -1,4 +1,7 @@
-"""Conditions: what must hold of a history for a finding, step by step, in three-valued logic."""
+"""Conditions: what must hold of a history for a finding, step by step, in three-valued logic.
+
+Rules judge one row as it passes and name the comparison that decided; a diagnosis looks back, and names them all.
+"""
 
 from __future__ import annotations
 

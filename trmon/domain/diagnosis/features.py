@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trmon.domain.diagnosis.history import ENGINES, Array, History
+from trmon.domain.stages.measure import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
 
 BASELINE_ROWS = 100
 MIN_BASELINE_ROWS = 20
@@ -20,7 +21,6 @@ SMALLEST_BATCH_TOKENS = 1000
 """Tokens that a batch of unknown size is taken to have at least."""
 LARGEST_LOG_RATIO = 20.0
 """Beyond it a token's log-ratio counts as clamped; it bounds the spread of d where nothing else does."""
-K3_FACTOR, K3_ERRORS, K3_FLOOR = 10.0, 3.0, 1e-6
 
 
 def featured(history: History) -> History:
@@ -81,22 +81,25 @@ def k3_excess(history: History) -> Array:
     what exceeds even then is corrupt, and what is within 10 |kl_k1| is not, whatever they are.
     Source: formulas, section 9, A'.
     """
-    k1, k2, k3, n = (_engine(history, name) for name in ("kl_k1", "kl_k2", "kl_k3", "n_tokens"))
-    with np.errstate(invalid="ignore"):
-        spread = np.sqrt(np.maximum(2 * k2 - k1 * k1, 0.0))
+    k1, k3, n = (_engine(history, name) for name in ("kl_k1", "kl_k3", "n_tokens"))
+    spread = np.sqrt(_variance(history))
     certain = ~np.isnan(n) & ~np.isnan(spread)
     spread = np.where(np.isnan(spread), LARGEST_LOG_RATIO, spread)
-    errors = K3_ERRORS * spread / np.sqrt(np.where(np.isnan(n), SMALLEST_BATCH_TOKENS, n))
+    errors = STANDARD_ERRORS * spread / np.sqrt(np.where(np.isnan(n), SMALLEST_BATCH_TOKENS, n))
     smallest = k3 / (K3_FACTOR * np.maximum(np.maximum(np.abs(k1), errors), K3_FLOOR))
     largest = k3 / (K3_FACTOR * np.maximum(np.abs(k1), K3_FLOOR))
     return np.where(certain | (smallest > 1), smallest, np.where(largest <= 1, largest, math.nan))
 
 
 def ratio_shift(history: History) -> Array:
-    """Return how many standard errors ratio_mean is above 1; NaN without `n_tokens` and is_weight_std."""
+    """Return how many standard errors ratio_mean is above 1; NaN without `n_tokens` and is_weight_std.
+
+    It is NaN too where d is known to vary so much that a sample's spread says little.
+    """
     mean, spread, n = (_engine(history, name) for name in ("ratio_mean", "is_weight_std", "n_tokens"))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (mean - 1) / (spread / np.sqrt(n))
+        shift = (mean - 1) / (spread / np.sqrt(n))
+    return np.where(_variance(history) > HEAVY_TAIL_VARIANCE, math.nan, shift)
 
 
 def relative(column: Array) -> Array:
@@ -152,6 +155,13 @@ def _with(history: History, features: dict[str, Array]) -> History:
         if not np.isnan(column).all() and np.isnan(_values(history, name)).all()
     }
     return History(history.steps, {**history.values, **made})
+
+
+def _variance(history: History) -> Array:
+    """Of d; NaN where kl_k1 or kl_k2 is."""
+    k1, k2 = _engine(history, "kl_k1"), _engine(history, "kl_k2")
+    with np.errstate(invalid="ignore"):
+        return np.maximum(2 * k2 - k1 * k1, 0.0)
 
 
 def _share_outside_band(history: History) -> Array:
