@@ -21,6 +21,7 @@ from trmon.app.auth import digest_of, new_secret
 from trmon.app.diagnosis import asking
 from trmon.app.diagnosis.text import show
 from trmon.app.receivers import try_out
+from trmon.app.rules import files as rulefiles
 from trmon.app.server import Server, bind, url_of
 from trmon.app.service import create_app
 from trmon.app.settings import Settings
@@ -40,6 +41,9 @@ token = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens
 app.add_typer(token, name="token")
 notify = typer.Typer(no_args_is_help=True, help="Try the receivers of alerts.")
 app.add_typer(notify, name="notify")
+
+rules = typer.Typer(no_args_is_help=True, help="Check and test the rules that make alerts.")
+app.add_typer(rules, name="rules")
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 
@@ -210,6 +214,27 @@ def train(
         config = lab.configured(inject, seed=seed, n_steps=steps)
         for result in lab.train(config, url=url, project=project, name=run):
             typer.echo(f"step {result.step} reward {result.reward:.3f} exact {result.exact:.3f}")
+
+
+@rules.command("check")
+def check_rules(file: Annotated[Path, typer.Argument(metavar="FILE", help="Rules, as YAML.")]) -> None:
+    """Say whether a file of rules can be read, and if not, where it is wrong."""
+    with _failing_plainly():
+        n_rules = len(rulefiles.read(file))
+        typer.echo(f"{file}: ok; with the built-in ones {n_rules} rules")
+
+
+@rules.command("test")
+def test_rules(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Series and expected alerts, as YAML.")],
+) -> None:
+    """Run series of signals through rules, and compare the alerts with those expected."""
+    with _failing_plainly():
+        verdicts = rulefiles.test(file)
+        for verdict in verdicts:
+            typer.echo(str(verdict))
+        if not all(verdict.passed for verdict in verdicts):
+            raise typer.Exit(1)
 
 
 def _lab() -> Any:

@@ -152,3 +152,38 @@ def test_without_a_receiver_the_test_says_what_to_set() -> None:
     tried = trmon("notify", "test")
     assert (tried.returncode, tried.stdout) == (1, "")
     assert "TRMON_WEBHOOK_URL" in tried.stderr
+
+
+RULE = "- {name: mine, severity: warn, summary: s, immune_steps: 0, when: {signal: kl_k1, above: 1}}"
+RULE_TEST = """
+rules: rules.yaml
+tests:
+  - name: a step beyond is told
+    series: {mismatch_kl_k1: "0x4 2 0"}
+    alerts: [{rule: mine, state: firing, step: 5}, {rule: mine, state: resolved, step: 6}]
+"""
+
+
+def test_rules_are_checked_and_what_is_wrong_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULE)
+    assert "ok; with the built-in ones" in trmon("rules", "check", file).stdout
+    file.write_text(RULE.replace("kl_k1", "kl_kk1"))
+    ended = trmon("rules", "check", file)
+    assert ended.returncode == 1
+    assert f"trmon: {file}: rules[0].when.signal: 'kl_kk1' is no signal; did you mean kl_k1" in ended.stderr
+    assert "cannot be read" in trmon("rules", "check", tmp_path / "none.yaml").stderr
+
+
+def test_rules_are_tested_by_series(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULE)
+    file = tmp_path / "tests.yaml"
+    file.write_text(RULE_TEST)
+    passed = trmon("rules", "test", file)
+    assert (passed.returncode, passed.stdout) == (0, "ok      a step beyond is told\n")
+    file.write_text(RULE_TEST.replace("step: 6", "step: 7"))
+    failed = trmon("rules", "test", file)
+    assert failed.returncode == 1
+    assert "expected: mine firing at 5, mine resolved at 7\n  got:      mine firing at 5, mine resolved at 6" in (
+        failed.stdout
+    )

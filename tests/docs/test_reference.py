@@ -26,6 +26,11 @@ def test_a_generated_page_is_what_its_code_generates(path: str, text: str) -> No
     assert (ROOT / path).read_text() == text, "run `make docs`"
 
 
+def test_every_runbook_is_of_a_rule_that_there_is() -> None:
+    pages = {str(page.relative_to(ROOT)) for page in ROOT.glob("docs/runbooks/*.md")}
+    assert pages == {path for path in _generator().generated() if path.startswith("docs/runbooks/")}
+
+
 def test_every_link_between_documents_leads_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("client/*.md")]
     broken = [

@@ -183,22 +183,22 @@ def test_what_is_wrong_is_named(text: str, field: str, message: str) -> None:
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize(
-    "when",
-    [
-        {"signal": "kl_k1", "above": 0.05, "clear": 0.04},
-        {"signal": "ppl_ratio", "above": 0.01, "clear": 0.01, "away_from": 1.0},
-        {"growth": "clip_fraction", "over": 50, "above": 1.1, "clear": 1.0},
-        {"relative": "grad_norm", "over": 100, "above": 10.0, "clear": 5.0},
-        {"slope": "total_kl_k3", "over": 20, "below": -1.0, "clear": 0.0},
-        {"zscore": "scalar:pi_norm", "above": 6.0, "clear": 4.0},
-        {"ratio": ["mask_rate_long", "mask_rate:geo_mask"], "above": 2.0, "clear": 2.0},
-        {"absent": "reward_mean"},
-        {"state": "paused"},
-        {"all": [{"any": [{"absent": "kl_k1"}]}, {"signal": "kl_k3", "below": 1.0, "clear": 1.0}]},
-    ],
-    ids=str,
-)
+CONDITIONS = [
+    {"signal": "kl_k1", "above": 0.05, "clear": 0.04},
+    {"signal": "ppl_ratio", "above": 0.01, "clear": 0.01, "away_from": 1.0},
+    {"growth": "clip_fraction", "over": 50, "above": 1.1, "clear": 1.0},
+    {"relative": "grad_norm", "over": 100, "above": 10.0, "clear": 5.0},
+    {"slope": "total_kl_k3", "over": 20, "below": -1.0, "clear": 0.0},
+    {"zscore": "scalar:pi_norm", "above": 6.0, "clear": 4.0},
+    {"ratio": ["mask_rate_long", "mask_rate:geo_mask"], "above": 2.0, "clear": 2.0},
+    {"absent": "reward_mean"},
+    {"state": "paused"},
+    {"all": [{"any": [{"absent": "kl_k1"}]}, {"signal": "kl_k3", "below": 1.0, "clear": 1.0}]},
+]
+"""One of each kind."""
+
+
+@pytest.mark.parametrize("when", CONDITIONS, ids=str)
 def test_a_condition_is_written_as_it_is_read(when: dict[str, object]) -> None:
     (rule,) = parse(yaml.safe_dump([{"name": "r", "severity": "warn", "summary": "s", "when": when}]))
     assert written(rule.when) == when

@@ -38,6 +38,12 @@ def likely(name: str) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def pattern() -> str:
+    """Return a regular expression of every name that a rule may read."""
+    names = "|".join(sorted({*_signals(), *TRAINER_SCALARS}))
+    return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"
+
+
 @cache
 def _signals() -> frozenset[str]:
     stems = {spec.stem for spec in SIGNALS.values()}
