@@ -162,6 +162,14 @@ def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k:
     assert (sampled.exact["max_kl"][certified] > delta).all()
 
 
+@LAW
+@given(seed=st.integers(0, 10**6), noise=st.floats(0.01, 2.0))
+def test_rounding_certifies_nothing_where_the_bound_is_the_exact_kl_itself(seed: int, noise: float) -> None:
+    sampled = _sampled(seed, vocabulary=2, sharpness=1.0, noise=noise, cuts="none")
+    policy = preset("trm_max", delta=float(sampled.exact["max_kl"].max()))
+    assert not decide(sampled.columns, policy).certified.any()
+
+
 def test_most_of_these_distributions_do_give_bounds() -> None:
     """Or the laws above would speak of nothing."""
     usual = [_sampled(seed, 64, 2.0, noise, "none") for seed in range(5) for noise in (0.3, 2.0)]
