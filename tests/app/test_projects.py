@@ -48,6 +48,7 @@ CASES: dict[tuple[str, str], int] = {
     ("POST", f"{RUN}/policy/rollback"): HIDDEN,
     ("POST", f"{RUN}/whatif"): HIDDEN,
     ("GET", f"{RUN}/adaptation"): HIDDEN,
+    ("GET", f"{RUN}/advice"): HIDDEN,
     ("PUT", f"{RUN}/adaptation"): HIDDEN,
     ("GET", "/api/v1/alerts"): EMPTY,
     ("GET", "/api/v1/alerts/events"): EMPTY,

@@ -70,7 +70,7 @@ def _assemble(settings: Settings, store: Store) -> Parts:
         live=live,
         notifier=notifier,
         door=Door(store.tokens, is_loopback=settings.is_loopback),
-        reception=Reception(store, policies=policies, counters=counters),
+        reception=Reception(store, policies=policies, live=live, counters=counters),
         policies=policies,
         wakeups=Wakeups(asyncio.get_running_loop()),
         counters=counters,

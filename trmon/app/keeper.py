@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from trmon.app.advisor import Advisor
 from trmon.app.inbox import Inbox, Stored
 from trmon.app.ledger import Ledger, Tally
 from trmon.app.live import RunView
 from trmon.app.portrait import Portrait, Vigil
 from trmon.app.recollection import recall
 from trmon.app.tuner import Tuner
+from trmon.domain.advice import Advice
+from trmon.domain.alerts import AlertState, Severity
 from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
@@ -57,7 +60,7 @@ class RunKeeper:
         self._checkpoint_ordinal = known.checkpoint_ordinal
         self._gauge = log.batch(self._mind.gauge_keys[-1]) if self._mind.gauge_keys else None
         self._newest = self._mind.folded
-        self._tuner = Tuner(log)
+        self._tuner, self._advisor = Tuner(log), Advisor(log)
 
     @property
     def is_done(self) -> bool:
@@ -107,7 +110,18 @@ class RunKeeper:
             alerts=self._mind.open_alerts(),
             expected_step_seconds=self._mind.expected_step_seconds,
             updated_at=now,
+            advice=self._advice(now),
         )
+
+    def _advice(self, now: float) -> Advice | None:
+        """A run whose batches call somebody out of bed is advised to stop."""
+        of_state = {rule.name for rule in self._portrait.watch(now).state_rules}
+        alerts = [
+            alert
+            for alert in self._mind.open_alerts()
+            if alert.state is AlertState.FIRING and alert.severity is Severity.PAGE and alert.rule not in of_state
+        ]
+        return self._advisor.advice(self._gauge, run=self._portrait.run, steps=self._mind.steps, alerts=alerts)
 
     def _hear_all(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> dict[BatchKey, BatchRow]:
         late: dict[BatchKey, BatchRow] = {}
@@ -187,6 +201,8 @@ class RunKeeper:
         if published.is_gauge:
             reports, policy = closing.batch.reports, self._portrait.policies.current.policy
             self._tuner.take(closing.batch.key, reports, policy=policy)
+            if row is not None:
+                self._advisor.heed(row)
 
     def _tune(self, ledger: Ledger, *, now: float) -> None:
         """Let the bounds follow the run, unless its trainer asked for a policy in this very pass."""

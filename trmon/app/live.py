@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
+from trmon.domain.advice import Advice
 from trmon.domain.alerts import Alert
 from trmon.domain.batch import BatchRow
 from trmon.domain.derived import SHADOW_PREFIX
@@ -41,6 +42,7 @@ class RunView:
     alerts: tuple[Alert, ...]
     expected_step_seconds: float | None
     updated_at: float
+    advice: Advice | None = None
 
     @property
     def signals(self) -> Mapping[str, float]:

@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 
 from trmon.app import problems
 from trmon.app.adaptation.endpoints import router as adaptation
+from trmon.app.advice.endpoints import router as advice
 from trmon.app.alerts.endpoints import router as alerts
 from trmon.app.auth import Guarded
 from trmon.app.batches.endpoints import router as batches
@@ -44,7 +45,7 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif, adaptation),
+    *(whatif, adaptation, advice),
 )
 
 

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.policies.current import CurrentPolicies, update_of
 from trmon.app.reports.losses import ClientLosses
@@ -36,8 +38,9 @@ class Answered:
 class Reception:
     """Takes messages in: decoded and prepared off the event loop, queued in order, answered when durable."""
 
-    def __init__(self, store: Store, *, policies: CurrentPolicies, counters: Counters) -> None:
+    def __init__(self, store: Store, *, policies: CurrentPolicies, live: Live, counters: Counters) -> None:
         self._store = store
+        self._live = live
         self._policies = policies
         self._counters = counters
         self._losses = ClientLosses()
@@ -102,7 +105,15 @@ class Reception:
             status="stored" if receipt.status is Stored.STORED else "duplicate",
             accepted=receipt.accepted if isinstance(message, wire.Report) else None,
             policy=await self._policy_update(answered.intake, receipt),
+            advice=self._advice(receipt) if isinstance(message, wire.Report) else None,
         )
+
+    def _advice(self, receipt: Receipt) -> dict[str, Any] | None:
+        """Return what is advised after the newest closed step; nothing after a restart, until its first one closes."""
+        view = self._live.get(receipt.run_id)
+        if view is None or view.advice is None or view.row is None or view.row.key.attempt_id != receipt.attempt_id:
+            return None
+        return view.advice.document()
 
     async def _policy_update(self, intake: Intake, receipt: Receipt) -> wire.PolicyUpdate | None:
         """Return the run's policy where the sender decides, or is about to decide, with another."""

@@ -1,0 +1,123 @@
+"""Advice that a trainer opts into: the learning rate of its optimizer follows what rank 0 was advised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from trmon_client.decision import Decision
+
+DECAY = "trmon_lr_decay"
+DECAYED_AT = "trmon_lr_decayed_at"
+"""What the optimizer's parameter groups keep of lasting cuts, so that its checkpoints do."""
+
+DECAY_EVERY_STEPS = 100
+
+
+def scale_lr(optimizer: Any, decision: Decision, *, process_group: Any = None) -> float:
+    """Scale the learning rate of the optimizer's coming steps as advised; call it on every rank, before the step.
+
+    The rate is scaled inside `optimizer.step()` alone: schedulers and logs see the trainer's own. A lasting cut is made
+    once and kept in the optimizer's state. Where torch.distributed runs, the group's first rank decides and
+    broadcasts three numbers, which synchronises with the device; all ranks of the group must call.
+    Args: optimizer: of torch; process_group: default the whole world.
+    Returns: the factor in force, 1 without advice. Never raises: what fails is counted, and past cuts stay.
+    Source: formulas, section 8.
+    """
+    guard = decision.surface.guard
+    # Each part is guarded alone: a rank that fails before the broadcast would leave the others waiting in it.
+    kept = guard(lambda: _kept(optimizer), otherwise=NEUTRAL)
+    wanted = guard(lambda: _wanted(kept, optimizer, decision.advice), otherwise=kept)
+    agreed = guard(lambda: _agreed(wanted, optimizer, process_group), otherwise=NEUTRAL)
+    return guard(lambda: _apply(optimizer, agreed), otherwise=1.0)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The factor for the next steps, and the product of all lasting cuts with the step of the newest; -1: none."""
+
+    factor: float
+    decay: float
+    decayed_at: float
+
+
+NEUTRAL = _Scale(1.0, 1.0, -1.0)
+
+
+class _Scaler:
+    """Scales the rates of one optimizer while it steps."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.factor = 1.0
+        self._rates: list[Any] | None = None
+        optimizer.register_step_pre_hook(self._enter)
+        optimizer.register_step_post_hook(self._leave)
+
+    def _enter(self, optimizer: Any, *_: Any) -> None:
+        # A step that raised never left.
+        self._leave(optimizer)
+        self._rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * self.factor
+
+    def _leave(self, optimizer: Any, *_: Any) -> None:
+        if self._rates is not None:
+            for group, rate in zip(optimizer.param_groups, self._rates, strict=False):
+                group["lr"] = rate
+            self._rates = None
+
+
+_SCALERS: WeakKeyDictionary[Any, _Scaler] = WeakKeyDictionary()
+
+
+def _kept(optimizer: Any) -> _Scale:
+    group = optimizer.param_groups[0]
+    return _Scale(1.0, float(group.get(DECAY, 1.0)), float(group.get(DECAYED_AT, -1.0)))
+
+
+def _wanted(kept: _Scale, optimizer: Any, advice: Mapping[str, Any] | None) -> _Scale:
+    if advice is None:
+        return kept
+    import torch
+
+    is_plain = isinstance(optimizer, torch.optim.SGD)
+    factor = _share(advice["lr_scale_sgd" if is_plain else "lr_scale"])
+    cut = advice.get("lr_decay")
+    if cut is not None and (kept.decayed_at < 0 or cut["step"] - kept.decayed_at >= DECAY_EVERY_STEPS):
+        return _Scale(factor, kept.decay * _share(cut["factor"]), float(cut["step"]))
+    return replace(kept, factor=factor)
+
+
+def _share(value: Any) -> float:
+    """Advice only ever lowers a rate."""
+    share = float(value)
+    if not 0 < share <= 1 or math.isnan(share):
+        raise ValueError(f"a scale of the learning rate must be above 0 and at most 1, and is {share}")
+    return share
+
+
+def _agreed(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
+    import torch
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return wanted
+    device = optimizer.param_groups[0]["params"][0].device
+    numbers = torch.tensor([wanted.factor, wanted.decay, wanted.decayed_at], dtype=torch.float64, device=device)
+    first = 0 if process_group is None else distributed.get_global_rank(process_group, 0)
+    distributed.broadcast(numbers, src=first, group=process_group)
+    return _Scale(*numbers.tolist())
+
+
+def _apply(optimizer: Any, scale: _Scale) -> float:
+    if optimizer not in _SCALERS:
+        _SCALERS[optimizer] = _Scaler(optimizer)
+    if scale.decayed_at >= 0:
+        for group in optimizer.param_groups:
+            group[DECAY], group[DECAYED_AT] = scale.decay, scale.decayed_at
+    factor = scale.factor * scale.decay
+    _SCALERS[optimizer].factor = factor
+    return factor

@@ -1,0 +1,197 @@
+"""Advice that a trainer opts into, on real optimizers and in a real process group."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trmon_client.advice import scale_lr
+from trmon_client.decision import Decision
+from trmon_client.likeness import Likeness
+from trmon_client.surface import Surface
+
+ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
+CUT = {"factor": 0.5, "step": 200}
+
+
+def decided(advice: dict[str, Any] | None) -> Decision:
+    """Return a neutral decision with advice."""
+    return Decision(like=Likeness.of({"mask": np.ones((2, 3))}), surface=Surface(), advice=advice)
+
+
+def plain(*, lr: float = 1.0) -> tuple[torch.optim.Optimizer, torch.Tensor]:
+    """Return SGD over one weight of gradient 1, so that a step shows the rate."""
+    weight = torch.zeros(1, requires_grad=True)
+    weight.grad = torch.ones(1)
+    return torch.optim.SGD([weight], lr=lr), weight
+
+
+def moved(optimizer: torch.optim.Optimizer, weight: torch.Tensor) -> float:
+    """Return how far one step goes: the rate that was in force."""
+    before = weight.item()
+    optimizer.step()
+    return before - weight.item()
+
+
+def test_the_step_is_scaled_and_the_trainers_rate_stays() -> None:
+    optimizer, weight = plain()
+    assert scale_lr(optimizer, decided(ADVICE)) == 0.25
+    assert moved(optimizer, weight) == 0.25
+    assert optimizer.param_groups[0]["lr"] == 1.0
+
+
+def test_saying_it_again_scales_no_further() -> None:
+    optimizer, weight = plain()
+    for _ in range(3):
+        scale_lr(optimizer, decided(ADVICE))
+        assert moved(optimizer, weight) == pytest.approx(0.25)
+
+
+def test_adam_takes_the_root() -> None:
+    weight = torch.zeros(1, requires_grad=True)
+    weight.grad = torch.ones(1)
+    optimizer = torch.optim.AdamW([weight], lr=0.1, weight_decay=0.0)
+    assert scale_lr(optimizer, decided(ADVICE)) == 0.5
+    assert moved(optimizer, weight) == pytest.approx(0.05, rel=1e-5)
+
+
+def test_without_advice_nothing_changes() -> None:
+    optimizer, weight = plain()
+    assert scale_lr(optimizer, decided(None)) == 1.0
+    assert moved(optimizer, weight) == 1.0
+
+
+def test_advice_that_is_over_ends() -> None:
+    optimizer, weight = plain()
+    scale_lr(optimizer, decided(ADVICE))
+    scale_lr(optimizer, decided({**ADVICE, "lr_scale_sgd": 1.0}))
+    assert moved(optimizer, weight) == 1.0
+
+
+def test_a_scheduler_that_multiplies_sees_its_own_rate() -> None:
+    optimizer, weight = plain()
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    rates = []
+    for _ in range(3):
+        scale_lr(optimizer, decided(ADVICE))
+        rates.append(moved(optimizer, weight))
+        scheduler.step()
+    assert rates == pytest.approx([0.25, 0.125, 0.0625])
+
+
+def test_each_group_keeps_its_rate() -> None:
+    first, second = torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)
+    first.grad = second.grad = torch.ones(1)
+    optimizer = torch.optim.SGD([{"params": [first], "lr": 1.0}, {"params": [second], "lr": 0.1}])
+    scale_lr(optimizer, decided(ADVICE))
+    optimizer.step()
+    assert (first.item(), second.item()) == (-0.25, pytest.approx(-0.025))
+
+
+def test_a_cut_is_made_once_and_lasts() -> None:
+    optimizer, weight = plain()
+    cut = {**ADVICE, "lr_scale_sgd": 1.0, "lr_decay": CUT}
+    assert [scale_lr(optimizer, decided(cut)) for _ in range(3)] == [0.5, 0.5, 0.5]
+    assert scale_lr(optimizer, decided(None)) == 0.5
+    assert moved(optimizer, weight) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("step", "factor"),
+    [
+        pytest.param(299, 0.5, id="a second one within 100 steps is not"),
+        pytest.param(300, 0.25, id="after 100 steps it is"),
+        pytest.param(100, 0.5, id="one from before is not"),
+    ],
+)
+def test_there_is_at_most_one_cut_in_100_steps(step: int, factor: float) -> None:
+    optimizer, _ = plain()
+    for at in (200, step):
+        advice = {**ADVICE, "lr_scale_sgd": 1.0, "lr_decay": {"factor": 0.5, "step": at}}
+        applied = scale_lr(optimizer, decided(advice))
+    assert applied == factor
+
+
+def test_a_cut_is_in_the_optimizers_checkpoint() -> None:
+    optimizer, _ = plain()
+    scale_lr(optimizer, decided({**ADVICE, "lr_decay": CUT}))
+    resumed, weight = plain()
+    resumed.load_state_dict(optimizer.state_dict())
+    assert scale_lr(resumed, decided(None)) == 0.5
+    assert moved(resumed, weight) == 0.5
+
+
+def test_a_step_that_raised_leaves_no_scaled_rate_behind() -> None:
+    optimizer, weight = plain()
+    scale_lr(optimizer, decided(ADVICE))
+
+    def closure() -> float:
+        raise FloatingPointError("loss is NaN")
+
+    with pytest.raises(FloatingPointError):
+        optimizer.step(closure)
+    assert moved(optimizer, weight) == 0.25
+    assert optimizer.param_groups[0]["lr"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        pytest.param({}, id="no scale in it"),
+        pytest.param({**ADVICE, "lr_scale_sgd": 2.0}, id="a scale that raises the rate"),
+        pytest.param({**ADVICE, "lr_scale_sgd": float("nan")}, id="NaN"),
+        pytest.param({**ADVICE, "lr_scale_sgd": "half"}, id="no number"),
+        pytest.param({**ADVICE, "lr_decay": {"factor": 0.0, "step": 1}}, id="a cut to nothing"),
+    ],
+)
+def test_advice_that_cannot_be_is_counted_and_changes_nothing(advice: dict[str, Any]) -> None:
+    optimizer, weight = plain()
+    decision = decided(advice)
+    assert scale_lr(optimizer, decision) == 1.0
+    assert moved(optimizer, weight) == 1.0
+    assert decision.surface.losses.snapshot() == {"internal": 1}
+
+
+def test_a_failure_keeps_the_cuts_of_before() -> None:
+    optimizer, _ = plain()
+    scale_lr(optimizer, decided({**ADVICE, "lr_decay": CUT}))
+    assert scale_lr(optimizer, decided({})) == 0.5
+
+
+def test_what_is_no_optimizer_raises_nothing() -> None:
+    assert scale_lr(object(), decided(ADVICE)) == 1.0
+
+
+RANK = """
+import sys
+import torch
+from tests.client.test_advice import ADVICE, CUT, decided, moved, plain
+from trmon_client.advice import scale_lr
+
+rank, place = int(sys.argv[1]), sys.argv[2]
+torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
+optimizer, weight = plain()
+advices = [{**ADVICE, "lr_decay": CUT}, {}, None] if rank == 0 else [None, {**ADVICE, "lr_scale_sgd": 0.1}, None]
+for advice in advices:
+    print(scale_lr(optimizer, decided(advice)), moved(optimizer, weight))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_rank_0_decides_for_all_and_a_rank_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
+        )
+        for rank in (0, 1)
+    ]
+    told = [rank.communicate(timeout=120)[0].split("\n") for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert told[0] == told[1]
+    assert told[0][0] == "0.125 0.125"

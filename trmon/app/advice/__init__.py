@@ -1,0 +1,1 @@
+"""What is advised to a run's trainer."""
