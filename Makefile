@@ -9,12 +9,13 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
 
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SERVERS := prometheus promtool alertmanager
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers unit test-deps bench docs lock clean
+.PHONY: help setup demo test check lint types layers unit peers test-deps bench bench-peers docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,11 +42,17 @@ layers: $(VENV)/test  ## imports point down only
 unit: $(VENV)/test  ## the tests
 	$(BIN)/pytest -n 2 --dist loadfile
 
+peers: $(PEERS)/done  ## what RL frameworks compute, beside what trmon does (they bring a hundred packages)
+	PYTHONPATH=. $(PEERS)/bin/pytest tests/peers -W default
+
 test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root)
 	@deploy/test-deps $(SERVERS)
 
 bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
-	@for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
+	@for bench in tests/benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
+
+bench-peers: $(PEERS)/done  ## the columns beside what verl computes, in one run
+	PYTHONPATH=. $(PEERS)/bin/python tests/benchmarks/bench_columns.py
 
 docs: $(VENV)/run  ## write the reference pages and the README's tables anew
 	$(BIN)/python docs/reference/generate.py
@@ -58,7 +65,7 @@ lock: $(VENV)/test  ## pin the versions anew
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/test.txt requirements/test.in
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -74,4 +81,10 @@ $(VENV)/run: requirements/run.txt requirements/torch.txt pyproject.toml client/p
 
 $(VENV)/test: $(VENV)/run requirements/test.txt
 	@$(PIP) -r requirements/test.txt
+	@touch $@
+
+$(PEERS)/done: requirements/peers.txt client/pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv $(PEERS)
+	@$(PEERS)/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/peers.txt
+	@$(PEERS)/bin/pip install -q --no-deps -e client
 	@touch $@
