@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from trmon_client.decision import Decision
+from trmon_client.divergences import LOGITS
 from trmon_client.likeness import Likeness
 from trmon_client.session import Session
 from trmon_client.settings import Mode, Settings
@@ -52,6 +53,11 @@ class Monitor:
         trainer_version: int | None = None,
         old_version: int | None = None,
         chunks: int | None = None,
+        rollout_logits: Any = None,
+        logits: Any = None,
+        old_logits: Any = None,
+        rollout_topk: tuple[Any, Any] | None = None,
+        token_ids: Any = None,
     ) -> Decision:
         """Report the sequences of an update, or with `update` None of a rollout batch, and decide which may teach.
 
@@ -60,12 +66,15 @@ class Monitor:
             token counts; None, but not with [B, T]: all count. advantages, versions: [B] or as the log-probs;
             rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
             chunks: how many calls make up this update on this rank, if known: it is then complete at once.
+            rollout_logits with logits or old_logits, [B, T, V], temperature applied: KL is then exact; or rollout_topk
+            (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits: KL bounded from below.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
         tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)
         others = (advantages, rewards, group_ids, versions, trainer_version, old_version)
         inputs = dict(zip(INPUTS, (*tokens, *others), strict=True))
-        return self._log(inputs, step=step, update=update, scalars=scalars, chunks=chunks)
+        given = dict(zip(LOGITS, (rollout_logits, logits, old_logits, rollout_topk, token_ids), strict=True))
+        return self._log(inputs, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Report numbers under the trainer's own names for a step; what is no number is counted and left out."""

@@ -17,6 +17,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.policy import Policy
 from trmon_client.core.statistics import columns as reduce_tokens
 from trmon_client.decision import Decision
+from trmon_client.divergences import beside
 from trmon_client.exits import ExitWatch
 from trmon_client.likeness import Likeness
 from trmon_client.policies import Policies
@@ -58,6 +59,7 @@ class Session:
         self,
         inputs: Mapping[str, Any],
         *,
+        logits: Mapping[str, Any],
         step: int,
         update: int | None,
         scalars: Mapping[str, Any] | None,
@@ -67,7 +69,7 @@ class Session:
         step = _count("step", step)
         update = None if update is None else _count("update", update)
         inputs = _with_offsets_on_host(inputs)
-        columns = reduce_tokens(**inputs)
+        columns = beside(reduce_tokens(**inputs), inputs=inputs, logits=logits)
         verdict = self.policies.decide(columns, step=step)
         like, tokens = Likeness.of(inputs), None
         if verdict.policy.tokens:

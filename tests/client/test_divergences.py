@@ -1,0 +1,92 @@
+"""Logits beside the log-probs: decisions by exact KL, or by bounds that are certified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.client.server import Peer
+from tests.client.trainer import settings
+from trmon_client.core import wire
+from trmon_client.monitor import Monitor
+
+B, T, V = 4, 6, 50
+ILL = 2
+"""The sequence whose policies differ at one token."""
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    out: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return out
+
+
+def batch() -> dict[str, Any]:
+    """Return log-probs of sampled tokens and the logits they come from; one token's policies are far apart."""
+    random = np.random.default_rng(0)
+    rollout = random.normal(0.0, 2.0, (B, T, V))
+    policy = rollout + random.normal(0.0, 1e-4, rollout.shape)
+    policy[ILL, 3] = random.normal(0.0, 2.0, V)
+    ids = random.integers(0, V, (B, T))
+    picked = {
+        name: np.take_along_axis(log_softmax(logits), ids[..., None], -1)[..., 0]
+        for name, logits in (("rollout_logprobs", rollout), ("logprobs", policy))
+    }
+    return {**picked, "mask": np.ones((B, T), bool), "rollout_logits": rollout, "logits": policy, "token_ids": ids}
+
+
+def logged(tmp_path: Path, given: dict[str, Any]) -> tuple[Any, wire.Report]:
+    """Return the decision on a batch and the report that was sent."""
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, policy="trm_max")) as monitor:
+            decision = monitor.log_batch(step=0, **given)
+        (report,) = peer.of(wire.Report)
+    return decision, report
+
+
+def test_with_logits_the_policy_decides_by_the_exact_kl(tmp_path: Path) -> None:
+    given = batch()
+    p, q = log_softmax(given["rollout_logits"]), log_softmax(given["logits"])
+    kl = (np.exp(p) * (p - q)).sum(axis=-1)
+    decision, report = logged(tmp_path, given)
+    assert decision.reasons == [None, None, "max_kl", None]
+    assert (report.kl_is, report.kl_pair) == ("exact", "total")
+    np.testing.assert_allclose(wire.unpack_columns(report)["max_kl"], kl.max(axis=-1), rtol=1e-5)
+
+
+def test_with_the_engines_top_k_a_rejection_is_certified(tmp_path: Path) -> None:
+    given = batch()
+    logprobs = log_softmax(given.pop("rollout_logits"))
+    ids = np.argsort(-logprobs, axis=-1)[..., :8]
+    decision, report = logged(tmp_path, {**given, "rollout_topk": (ids, np.take_along_axis(logprobs, ids, -1))})
+    assert (report.kl_is, report.kl_pair) == ("lower_bound", "total")
+    assert decision.reasons[ILL] == "max_kl"
+
+
+def test_without_logits_nothing_changes(tmp_path: Path) -> None:
+    given = {name: value for name, value in batch().items() if name not in ("rollout_logits", "logits", "token_ids")}
+    _, report = logged(tmp_path, given)
+    assert report.kl_is == "sampled"
+    assert "max_kl" not in report.columns
+
+
+@pytest.mark.parametrize(
+    ("left_out", "message"),
+    [
+        pytest.param(
+            ("rollout_logits", "token_ids"), "logits needs rollout_logits, or rollout_topk", id="one side only"
+        ),
+        pytest.param(("logits",), "logits", id="the rollout engine's only"),
+    ],
+)
+def test_half_of_what_is_needed_is_refused_on_the_first_call(
+    tmp_path: Path, left_out: tuple[str, ...], message: str
+) -> None:
+    given = {name: value for name, value in batch().items() if name not in left_out}
+    monitor = Monitor(settings(tmp_path))
+    with pytest.raises(ValueError, match=message):
+        monitor.log_batch(step=0, **given)
+    monitor.close()
