@@ -22,7 +22,7 @@ from trmon_client.core.statistics import columns
 
 SHAPE = (1024, 8192)
 THREADS = 2
-REPEATS = 7
+REPEATS = 3
 MEBIBYTE = 2**20
 SMALL_D = 1e-4
 OURS, FULL, METRICS = "trmon: every column, the histogram", "verl: metrics and rejection", "verl: metrics only"

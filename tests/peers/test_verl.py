@@ -130,5 +130,7 @@ def test_the_mean_of_verls_maxima_over_micro_batches_hides_the_largest_and_merge
     maxima = [theirs(given)["log_ppl_diff_max"] for given in (calm, wild)]
     merged = signals.compute(Columns.merge(reduced(calm), reduced(wild)))
     # As verl's policy loss aggregates these metrics in bypass mode.
-    assert Metric(aggregation="mean", value=maxima).aggregate() == pytest.approx(0.5)
+    averaged = Metric(aggregation="mean")
+    averaged.extend(maxima)
+    assert averaged.aggregate() == pytest.approx(0.5)
     assert merged["mismatch_log_ppl_diff_max"] == pytest.approx(1.0)
