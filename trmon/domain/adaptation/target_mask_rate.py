@@ -15,7 +15,8 @@ from trmon_client.core.acceptance import CERTIFICATE_MARGIN, Policy
 NAME = "target_mask_rate"
 MAX_FACTOR = 2.0
 DEAD_BAND = 0.1
-SHARE_HALVINGS = 40
+SHARE_HALVINGS = 17
+"""Fine enough to tell single sequences of the largest window apart."""
 
 
 def propose(sample: Sample, *, policy: Policy, anchor: Policy, setting: Setting, is_stalled: bool = False) -> Verdict:
