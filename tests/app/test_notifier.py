@@ -16,8 +16,9 @@ from tests.store.builders import alert, append, commit, start_intake
 from trmon.app.notifier import Notifier
 from trmon.app.telling import Tries
 from trmon.domain.access import EVERYTHING
-from trmon.domain.alerts import Alert, AlertState, Delivery, DeliveryState
+from trmon.domain.alerts import Ack, Alert, AlertState, Delivery, DeliveryState, Severity
 from trmon.domain.muting import Mute
+from trmon.domain.silences import Matcher, Operator, Silence
 from trmon.notify.receiver import Outcome, Receiver, Result
 from trmon.store import Store
 from trmon.store.alertrows import write_deliveries
@@ -34,11 +35,13 @@ class Answering:
         self.results = list(results)
         self.repeat_seconds = repeat_seconds
         self.seen: list[str] = []
+        self.bodies: list[dict[str, object]] = []
         self.hold = hold
         self.closed = False
 
     def deliver(self, delivery: Delivery, *, now: float) -> Result:
         self.seen.append(delivery.key)
+        self.bodies.append(delivery.body)
         if self.hold is not None:
             self.hold.wait()
         return self.results.pop(0) if len(self.results) > 1 else self.results[0]
@@ -47,6 +50,7 @@ class Answering:
         self.closed = True
 
 
+REMIND_SECONDS = 0.2
 DELIVERED = Result(Outcome.DELIVERED)
 RETRY = Result(Outcome.RETRY, "answered 503")
 
@@ -70,7 +74,13 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
 
     def begin(receivers: dict[str, Receiver]) -> Notifier:
         tries = Tries(max_attempts=3, backoff_seconds=0.01)
-        notifier = Notifier(store.outbox, receivers, tries=tries, count=lambda outcome: counts.update([outcome]))
+        notifier = Notifier(
+            store.outbox,
+            receivers,
+            tries=tries,
+            remind_seconds=REMIND_SECONDS,
+            count=lambda outcome: counts.update([outcome]),
+        )
         notifier.start()
         started.append(notifier)
         return notifier
@@ -223,10 +233,71 @@ def test_that_it_resolved_is_told_wherever_a_failed_try_may_have_arrived(
     tell(store, firing)
     notifier = start({"webhook": receiver})
     eventually(lambda: receiver.seen)
-    eventually(lambda: store.outbox.situation(firing.run_id).tried)
+    eventually(lambda: store.outbox.situation(firing.run_id, now=0.0).tried)
     tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
     notifier.wake()
     eventually(lambda: "resolved" in receiver.seen)
+
+
+def ack(store: Store, of: Alert) -> None:
+    store.alerts.acknowledge(of.identity, Ack(author="ana", note="", at=time.time()), access=EVERYTHING).result()
+
+
+def test_a_page_is_told_again_until_somebody_acknowledges_it(store: Store, start: Start, firing: Alert) -> None:
+    receiver = Answering(DELIVERED)
+    start({"webhook": receiver})
+    tell(store, firing)
+    eventually(lambda: len(receiver.seen) >= 2)
+    ack(store, firing)
+    settled(store, delivered=1)
+    assert receiver.seen[:2] == ["firing", "firing:1"]
+
+
+def test_a_receiver_that_forgets_is_told_of_what_is_acknowledged(store: Store, start: Start, firing: Alert) -> None:
+    receiver = Answering(DELIVERED, repeat_seconds=0.01)
+    ack(store, firing)
+    start({"webhook": receiver})
+    tell(store, firing)
+    eventually(lambda: len(receiver.seen) >= 3)
+
+
+def test_a_warning_is_told_once(store: Store, start: Start, firing: Alert) -> None:
+    receiver = Answering(DELIVERED)
+    start({"webhook": receiver})
+    tell(store, set_alert(store, replace(firing, severity=Severity.WARN)))
+    settled(store, delivered=1)
+
+
+def test_what_is_silenced_is_held_with_the_reason_and_its_end_told_to_nobody(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    matcher = Matcher(label="rule", operator=Operator.EQUAL, value=firing.rule)
+    now = time.time()
+    silence = Silence(id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=now, ends_at=now + 600)
+    store.silences.create(silence).result()
+    receiver = Answering(DELIVERED)
+    start({"webhook": receiver})
+    tell(store, firing)
+    settled(store, held=1)
+    [held] = store.deliveries.list(access=EVERYTHING, state=DeliveryState.HELD).items
+    assert held.muted == Mute.SILENCED.value
+    tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    settled(store, held=1, muted=1)
+    assert receiver.seen == []
+
+
+def test_a_notification_lists_what_fires_on_the_run(store: Store, start: Start, firing: Alert) -> None:
+    set_alert(store, replace(firing, identity="1/mask_rate", rule="mask_rate", severity=Severity.WARN))
+    receiver = Answering(DELIVERED)
+    start({"webhook": receiver})
+    tell(store, firing)
+    eventually(lambda: receiver.bodies)
+    listed = receiver.bodies[0]["firing"]
+    assert isinstance(listed, list)
+    assert [(alert["rule"], alert["muted"]) for alert in listed] == [
+        ("corrupt_logprobs", None),
+        ("mask_rate", Mute.INHIBITED.value),
+    ]
 
 
 def test_what_was_not_tried_waits_for_the_next_notifier(store: Store, start: Start) -> None:

@@ -12,15 +12,17 @@ import pytest
 from fastapi.routing import APIRoute
 
 from tests.app.conftest import make_token
+from tests.app.test_alerts import crash
 from tests.fixtures.messages import report
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, train
 from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 RUN = "/api/v1/runs/{project}/{run}"
 TRACES = ("grpo", "dapo", "total_kl_k3", "root")
 """Names of the run, its tag, its signals and its owner's token, which a stranger must never read."""
+
+CRASHED = "1/crashed"
 
 HIDDEN = 404
 FORBIDDEN = 403
@@ -52,9 +54,13 @@ CASES: dict[tuple[str, str], int] = {
     ("PUT", f"{RUN}/adaptation"): HIDDEN,
     ("GET", "/api/v1/alerts"): EMPTY,
     ("GET", "/api/v1/alerts/events"): EMPTY,
+    ("POST", "/api/v1/alerts/{identity}/ack"): HIDDEN,
+    ("GET", "/api/v1/silences"): EMPTY,
+    ("POST", "/api/v1/silences"): FORBIDDEN,
+    ("DELETE", "/api/v1/silences/{silence_id}"): HIDDEN,
+    ("GET", "/api/v1/deliveries"): EMPTY,
     ("GET", "/api/v1/tokens"): EMPTY,
     ("POST", "/api/v1/tokens"): FORBIDDEN,
-    ("GET", "/api/v1/deliveries"): EMPTY,
     ("DELETE", "/api/v1/tokens/{name}"): HIDDEN,
     ("GET", "/metrics"): EMPTY,
 }
@@ -65,6 +71,12 @@ OF_NO_PROJECT = {
         *("/api/v1/signals", "/api/v1/rules", "/api/v1/bounds", "/healthz", "/readyz"),
         *("/", "/runs/{project}/{run}", "/static/{name}"),
     )
+}
+
+SILENCE = {
+    "project": "math",
+    "matchers": [{"label": "run", "operator": "=", "value": "grpo"}],
+    "seconds": 60,
 }
 
 BODIES: dict[tuple[str, str], dict[str, object]] = {
@@ -80,6 +92,8 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("PUT", f"{RUN}/adaptation"): {"json": {"mode": "apply"}},
     ("POST", "/api/v1/tokens"): {"json": {"name": "x", "scopes": ["read"], "project": "math"}},
     ("GET", f"{RUN}/signals"): {"params": {"names": "mask_rate"}},
+    ("POST", "/api/v1/alerts/{identity}/ack"): {"json": {"note": "mine"}},
+    ("POST", "/api/v1/silences"): {"json": SILENCE},
     ("GET", "/api/v1/alerts"): {"params": {"project": "math"}},
     ("GET", "/api/v1/alerts/events"): {"params": {"identity": "1/crashed"}},
 }
@@ -88,7 +102,8 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
 @pytest.fixture
 def stranger(admin: httpx.Client, service: ThreadedService) -> Iterator[httpx.Client]:
     """A client with every scope, of another project than the run `math/grpo`, which has crashed."""
-    train(admin, MATH)
+    crash(admin)
+    assert admin.post("/api/v1/silences", json=SILENCE).status_code == 201
     scopes = (Scope.ADMIN, Scope.READ, Scope.INGEST)
     token = make_token(admin, "stranger", *scopes, project="code")
     with service.client(headers={"Authorization": f"Bearer {token}"}) as client:
@@ -99,7 +114,7 @@ def routes_of(service: ThreadedService) -> set[tuple[str, str]]:
     document = service.app.openapi()["paths"]
     described = {(method.upper(), path) for path, methods in document.items() for method in methods}
     return described | {
-        (method, route.path)
+        (method, route.path_format)
         for router in _routers(service.app.router)
         for route in router
         if isinstance(route, APIRoute)
@@ -127,7 +142,7 @@ def test_a_stranger_sees_and_changes_nothing(
     stranger: httpx.Client, admin: httpx.Client, method: str, path: str
 ) -> None:
     before = everything(admin)
-    place = path.format(project="math", run="grpo", step=1, name="root")
+    place = path.format(project="math", run="grpo", step=1, name="root", identity=CRASHED, silence_id=1)
     answer = stranger.request(method, place, **BODIES.get((method, path), {}))  # type: ignore[arg-type]
     assert answer.status_code == CASES[method, path], answer.text
     if answer.status_code == EMPTY:
@@ -144,6 +159,13 @@ def test_a_stranger_learns_not_even_that_a_run_exists(stranger: httpx.Client) ->
 
 def everything(admin: httpx.Client) -> list[str]:
     """What there is, as far as a stranger could have changed it."""
-    paths = ("/api/v1/runs", "/api/v1/runs/math/grpo", "/api/v1/runs/math/grpo/policy/history", "/api/v1/tokens")
+    paths = (
+        "/api/v1/alerts",
+        "/api/v1/silences",
+        "/api/v1/runs",
+        "/api/v1/runs/math/grpo",
+        "/api/v1/runs/math/grpo/policy/history",
+        "/api/v1/tokens",
+    )
     paths += ("/api/v1/runs/math/grpo/adaptation",)
     return [admin.get(path).text for path in paths]

@@ -10,9 +10,10 @@ from trmon.app.live import Live, RunView
 from trmon.app.portrait import Vigil
 from trmon.app.rounds import Rounds
 from trmon.domain import rulebook
+from trmon.domain.routing import Routes
 from trmon_client.core import wire
 
-VIGIL = Vigil(rules=rulebook.builtin(), receivers=("hook",), public_url="https://trmon.example")
+VIGIL = Vigil(rules=rulebook.builtin(), routes=Routes(receivers=("hook",)), public_url="https://trmon.example")
 
 
 @dataclass

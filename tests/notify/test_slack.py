@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.notify.notices import posted, told
 from trmon.domain.alerts import AlertState
 from trmon.notify.receiver import Outcome, Result
@@ -22,6 +24,21 @@ def test_a_resolved_alert_needs_no_advice() -> None:
     _, body = posted(Slack, told(state=AlertState.RESOLVED, summary="over", runbook="Do."))
     assert body["text"].splitlines()[0] == ":white_check_mark: *resolved* over"
     assert "Do." not in body["text"]
+
+
+def test_a_message_says_what_else_fires_that_it_flaps_and_that_it_was_told_before() -> None:
+    delivery = told(summary="x")
+    known = {
+        "firing": [{"rule": "mask_rate"}, {"rule": "stalled"}, {"rule": "variance_blowup", "muted": "a cause fires"}],
+        "flapping": {"transitions": 6, "within_steps": 100},
+        "told_before": 1,
+    }
+    _, body = posted(Slack, replace(delivery, body=delivery.body | known))
+    assert body["text"].splitlines()[:3] == [
+        ":rotating_light: *still firing* x",
+        "It flaps: 6 changes within 100 steps. No more of it until it settles.",
+        "Also firing: stalled, variance_blowup (muted)",
+    ]
 
 
 def test_without_an_url_of_its_own_the_service_links_to_nothing() -> None:

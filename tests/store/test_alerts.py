@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import alert, alert_event, append, commit, start_intake
+from tests.store.builders import NOW, alert, alert_event, append, commit, start_intake
 from trmon.domain.access import EVERYTHING, Access, Scope
-from trmon.domain.alerts import Alert, AlertState
+from trmon.domain.alerts import Ack, Alert, AlertState
+from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.store import Store
 
@@ -64,3 +65,24 @@ def test_transitions_come_oldest_first(store: Store, alerts: list[Alert]) -> Non
     assert states == [AlertState.RESOLVED, AlertState.FIRING, AlertState.RESOLVED]
     newest = store.alerts.events(later.identity, access=EVERYTHING, limit=1)
     assert newest == (alert_event(later),)
+
+
+ACK = Ack(author="ana", note="looking", at=NOW)
+
+
+def test_an_acknowledgement_stays_while_its_alert_is_written_again(store: Store, alerts: list[Alert]) -> None:
+    firing = alerts[2]
+    taken = store.alerts.acknowledge(firing.identity, ACK, access=EVERYTHING).result()
+    commit(store, firing.run_id, alerts=(replace(firing, value=99.0),))
+    [listed, *_] = store.alerts.list(access=EVERYTHING).items
+    assert (taken.ack, listed.ack, listed.alert.value) == (ACK, ACK, 99.0)
+    assert store.events.after(0, access=EVERYTHING, limit=10)[-1].event.kind == "ack"
+
+
+def test_only_a_firing_alert_that_the_caller_may_see_can_be_acknowledged(store: Store, alerts: list[Alert]) -> None:
+    grpo = alerts[1]
+    with pytest.raises(NotFound):
+        store.alerts.acknowledge(grpo.identity, ACK, access=CODE).result()
+    commit(store, grpo.run_id, alerts=(replace(grpo, state=AlertState.RESOLVED),))
+    with pytest.raises(Conflict, match="resolved"):
+        store.alerts.acknowledge(grpo.identity, ACK, access=EVERYTHING).result()

@@ -89,6 +89,38 @@ def test_deliveries_from_before_are_of_their_run_and_come_back_as_they_were(engi
     assert after == [before[0], {**before[1], "state": "delivered"}]
 
 
+def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> None:
+    migrations.upgrade(engine, revision="0003")
+    alert = (
+        "INSERT INTO alert (run_id, identity, attempt_id, step, update_index, rule, severity, state, since_at, "
+        "updated_at, summary, labels, runbook) "
+        "VALUES (7, '7/crashed', 1, 2, -1, 'crashed', 'page', 'firing', 1, 1, 's', '{}', 'r')"
+    )
+    held = (
+        "INSERT INTO delivery (receiver, dedup_key, body, state, attempts, due_at, made_at, told_state, rounds) "
+        "VALUES ('hook', 'k', '{}', 'held', 0, 5, 5, 'firing', 0)"
+    )
+    silence = (
+        "INSERT INTO silence (matchers, author, note, starts_at, ends_at) VALUES ('[]', 'ana', '', 1, 2)",
+        "UPDATE alert SET acked_by = 'ana', acked_at = 3, ack_note = ''",
+    )
+    with engine.begin() as connection:
+        for statement in (*OLD_RUN, alert):
+            connection.exec_driver_sql(statement)
+        before = connection.exec_driver_sql("SELECT * FROM alert").mappings().one()
+    migrations.upgrade(engine, revision="0004")
+    with engine.begin() as connection:
+        after = connection.exec_driver_sql("SELECT * FROM alert").mappings().one()
+        for statement in (held, *silence):
+            connection.exec_driver_sql(statement)
+    assert after == {**before, "acked_by": None, "acked_at": None, "ack_note": None}
+    migrations.downgrade(engine, revision="0003")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT * FROM alert").mappings().one() == before
+        assert connection.exec_driver_sql("SELECT state FROM delivery").scalar_one() == "due"
+        assert not inspect(connection).has_table("silence")
+
+
 def test_upgrading_again_keeps_what_is_there(store: Store) -> None:
     [receipt] = append(store, report_intake())
     store.migrate()

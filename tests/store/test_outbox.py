@@ -88,12 +88,12 @@ def test_a_situation_is_what_fires_and_what_was_tried(store: Store) -> None:
     for waiting in store.outbox.due(now=NOW):
         if waiting.receiver == "hook":
             store.outbox.failed(waiting.id, now=NOW, retry_at=NOW, error="503")
-    situation = store.outbox.situation(receipt.run_id)
+    situation = store.outbox.situation(receipt.run_id, now=NOW)
     assert situation.run.key == RunKey("math", "grpo")
     assert situation.firing == (firing,)
     assert situation.tried == {("hook", firing.episode)}
     with pytest.raises(NotFound):
-        store.outbox.situation(receipt.run_id + 1)
+        store.outbox.situation(receipt.run_id + 1, now=NOW)
 
 
 def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store: Store) -> None:

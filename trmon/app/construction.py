@@ -25,6 +25,7 @@ from trmon.app.settings import Settings
 from trmon.app.telling import Tries
 from trmon.app.worker import Worker
 from trmon.domain.liveness import Patience
+from trmon.domain.routing import Routes
 from trmon.domain.rulebook import builtin
 from trmon.store import Store
 from trmon.store.sqlite import file_of
@@ -61,7 +62,11 @@ def _assemble(settings: Settings, store: Store) -> Parts:
     )
     tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
     notifier = Notifier(
-        store.outbox, receivers, tries=tries, count=lambda outcome: counters.delivery.labels(outcome).inc()
+        store.outbox,
+        receivers,
+        tries=tries,
+        remind_seconds=settings.remind_seconds,
+        count=lambda outcome: counters.delivery.labels(outcome).inc(),
     )
     parts = Parts(
         settings=settings,
@@ -83,7 +88,7 @@ def _assemble(settings: Settings, store: Store) -> Parts:
 def _vigil(settings: Settings, receivers: tuple[str, ...]) -> Vigil:
     return Vigil(
         rules=builtin(),
-        receivers=receivers,
+        routes=Routes(receivers=receivers, by_owner=settings.routes),
         public_url=settings.public_url,
         grace_seconds=settings.grace_seconds,
         patience=Patience(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),

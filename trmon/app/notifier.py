@@ -34,11 +34,12 @@ class Notifier:
         receivers: Mapping[str, Receiver],
         *,
         tries: Tries,
+        remind_seconds: float,
         count: Callable[[str], None],
     ) -> None:
         self._outbox = outbox
         self._receivers = receivers
-        self._teller = Teller(outbox, receivers, tries=tries, count=count)
+        self._teller = Teller(outbox, receivers, tries=tries, remind_seconds=remind_seconds, count=count)
         self._count = count
         self._executors = {
             name: ThreadPoolExecutor(THREADS_PER_RECEIVER, thread_name_prefix=f"trmon-notify-{name}")

@@ -13,6 +13,7 @@ from trmon.domain.outcome import Event
 from trmon.domain.policies import PolicyVersion, asked_by_trainer
 from trmon.domain.policybook import PolicyBook
 from trmon.domain.ports import RunLog
+from trmon.domain.routing import Routes
 from trmon.domain.rules import Rule
 from trmon.domain.watch import Watch
 from trmon_client.core import wire
@@ -24,7 +25,7 @@ class Vigil:
     """How runs are watched: by which rules, who hears of them, and how patiently."""
 
     rules: tuple[Rule, ...]
-    receivers: tuple[str, ...] = ()
+    routes: Routes = field(default_factory=Routes)
     public_url: str | None = None
     grace_seconds: float = 60.0
     patience: Patience = field(default_factory=Patience)
@@ -46,7 +47,7 @@ class Portrait:
             run=self.run,
             policies=self.policies,
             rules=self._vigil.rules,
-            receivers=self._vigil.receivers,
+            receivers=self._vigil.routes.of(self.run.owner),
             public_url=self._vigil.public_url,
             now=now,
         )

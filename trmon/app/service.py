@@ -20,8 +20,8 @@ from trmon.app.batches.endpoints import router as batches
 from trmon.app.body import WholeBody
 from trmon.app.bounds.endpoints import router as bounds
 from trmon.app.construction import running
-from trmon.app.diagnosis.endpoints import router as diagnosis
 from trmon.app.deliveries.endpoints import router as deliveries
+from trmon.app.diagnosis.endpoints import router as diagnosis
 from trmon.app.edge import Edge
 from trmon.app.events.endpoints import router as events
 from trmon.app.health.endpoints import router as health
@@ -36,6 +36,7 @@ from trmon.app.runs.endpoints import router as runs
 from trmon.app.security import KnownHosts, SameSite, SecurityHeaders
 from trmon.app.settings import Settings
 from trmon.app.signals.endpoints import router as signals
+from trmon.app.silences.endpoints import router as silences
 from trmon.app.tokens.endpoints import router as tokens
 from trmon.app.whatif.endpoints import router as whatif
 from trmon.domain.errors import NotReady
@@ -43,7 +44,7 @@ from trmon.domain.errors import NotReady
 log = structlog.get_logger(__name__)
 
 ROUTERS = (
-    *(reports, runs, signals, batches, policies, alerts, deliveries, rules, bounds, events, tokens),
+    *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
     *(whatif, adaptation, advice),
 )

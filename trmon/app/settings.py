@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from trmon_client.core.signals import SIGNALS
 
+RECEIVERS = ("webhook", "slack", "pagerduty", "alertmanager")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -87,6 +88,14 @@ class Settings(BaseSettings):
         1.0, gt=0, description="Wait after the first failed try, doubled after each, at most ten minutes."
     )
 
+    remind_seconds: float = Field(
+        3600.0, gt=0, description="How often a page that nobody has acknowledged is told again, in seconds."
+    )
+    routes: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description='Receivers of each owner\'s alerts, as JSON, e.g. `{"ana": ["slack"]}`; all, for the others.',
+    )
+
     url: str = Field("http://127.0.0.1:8642", description="The service that `trmon ingest` sends to.")
     token: SecretStr | None = Field(None, description="The token that `trmon ingest` shows there.")
 
@@ -105,6 +114,14 @@ class Settings(BaseSettings):
         if unknown:
             raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists those there are")
         return names
+
+    @field_validator("routes")
+    @classmethod
+    def _lead_to_receivers(cls, routes: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        unknown = {name for names in routes.values() for name in names} - set(RECEIVERS)
+        if unknown:
+            raise ValueError(f"unknown receivers {', '.join(sorted(unknown))}; there are {', '.join(RECEIVERS)}")
+        return routes
 
     @model_validator(mode="after")
     def _receivers_have_urls(self) -> Self:

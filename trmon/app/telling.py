@@ -9,12 +9,15 @@ from typing import Protocol
 
 import structlog
 
-from trmon.domain.alerts import AlertState, Delivery
+from trmon.domain.alerts import Delivery
 from trmon.domain.errors import NotFound
 from trmon.domain.muting import Mute, Situation, muted
+from trmon.domain.telling import again_after, presented
 from trmon.notify.receiver import Outcome, Receiver, Result
 
 MAX_BACKOFF_SECONDS = 600.0
+HELD_SECONDS = 15.0
+"""How often it is looked whether what was muted may be told."""
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +28,7 @@ class Outbox(Protocol):
     def due(self, *, now: float, limit: int) -> list[Delivery]:
         """Return the deliveries that wait and whose time has come, oldest first."""
 
-    def situation(self, run_id: int) -> Situation:
+    def situation(self, run_id: int, *, now: float) -> Situation:
         """Return what is true of a run now. Errors: NotFound."""
 
     def delivered(self, delivery_id: int, *, now: float, again_at: float | None = None) -> None:
@@ -39,6 +42,9 @@ class Outbox(Protocol):
 
     def muted(self, delivery_id: int, *, reason: Mute) -> None:
         """Mark a delivery as one that nobody is told."""
+
+    def held(self, delivery_id: int, *, reason: Mute, until: float) -> None:
+        """Mark a delivery as one that nobody is told for now, and when to look again."""
 
     def ended(self, delivery_id: int) -> None:
         """Mark a delivery that was told as done."""
@@ -60,11 +66,18 @@ class Teller:
     """Tells one delivery at a time; may be called from many threads."""
 
     def __init__(
-        self, outbox: Outbox, receivers: Mapping[str, Receiver], *, tries: Tries, count: Callable[[str], None]
+        self,
+        outbox: Outbox,
+        receivers: Mapping[str, Receiver],
+        *,
+        tries: Tries,
+        remind_seconds: float,
+        count: Callable[[str], None],
     ) -> None:
         self._outbox = outbox
         self._receivers = receivers
         self._tries = tries
+        self._remind_seconds = remind_seconds
         self._count = count
 
     def tell(self, delivery: Delivery) -> None:
@@ -72,39 +85,45 @@ class Teller:
         receiver = self._receivers.get(delivery.receiver)
         if receiver is None:
             self._fail(delivery, Result(Outcome.REFUSED, "no such receiver is configured"))
-            return
-        reason = self._muted(delivery)
-        if reason is not None:
-            self._mute(delivery, reason)
-            return
-        result = receiver.deliver(delivery, now=time.time())
-        if result.outcome is Outcome.DELIVERED:
-            self._done(delivery, repeat_seconds=receiver.repeat_seconds)
+        elif delivery.run_id is None or delivery.episode is None:
+            self._try(delivery, receiver, again_after_seconds=None)
         else:
-            self._fail(delivery, result)
+            self._tell_of(delivery, receiver, run_id=delivery.run_id)
 
-    def _muted(self, delivery: Delivery) -> Mute | None:
-        if delivery.run_id is None or delivery.episode is None:
-            return None
+    def _tell_of(self, delivery: Delivery, receiver: Receiver, *, run_id: int) -> None:
+        now = time.time()
         try:
-            return muted(delivery, self._outbox.situation(delivery.run_id), now=time.time())
+            situation = self._outbox.situation(run_id, now=now)
         except NotFound:
-            return Mute.ENDED
+            self._mute(delivery, Mute.ENDED, now=now)
+            return
+        reason = muted(delivery, situation, now=now, forgets=receiver.repeat_seconds is not None)
+        if reason is not None:
+            self._mute(delivery, reason, now=now)
+            return
+        again = again_after(
+            delivery, situation, remind_seconds=self._remind_seconds, repeat_seconds=receiver.repeat_seconds
+        )
+        self._try(presented(delivery, situation, now=now), receiver, again_after_seconds=again)
 
-    def _mute(self, delivery: Delivery, reason: Mute) -> None:
-        if delivery.rounds:
+    def _try(self, delivery: Delivery, receiver: Receiver, *, again_after_seconds: float | None) -> None:
+        result = receiver.deliver(delivery, now=time.time())
+        if result.outcome is not Outcome.DELIVERED:
+            self._fail(delivery, result)
+            return
+        now = time.time()
+        again_at = None if again_after_seconds is None else now + again_after_seconds
+        self._outbox.delivered(delivery.id, now=now, again_at=again_at)
+        self._count("delivered")
+
+    def _mute(self, delivery: Delivery, reason: Mute, *, now: float) -> None:
+        if reason.may_lift:
+            self._outbox.held(delivery.id, reason=reason, until=now + HELD_SECONDS)
+        elif delivery.rounds:
             self._outbox.ended(delivery.id)
         else:
             self._outbox.muted(delivery.id, reason=reason)
             self._count("muted")
-
-    def _done(self, delivery: Delivery, *, repeat_seconds: float | None) -> None:
-        now = time.time()
-        again_at = None
-        if repeat_seconds is not None and delivery.episode is not None and delivery.told_state is AlertState.FIRING:
-            again_at = now + repeat_seconds
-        self._outbox.delivered(delivery.id, now=now, again_at=again_at)
-        self._count("delivered")
 
     def _fail(self, delivery: Delivery, result: Result) -> None:
         """A delivery that was told once is tried for as long as its alert stands, however often it fails."""

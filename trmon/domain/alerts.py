@@ -55,6 +55,15 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """Somebody's word that they have taken up an alert's episode: people are not reminded of it."""
+
+    author: str
+    note: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertEvent:
     """A transition of an alert, unique by (identity, attempt, step, update or silence start, state)."""
 
@@ -74,14 +83,25 @@ class AlertEvent:
 class DeliveryState(Enum):
     """Where a delivery is.
 
-    STANDING is told, and told again for as long as its alert fires. MUTED was never told, with a named reason.
+    HELD is muted until the reason is gone. STANDING is told, and told again for as long as its alert fires. MUTED was
+    never told, with a named reason.
     """
 
     DUE = "due"
+    HELD = "held"
     STANDING = "standing"
     DELIVERED = "delivered"
     MUTED = "muted"
     DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an alert changed: at which step of which attempt."""
+
+    identity: str
+    attempt_id: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +123,14 @@ class Delivery:
     episode: str | None = None
     told_state: AlertState = AlertState.FIRING
     rounds: int = 0
+
+    @property
+    def place(self) -> Place | None:
+        """Where the alert changed, as the body says; None where the body is not of an alert."""
+        alert, run, step = (self.body.get(name) for name in ("alert", "run", "step"))
+        if not isinstance(alert, dict) or not isinstance(run, dict) or not isinstance(step, int):
+            return None
+        return Place(identity=alert["identity"], attempt_id=run["attempt_id"], step=step)
 
     @property
     def key(self) -> str:

@@ -31,6 +31,20 @@ class NoticedRun(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None
 
 
+class FiringAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that fires on the run when the notice is told."""
+
+    rule: str
+    muted: str | None = None
+
+
+class Flapping(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an alert changed, within how many steps."""
+
+    transitions: int
+    within_steps: int
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """What receivers are told, as `domain.deliveries` writes it."""
 
@@ -43,6 +57,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     runbook: str
     url: str | None
+    firing: tuple[FiringAlert, ...] = ()
+    flapping: Flapping | None = None
+    told_before: int = 0
 
     @property
     def is_firing(self) -> bool:

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, update
 
 from trmon.domain.access import Access
-from trmon.domain.alerts import Alert, AlertEvent, AlertState
+from trmon.domain.alerts import Ack, Alert, AlertEvent, AlertState
+from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
+from trmon.domain.outcome import Event
 from trmon.store import schema
 from trmon.store.alertrows import alert_of, event_of
+from trmon.store.events import write_stream
+from trmon.store.group import Transaction
 from trmon.store.page import Page, decode, page
 from trmon.store.runrows import visible
+from trmon.store.writer import GroupCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAlert:
-    """An alert with its id and the run it is about."""
+    """An alert with its id, the run it is about, and who has acknowledged it."""
 
     id: int
     run: RunKey
     alert: Alert
+    ack: Ack | None = None
 
 
 class Alerts:
     """What rules said of runs."""
 
-    def __init__(self, reader: Engine) -> None:
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
+        self._writer = writer
 
     def list(
         self,
@@ -49,8 +58,36 @@ class Alerts:
             found = found.where(table.c.id < decode(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        alerts = [ListedAlert(id=row.id, run=RunKey(row.project, row.name), alert=alert_of(row)) for row in rows]
-        return page(alerts, limit=limit, key=lambda listed: (listed.id,))
+        return page([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
+
+    def acknowledge(self, identity: str, ack: Ack, *, access: Access) -> Future[ListedAlert]:
+        """Note that somebody has taken up a firing alert; a later word replaces an earlier one.
+
+        Errors, from the future: NotFound; Conflict when it does not fire.
+        """
+        table, of_run = schema.alert, schema.run.c
+        newest = (
+            select(table, of_run.project, of_run.name)
+            .join(schema.run)
+            .where(table.c.identity == identity, visible(access))
+            .order_by(table.c.id.desc())
+            .limit(1)
+        )
+
+        def take(transaction: Transaction) -> ListedAlert:
+            row = transaction.connection.execute(newest).one_or_none()
+            if row is None:
+                raise NotFound("alert", identity)
+            if row.state != AlertState.FIRING.value:
+                raise Conflict(f"alert {identity!r} is {row.state}; only one that fires can be acknowledged")
+            given = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
+            transaction.connection.execute(update(table).where(table.c.id == row.id).values(**given))
+            said = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
+            write_stream(transaction.connection, row.run_id, events=[said])
+            transaction.touched.add(row.run_id)
+            return replace(_listed(row), ack=ack)
+
+        return self._writer.submit(take)
 
     def events(self, identity: str, *, access: Access, limit: int = 500) -> tuple[AlertEvent, ...]:
         """Return the newest transitions of an alert's episodes, oldest first."""
@@ -67,3 +104,8 @@ class Alerts:
         with self._reader.connect() as connection:
             found = {AlertState(state): count for state, count in connection.execute(counted)}
         return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
+
+
+def _listed(row: Any) -> ListedAlert:
+    ack = None if row.acked_at is None else Ack(author=row.acked_by, note=row.ack_note, at=row.acked_at)
+    return ListedAlert(id=row.id, run=RunKey(row.project, row.name), alert=alert_of(row), ack=ack)

@@ -9,12 +9,14 @@ from sqlalchemy import Engine, func, or_, select, update
 from trmon.domain.alerts import AlertState, Delivery, DeliveryState
 from trmon.domain.muting import Mute, Situation
 from trmon.store import schema
-from trmon.store.alertrows import alert_of, delivery_of
+from trmon.store.alertrows import alert_of, delivery_of, event_of
 from trmon.store.group import Transaction
 from trmon.store.runrows import read_run
+from trmon.store.silences import read_silences
 from trmon.store.writer import GroupCommit
 
-WAITING = (DeliveryState.DUE.value, DeliveryState.STANDING.value)
+WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STANDING.value)
+MAX_EVENTS = 500
 
 
 class Outbox:
@@ -32,7 +34,7 @@ class Outbox:
             rows = connection.execute(overdue.order_by(table.due_at, table.id).limit(limit)).all()
         return [delivery_of(row) for row in rows]
 
-    def situation(self, run_id: int) -> Situation:
+    def situation(self, run_id: int, *, now: float) -> Situation:
         """Return what is true of a run now, all of it at one moment. Errors: NotFound."""
         alert, delivery = schema.alert.c, schema.delivery.c
         firing = select(schema.alert).where(alert.run_id == run_id, alert.state == AlertState.FIRING.value)
@@ -41,17 +43,24 @@ class Outbox:
             delivery.told_state == AlertState.FIRING.value,
             or_(delivery.attempts > 0, delivery.rounds > 0),
         )
+        events = select(schema.alert_event).where(schema.alert_event.c.run_id == run_id)
+        newest = events.order_by(schema.alert_event.c.id.desc()).limit(MAX_EVENTS)
         with self._reader.connect() as connection:
+            run = read_run(connection, schema.run.c.id == run_id, name=str(run_id))
+            rows = connection.execute(firing.order_by(alert.id)).all()
             return Situation(
-                run=read_run(connection, schema.run.c.id == run_id, name=str(run_id)),
-                firing=tuple(alert_of(row) for row in connection.execute(firing.order_by(alert.id))),
+                run=run,
+                firing=tuple(alert_of(row) for row in rows),
                 tried=frozenset((row.receiver, row.episode) for row in connection.execute(tried)),
+                acked=frozenset(alert_of(row).episode for row in rows if row.acked_at is not None),
+                silences=read_silences(connection, project=run.key.project, now=now),
+                events=tuple(event_of(row) for row in connection.execute(newest)),
             )
 
     def delivered(self, delivery_id: int, *, now: float, again_at: float | None = None) -> None:
         """Note that the receiver took it, and when it is told again if it is."""
         table = schema.delivery.c
-        told = {"rounds": table.rounds + 1, "tried_at": now, "last_error": None}
+        told = {"rounds": table.rounds + 1, "tried_at": now, "last_error": None, "muted": None}
         if again_at is None:
             self._change(delivery_id, state=DeliveryState.DELIVERED.value, attempts=table.attempts + 1, **told)
         else:
@@ -70,6 +79,10 @@ class Outbox:
     def muted(self, delivery_id: int, *, reason: Mute) -> None:
         """Note that it is not told, and why."""
         self._change(delivery_id, state=DeliveryState.MUTED.value, muted=reason.value)
+
+    def held(self, delivery_id: int, *, reason: Mute, until: float) -> None:
+        """Note that it is not told for now, why, and when to look again."""
+        self._change(delivery_id, state=DeliveryState.HELD.value, muted=reason.value, due_at=until)
 
     def ended(self, delivery_id: int) -> None:
         """Note that what was told needs no telling again."""

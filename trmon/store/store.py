@@ -11,8 +11,8 @@ from trmon.store import migrations, schema, sqlite
 from trmon.store.adaptations import Adaptations
 from trmon.store.alerts import Alerts
 from trmon.store.batches import Batches
-from trmon.store.directory import Directory
 from trmon.store.deliveries import Deliveries
+from trmon.store.directory import Directory
 from trmon.store.events import Events
 from trmon.store.namesets import NameSets
 from trmon.store.outbox import Outbox
@@ -22,6 +22,7 @@ from trmon.store.retention import Retention
 from trmon.store.runlog import SqlRunLog
 from trmon.store.runs import Runs
 from trmon.store.signals import Signals
+from trmon.store.silences import Silences
 from trmon.store.tokens import Tokens
 from trmon.store.writer import GroupCommit
 
@@ -45,11 +46,12 @@ class Store:
         self.adaptations = Adaptations(reader, writer)
         self.batches = Batches(reader, names=names)
         self.signals = Signals(reader, names=names)
-        self.alerts = Alerts(reader)
+        self.alerts = Alerts(reader, writer)
         self.outbox = Outbox(reader, writer)
+        self.deliveries = Deliveries(reader)
+        self.silences = Silences(reader, writer)
         self.tokens = Tokens(reader, writer)
         self.events = Events(reader)
-        self.deliveries = Deliveries(reader)
         self.retention = Retention(reader, writer)
         self.runlog = SqlRunLog(
             reader,

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.app.callers import Reader
+from trmon.app.callers import Admin, Reader
 from trmon.app.numbers import Number
 from trmon.app.pages import After, Limit, PageOut
 from trmon.app.parts import Service
-from trmon.domain.alerts import AlertEvent, AlertState, Severity
+from trmon.domain.alerts import Ack, AlertEvent, AlertState, Severity
 from trmon.store.alerts import ListedAlert
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
+
+
+class AckIn(BaseModel):
+    """That somebody takes an alert up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    author: str | None = Field(None, min_length=1, max_length=128, description="Who; without, the token's name.")
+    note: str = Field("", max_length=2000)
+
+
+class AckOut(BaseModel):
+    """Who has taken an alert up, and when."""
+
+    author: str
+    note: str
+    at: float
 
 
 class AlertOut(BaseModel):
@@ -36,12 +54,13 @@ class AlertOut(BaseModel):
     summary: str
     labels: dict[str, str]
     runbook: str
+    ack: AckOut | None = Field(description="Who has acknowledged this episode; null while nobody has.")
 
     @classmethod
     def of(cls, listed: ListedAlert) -> Self:
         """Return an alert as answered."""
-        given = {name: getattr(listed.alert, name) for name in cls.model_fields if name not in ("project", "run")}
-        return cls(project=listed.run.project, run=listed.run.run, **given)
+        given = {name: getattr(listed.alert, name) for name in cls.model_fields if hasattr(listed.alert, name)}
+        return cls(project=listed.run.project, run=listed.run.run, ack=_ack_out(listed.ack), **given)
 
 
 class AlertEventOut(BaseModel):
@@ -83,3 +102,16 @@ def list_alert_events(
 ) -> list[AlertEventOut]:
     """List the transitions of an alert's episodes, oldest first."""
     return [AlertEventOut.of(event) for event in service.store.alerts.events(identity, access=access)]
+
+
+@router.post("/{identity:path}/ack")
+def acknowledge_alert(
+    identity: Annotated[str, Path(max_length=1024)], given: AckIn, access: Admin, service: Service
+) -> AlertOut:
+    """Acknowledge a firing alert: nobody is reminded of this episode any more."""
+    ack = Ack(author=given.author or access.name, note=given.note, at=time.time())
+    return AlertOut.of(service.store.alerts.acknowledge(identity, ack, access=access).result())
+
+
+def _ack_out(ack: Ack | None) -> AckOut | None:
+    return None if ack is None else AckOut(author=ack.author, note=ack.note, at=ack.at)
