@@ -160,7 +160,7 @@ def a_view(run_id: int, *, name: str = "grpo", last_report_at: float = 0.0) -> R
 
 
 def an_exposition(**changed: Any) -> Exposition:
-    return Exposition(**{"rules": (), "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
+    return Exposition(**{"rules": tuple, "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
 
 
 def test_a_run_that_is_idle_leaves(live: Live) -> None:

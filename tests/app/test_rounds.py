@@ -182,7 +182,7 @@ def test_alerts_fire_once_are_delivered_once_and_resolve() -> None:
     assert delivery.receiver == "hook"
     assert key == "hook:1/corrupt_logprobs:1:2:firing"
     assert delivery.body["status"] == "firing"
-    assert delivery.body["url"] == "https://trmon.example/runs/math/grpo"
+    assert delivery.body["url"] == "https://trmon.example/runs/math/grpo?step=2"
     assert [alert.rule for alert in watched.view.alerts] == ["corrupt_logprobs"]
     train(watched, range(6, 12))
     assert watched.log.told()[-1] == ("corrupt_logprobs", "resolved", 10)
@@ -439,8 +439,8 @@ def test_shadows_are_decided_and_recorded() -> None:
 def test_an_alert_of_a_rule_that_is_gone_ends_quietly() -> None:
     watched = Watched()
     train(watched, range(5), health="corrupt")
-    rules = tuple(rule for rule in VIGIL.rules if rule.name != "corrupt_logprobs")
-    fresh = Watched(vigil=replace(VIGIL, rules=rules))
+    rules = tuple(rule for rule in VIGIL.rules() if rule.name != "corrupt_logprobs")
+    fresh = Watched(vigil=replace(VIGIL, rules=lambda: rules))
     fresh.log = watched.log
     fresh.restart()
     fresh.tick(60.0)

@@ -13,7 +13,7 @@ from trmon.domain import rulebook
 from trmon.domain.routing import Routes
 from trmon_client.core import wire
 
-VIGIL = Vigil(rules=rulebook.builtin(), routes=Routes(receivers=("hook",)), public_url="https://trmon.example")
+VIGIL = Vigil(rules=rulebook.builtin, routes=Routes(receivers=("hook",)), public_url="https://trmon.example")
 
 
 @dataclass

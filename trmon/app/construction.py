@@ -21,12 +21,13 @@ from trmon.app.portrait import Vigil
 from trmon.app.pruner import Keep, Pruner
 from trmon.app.receivers import receivers_of
 from trmon.app.reports.reception import Reception
+from trmon.app.rules.inforce import RulesInForce
 from trmon.app.settings import Settings
 from trmon.app.telling import Tries
 from trmon.app.worker import Worker
+from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.liveness import Patience
 from trmon.domain.routing import Routes
-from trmon.domain.rulebook import builtin
 from trmon.store import Store
 from trmon.store.sqlite import file_of
 from trmon.store.writer import Commit
@@ -42,20 +43,20 @@ async def running(settings: Settings) -> AsyncIterator[Parts]:
         stack.push_async_callback(asyncio.to_thread, store.close)
         await asyncio.to_thread(store.migrate)
         await asyncio.to_thread(check_bind, settings, store.tokens)
-        parts = _assemble(settings, store)
-        for part in (parts.notifier, parts.worker, _pruner(parts)):
+        parts = _assemble(settings, store, rules=_rules(settings))
+        for part in (parts.notifier, parts.worker, parts.rules, _pruner(parts)):
             part.start()
             stack.push_async_callback(asyncio.to_thread, part.close)
         stack.callback(parts.wakeups.close)
         yield parts
 
 
-def _assemble(settings: Settings, store: Store) -> Parts:
+def _assemble(settings: Settings, store: Store, *, rules: RulesInForce) -> Parts:
     counters, live = Counters(), Live(idle_after_seconds=settings.idle_after_seconds)
     policies, receivers = CurrentPolicies(store.policies, store.runs), receivers_of(settings)
     worker = Worker(
         store.runlog,
-        vigil=_vigil(settings, tuple(receivers)),
+        vigil=_vigil(settings, tuple(receivers), rules=rules),
         live=live,
         observer=CountingObserver(counters),
         clock=time.time,
@@ -74,20 +75,28 @@ def _assemble(settings: Settings, store: Store) -> Parts:
         worker=worker,
         live=live,
         notifier=notifier,
+        rules=rules,
         door=Door(store.tokens, is_loopback=settings.is_loopback),
         reception=Reception(store, policies=policies, live=live, counters=counters),
         policies=policies,
         wakeups=Wakeups(asyncio.get_running_loop()),
         counters=counters,
-        exposition=_exposition(settings),
+        exposition=_exposition(settings, rules),
     )
     _connect(parts)
     return parts
 
 
-def _vigil(settings: Settings, receivers: tuple[str, ...]) -> Vigil:
+def _rules(settings: Settings) -> RulesInForce:
+    try:
+        return RulesInForce(settings.rules_file)
+    except InvalidInput as error:
+        raise NotReady(f"TRMON_RULES_FILE: {error}; `trmon rules check` says more") from error
+
+
+def _vigil(settings: Settings, receivers: tuple[str, ...], *, rules: RulesInForce) -> Vigil:
     return Vigil(
-        rules=builtin(),
+        rules=rules,
         routes=Routes(receivers=receivers, by_owner=settings.routes),
         public_url=settings.public_url,
         grace_seconds=settings.grace_seconds,
@@ -95,9 +104,9 @@ def _vigil(settings: Settings, receivers: tuple[str, ...]) -> Vigil:
     )
 
 
-def _exposition(settings: Settings) -> Exposition:
+def _exposition(settings: Settings, rules: RulesInForce) -> Exposition:
     return Exposition(
-        rules=builtin(),
+        rules=rules,
         extra_signals=settings.metrics_signals,
         max_runs=settings.metrics_max_runs,
         max_scalars=settings.metrics_max_scalars,
@@ -128,6 +137,10 @@ def _connect(parts: Parts) -> None:
         parts.notifier.wake()
         parts.wakeups.wake()
 
+    def rules_changed() -> None:
+        parts.worker.wake(view.run.id for view in parts.live.active(time.time()))
+
+    parts.rules.watched_by(changed=rules_changed, failed=parts.counters.rules_reload_failures.inc)
     writer, folder = parts.store.writer, file_of(parts.settings.store_url).parent
     writer.on_commit(committed)
     parts.counters.gauge("trmon_queue_depth", "Operations that wait for the disk.", lambda: writer.depth)

@@ -15,6 +15,7 @@ from trmon.app.metrics.exposition import Exposition
 from trmon.app.notifier import Notifier
 from trmon.app.policies.current import CurrentPolicies
 from trmon.app.reports.reception import Reception
+from trmon.app.rules.inforce import RulesInForce
 from trmon.app.settings import Settings
 from trmon.app.worker import Worker
 from trmon.store import Store
@@ -29,6 +30,7 @@ class Parts:
     worker: Worker
     live: Live
     notifier: Notifier
+    rules: RulesInForce
     door: Door
     reception: Reception
     policies: CurrentPolicies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from trmon_client.core.acceptance import Policy, PolicyError
 class Vigil:
     """How runs are watched: by which rules, who hears of them, and how patiently."""
 
-    rules: tuple[Rule, ...]
+    rules: Callable[[], tuple[Rule, ...]]
     routes: Routes = field(default_factory=Routes)
     public_url: str | None = None
     grace_seconds: float = 60.0
@@ -46,7 +47,7 @@ class Portrait:
         return Watch(
             run=self.run,
             policies=self.policies,
-            rules=self._vigil.rules,
+            rules=self._vigil.rules(),
             receivers=self._vigil.routes.of(self.run.owner),
             public_url=self._vigil.public_url,
             now=now,

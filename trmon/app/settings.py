@@ -64,6 +64,10 @@ class Settings(BaseSettings):
         (), description="Signals on /metrics beside the core ones, by full name, e.g. mismatch_kl_k2."
     )
 
+    rules_file: Path | None = Field(
+        None, description="Rules of your own over the built-in ones, as YAML; read again when it changes."
+    )
+
     webhook_url: SecretStr | None = Field(
         None, description="Where alerts are posted; https, or http to an allowed host."
     )

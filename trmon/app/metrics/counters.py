@@ -65,6 +65,11 @@ class Counters:
         self.delivery = Counter(
             "trmon_delivery", "Tries to deliver a notification, by outcome.", ["outcome"], registry=self.registry
         )
+        self.rules_reload_failures = Counter(
+            "trmon_rules_reload_failures",
+            "Times that the changed file of rules could not be read; the former rules stayed.",
+            registry=self.registry,
+        )
         self.pruned = Counter(
             "trmon_pruned", "Rows deleted by retention, and its failures.", ["what"], registry=self.registry
         )

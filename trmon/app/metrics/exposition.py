@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 
@@ -35,7 +35,12 @@ class Exposition:
     """What /metrics shows of runs, and of how many; may be called from any thread."""
 
     def __init__(
-        self, *, rules: tuple[Rule, ...], extra_signals: tuple[str, ...], max_runs: int, max_scalars: int
+        self,
+        *,
+        rules: Callable[[], tuple[Rule, ...]],
+        extra_signals: tuple[str, ...],
+        max_runs: int,
+        max_scalars: int,
     ) -> None:
         self._rules = rules
         self._extra_signals = extra_signals
@@ -100,7 +105,7 @@ class Exposition:
             labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "where", "bound")}
             yield "trmon_threshold", {"policy": view.policy.policy.name, **labels}, threshold.value
         firing = {alert.rule: alert for alert in view.alerts if alert.state is AlertState.FIRING}
-        for rule in self._rules:
+        for rule in self._rules():
             alert = firing.get(rule.name)
             severity = alert.severity if alert else rule.severity_in(view.run.mode)
             labels = {"rule": rule.name, "severity": severity.value}

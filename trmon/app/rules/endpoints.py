@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
 from trmon.app.callers import reader
+from trmon.app.parts import Service
 from trmon.domain.alerts import Severity
 from trmon.domain.conditionbook import written
-from trmon.domain.rulebook import builtin
 from trmon.domain.rules import Rule
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(reader)])
@@ -39,7 +39,21 @@ class RuleOut(BaseModel):
         return cls(**given | {"when": written(rule.when), "reads": rule.reads.value})
 
 
+class RulesFileOut(BaseModel):
+    """The file of rules over the built-in ones; `error` says why its newest form is not in force."""
+
+    path: str | None
+    error: str | None
+
+
 @router.get("")
-async def list_rules() -> list[RuleOut]:
-    """List the built-in rules."""
-    return [RuleOut.of(rule) for rule in builtin()]
+async def list_rules(service: Service) -> list[RuleOut]:
+    """List the rules in force: the built-in ones, and those of the service's own file over them."""
+    return [RuleOut.of(rule) for rule in service.rules()]
+
+
+@router.get("/file")
+async def rules_file(service: Service) -> RulesFileOut:
+    """Return which file of rules the service reads, and what is wrong with it."""
+    path = service.rules.path
+    return RulesFileOut(path=None if path is None else str(path), error=service.rules.error)
