@@ -152,7 +152,7 @@ class MemoryLog:
         """See RunLog."""
         return list(self.versions)
 
-    def adaptation(self, run_id: int) -> Setting:  # noqa: ARG002 - it has one run
+    def adaptation(self, run_id: int) -> Setting:
         """See RunLog."""
         return self.setting
 
