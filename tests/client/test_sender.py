@@ -173,7 +173,7 @@ def test_close_returns_in_time_and_spools_what_hangs(tmp_path: Path) -> None:
         monitor = Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": 60.0}))
         monitor.log_batch(step=0, **batch())
         peer.wait_until(lambda peer: len(peer.requests) == 1)
-        monitor.close(timeout=0.2)
+        monitor.close(timeout=1.5)
         kept = spooled(tmp_path)
     assert steps(kept) == [0]
     assert isinstance(kept[-1], wire.Finish)
