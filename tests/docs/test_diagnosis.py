@@ -1,0 +1,30 @@
+"""The page on diagnosis says what the code does."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from trmon.app.diagnosis.recent import STEPS
+from trmon.domain.diagnosis import Finding
+
+PAGE = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
+
+
+def test_the_example_runs_and_finds_what_it_says() -> None:
+    block = PAGE.split("## In Python\n\n")[1].split("\n\n`History")[0]
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(block), names)
+    assert names["found"].primary is Finding.CORRUPT_LOGPROBS
+
+
+def test_the_page_says_how_many_steps_are_read() -> None:
+    assert f"the newest {STEPS} steps" in " ".join(PAGE.split())
+
+
+def test_every_measured_finding_exists() -> None:
+    headers = re.findall(r"^\| injected, .*? \| (.*) \|$", PAGE, re.MULTILINE)
+    assert len(headers) == 2
+    assert {name for header in headers for name in header.split(" | ")} <= {finding.value for finding in Finding}
