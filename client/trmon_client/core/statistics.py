@@ -16,8 +16,6 @@ from trmon_client.core.schema import DType
 
 BLOCK_TOKENS = 1 << 14
 """Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
-SINGLE_BLOCK_TOKENS = 1 << 16
-"""The same where terms are float32 and threads share the blocks, which take turns to start each operation."""
 THREADS = 2
 DEVICE_BLOCK_TOKENS = 1 << 18
 """Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
@@ -79,7 +77,7 @@ def _columns_of_many(inputs: Inputs, *, clip_low: float, clip_high: float) -> Co
         with np.errstate(all="ignore"):
             return reduced(block.trimmed(), clip_low=clip_low, clip_high=clip_high, dtype=dtype)
 
-    blocks = inputs.blocks(max_tokens=SINGLE_BLOCK_TOKENS if is_single else BLOCK_TOKENS)
+    blocks = inputs.blocks(max_tokens=BLOCK_TOKENS)
     with ThreadPoolExecutor(THREADS) as threads:
         return Columns.merge(*threads.map(part, blocks))
 
