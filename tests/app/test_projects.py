@@ -68,7 +68,7 @@ ELSEWHERE = {("GET", "/api/v1/events"): "tests/app/test_events.py: a stream has 
 OF_NO_PROJECT = {
     ("GET", path)
     for path in (
-        *("/api/v1/signals", "/api/v1/rules", "/api/v1/bounds", "/healthz", "/readyz"),
+        *("/api/v1/signals", "/api/v1/rules", "/api/v1/rules/file", "/api/v1/bounds", "/healthz", "/readyz"),
         *("/", "/runs/{project}/{run}", "/static/{name}"),
     )
 }
