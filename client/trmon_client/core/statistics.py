@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ import numpy as np
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs import POLICIES, Inputs, checked
 from trmon_client.core.reduction import reduced
-from trmon_client.core.schema import DType
 
 BLOCK_TOKENS = 1 << 14
 """Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
-THREADS = 2
+SINGLE_BLOCK_TOKENS = 1 << 15
+"""The same where terms are float32. Threads would not share the blocks well: they wait for each other at every start of
+an operation."""
 DEVICE_BLOCK_TOKENS = 1 << 18
 """Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
 
@@ -61,25 +62,16 @@ def columns(
 
 def columns_of(inputs: Inputs, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
-    if isinstance(inputs.mask, np.ndarray) and inputs.mask.size > BLOCK_TOKENS:
-        return _columns_of_many(inputs, clip_low=clip_low, clip_high=clip_high)
+    part = partial(reduced, clip_low=clip_low, clip_high=clip_high)
     with np.errstate(all="ignore"):
-        blocks = inputs.blocks(max_tokens=block_tokens(inputs))
-        return Columns.merge(*(reduced(block, clip_low=clip_low, clip_high=clip_high) for block in blocks))
+        if isinstance(inputs.mask, np.ndarray) and inputs.mask.size > BLOCK_TOKENS and _is_single(inputs):
+            blocks = inputs.blocks(max_tokens=SINGLE_BLOCK_TOKENS)
+            return Columns.merge(*(part(block.trimmed(), dtype="f4") for block in blocks))
+        return Columns.merge(*(part(block) for block in inputs.blocks(max_tokens=block_tokens(inputs))))
 
 
-def _columns_of_many(inputs: Inputs, *, clip_low: float, clip_high: float) -> Columns:
-    """Return the columns of a batch on the CPU that is worth threads, and float32 where the log-probs are no more."""
-    is_single = all(array.itemsize <= 4 for array in inputs.logprobs.values())
-    dtype: DType = "f4" if is_single else "f8"
-
-    def part(block: Inputs) -> Columns:
-        with np.errstate(all="ignore"):
-            return reduced(block.trimmed(), clip_low=clip_low, clip_high=clip_high, dtype=dtype)
-
-    blocks = inputs.blocks(max_tokens=BLOCK_TOKENS)
-    with ThreadPoolExecutor(THREADS) as threads:
-        return Columns.merge(*threads.map(part, blocks))
+def _is_single(inputs: Inputs) -> bool:
+    return all(array.itemsize <= 4 for array in inputs.logprobs.values())
 
 
 def block_tokens(inputs: Inputs) -> int:
