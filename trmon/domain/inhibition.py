@@ -23,11 +23,16 @@ def checked(causes: Mapping[str, Iterable[str]]) -> Causes:
     return found
 
 
+SYMPTOMS = ("mask_rate", "moderate_drift", "sequence_ess_drop")
+"""What any cause of drift shows sooner or later."""
+
 CAUSES = checked(
     {
-        "corrupt_logprobs": ("engine_mismatch", "variance_blowup", "mask_rate"),
-        "engine_mismatch": ("mask_rate",),
-        "stale_rollouts": ("mask_rate",),
+        "corrupt_logprobs": ("engine_mismatch", "variance_blowup", *SYMPTOMS),
+        "moe_routing": ("engine_mismatch", *SYMPTOMS),
+        "engine_mismatch": SYMPTOMS,
+        "stale_rollouts": SYMPTOMS,
+        "variance_blowup": ("moderate_drift", "sequence_ess_drop"),
     }
 )
 
