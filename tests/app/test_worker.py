@@ -143,6 +143,22 @@ def test_a_report_sent_twice_changes_nothing(store: Store) -> None:
     assert not any(row.revised for row in rows_of(store, run_id))
 
 
+def test_a_run_at_rest_writes_nothing_more_however_often_it_is_looked_at(store: Store) -> None:
+    flips = {"router_flip_rate": 0.5}
+    steps = [step_of(step, health="noisy", scalars=flips) for step in range(24)]
+    end = wire.Finish(**ORIGIN, sequence=1, finished=finished((23, None, 1)))
+    run_id = receive(store, *steps, end, at=100.0)
+    make(rounds_over(store), run_id, at=100.0)
+    assert store.runlog.run(run_id).state is RunState.FINISHED
+    assert rows_of(store, run_id)[-1].key.step == 23
+
+    written: list[frozenset[int]] = []
+    store.on_commit(written.append)
+    for _ in range(3):
+        make(rounds_over(store), run_id, at=101.0)
+    assert written == []
+
+
 def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -> None:
     live = Live()
     worker = Worker(store.runlog, vigil=VIGIL, live=live, observer=Counted(), clock=time.time)

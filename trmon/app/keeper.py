@@ -91,7 +91,8 @@ class RunKeeper:
         self._tune(ledger, now=now)
         if page.caught_up:
             self._watch_clock(ledger, now=now)
-            if self.is_done:
+            # Only the pass in which the run came to rest says so: one that repeated it would wake the worker for ever.
+            if self.is_done and (ledger.rows or "state" in ledger.run):
                 self._tell(at_rest(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
         return Pass(outcome=self._outcome(ledger, now=now), more=not page.caught_up, tally=ledger.tally)
 
