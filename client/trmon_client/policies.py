@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trmon_client.core import wire
 from trmon_client.core.acceptance import Decision, Policy, PolicyError, decide
 from trmon_client.core.columns import Columns
-from trmon_client.losses import LossCounter
 from trmon_client.notices import Notices
+from trmon_client.sending.losses import LossCounter
 
 
 @dataclass(frozen=True, slots=True)

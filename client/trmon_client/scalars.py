@@ -1,4 +1,4 @@
-"""Scalars: the trainer's own numbers, copied in its thread without waiting for a device, read in the sender's."""
+"""Scalars: the trainer's own numbers, taken in its thread without waiting for a device, read in the sender's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from trmon_client.core.arrays import is_tensor
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, JsonNumber
-from trmon_client.losses import Loss, LossCounter
+from trmon_client.sending.losses import Loss, LossCounter
 
 
 def capture(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a copy that later changes by the trainer cannot reach; tensors on a device stay there."""
-    return {name: value.detach().clone() if is_tensor(value) else value for name, value in (values or {}).items()}
+    """Return the values with tensors made fit for a transfer, which copies them; None for one of several numbers."""
+    return {name: _alone(value) if is_tensor(value) else value for name, value in (values or {}).items()}
 
 
 def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNumber]:
@@ -26,6 +26,14 @@ def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNum
         else:
             numbers[name] = number
     return numbers
+
+
+def _alone(tensor: Any) -> Any:
+    if tensor.numel() != 1:
+        return None
+    number = tensor.detach().reshape(())
+    # numpy has no short floats of torch's own.
+    return number.float() if number.is_floating_point() and number.itemsize < 4 else number
 
 
 def _number(value: Any) -> float | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from trmon_client.losses import Loss, LossCounter
 from trmon_client.notices import Notices
+from trmon_client.sending.losses import Loss, LossCounter
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.arrays import NUMPY, bring, download, kind, torch_arrays
+from trmon_client.core.arrays import NUMPY, bring, kind, torch_arrays
 
 CPU = torch.device("cpu")
 
@@ -57,14 +57,11 @@ def test_the_running_sum_of_torch_is_that_of_numpy(length: int, axis: int) -> No
     np.testing.assert_array_equal(tensor.numpy(), array)
 
 
-def test_tensors_of_several_widths_come_home_in_one_piece() -> None:
-    tensors = [
-        torch.tensor([1.5, -2.0], dtype=torch.float32),
-        torch.tensor([[1, 2], [3, -4]]),
-        torch.zeros(0, dtype=torch.float64),
-        torch.arange(6, dtype=torch.float64)[::2],
-    ]
-    for found, tensor in zip(download(tensors), tensors, strict=True):
-        np.testing.assert_array_equal(found, tensor.numpy())
-        assert found.dtype == tensor.numpy().dtype
-    assert download([]) == []
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_floats_are_widened_without_loss(dtype: Any) -> None:
+    numbers = [0.0, -0.0, 1.0, -1.5, 3e-5, 6e4, float("inf"), -float("inf"), float("nan"), -9999.0]
+    tensor = torch.tensor(numbers, dtype=dtype).repeat(3, 1)
+    for given in (tensor, tensor.T, tensor[:, ::2], tensor.clone().requires_grad_()):
+        found = bring(given, None)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, given.detach().float().numpy())

@@ -20,7 +20,7 @@ from trmon_client.core.inputs import checked
 from trmon_client.core.ratios import RATIOS
 from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
 
-SIZES = {"sum_d": "sum_abs_d", "sum_ratio_dev": "sum_abs_d"}
+SIZES = dict.fromkeys(("sum_d", "sum_ratio_dev", "prefix_min_d", "prefix_max_d"), "sum_abs_d")
 """Signed sums, and the column by whose size their error is judged."""
 QUICK = settings(max_examples=50, deadline=None)
 GIVES = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -15,7 +15,7 @@ from trmon_client.core.schema import DType
 Array: TypeAlias = Any
 """A numpy array or a torch tensor."""
 Device: TypeAlias = Any
-"""A CUDA device of torch; None stands for the host, where arrays are numpy's."""
+"""A device of torch, of CUDA; None stands for the host, where arrays are numpy's."""
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -51,6 +51,11 @@ class Arrays:
     """(array, dtype)"""
 
 
+TORCH_GRAIN = 1 << 15
+"""Elements up to which torch starts no threads of its own, whose waiting would cost the trainer a core."""
+LONGEST_PRODUCT = 1 << 13
+"""Elements up to which BLAS multiplies two vectors without threads of its own, which would wait for busy cores; and to
+which float32 keeps five digits where every addition rounds the same way."""
 FEW = 1 << 13
 """Elements for which the start of a function takes as long as its work."""
 
@@ -59,28 +64,50 @@ FEW = 1 << 13
 # counts take 2 to 8 times as long as BLAS, `clip` and `count_nonzero`, and its running sum 4 times torch's.
 def _sum(array: Array, axis: int) -> Array:
     if axis == -1 and array.dtype.kind == "f":
-        return array @ np.ones(array.shape[-1], array.dtype)
+        # As a product of two vectors, not of a matrix and one: BLAS then adds up in more, and so shorter, parts.
+        return _sum_product(array, _ones(array.shape[-1], array.dtype), axis)
     return np.add.reduce(array, axis)
 
 
+@lru_cache(maxsize=8)
+def _ones(n: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones(n, dtype)
+
+
 def _sum_product(left: Array, right: Array, axis: int) -> Array:
-    if axis == -1:
-        return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
-    return np.add.reduce(left * right, axis)
+    if axis != -1:
+        return np.add.reduce(left * right, axis)
+    n = left.shape[-1]
+    if n <= LONGEST_PRODUCT:
+        return _product(left, right)
+    slices = [slice(start, start + LONGEST_PRODUCT) for start in range(0, n, LONGEST_PRODUCT)]
+    return np.sum([_product(left[..., part], right[..., part]) for part in slices], axis=0, dtype=np.float64)
+
+
+def _product(left: Array, right: Array) -> Array:
+    return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
 
 
 def _count(array: Array, axis: int) -> Array:
     if axis != -1:
         return np.add.reduce(array, axis)
+    if not array.any():
+        return np.zeros(array.shape[:-1], np.int64)
     rows = array.reshape(-1, array.shape[-1])
     return np.array([np.count_nonzero(row) for row in rows], np.int64).reshape(array.shape[:-1])
 
 
 def _running_sum(array: Array, axis: int) -> Array:
     torch = sys.modules.get("torch")
-    if axis == -1 and torch is not None:
-        return torch.cumsum(torch.from_numpy(array), -1).numpy()
-    return np.add.accumulate(array, axis, "f8")
+    if axis != -1 or torch is None:
+        return np.add.accumulate(array, axis, "f8")
+    rows = array.reshape(-1, array.shape[-1])
+    total = np.empty_like(rows)
+    stride = max(1, TORCH_GRAIN // rows.shape[1])
+    for start in range(0, len(rows), stride):
+        part = slice(start, start + stride)
+        torch.cumsum(torch.from_numpy(rows[part]), -1, out=torch.from_numpy(total[part]))
+    return total.reshape(array.shape)
 
 
 def _at_least(array: Array, bound: float) -> Array:
@@ -175,9 +202,19 @@ def is_tensor(value: object) -> TypeGuard[Any]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def cuda_devices(values: Iterable[object]) -> list[Device]:
-    """Return the distinct CUDA devices on which tensors among the values lie, in their order."""
-    return list(dict.fromkeys(value.device for value in values if is_tensor(value) and value.is_cuda))
+def n_threads() -> int:
+    """Return how many threads the trainer lets an operation of torch have, 1 where there is no torch."""
+    torch = sys.modules.get("torch")
+    return 1 if torch is None else int(torch.get_num_threads())
+
+
+def devices_of(values: Iterable[object]) -> list[Device]:
+    """Return the distinct devices on which torch computes with tensors among the values, in their order.
+
+    They are those of CUDA, and `meta`, on which reading a value is an error; all else is brought to the host.
+    """
+    far = (value for value in values if is_tensor(value) and (value.is_cuda or value.is_meta))
+    return list(dict.fromkeys(value.device for value in far))
 
 
 def bring(value: Any, device: Device) -> Array:
@@ -194,8 +231,9 @@ def bring(value: Any, device: Device) -> Array:
     if device is None:
         return value
     # torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
-    native = np.array(value, dtype=value.dtype.newbyteorder("="), order="C")
-    return sys.modules["torch"].from_numpy(native).to(device, non_blocking=True)
+    native = sys.modules["torch"].from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
+    # A copy from memory that is not pinned may wait for the device.
+    return (native.pin_memory() if device.type == "cuda" else native).to(device, non_blocking=True)
 
 
 def bring_argument(name: str, value: Any, device: Device) -> Array:
@@ -210,9 +248,13 @@ def bring_argument(name: str, value: Any, device: Device) -> Array:
 
 
 def _host(tensor: Array) -> Array:
-    # numpy has no bfloat16.
-    short = tensor.is_floating_point() and tensor.itemsize <= 2
-    return (tensor.float() if short else tensor).numpy(force=True)
+    torch = sys.modules["torch"]
+    if tensor.dtype == torch.bfloat16:
+        # numpy has no bfloat16, the upper half of a float32; torch would share the conversion among its threads.
+        upper = tensor.view(torch.int16).numpy(force=True).view(np.uint16)
+        return np.left_shift(upper, 16, dtype=np.uint32).view(np.float32)
+    array = tensor.numpy(force=True)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def kind(array: Array) -> str:
@@ -224,20 +266,3 @@ def kind(array: Array) -> str:
     if array.is_floating_point():
         return "f"
     return "b" if array.dtype == sys.modules["torch"].bool else "i"
-
-
-def download(tensors: Sequence[Array]) -> list[Array]:
-    """Return tensors of one device as numpy arrays through a single transfer, the only point that synchronises."""
-    torch = sys.modules["torch"]
-    # The widest first, so that every array starts at a multiple of its own width.
-    order = sorted(range(len(tensors)), key=lambda index: -tensors[index].itemsize)
-    flat = [tensors[index].contiguous().view(-1) for index in order]
-    data = torch.cat([tensor.view(torch.uint8) for tensor in flat]).cpu().numpy() if flat else np.empty(0, np.uint8)
-    result: list[Array] = [None] * len(tensors)
-    start = 0
-    for index, tensor in zip(order, flat, strict=True):
-        stop = start + tensor.numel() * tensor.itemsize
-        dtype = f"{'f' if tensor.is_floating_point() else 'i'}{tensor.itemsize}"
-        result[index] = data[start:stop].view(dtype).reshape(tensors[index].shape)
-        start = stop
-    return result

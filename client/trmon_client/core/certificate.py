@@ -14,7 +14,7 @@ from trmon_client.core.arrays import Array, Arrays, functions_of, is_tensor
 from trmon_client.core.divergence_blocks import Softmax
 from trmon_client.core.logits import Logits
 from trmon_client.core.ratios import MIN_REST, NO_REST
-from trmon_client.core.tokens import MAX_LOGPROB, MIN_LOGPROB
+from trmon_client.core.validity import is_sound
 
 MAX_DISAGREEMENT = 1e-3
 """Nats between the two log-probs that the engine gave the sampled token; beyond it they are not of one softmax."""
@@ -44,11 +44,12 @@ class TopK:
 
         They disagree with the sampled token's, sum to more than 1, or to 1 at nearly every token though k < V: a batch
         whose top-k truly hold all the mass cannot be told from a renormalised one, and is refused too.
+        Source: formulas, section 4.
         """
         xp = self.xp
         with np.errstate(invalid="ignore"):
             apart = xp.abs(self.logprobs - self.sampled_logprobs[..., None]) > MAX_DISAGREEMENT
-        of_sampled = (self.ids == self.sampled_ids[..., None]) & _is_sound(self.logprobs)
+        of_sampled = (self.ids == self.sampled_ids[..., None]) & is_sound(self.logprobs)
         disagrees = (of_sampled & apart & mask[..., None]).any()
         impossible = (mask & (Chosen.of(self).mass > 1.0 + MAX_DISAGREEMENT)).any()
         whole = xp.abs(Chosen.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
@@ -79,7 +80,7 @@ class Chosen:
         if sampled:
             ids = _beside(ids, topk.sampled_ids)
             logp = _beside(logp, topk.sampled_logprobs)
-        returned = (ids >= 0) & (ids < topk.vocabulary) & _is_sound(logp)
+        returned = (ids >= 0) & (ids < topk.vocabulary) & is_sound(logp)
         order = _stable_order(xp.where(returned, ids, topk.vocabulary))
         ids, logp, returned = (_take(array, order) for array in (ids, logp, returned))
         kept = xp.where(_is_repeated(ids), False, returned)
@@ -122,11 +123,6 @@ def _seen_by(logits: Logits, *, target: str, chosen: Chosen) -> tuple[Array, Arr
         log_q[block] = _take(q.logits, ids) - chosen.xp.log(q.total)[..., None]
         rest[block] = chosen.xp.sum(_without(q.weights, ids), -1) / q.total
     return log_q, rest
-
-
-def _is_sound(logp: Array) -> Array:
-    """NaN compares false."""
-    return (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)
 
 
 def _is_repeated(sorted_ids: Array) -> Array:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from trmon_client.core.arrays import Array as Array
-from trmon_client.core.arrays import download, functions_of, is_tensor
+from trmon_client.core.arrays import functions_of, is_tensor
 from trmon_client.core.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
+from trmon_client.core.transfer import Transfer
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +54,16 @@ class Columns(Mapping[str, Array]):
         return primary(self.pairs)
 
     def numpy(self) -> Columns:
-        """Return the same columns as numpy arrays; from a device by one transfer, which synchronises."""
-        if not is_tensor(self.by_name["n_tokens"]):
-            return self
-        arrays = download([*self.by_name.values(), *self.histograms.values()])
+        """Return the same columns as numpy arrays; from a device by one transfer, which is waited for."""
+        return self.with_arrays(Transfer.begin(self.arrays).wait()) if is_tensor(self.by_name["n_tokens"]) else self
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The columns, then the histograms, in their order."""
+        return [*self.by_name.values(), *self.histograms.values()]
+
+    def with_arrays(self, arrays: Sequence[Array]) -> Columns:
+        """Return the same columns with other arrays, in the order of `arrays`."""
         return replace(
             self,
             by_name=dict(zip(self.by_name, arrays[: len(self)], strict=True)),

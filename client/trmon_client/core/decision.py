@@ -78,7 +78,10 @@ class Decision:
 
     @cached_property
     def mask_rate(self) -> float:
-        """rejected/(accepted + rejected), empty sequences left out; nan if none is left; synchronises on a device."""
+        """rejected/(accepted + rejected), empty sequences left out; nan if none is left; synchronises on a device.
+
+        Source: formulas, section 6.
+        """
         counts = self.counts()
         decided = sum(counts.values()) - counts.get("empty", 0)
         return (decided - counts["accepted"]) / decided if decided else math.nan

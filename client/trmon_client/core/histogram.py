@@ -10,6 +10,9 @@ from trmon_client.core.arrays import Array, Device, bring, is_tensor
 from trmon_client.core.schema import HISTOGRAM_EDGES, N_BINS
 
 EDGES = np.array(HISTOGRAM_EDGES)
+# What is below the least float32 that is no less than an edge is below the edge.
+_NEAREST = EDGES.astype(np.float32)
+SINGLE_EDGES = np.where(_NEAREST < EDGES, np.nextafter(_NEAREST, np.float32(np.inf)), _NEAREST)
 ZERO_BIN = N_BINS // 2
 
 
@@ -25,10 +28,23 @@ def histograms(d: Array, *, valid: Array) -> Array:
     return counts
 
 
+def sorted_in_place(d: Array, *, n_absent: int) -> Array:
+    """Return the counts [N_BINS] int64 of float32 tokens of the host, but for so many whose 0 does not count.
+
+    Args: d: of any shape, contiguous; sorted on return.
+    Source: formulas, section 3.
+    """
+    flat = d.reshape(-1)
+    flat.sort()
+    counts: Array = np.diff(np.searchsorted(flat, SINGLE_EDGES), prepend=0, append=len(flat))
+    counts[ZERO_BIN] -= n_absent
+    return counts
+
+
 def _counts(d: Array) -> Array:
     # numpy sorts with vector instructions: faster than to look every token up in a table.
-    ends = [np.searchsorted(row, EDGES) for row in np.sort(d).astype("f8", copy=False)]
-    return np.diff(ends, prepend=0, append=d.shape[1]).astype(np.int64, copy=False)
+    ends = [np.searchsorted(row, EDGES) for row in np.sort(d)]
+    return np.diff(ends, prepend=0, append=d.shape[1])
 
 
 def _tensor_counts(d: Array) -> Array:

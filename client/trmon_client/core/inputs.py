@@ -52,6 +52,8 @@ class Inputs:
 
     def trimmed(self) -> Inputs:
         """Return the same arguments without the positions behind the last one that counts in any sequence."""
+        if self.mask[:, -1].any():
+            return self
         counting = np.flatnonzero(self.mask.any(0))
         horizon = int(counting[-1]) + 1 if len(counting) else 1
         return self.mapped(lambda array: array if array.ndim == 1 else array[:, :horizon])

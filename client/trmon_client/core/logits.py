@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, Device, bring, cuda_devices, functions_of, is_tensor, kind
+from trmon_client.core.arrays import Array, Device, bring, devices_of, functions_of, is_tensor, kind
 from trmon_client.core.schema import Pair
 
 BLOCK_ELEMENTS = 1 << 16
@@ -73,7 +73,7 @@ def checked(given: dict[str, Any], *, mask: Any, support: Any = None) -> Logits:
     for name, array in rest:
         if tuple(array.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
-    devices = cuda_devices([*by_name.values(), support])
+    devices = devices_of([*by_name.values(), support])
     if len(devices) > 1:
         where = ", ".join(f"{name} on {array.device}" for name, array in by_name.items() if is_tensor(array))
         raise ValueError(f"logits and support lie on several devices ({where}); expected one")

@@ -14,6 +14,7 @@ def percentile(values: Array, fraction: float) -> Array:
     """Return the quantile along the last axis, interpolated linearly.
 
     Args: values: [..., N], N >= 1; fraction: in [0, 1].
+    Source: formulas, section 5.
     """
     ordered = np.sort(values, axis=-1)
     position = fraction * (ordered.shape[-1] - 1)
@@ -29,6 +30,7 @@ def abs_quantiles(counts: Array, fraction: float, *, largest: Array) -> Array:
     bin.
     Args: counts: [P, N_BINS]; fraction: in [0, 1]; largest: the largest |d|, [P].
     Returns: [P]; nan where a histogram is empty.
+    Source: formulas, sections 3 and 5.
     """
     folded = counts[:, ZERO_BIN:].astype(np.float64)
     folded[:, 1:] += counts[:, ZERO_BIN - 1 :: -1]

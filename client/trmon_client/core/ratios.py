@@ -1,11 +1,11 @@
 """The ratios of every pair of policies at every token: d, rho - 1, k3 and the binary KL.
 
-Arrays are [pairs, ...] as in `tokens`, in float64 where nothing else is said. Terms are exactly 0 at a token that is
-not valid.
+Arrays are [pairs, ...] as in `tokens`. Terms are exactly 0 at a token that is not valid.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trmon_client.core.arrays import Array, Arrays
@@ -21,6 +21,8 @@ RATIOS: dict[Pair, tuple[str, str]] = {
 
 MAX_ABS_EXPONENT = 20.0
 """d is clamped to it inside exponentials only."""
+BAND_LOW, BAND_HIGH, TRUNCATION = 0.5, 5.0, 2.0
+"""The ratios beyond which IcePop drops and TIS truncates."""
 MIN_REST = 1e-7
 """Floor of 1 - q against rounding."""
 NO_REST = 1e-5
@@ -39,7 +41,7 @@ class Ratios:
     q: Array
     """The denominator's probability."""
     d: Array
-    """Log-ratio, never clamped; of the tokens' dtype."""
+    """Log-ratio, never clamped."""
     dev: Array
     """rho - 1, d clamped."""
     k3: Array
@@ -51,7 +53,7 @@ class Ratios:
     def of(cls, tokens: Tokens) -> Ratios:
         """Return the ratios of all pairs whose two policies are given. Source: formulas, sections 1, 3 and 4."""
         xp = tokens.xp
-        pairs = tuple(pair for pair in PAIRS if set(RATIOS[pair]) <= set(tokens.policies))
+        pairs = pairs_of(tokens.policies)
         above, below = ([tokens.policies.index(RATIOS[pair][side]) for pair in pairs] for side in (0, 1))
         p, q = xp.gather(tokens.p, above), xp.gather(tokens.p, below)
         d = xp.gather(tokens.logp, above) - xp.gather(tokens.logp, below)
@@ -59,12 +61,17 @@ class Ratios:
         rest = xp.at_least(1.0 - tokens.p, MIN_REST)
         log_rest = xp.log(rest)
         log_rest_ratio = xp.gather(log_rest, above) - xp.gather(log_rest, below)
-        exact_d = xp.cast(d, "f8")
-        dev = xp.expm1(clamped(xp, exact_d))
+        dev = xp.expm1(clamped(xp, d))
         rest_below = xp.gather(rest, below)
         rest_kl = xp.where(rest_below > NO_REST, -rest_below * log_rest_ratio, -xp.gather(rest, above))
         binary_kl = xp.at_least(rest_kl - q * bounded_d, 0.0)
-        return cls(pairs, p, q, d, dev, k3(xp, exact_d, dev), binary_kl)
+        return cls(pairs, p, q, d, dev, k3(xp, d, dev), binary_kl)
+
+
+def pairs_of(policies: Iterable[str]) -> tuple[Pair, ...]:
+    """Return the pairs whose two policies are given. Source: formulas, section 1."""
+    given = set(policies)
+    return tuple(pair for pair in PAIRS if given.issuperset(RATIOS[pair]))
 
 
 def clamped(xp: Arrays, d: Array) -> Array:

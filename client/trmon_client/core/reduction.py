@@ -3,52 +3,47 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, Arrays
+from trmon_client.core.arrays import Array
+from trmon_client.core.clipping import ClipRange, clip_columns, clipped_pair
 from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import histograms
 from trmon_client.core.inputs import POLICIES, Inputs
-from trmon_client.core.ratios import MAX_ABS_EXPONENT, Ratios
-from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS, DType, Pair, primary
+from trmon_client.core.ratios import BAND_HIGH, BAND_LOW, MAX_ABS_EXPONENT, TRUNCATION, Ratios
+from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, primary
+from trmon_client.core.sequence_labels import sequence_labels
 from trmon_client.core.tokens import Tokens, arranged
 
 SATURATED_BELOW = float(np.log(0.99))
 """A token that mu is certain of and the trainer gives less than this is saturated."""
-BAND_LOW, BAND_HIGH, TRUNCATION = 0.5, 5.0, 2.0
-"""The ratios beyond which IcePop drops and TIS truncates."""
 
 SUM_LOGP = dict(zip(POLICIES, ("sum_logp_rollout", "sum_logp_old", "sum_logp"), strict=True))
 DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
 NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in PAIR_STEMS} for pair in PAIRS}
 
 
-def reduced(inputs: Inputs, *, clip_low: float, clip_high: float, dtype: DType = "f8") -> Columns:
-    """Return the columns and histograms of one block.
-
-    Args: clip_low, clip_high: PPO clips rho to [1 - clip_low, 1 + clip_high]; dtype: of the terms of its tokens.
-    Source: formulas, section 3.
-    """
-    tokens = Tokens.of(inputs, dtype=dtype)
+def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
+    """Return the columns and histograms of one block. Source: formulas, section 3."""
+    tokens = Tokens.of(inputs)
     ratios = Ratios.of(tokens)
     by_stem = _pair_columns(tokens, ratios)
     sequence = _sequence_columns(tokens, ratios)
     if inputs.advantages is not None:
-        sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip_low=clip_low, clip_high=clip_high)
+        sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
     values: dict[str, Array] = {}
     for row, pair in enumerate(ratios.pairs):
         values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
     values |= {name: tokens.xp.cast(array, COLUMNS[name].dtype) for name, array in sequence.items()}
-    values |= _labels(inputs, tokens)
+    values |= sequence_labels(inputs, valid=arranged(tokens.valid, axis=tokens.axis))
     counts = histograms(ratios.d, valid=tokens.valid)
     return Columns(values, dict(zip(ratios.pairs, counts, strict=True)))
 
 
 def _pair_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
     """Return the columns of all pairs by stem, [pairs, B]."""
-    xp, d, dev = tokens.xp, ratios.d, tokens.xp.cast(ratios.dev, tokens.dtype)
+    xp, d, dev = tokens.xp, ratios.d, ratios.dev
     sum_, max_, count = (partial(function, axis=tokens.axis) for function in (xp.sum, xp.max, xp.count))
     dot = partial(xp.sum_product, axis=tokens.axis)
     p, q = ratios.p, ratios.q
@@ -113,59 +108,8 @@ def _sequence_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
     return found
 
 
-def _clip_columns(
-    advantages: Array, tokens: Tokens, ratios: Ratios, *, clip_low: float, clip_high: float
-) -> dict[str, Array]:
-    """Return what PPO's clip does to each sequence, on the staleness pair where there is one."""
-    count = partial(tokens.xp.count, axis=tokens.axis)
-    pair: Pair = "staleness" if "staleness" in ratios.pairs else primary(ratios.pairs)
-    dev = ratios.dev[ratios.pairs.index(pair)]
-    signs = arranged(advantages, axis=tokens.axis) if advantages.ndim == 2 else _alongside(advantages, tokens)
-    above, below = dev > clip_high, dev < -clip_low
-    gain, loss = signs > 0, signs < 0
-    leaked_high = above & loss
-    return {
-        "n_clipped": count((above & gain) | (below & loss)),
-        "n_leaked": count(leaked_high | (below & gain)),
-        "n_leaked_high": count(leaked_high),
-    }
-
-
-def _alongside(per_sequence: Array, tokens: Tokens) -> Array:
-    return per_sequence if tokens.axis == -2 else per_sequence[:, None]
-
-
-def _labels(inputs: Inputs, tokens: Tokens) -> dict[str, Array]:
-    """Return what the trainer says of each sequence, [B]; of no token where that is per token, NaN or -1."""
-    xp = tokens.xp
-    found: dict[str, Any] = {}
-    if inputs.advantages is not None:
-        found["advantage"] = _advantage(inputs.advantages, tokens)
-    if inputs.rewards is not None:
-        found["reward"] = inputs.rewards
-    if inputs.group_ids is not None:
-        found["group_id"] = inputs.group_ids
-    if inputs.versions is not None:
-        found["version_min"], found["version_max"] = _version_range(inputs.versions, tokens)
-    # The trainer may reuse its memory before the columns are read.
-    return {name: xp.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
-
-
-def _advantage(advantages: Array, tokens: Tokens) -> Array:
-    if advantages.ndim == 1:
-        return advantages
-    xp = tokens.xp
-    given = xp.cast(arranged(advantages, axis=tokens.axis), "f8")
-    return xp.sum(xp.where(tokens.valid, given, 0.0), tokens.axis) / xp.sum(tokens.weight, tokens.axis)
-
-
-def _version_range(versions: Array, tokens: Tokens) -> tuple[Array, Array]:
-    if versions.ndim == 1:
-        return versions, versions
-    xp: Arrays = tokens.xp
-    given = xp.cast(arranged(versions, axis=tokens.axis), "i8")
-    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    oldest = xp.min(xp.where(tokens.valid, given, most), tokens.axis)
-    newest = xp.max(xp.where(tokens.valid, given, least), tokens.axis)
-    has_tokens = xp.max(tokens.weight, tokens.axis) > 0
-    return xp.where(has_tokens, oldest, -1), xp.where(has_tokens, newest, -1)
+def _clip_columns(advantages: Array, tokens: Tokens, ratios: Ratios, *, clip: ClipRange) -> dict[str, Array]:
+    dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
+    per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
+    signs = arranged(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
+    return clip_columns(tokens.xp, dev, advantages=signs, clip=clip, axis=tokens.axis)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from trmon_client.core import large
+from trmon_client.core.clipping import USUAL_CLIP, ClipRange
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs import POLICIES, Inputs, checked
 from trmon_client.core.reduction import reduced
 
 BLOCK_TOKENS = 1 << 14
 """Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
-SINGLE_BLOCK_TOKENS = 1 << 15
-"""The same where terms are float32. Threads would not share the blocks well: they wait for each other at every start of
-an operation."""
 DEVICE_BLOCK_TOKENS = 1 << 18
 """Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
 
@@ -53,25 +51,21 @@ def columns(
     logps = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
     labels = {"advantages": advantages, "rewards": rewards, "group_ids": group_ids, "versions": versions}
     inputs = checked(logps, mask=mask, cu_seqlens=cu_seqlens, **labels)
+    clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))
     return replace(
-        columns_of(inputs, clip_low=_distance("clip_low", clip_low), clip_high=_distance("clip_high", clip_high)),
+        columns_of(inputs, clip=clip),
         trainer_version=_version("trainer_version", trainer_version),
         old_version=_version("old_version", old_version),
     )
 
 
-def columns_of(inputs: Inputs, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Columns:
+def columns_of(inputs: Inputs, *, clip: ClipRange = USUAL_CLIP) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
-    part = partial(reduced, clip_low=clip_low, clip_high=clip_high)
+    if large.is_large(inputs):
+        return large.reduced(inputs, clip=clip)
     with np.errstate(all="ignore"):
-        if isinstance(inputs.mask, np.ndarray) and inputs.mask.size > BLOCK_TOKENS and _is_single(inputs):
-            blocks = inputs.blocks(max_tokens=SINGLE_BLOCK_TOKENS)
-            return Columns.merge(*(part(block.trimmed(), dtype="f4") for block in blocks))
-        return Columns.merge(*(part(block) for block in inputs.blocks(max_tokens=block_tokens(inputs))))
-
-
-def _is_single(inputs: Inputs) -> bool:
-    return all(array.itemsize <= 4 for array in inputs.logprobs.values())
+        blocks = inputs.blocks(max_tokens=block_tokens(inputs))
+        return Columns.merge(*(reduced(block, clip=clip) for block in blocks))
 
 
 def block_tokens(inputs: Inputs) -> int:

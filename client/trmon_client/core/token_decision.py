@@ -16,11 +16,11 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.form import Form
 from trmon_client.core.inputs import POLICIES, Inputs, checked
 from trmon_client.core.policy import Policy
-from trmon_client.core.ratios import RATIOS, clamped, k3
-from trmon_client.core.schema import COLUMNS, PAIRS, Pair
+from trmon_client.core.ratios import RATIOS, clamped, k3, pairs_of
+from trmon_client.core.schema import COLUMNS, Pair
 from trmon_client.core.statistics import block_tokens
 from trmon_client.core.token_rule import TokenRule
-from trmon_client.core.tokens import MAX_LOGPROB, MIN_LOGPROB
+from trmon_client.core.validity import valid_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +86,11 @@ class _Block:
     @classmethod
     def of(cls, inputs: Inputs) -> _Block:
         logp = {name: inputs.functions.cast(array, "f8") for name, array in inputs.logprobs.items()}
-        valid = inputs.mask
-        for array in logp.values():
-            # NaN compares false.
-            valid = valid & (array <= MAX_LOGPROB) & (array > MIN_LOGPROB)
-        return cls(inputs.functions, valid, logp)
+        return cls(inputs.functions, valid_tokens(inputs), logp)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        return tuple(pair for pair in PAIRS if set(RATIOS[pair]) <= self.logp.keys())
+        return pairs_of(self.logp)
 
     def log_ratio(self, pair: Pair) -> Array:
         above, below = RATIOS[pair]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trmon_client.core import packed
-from trmon_client.core.arrays import Array, Device, bring_argument, cuda_devices, kind
+from trmon_client.core.arrays import Array, Device, bring_argument, devices_of, kind
 from trmon_client.core.form import Form
 from trmon_client.core.ragged import is_ragged, mask_of, pad, rows_of
 
@@ -42,7 +42,7 @@ def device_of(given: dict[str, Any]) -> Device:
 
     Errors: ValueError if they lie on several.
     """
-    devices = cuda_devices(row for value in given.values() for row in (value if is_ragged(value) else [value]))
+    devices = devices_of(row for value in given.values() for row in (value if is_ragged(value) else [value]))
     if len(devices) > 1:
         where = ", ".join(f"{name} on {value.device}" for name, value in given.items() if hasattr(value, "device"))
         raise ValueError(f"log-probs and mask lie on several devices ({where}); expected one")

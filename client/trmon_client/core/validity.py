@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from trmon_client.core.arrays import Array
-from trmon_client.core.inputs import POLICIES, checked
-from trmon_client.core.tokens import MAX_LOGPROB, MIN_LOGPROB
+from trmon_client.core.inputs import POLICIES, Inputs, checked
+
+MAX_LOGPROB = 1e-4
+"""Above it a log-prob is no rounding of 0 but a probability that cannot be."""
+MIN_LOGPROB = -1000.0
+"""At or below it a log-prob is a sentinel."""
 
 
 def valid_mask(
@@ -19,9 +23,19 @@ def valid_mask(
     Source: formulas, section 2.
     """
     given = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    inputs = checked(given, mask=mask)
+    return valid_tokens(checked(given, mask=mask))
+
+
+def valid_tokens(inputs: Inputs) -> Array:
+    """Return the same of checked arguments."""
     valid = inputs.mask
     for array in inputs.logprobs.values():
-        logp = inputs.functions.cast(array, "f8")
-        valid = valid & (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)
+        # The bounds are no numbers of half precision.
+        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
+        valid = valid & is_sound(logp)
     return valid
+
+
+def is_sound(logp: Array) -> Array:
+    """Return where log-probs, of single precision at least, can be what they say; NaN compares false."""
+    return (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)

@@ -42,15 +42,8 @@ from trmon_client.core.wire.messages import (
     Start,
     WireColumn,
 )
-from trmon_client.core.wire.packing import (
-    MAX_SEQUENCES,
-    number,
-    pack_bits,
-    pack_columns,
-    pack_histograms,
-    unpack_bits,
-    unpack_columns,
-)
+from trmon_client.core.wire.packing import pack_bits, pack_columns, pack_histograms, unpack_bits
+from trmon_client.core.wire.unpacking import MAX_SEQUENCES, number, unpack_columns
 
 __all__ = [
     "JSON",

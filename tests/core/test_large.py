@@ -1,0 +1,180 @@
+"""Large batches of the host: the columns of the plain reduction, whatever lies in the batch, from one thread or two."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.batches import batch
+from tests.core.test_statistics import agree, same
+from trmon_client.core import large
+from trmon_client.core.clipping import USUAL_CLIP
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs import Inputs, checked
+from trmon_client.core.reduction import reduced
+
+LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
+CHECKED_APART = ("argmax_abs_d", "sum_abs_is_dev")
+QUICK = settings(max_examples=80, deadline=None)
+
+
+def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> Inputs:
+    """Return a random batch with advantages and versions of every token."""
+    arrays = batch(seed, **drawn)
+    mask = arrays.pop("mask")
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, mask.shape[1] + 1, (len(mask), 1))
+    mask &= (np.arange(mask.shape[1]) < lengths) | (seed % 3 == 0)
+    return checked(
+        {name: arrays[name] for name in names},
+        mask=np.ones_like(mask) if seed % 5 == 0 else mask,
+        advantages=random.normal(size=mask.shape),
+        versions=random.integers(0, 9, mask.shape),
+        rewards=random.normal(size=len(mask)),
+        group_ids=np.arange(len(mask)),
+    )
+
+
+def widened(inputs: Inputs) -> Inputs:
+    """Return the same numbers as float64, which the plain reduction keeps."""
+    return inputs.mapped(lambda array: array.astype(np.float64) if array.dtype == np.float32 else array)
+
+
+inputs = st.builds(
+    inputs_of,
+    st.integers(0, 10**6),
+    names=st.sampled_from(
+        [
+            ("rollout_logprobs", "old_logprobs"),
+            ("old_logprobs", "logprobs"),
+            ("rollout_logprobs", "logprobs"),
+            ("rollout_logprobs", "old_logprobs", "logprobs"),
+        ]
+    ),
+    n_sequences=st.integers(1, 9),
+    horizon=st.sampled_from([1, 7, 300]),
+    noise=st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 1.0, 8.0]),
+    odd=st.sampled_from([0.0, 0.0, 0.05, 0.4]),
+)
+
+
+@QUICK
+@given(inputs)
+def test_the_columns_are_those_of_the_plain_reduction(inputs: Inputs) -> None:
+    found = large.reduced(inputs, clip=USUAL_CLIP)
+    with np.errstate(all="ignore"):
+        expected = reduced(widened(inputs), clip=USUAL_CLIP)
+        # Which of two tokens is the further one, float32 cannot say when they are neighbours.
+        agree(found, {name: expected[name] for name in expected if name not in {*CHECKED_APART, *LABELS}})
+    if "sum_abs_is_dev" in expected:
+        # Float32 knows each of two ratios to 1e-6 at the most, and so their difference.
+        size = expected["n_tokens"] + expected["total_sum_ratio_dev"] + expected["mismatch_sum_ratio_dev"] + 1
+        assert (np.abs(found["sum_abs_is_dev"] - expected["sum_abs_is_dev"]) <= 1e-5 * size).all()
+    for name in LABELS:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, err_msg=name)
+    assert set(found) == set(expected)
+    assert {name: array.dtype for name, array in found.items()} == {n: a.dtype for n, a in expected.items()}
+    assert (found["argmax_abs_d"] >= 0).tolist() == (expected["argmax_abs_d"] >= 0).tolist()
+    for pair in expected.pairs:
+        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
+
+
+@pytest.mark.parametrize("magnitude", [1e-3, 1e-4, 1e-6])
+def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
+    random = np.random.default_rng(0)
+    rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
+    new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
+    given = {"rollout_logprobs": rollout, "logprobs": new}
+    found = large.reduced(checked(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    d = new.astype(np.float64) - rollout
+    np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-6)
+
+
+def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
+    rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
+    given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
+    found = large.reduced(checked(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    below, above = (given[name].astype(np.float64) for name in ("rollout_logprobs", "logprobs"))
+    rest_below, rest_above = -np.expm1(below), -np.expm1(above)
+    exact = np.exp(below) * (below - above) + rest_below * np.log(rest_below / rest_above)
+    assert 1e-7 < exact.mean() < 1e-6
+    np.testing.assert_allclose(found["total_sum_binary_kl"], exact.sum(-1), rtol=1e-6)
+
+
+def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduction() -> None:
+    def is_large(shape: tuple[int, int], dtype: Any = np.float32) -> bool:
+        logp = np.zeros(shape, dtype)
+        return large.is_large(checked({"logprobs": logp, "old_logprobs": logp}, mask=np.ones(shape)))
+
+    assert is_large((64, 1024))
+    assert not is_large((64, 1024), np.float64)
+    assert not is_large((64, 1024), np.float16)
+    assert not is_large((8192, 16))
+    assert not is_large((4, 512))
+    logp = torch.zeros((64, 1024), device="meta")
+    assert not large.is_large(Inputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, form=None))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def torch_threads() -> Any:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: Any) -> None:
+    whole = inputs_of(1, names=("rollout_logprobs", "old_logprobs"), n_sequences=80, horizon=8192, odd=0.01)
+    assert whole.mask.size >= 2 * large.BLOCKS_A_THREAD * large.BLOCK_TOKENS
+    found: dict[int, Columns] = {}
+    for n_threads in (1, 2):
+        torch_threads(n_threads)
+        alive = threading.active_count()
+        found[n_threads] = large.reduced(whole, clip=USUAL_CLIP)
+        assert (threading.active_count(), torch.get_num_threads()) == (alive, n_threads)
+    same(found[1], found[2], relative=0)
+
+
+def test_the_columns_of_one_call_outlive_the_next() -> None:
+    names = ("rollout_logprobs", "old_logprobs", "logprobs")
+    first, second = (inputs_of(seed, names=names, horizon=4096) for seed in (1, 2))
+    found = large.reduced(first, clip=USUAL_CLIP)
+    copy = Columns({name: array.copy() for name, array in found.items()}, dict(found.histograms))
+    large.reduced(second, clip=USUAL_CLIP)
+    same(found, copy, relative=0)
+
+
+FORK = """
+import os, sys, numpy as np, torch
+from trmon_client.core import statistics
+torch.set_num_threads(2)
+logp = -np.ones((128, 8192), np.float32)
+given = dict(rollout_logprobs=logp, logprobs=logp - np.float32(0.5), mask=logp < 0)
+expected = statistics.columns(**given)["total_sum_k3"].sum()
+child = os.fork()
+found = statistics.columns(**given)["total_sum_k3"].sum()
+if not child:
+    os._exit(0 if found == expected else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or int(found != expected))
+"""
+
+
+def test_a_trainer_may_fork_after_a_large_batch() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], timeout=100, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("horizon", [1 << 13, 1 << 16])
+def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon: int) -> None:
+    rollout = np.full((2, horizon), -0.7, np.float32)
+    given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
+    whole = checked(given, mask=np.ones_like(rollout))
+    expected = reduced(widened(whole), clip=USUAL_CLIP)
+    agree(large.reduced(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
