@@ -67,7 +67,8 @@ class Monitor:
             rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
             chunks: how many calls make up this update on this rank, if known: it is then complete at once.
             rollout_logits with logits or old_logits, [B, T, V], temperature applied: KL is then exact; or rollout_topk
-            (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits: KL bounded from below.
+            (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits: KL bounded from below;
+            whether the engine's top-k can be trusted is then asked of a device, and waited for.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
         tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)

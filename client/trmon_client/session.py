@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from trmon_client import first_report, messages
+from trmon_client import first_report
 from trmon_client.chunks import Chunks
 from trmon_client.core import token_decision, wire
 from trmon_client.core.arrays import bring_argument
@@ -22,7 +22,8 @@ from trmon_client.exits import ExitWatch
 from trmon_client.likeness import Likeness
 from trmon_client.policies import Policies
 from trmon_client.ranks import Ranks, discover
-from trmon_client.sender import Sender
+from trmon_client.sending import messages
+from trmon_client.sending.sender import Sender
 from trmon_client.settings import Mode, Settings
 from trmon_client.surface import Surface
 

@@ -9,18 +9,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trmon_client.backlog import Backlog
 from trmon_client.core import wire
-from trmon_client.courier import Courier
 from trmon_client.identity import Identity, settle
-from trmon_client.losses import Loss
 from trmon_client.notices import Notices
-from trmon_client.outbox import Draft, Outbox
 from trmon_client.ranks import Ranks
+from trmon_client.sending.backlog import Backlog
+from trmon_client.sending.courier import Courier
+from trmon_client.sending.losses import Loss
+from trmon_client.sending.outbox import Draft, Outbox
+from trmon_client.sending.spool import Spool
+from trmon_client.sending.transport import HttpTransport, Transport
 from trmon_client.settings import Settings
-from trmon_client.spool import Spool
 from trmon_client.surface import Surface
-from trmon_client.transport import HttpTransport, Transport
 
 SPILL_PART = 0.25
 """The part of the time of `close` that is kept for putting on disk what could not be sent."""

@@ -8,12 +8,12 @@ from typing import Protocol
 
 import pytest
 
-from trmon_client.backlog import Backlog
 from trmon_client.core.segments import scan
 from trmon_client.limits import Limits
-from trmon_client.losses import LossCounter
 from trmon_client.notices import Notices
-from trmon_client.spool import Spool
+from trmon_client.sending.backlog import Backlog
+from trmon_client.sending.losses import LossCounter
+from trmon_client.sending.spool import Spool
 
 
 def numbered(n: int) -> list[bytes]:

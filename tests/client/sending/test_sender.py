@@ -13,7 +13,7 @@ from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.core import wire
 from trmon_client.limits import Limits
 from trmon_client.monitor import Monitor
-from trmon_client.transport import HttpTransport, Outcome
+from trmon_client.sending.transport import HttpTransport, Outcome
 
 BUSY = problem(429, "too many", **{"Retry-After": "0.05"})
 GARBAGE = Answer(200, {"Content-Type": "text/html"}, b"<html>welcome to the hotel</html>")
@@ -206,7 +206,8 @@ def test_what_waits_travels_together_and_compressed_when_large(tmp_path: Path) -
 
 def test_reports_and_scalars_arrive_once_each_and_in_order(tmp_path: Path) -> None:
     with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+        # An answer that is late on a busy machine would have everything sent once more.
+        with Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": 30.0})) as monitor:
             for step in range(40):
                 monitor.log_batch(step=step, **batch())
                 monitor.log_scalars(step, {"lr": 0.1})

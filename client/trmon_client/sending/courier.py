@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from trmon_client.backlog import Backlog
 from trmon_client.core import wire
 from trmon_client.limits import Limits
-from trmon_client.losses import Loss, LossCounter
 from trmon_client.notices import Notices
-from trmon_client.transport import Outcome, Reply, Transport
+from trmon_client.sending.backlog import Backlog
+from trmon_client.sending.losses import Loss, LossCounter
+from trmon_client.sending.transport import Outcome, Reply, Transport
 
 DENIED_ADVICE = "give a token that may ingest into this project as token= or TRMON_TOKEN (see `trmon token`)"
 AWAY_ADVICE = "training goes on, reports wait in the spool and are sent when it answers"

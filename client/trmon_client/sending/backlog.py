@@ -6,9 +6,9 @@ import threading
 from collections import deque
 
 from trmon_client.limits import Limits
-from trmon_client.losses import Loss, LossCounter
 from trmon_client.notices import Notices
-from trmon_client.spool import Spool, within
+from trmon_client.sending.losses import Loss, LossCounter
+from trmon_client.sending.spool import Spool, within
 
 
 class Backlog:

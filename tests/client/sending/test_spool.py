@@ -12,9 +12,9 @@ import pytest
 
 from trmon_client.core.segments import HEADER, frame, scan
 from trmon_client.limits import Limits
-from trmon_client.lock import DirectoryLock
-from trmon_client.losses import LossCounter
-from trmon_client.spool import Spool
+from trmon_client.sending.lock import DirectoryLock
+from trmon_client.sending.losses import LossCounter
+from trmon_client.sending.spool import Spool
 
 MESSAGE = b"x" * 92
 RECORD_BYTES = len(frame(MESSAGE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trmon_client.limits import Limits
-from trmon_client.outbox import Draft, Outbox
+from trmon_client.sending.outbox import Draft, Outbox
 
 
 def draft(size_bytes: int = 1) -> Draft:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trmon_client.core.segments import SUFFIX
-from trmon_client.lock import FILE_NAME, DirectoryLock
+from trmon_client.sending.lock import FILE_NAME, DirectoryLock
 
 
 @dataclass(frozen=True, slots=True)

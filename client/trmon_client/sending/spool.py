@@ -13,9 +13,9 @@ from typing import IO
 
 from trmon_client.core.segments import HEADER, SUFFIX, SegmentError, frame, scan
 from trmon_client.limits import Limits
-from trmon_client.lock import FILE_NAME, DirectoryLock
-from trmon_client.losses import Loss, LossCounter
-from trmon_client.orphans import Orphan, adopt, remove_if_empty
+from trmon_client.sending.lock import FILE_NAME, DirectoryLock
+from trmon_client.sending.losses import Loss, LossCounter
+from trmon_client.sending.orphans import Orphan, adopt, remove_if_empty
 
 
 @dataclass(slots=True)

@@ -8,14 +8,13 @@ from typing import Any, Literal
 from trmon_client.chunks import Chunk
 from trmon_client.core import wire
 from trmon_client.core.acceptance import Decision
-from trmon_client.core.arrays import is_tensor
 from trmon_client.core.columns import Columns
-from trmon_client.fence import fence
+from trmon_client.core.transfer import Transfer
 from trmon_client.identity import Identity
-from trmon_client.losses import LossCounter
-from trmon_client.outbox import Draft
 from trmon_client.ranks import Ranks
 from trmon_client.scalars import capture, to_wire
+from trmon_client.sending.losses import LossCounter
+from trmon_client.sending.outbox import Draft
 from trmon_client.settings import Mode, Settings
 from trmon_client.version import __version__
 
@@ -49,14 +48,15 @@ def report(
     scalars: Mapping[str, Any] | None,
     losses: LossCounter,
 ) -> Draft:
-    """The columns of one call and what was decided with them; a device is read in the sender's thread."""
+    """The columns of one call and what was decided with them; the sender waits for what comes from a device."""
     captured = capture(scalars)
-    wait = fence([columns["n_tokens"], *captured.values()])
+    n_columns = len(columns.arrays)
+    transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values()])
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
-        wait()
-        on_host = columns.numpy()
-        accepted = decision.accepted
+        arrived = transfer.wait()
+        on_host, accepted = columns.with_arrays(arrived[:n_columns]), arrived[n_columns]
+        numbers = dict(zip(captured, arrived[n_columns + 1 :], strict=True))
         return wire.Report(
             **identity.origin(),
             step=chunk.step,
@@ -70,8 +70,8 @@ def report(
             old_version=columns.old_version,
             mode=_mode(mode),
             policy=decision.policy.hash,
-            accepted=wire.pack_bits(accepted.cpu() if is_tensor(accepted) else accepted),
-            scalars=to_wire(captured, losses),
+            accepted=wire.pack_bits(accepted),
+            scalars=to_wire(numbers, losses),
             finished=chunk.finished,
             losses=lost,
         )
@@ -82,11 +82,11 @@ def report(
 def scalars(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> Draft:
     """Numbers of the trainer's own for a step."""
     captured = capture(values)
-    wait = fence(captured.values())
+    transfer = Transfer.begin([*captured.values()])
 
     def build(identity: Identity, _lost: wire.Losses) -> wire.Scalars:
-        wait()
-        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=to_wire(captured, losses))
+        numbers = dict(zip(captured, transfer.wait(), strict=True))
+        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=to_wire(numbers, losses))
 
     return Draft(build, size_bytes=512 + 64 * len(captured))
 

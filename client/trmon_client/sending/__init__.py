@@ -1,0 +1,1 @@
+"""What carries messages to the service and never makes the trainer wait: outbox, backlog, spool, courier."""
