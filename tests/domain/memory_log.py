@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from threading import Lock
 
 from tests.domain import trainer
 from trmon.domain.adaptation.setting import Setting
-from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome
-from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.runs import Attempt, Run, RunState
+from trmon.domain.policies.version import PolicyVersion, default_version
+from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon_client.core import wire
 
 RUN_ID = 1
@@ -57,6 +57,7 @@ class MemoryLog:
         self._checkpoint: Checkpoint | None = None
         self._seen_at: float | None = None
         self._attempts: list[str] = []
+        self._looks = 0
 
     def receive(self, *messages: wire.Message, at: float) -> None:
         """Store messages as the door does; a heartbeat only says that the process lives."""
@@ -83,7 +84,7 @@ class MemoryLog:
                 )
             )
 
-    def unfinished_runs(self) -> list[Run]:
+    def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         """See RunLog."""
         self._check()
         beyond = self._frontier.report_id < len(self.reports) or self._frontier.notice_id < len(self.notices)
@@ -95,6 +96,11 @@ class MemoryLog:
         if run_id != RUN_ID:
             raise NotFound("run", str(run_id))
         return self.stored_run
+
+    def revision(self, run_id: int) -> int:
+        """See RunLog; tests change what is stored without a word."""
+        self._looks += 1
+        return self._looks
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """See RunLog."""
@@ -160,7 +166,7 @@ class MemoryLog:
         """See RunLog."""
         return self._seen_at
 
-    def commit(self, outcome: Outcome) -> Future[None]:
+    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
         """See RunLog."""
         done: Future[None] = Future()
         if self.broken:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trmon.domain.advice import KlTarget, LrDecay, advise, ess_target, kl_factor, lr_decay, lr_scales
-from trmon.domain.alerts import Alert, AlertState, Severity
+from trmon.domain.alerts.alert import Alert, AlertState, Severity
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-from trmon.domain.alerts import Alert
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
 
 DECAY_FACTOR = 0.5

@@ -8,6 +8,7 @@ TrmonError
 ├── Forbidden             the token lacks the scope or the project
 ├── TooLarge              a body beyond the cap, also after decompression
 ├── UnsupportedMedia      a content type or encoding the service does not read
+├── Fenced                the run belongs to another worker by now
 ├── Overloaded            try again later; says when
 └── NotReady              the service cannot do this yet, or no longer
 """
@@ -55,6 +56,10 @@ class TooLarge(TrmonError):
 
 class UnsupportedMedia(TrmonError):
     """A content type or encoding that the service does not read."""
+
+
+class Fenced(TrmonError):
+    """The run belongs to another worker by now; what this one made of it must not be written."""
 
 
 class Overloaded(TrmonError):

@@ -24,7 +24,8 @@ class Intake:
     """A checked message on its way to the disk.
 
     `digest` is 16 bytes over what the message says (not when it was sent or what the sender lost); `payload` is
-    its stored form; `accepted` has one bit a sequence, the client's own or decided on arrival.
+    its stored form; `accepted` has one bit a sequence, the client's own or decided on arrival. A report's `columns` and
+    its `header`, what is stored beside them, are given where they are at hand.
     """
 
     key: RunKey
@@ -34,13 +35,16 @@ class Intake:
     n_sequences: int = 0
     n_tokens: int = 0
     accepted: bytes = b""
+    header: wire.Report | None = None
+    columns: Columns | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What the disk says: durable under these ids, with the accepted bits that stand."""
+    """What the disk says: durable under these ids, with the accepted bits that stand; `id` is the message's own."""
 
     status: Stored
+    id: int
     run_id: int
     attempt_id: int
     accepted: bytes

@@ -8,11 +8,11 @@ from statistics import median
 
 import msgspec
 
-from trmon.domain.alerts import Alert
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.alerts.transitions import Track
 from trmon.domain.identity import BatchKey
-from trmon.domain.readout import Memory
-from trmon.domain.rules import Finding
-from trmon.domain.transitions import Track
+from trmon.domain.rules.readout import Memory
+from trmon.domain.rules.rule import Finding
 from trmon.domain.windows import Baseline, Window
 
 MIND_VERSION = 2

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from trmon.domain.alerts import Alert, AlertEvent, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
 from trmon.domain.batch import BatchRow, DecisionRow
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs import RunState
+from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.runs.outlook import Outlook
+from trmon.domain.runs.run import RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +29,13 @@ class Checkpoint:
     state: bytes
 
 
+EDIT = "edit"
+"""The kind of event that says that somebody beside its worker has changed a run, its policy or its adaptation."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something a watcher of the run hears at once: batch, alert, state, policy."""
+    """Something a watcher of the run hears at once: batch, alert, state, policy, ack, edit."""
 
     kind: str
     data: dict[str, Any]
@@ -58,3 +63,4 @@ class Outcome:
     config: dict[str, Any] = field(default_factory=dict)
     mode: str | None = None
     checkpoint: Checkpoint | None = None
+    outlook: Outlook | None = None

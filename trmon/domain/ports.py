@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Future
 from typing import Protocol
 
 from trmon.domain.adaptation.setting import Setting
-from trmon.domain.alerts import Alert
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.leases import Fences
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs import Attempt, Run
+from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.runs.run import Attempt, Run
 
 
 class RunLog(Protocol):
     """The durable log of runs, as a worker reads and extends it; every method may be called from any thread."""
 
-    def unfinished_runs(self) -> list[Run]:
-        """Return the runs that have not ended or have reports beyond their frontier."""
+    def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
+        """Return the runs, of some slots or all, that have not ended or have reports beyond their frontier."""
 
     def run(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
+
+    def revision(self, run_id: int) -> int:
+        """Return a number that is another one once somebody beside the worker changed the run, its policy or bounds."""
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
@@ -63,5 +68,21 @@ class RunLog(Protocol):
     def last_seen(self, run_id: int) -> float | None:
         """Return when the run's newest message of any kind came, heartbeats included, on the server's clock."""
 
-    def commit(self, outcome: Outcome) -> Future[None]:
-        """Write an outcome in one transaction; the future ends when it is on disk."""
+    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
+        """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.
+
+        Args: fence: the one under which the run's slot is held; None where there is one worker only.
+        """
+
+
+class Ownership(Protocol):
+    """The runs that are this worker's."""
+
+    def fences(self) -> Fences | None:
+        """Return the slots that are held for now, each with its fence; None where all runs are its own for ever."""
+
+    def surplus(self) -> frozenset[int]:
+        """Return the slots to be given up, once their runs are at rest."""
+
+    def release(self, slots: Collection[int]) -> None:
+        """Give slots up."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.policybook import PolicyBook
-from trmon.domain.rules import InState, Rule
-from trmon.domain.runs import Run
+from trmon.domain.policies.book import PolicyBook
+from trmon.domain.rules.rule import InState, Rule
+from trmon.domain.runs.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,25 @@ class Quarter:
 
 
 @dataclass(slots=True)
+class Reach:
+    """The steps that an answer rests on, and how many of those asked for are no longer stored."""
+
+    first_step: int | None = None
+    last_step: int | None = None
+    n_steps: int = 0
+    n_missing: int = 0
+
+    def add(self, step: int, *, stored: bool) -> None:
+        """Take a step in."""
+        if not stored:
+            self.n_missing += 1
+            return
+        self.n_steps += 1
+        self.first_step = step if self.first_step is None else min(step, self.first_step)
+        self.last_step = step if self.last_step is None else max(step, self.last_step)
+
+
+@dataclass(slots=True)
 class Effect:
     """What a policy makes of the sequences it has seen; empty ones are left out.
 

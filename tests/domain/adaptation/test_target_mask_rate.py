@@ -182,6 +182,8 @@ class Run:
         self.policy = self.anchor = policy
         self.random = np.random.default_rng(seed)
         self.window: deque[Sample] = deque(maxlen=SETTING.window_sequences // 256)
+        self.steps = 0
+        self.is_stalled = False
         self.reaches: list[float] = []
         self.rates: list[float] = []
 
@@ -190,11 +192,18 @@ class Run:
             columns = stream.batch(self.random, k3=k3(step))
             self.rates.append(decide(columns, self.policy).mask_rate)
             self.window.append(Sample.of(columns, self.policy))
-            if step % SETTING.every_steps == 15:
+            self.steps += 1
+            if self.steps % SETTING.every_steps == 0:
                 self._update()
 
     def _update(self) -> None:
-        verdict = propose(Sample.merge(self.window), policy=self.policy, anchor=self.anchor, setting=SETTING)
+        verdict = propose(
+            Sample.merge(self.window),
+            policy=self.policy,
+            anchor=self.anchor,
+            setting=SETTING,
+            is_stalled=self.is_stalled,
+        )
         if isinstance(verdict, Proposal):
             self.policy = verdict.policy
         self.reaches.append(self.policy.criteria[0].upper_compared or math.nan)
@@ -210,6 +219,24 @@ def test_a_run_ends_within_a_tenth_of_the_target_and_does_not_swing(policy: Poli
     changes = np.sign(np.diff(settled))
     turns = np.count_nonzero(changes[:-1] * changes[1:] < 0)
     assert turns <= len(settled) // 4
+
+
+def test_a_bound_holds_while_nan_is_in_the_window_and_while_the_run_is_stalled() -> None:
+    run = Run(upper(0.04))
+    run.train(328)
+    settled = run.reaches[-1]
+    run.window.append(with_nan(run.policy))
+    run.train(8, k3=lambda _: 0.02)
+    assert run.reaches[-1] == settled, "what is no number says nothing of the tail"
+    run.train(16, k3=lambda _: 0.02)
+    assert run.reaches[-1] > settled, "it has left the window"
+    held = run.reaches[-1]
+    run.is_stalled = True
+    run.train(160, k3=lambda _: 0.02)
+    assert set(run.reaches[-10:]) == {held}
+    run.is_stalled = False
+    run.train(160, k3=lambda _: 0.02)
+    assert run.reaches[-1] > held
 
 
 def test_a_drifting_run_is_followed() -> None:

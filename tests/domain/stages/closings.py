@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import stored
-from trmon.domain import rulebook
 from trmon.domain.assembly import seen_again
 from trmon.domain.mind import RunMind
-from trmon.domain.policies import default_version
-from trmon.domain.policybook import PolicyBook
-from trmon.domain.rules import Rule
+from trmon.domain.policies.book import PolicyBook
+from trmon.domain.policies.version import default_version
+from trmon.domain.rules import rulebook
+from trmon.domain.rules.rule import Rule
 from trmon.domain.stages.merge import Closing
 from trmon.domain.watch import Watch
 from trmon_client.core import wire

@@ -8,10 +8,10 @@ import pytest
 
 from tests.domain.stages.closings import watch
 from tests.store.builders import batch
-from trmon.domain import rulebook
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import RunMind
-from trmon.domain.rules import Evaluation, Truth
+from trmon.domain.rules import rulebook
+from trmon.domain.rules.rule import Evaluation, Truth
 from trmon.domain.stages.detect import Detected, detect, reconsider
 from trmon.domain.stages.draft import Draft
 from trmon.domain.stages.fold import fold

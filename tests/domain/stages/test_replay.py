@@ -12,8 +12,8 @@ import pytest
 from tests.domain.stages.closings import closing, watch
 from tests.domain.trainer import made, report
 from trmon.domain.batch import Role
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.policybook import PolicyBook
+from trmon.domain.policies.book import PolicyBook
+from trmon.domain.policies.version import PolicyVersion
 from trmon.domain.stages.measure import measure
 from trmon.domain.stages.merge import merge
 from trmon.domain.stages.replay import Replayed, replay

@@ -8,7 +8,7 @@ from trmon.domain.adaptation.sample import Sample
 from trmon.domain.adaptation.setting import Setting
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon.domain.adaptation.verdict import Hold, HoldReason, Proposal, Verdict
-from trmon.domain.policies import CONTROLLER_PREFIX, PolicyVersion
+from trmon.domain.policies.version import CONTROLLER_PREFIX, PolicyVersion
 from trmon_client.core.acceptance import Policy
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import JUDGED, Array, History
 from trmon.domain.diagnosis.provision import provision
-from trmon.domain.rules import Bound, Truth
+from trmon.domain.rules.rule import Bound, Truth
 from trmon_client.core.schema import Pair
 
 FALSE, UNKNOWN, TRUE = 0, 1, 2

@@ -9,7 +9,7 @@ from trmon.domain.diagnosis.conditions import AT_TIMES, EVER, AllOf, AnyOf, Cond
 from trmon.domain.diagnosis.finding import Finding
 from trmon.domain.diagnosis.history import ENGINES
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules import Bound
+from trmon.domain.rules.rule import Bound
 
 above = partial(Limit, bound=Bound.ABOVE)
 below = partial(Limit, bound=Bound.BELOW)

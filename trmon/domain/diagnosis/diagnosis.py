@@ -13,7 +13,7 @@ from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules import Truth
+from trmon.domain.rules.rule import Truth
 
 CAUSES_FIRST = (
     Finding.CORRUPT_LOGPROBS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.rules import Bound, Truth
+from trmon.domain.rules.rule import Bound, Truth
 
 
 class Finding(Enum):

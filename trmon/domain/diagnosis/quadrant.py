@@ -7,7 +7,7 @@ from enum import Enum
 from trmon.domain.diagnosis.conditions import Limit
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules import Bound, Truth
+from trmon.domain.rules.rule import Bound, Truth
 
 
 class Quadrant(Enum):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trmon.domain.batch import BatchRow
-from trmon.domain.measures import Keeps
 from trmon.domain.mind import RunMind
-from trmon.domain.readout import Memory, Readout
-from trmon.domain.rules import Finding, InState, Reads, Rule, kept_for
+from trmon.domain.rules.measures import Keeps
+from trmon.domain.rules.readout import Memory, Readout
+from trmon.domain.rules.rule import Finding, InState, Reads, Rule, kept_for
 from trmon.domain.stages.fold import Folded
 from trmon.domain.watch import Watch
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import GAPS, GAUGE_KEYS, RunMind
-from trmon.domain.readout import Readout
+from trmon.domain.rules.readout import Readout
 from trmon.domain.stages.draft import Draft
 
 HISTORICAL = ("response_length_growth", "ess_seq_relative", "step_seconds")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from trmon_client.core.columns import Array, Columns
+from trmon_client.core.quantiles import percentile
 
 
 def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
@@ -20,7 +21,7 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
     decided = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
     rejected = ~accepted[decided]
     lengths = columns["n_tokens"][decided].astype(np.float64)
-    short, long = np.quantile(lengths, (0.25, 0.75)) if len(lengths) else (math.nan, math.nan)
+    short, long = (percentile(lengths, share) if len(lengths) else math.nan for share in (0.25, 0.75))
     rates = {
         "mask_rate": _share(rejected, np.ones_like(lengths)),
         "mask_rate_tokens": _share(rejected, lengths),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.alerts import Alert, AlertEvent, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
+from trmon.domain.alerts.deliveries import deliveries_of, jsonable
+from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batch import BatchRow, DecisionRow
-from trmon.domain.deliveries import deliveries_of, jsonable
 from trmon.domain.mind import RunMind
 from trmon.domain.outcome import Event
-from trmon.domain.readout import Readout
+from trmon.domain.rules.readout import Readout
 from trmon.domain.stages.transition import Judged
-from trmon.domain.transitions import Transition
 from trmon.domain.watch import Watch
 
 

@@ -13,7 +13,7 @@ from trmon.domain.batch import DecisionRow, Role
 from trmon.domain.derived import SHADOW_PREFIX
 from trmon.domain.stages.maskrates import mask_rates
 from trmon.domain.stages.measure import Measured
-from trmon.domain.stages.merge import Merged
+from trmon.domain.stages.merge import Merged, Part
 from trmon_client.core.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, decide
 from trmon_client.core.columns import Array, Columns
 from trmon_client.core.wire import pack_bits, unpack_bits
@@ -74,30 +74,48 @@ def _replay_active(merged: Merged) -> _Standing:
 
     Ranks may be on different versions, and merged columns are as exact only as their weakest part.
     """
-    accepted = np.zeros(merged.columns.n_sequences, bool)
+    bits = np.concatenate([unpack_bits(part.stored.accepted, part.columns.n_sequences) for part in merged.parts])
     reasons: Counter[str] = Counter()
     mismatches = unreplayed = 0
-    for part in merged.parts:
-        report, bits = part.stored.report, unpack_bits(part.stored.accepted, part.columns.n_sequences)
-        decision = _decide(part.columns, merged.closing.watch.policies.find(report.policy))
-        accepted[part.rows] = bits
-        unreplayed += decision is None
-        reasons.update(_reasons(decision, bits))
+    for parts, columns, rows in _judged_at_once(merged):
+        report, stands = parts[0].stored.report, bits[rows]
+        decision = _decide(columns, merged.closing.watch.policies.find(report.policy))
+        unreplayed += 0 if decision else len(parts)
+        reasons.update(_reasons(decision, stands))
         if decision and report.policy is not None and report.semantics == SEMANTICS_VERSION:
-            mismatches += int(np.count_nonzero(decision.accepted != bits))
-    return _Standing(accepted=accepted, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
+            mismatches += int(np.count_nonzero(decision.accepted != stands))
+    return _Standing(accepted=bits, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
 
 
-def _reasons(decision: Decision | None, bits: Array) -> list[str]:
-    """The reason of each sequence as it stands: the replay's, where the two agree."""
+def _judged_at_once(merged: Merged) -> list[tuple[tuple[Part, ...], Columns, slice]]:
+    """Parts of one policy whose columns say the same as the merged ones are decided together: each sequence for itself.
+
+    So a batch of 64 ranks, which are nearly always alike, costs one decision.
+    """
+    if len({_manner(part) for part in merged.parts}) == 1:
+        return [(merged.parts, merged.columns, slice(None))]
+    return [((part,), part.columns, part.rows) for part in merged.parts]
+
+
+def _manner(part: Part) -> tuple[object, ...]:
+    """All that a decision hangs on beside the numbers."""
+    report, columns = part.stored.report, part.columns
+    versions = columns.trainer_version, columns.old_version
+    return report.policy, report.semantics, columns.kl_is, columns.kl_pair, versions, frozenset(columns)
+
+
+def _reasons(decision: Decision | None, bits: Array) -> Counter[str]:
+    """Count the reasons of sequences as they stand: the replay's, where the two agree."""
+    n_accepted = int(np.count_nonzero(bits))
     if decision is None:
-        return ["accepted" if bit else UNKNOWN_POLICY for bit in bits.tolist()]
-    names = ("accepted", *decision.reason_names)
-    codes, agree = decision.codes.tolist(), (decision.accepted == bits).tolist()
-    return [
-        names[code] if same else ("accepted" if bit else DISAGREEMENT)
-        for code, same, bit in zip(codes, agree, bits.tolist(), strict=True)
-    ]
+        return +Counter({"accepted": n_accepted, UNKNOWN_POLICY: len(bits) - n_accepted})
+    agree = decision.accepted == bits
+    n_forced = int(np.count_nonzero(bits & ~agree))
+    found = Counter({"accepted": n_forced, DISAGREEMENT: int(np.count_nonzero(~agree)) - n_forced})
+    counts = np.bincount(decision.codes[agree]).tolist()
+    for name, n in zip(("accepted", *decision.reason_names), counts, strict=False):
+        found[name] += n
+    return +found
 
 
 def _shadows(merged: Merged) -> dict[str, Decision | None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trmon.domain.alerts.transitions import Track, Transition, advance
 from trmon.domain.mind import RunMind
-from trmon.domain.rules import Finding, Rule
+from trmon.domain.rules.rule import Finding, Rule
 from trmon.domain.stages.detect import Detected
 from trmon.domain.stages.fold import Folded
-from trmon.domain.transitions import Track, Transition, advance
 from trmon.domain.watch import Watch
 
 

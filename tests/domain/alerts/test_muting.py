@@ -1,0 +1,77 @@
+"""What is told when its time has come, and what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.domain.alerts.test_deliveries import ALERT
+from tests.domain.memory_log import MemoryLog
+from trmon.domain.alerts.alert import Alert, AlertState, Delivery, DeliveryState
+from trmon.domain.alerts.muting import LATE_SECONDS, Mute, Situation, muted
+from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.runs.run import Run, RunState
+
+RUN = MemoryLog().stored_run
+FINISHED = replace(RUN, state=RunState.FINISHED)
+NOW = 1000.0
+OVER = replace(ALERT, state=AlertState.RESOLVED)
+FIRING = Delivery(id=1, receiver="hook", dedup_key="x", body={}, episode=ALERT.episode, made_at=NOW - LATE_SECONDS)
+LATE = replace(FIRING, made_at=NOW - LATE_SECONDS - 1)
+HELD = replace(FIRING, state=DeliveryState.HELD)
+RESOLVED = replace(FIRING, told_state=AlertState.RESOLVED)
+HEARD = frozenset({("hook", ALERT.episode)})
+SILENCE = Silence(
+    id=1,
+    project=None,
+    matchers=(Matcher(label="rule", operator=Operator.EQUAL, value=ALERT.rule),),
+    author="ana",
+    note="",
+    starts_at=0.0,
+    ends_at=NOW + 1,
+)
+
+
+def situation(alert: Alert | None = ALERT, *, run: Run = RUN, **known: Any) -> Situation:
+    """Return the situation of a run with an alert or none; other fields of Situation by name."""
+    return Situation(run=run, alerts=() if alert is None else (alert,), **{"tried": frozenset(), **known})
+
+
+@pytest.mark.parametrize(
+    ("delivery", "now", "expected"),
+    [
+        pytest.param(FIRING, situation(), None, id="an alert that fires"),
+        pytest.param(FIRING, situation(OVER), None, id="one that is over, but only just"),
+        pytest.param(FIRING, situation(None), Mute.ENDED, id="one that was over long ago"),
+        pytest.param(LATE, situation(), None, id="one that still fires, late"),
+        pytest.param(LATE, situation(OVER), Mute.ENDED, id="one that is over, late"),
+        pytest.param(replace(LATE, episode="1/high@3:8"), situation(), Mute.ENDED, id="another episode, late"),
+        pytest.param(replace(FIRING, rounds=1), situation(OVER), Mute.ENDED, id="a round after the end"),
+        pytest.param(FIRING, situation(silences=(SILENCE,)), Mute.SILENCED, id="one that is silenced"),
+        pytest.param(FIRING, situation(OVER, silences=(SILENCE,)), Mute.SILENCED, id="one that ended under a silence"),
+        pytest.param(HELD, situation(), None, id="one that was silenced and still fires"),
+        pytest.param(HELD, situation(OVER), Mute.ENDED, id="one that ended while it was silenced"),
+        pytest.param(FIRING, situation(run=FINISHED), Mute.FINISHED, id="one of a finished run"),
+        pytest.param(RESOLVED, situation(OVER, tried=HEARD), None, id="the end of what was heard of"),
+        pytest.param(RESOLVED, situation(OVER, run=FINISHED, tried=HEARD), None, id="also by the end of the run"),
+        pytest.param(RESOLVED, situation(None), Mute.UNTOLD, id="the end of what nobody heard of"),
+        pytest.param(
+            RESOLVED, situation(OVER, tried=HEARD, waiting=HEARD), Mute.EARLY, id="the end of what is being told"
+        ),
+        pytest.param(
+            replace(RESOLVED, receiver="pager"),
+            situation(OVER, tried=HEARD),
+            Mute.UNTOLD,
+            id="the end of what another receiver heard of",
+        ),
+    ],
+)
+def test_a_delivery_is_muted_with_a_reason(delivery: Delivery, now: Situation, expected: Mute | None) -> None:
+    assert muted(delivery, now, now=NOW) is expected
+
+
+def test_an_episode_is_one_of_an_alert_at_a_batch() -> None:
+    assert ALERT.episode == "1/high@3:7"
+    assert replace(ALERT, update=2).episode == "1/high@3:7.2"

@@ -1,0 +1,83 @@
+"""Silences: what they cover, and those that make no sense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.domain.alerts.test_deliveries import ALERT
+from tests.domain.memory_log import MemoryLog
+from trmon.domain.alerts.silences import Matcher, Operator, Silence, checked
+from trmon.domain.errors import InvalidInput
+
+RUN = replace(MemoryLog().stored_run, owner="ana")
+"""The run math/grpo of ana; the alert is `high`, a page, of team rl."""
+
+
+def matcher(label: str, operator: str, value: str) -> Matcher:
+    return Matcher(label=label, operator=Operator(operator), value=value)
+
+
+def silence(*matchers: Matcher, project: str | None = None) -> Silence:
+    return Silence(id=1, project=project, matchers=matchers, author="ana", note="", starts_at=100.0, ends_at=200.0)
+
+
+@pytest.mark.parametrize(
+    ("matchers", "expected"),
+    [
+        pytest.param([("rule", "=", "high")], True, id="its rule"),
+        pytest.param([("rule", "=", "low")], False, id="another rule"),
+        pytest.param([("project", "=", "math"), ("run", "=", "grpo")], True, id="its run"),
+        pytest.param([("run", "=", "grpo"), ("rule", "=", "low")], False, id="all must hold"),
+        pytest.param([("severity", "=", "page"), ("owner", "=", "ana")], True, id="its severity and its run's owner"),
+        pytest.param([("team", "=", "rl")], True, id="a label of its rule"),
+        pytest.param([("rule", "!=", "low"), ("run", "=", "grpo")], True, id="not another"),
+        pytest.param([("run", "~", "gr*")], True, id="a pattern"),
+        pytest.param([("run", "~", "r*")], False, id="a pattern is of the whole value"),
+        pytest.param([("run", "~", "g*"), ("rule", "!~", "h*")], False, id="not like another"),
+        pytest.param([("place", "=", "x")], False, id="a label it lacks"),
+        pytest.param([("run", "=", "grpo"), ("place", "=", "")], True, id="a label it lacks is empty"),
+    ],
+)
+def test_a_silence_covers_what_all_matchers_meet(matchers: list[tuple[str, str, str]], expected: bool) -> None:
+    made = silence(*(matcher(*one) for one in matchers))
+    assert made.covers(ALERT, run=RUN, now=150.0) is expected
+
+
+@pytest.mark.parametrize(
+    ("now", "project", "expected"),
+    [
+        pytest.param(99.9, None, False, id="before it begins"),
+        pytest.param(100.0, None, True, id="from its beginning"),
+        pytest.param(199.9, "math", True, id="until its end, in its project"),
+        pytest.param(200.0, None, False, id="not at its end"),
+        pytest.param(150.0, "code", False, id="not in another project"),
+    ],
+)
+def test_a_silence_has_its_time_and_project(now: float, project: str | None, expected: bool) -> None:
+    made = silence(matcher("rule", "=", "high"), project=project)
+    assert made.covers(ALERT, run=RUN, now=now) is expected
+
+
+@pytest.mark.parametrize(
+    "matchers",
+    [
+        pytest.param([], id="none"),
+        pytest.param([("rule", "!=", "high")], id="all but one"),
+        pytest.param([("rule", "~", "*")], id="a pattern that everything is like"),
+        pytest.param([("", "=", "x")], id="no label"),
+        pytest.param([("rule", "=", "x" * 257)], id="too long"),
+        pytest.param([("rule", "=", str(i)) for i in range(17)], id="too many"),
+    ],
+)
+def test_matchers_that_would_silence_everything_or_mean_nothing_are_refused(
+    matchers: list[tuple[str, str, str]],
+) -> None:
+    with pytest.raises(InvalidInput, match="matchers"):
+        checked(tuple(matcher(*one) for one in matchers))
+
+
+def test_a_pattern_that_would_make_an_expression_run_for_ever_ends() -> None:
+    evil = matcher("run", "~", "*a" * 100 + "b")
+    assert not evil.matches({"run": "a" * 5000})

@@ -1,0 +1,139 @@
+"""The life of an alert, one finding after the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from trmon.domain.alerts.alert import AlertState, Severity
+from trmon.domain.alerts.transitions import Reason, Track, Transition, advance, end
+from trmon.domain.identity import BatchKey
+from trmon.domain.rules.readout import Readout
+from trmon.domain.rules.rule import Bound, Comparison, Finding, Rule
+
+RULE = Rule(
+    name="high",
+    when=Comparison(signal="x", bound=Bound.ABOVE, threshold=10.0, clear=5.0),
+    severity=Severity.PAGE,
+    summary="{signal} is {value} (limit {threshold})",
+    for_steps=3,
+    clear_for_steps=2,
+    immune_steps=2,
+)
+
+
+def life(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> list[Transition]:
+    """Return the transitions of a rule over the values of its signal, one a step, from the first step on."""
+    track, made = Track(), []
+    for step, value in enumerate(values, start=1):
+        readout = Readout({"x": value}, "total")
+        finding = Finding(
+            rule=rule.name,
+            key=BatchKey(1, step, None),
+            at=seconds * step,
+            steps=step,
+            mode="observe",
+            raised=rule.when.evaluate(readout, lingering=False),
+            lingering=rule.when.evaluate(readout, lingering=True),
+        )
+        moved = advance(track, finding, rule=rule, run_id=1, run="math/grpo")
+        track = moved.track
+        made.append(moved)
+    return made
+
+
+def reasons_of(made: list[Transition]) -> str:
+    """Return the reasons of transitions, by name."""
+    return " ".join(moved.reason.name.lower() for moved in made)
+
+
+N = math.nan
+
+
+@pytest.mark.parametrize(
+    ("values", "reasons"),
+    [
+        pytest.param([20, 20, 0, 0], "immune immune quiet quiet", id="the first steps are immune"),
+        pytest.param(
+            [20, 20, 20, 20, 20, 20],
+            "immune immune began waiting fired firing",
+            id="it fires after three steps beyond the immune ones",
+        ),
+        pytest.param(
+            [0, 0, 20, 20, 0, 20],
+            "immune immune began waiting dropped began",
+            id="what passes before it fires is dropped",
+        ),
+        pytest.param(
+            [0, 0, 20, N, 20, N, 20],
+            "immune immune began unknown waiting unknown fired",
+            id="steps of unknown truth are left out",
+        ),
+        pytest.param(
+            [0, 0, 20, 20, 20, 0, 0, 0],
+            "immune immune began waiting fired clearing resolved quiet",
+            id="it resolves after two clear steps",
+        ),
+        pytest.param(
+            [0, 0, 20, 20, 20, 7, 7, 7],
+            "immune immune began waiting fired firing firing firing",
+            id="above the clear threshold it stays",
+        ),
+        pytest.param(
+            [0, 0, 20, 20, 20, 0, 7, 0, 0],
+            "immune immune began waiting fired clearing firing clearing resolved",
+            id="clear steps must be in a row",
+        ),
+        pytest.param(
+            [0, 0, 20, 20, 20, 0, N, N, 0],
+            "immune immune began waiting fired clearing unknown unknown resolved",
+            id="a missing signal is not clear",
+        ),
+        pytest.param([N, N, N], "unknown unknown unknown", id="nothing is known, nothing is said"),
+        pytest.param(
+            [0, 0, math.inf, math.inf, math.inf], "immune immune began waiting fired", id="infinity is beyond"
+        ),
+    ],
+)
+def test_every_step_has_its_reason(values: list[float], reasons: str) -> None:
+    assert reasons_of(life(values)) == reasons
+
+
+def test_only_firing_and_resolving_are_events() -> None:
+    made = life([0, 0, 20, 20, 20, 20, 0, 0])
+    events = [(m.event.state, m.event.step) for m in made if m.event]
+    assert events == [(AlertState.FIRING, 5), (AlertState.RESOLVED, 8)]
+
+
+def test_an_alert_is_of_the_step_where_it_began_and_has_the_newest_value() -> None:
+    alert = life([0, 0, 20, 30, 40])[-1].alert
+    assert alert is not None
+    assert (alert.state, alert.step, alert.since_at, alert.updated_at) == (AlertState.FIRING, 3, 30.0, 50.0)
+    assert (alert.value, alert.threshold, alert.summary) == (40.0, 10.0, "x is 40 (limit 10)")
+
+
+def test_for_seconds_must_have_passed_too() -> None:
+    rule = replace(RULE, for_seconds=35.0, immune_steps=0)
+    assert reasons_of(life([20] * 6, rule=rule)) == "began waiting waiting waiting fired firing"
+
+
+def test_a_rule_without_for_fires_at_once() -> None:
+    rule = replace(RULE, for_steps=1, immune_steps=0)
+    assert reasons_of(life([20, 20], rule=rule)) == "fired firing"
+
+
+@pytest.mark.parametrize(
+    ("values", "state", "has_event"),
+    [
+        pytest.param([0, 0, 20], AlertState.DROPPED, False, id="a pending one is dropped"),
+        pytest.param([0, 0, 20, 20, 20], AlertState.RESOLVED, True, id="a firing one is resolved"),
+        pytest.param([0, 0, 0], None, False, id="a quiet one stays quiet"),
+    ],
+)
+def test_an_end_that_no_step_brings(values: list[float], state: AlertState | None, has_event: bool) -> None:
+    moved = end(life(values)[-1].track, reason=Reason.FINISHED, now=99.0)
+    assert (moved.alert.state if moved.alert else None) is state
+    assert (moved.event is not None) is has_event
+    assert moved.track == Track()

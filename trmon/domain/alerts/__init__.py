@@ -1,0 +1,1 @@
+"""The life of alerts, and who is told of them, when, and when not."""

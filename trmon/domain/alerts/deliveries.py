@@ -1,0 +1,115 @@
+"""What receivers are told of an alert: one delivery each, with a key by which nobody is told twice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, Severity
+from trmon.domain.alerts.transitions import Reason, Transition
+from trmon.domain.runs.run import Run, RunState
+from trmon.domain.watch import Watch
+
+MESSAGE_VERSION = 2
+
+
+def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
+    """Return one delivery a receiver for a transition that people hear of: firing or resolved, page or warn.
+
+    Nothing fires on a finished run, also not by batches that close after its end; that its alerts are over is told.
+    """
+    alert, event = transition.alert, transition.event
+    if alert is None or event is None or alert.severity is Severity.INFO:
+        return ()
+    if watch.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
+        return ()
+    body = body_of(alert, event, reason=transition.reason, run=watch.run, public_url=watch.public_url)
+    return tuple(
+        Delivery(
+            id=0,
+            receiver=receiver,
+            dedup_key=_dedup_key(event, receiver=receiver),
+            body=body,
+            due_at=watch.now,
+            made_at=watch.now,
+            run_id=alert.run_id,
+            episode=alert.episode,
+            told_state=event.state,
+        )
+        for receiver in watch.receivers
+    )
+
+
+def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
+    if event.silence_started_at is not None:
+        place = f"silence-{event.silence_started_at:.3f}"
+    else:
+        place = f"{event.step}" if event.update is None else f"{event.step}.{event.update}"
+    return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
+
+
+def body_of(alert: Alert, event: AlertEvent, *, reason: Reason, run: Run, public_url: str | None) -> dict[str, Any]:
+    """Return what is told of a transition, as JSON."""
+    return {
+        "status": event.state.value,
+        "reason": reason.value,
+        "alert": {
+            "identity": alert.identity,
+            "rule": alert.rule,
+            "severity": alert.severity.value,
+            "labels": alert.labels,
+            "since_at": alert.since_at,
+            "at": event.at,
+            "since_step": alert.step,
+        },
+        "run": {
+            "project": run.key.project,
+            "run": run.key.run,
+            "owner": run.owner,
+            "tags": list(run.tags),
+            "mode": run.mode,
+            "attempt_id": event.attempt_id,
+        },
+        "value": jsonable(event.value),
+        "threshold": jsonable(event.threshold),
+        "summary": event.summary,
+        "step": event.step,
+        "update": event.update,
+        "runbook": alert.runbook,
+        "url": step_url(run, event.step, public_url=public_url),
+    }
+
+
+def message_of(deliveries: Sequence[Delivery]) -> dict[str, Any]:
+    """Return what is told by one message of deliveries of one run, as JSON: the run, and every alert by itself."""
+    told = [_told(delivery) for delivery in deliveries]
+    body, fires = deliveries[0].body, any(alert["status"] == AlertState.FIRING.value for alert in told)
+    return {
+        "version": MESSAGE_VERSION,
+        "status": (AlertState.FIRING if fires else AlertState.RESOLVED).value,
+        "run": {name: body["run"][name] for name in ("project", "run", "owner", "tags", "mode")},
+        "alerts": told,
+        "firing": body.get("firing", []),
+    }
+
+
+def _told(delivery: Delivery) -> dict[str, Any]:
+    body = delivery.body
+    transition = {name: value for name, value in body.items() if name not in ("alert", "run", "firing", "version")}
+    return {"key": delivery.key, **transition, **body["alert"], "attempt_id": body["run"]["attempt_id"]}
+
+
+def step_url(run: Run, step: int, *, public_url: str | None) -> str | None:
+    """Return where people look at a run at a step; None where the service does not know its own URL."""
+    if public_url is None:
+        return None
+    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project, safe='')}/{quote(run.key.run, safe='')}?step={step}"
+
+
+def jsonable(value: float) -> float | str | None:
+    """Return a number as JSON has it: null for NaN, and infinities by name."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")

@@ -1,0 +1,118 @@
+"""Whether a delivery is told when its time has come, or why not; alerts are recorded and shown all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, DeliveryState
+from trmon.domain.alerts.flapping import Flap, flap
+from trmon.domain.alerts.inhibition import cause_of
+from trmon.domain.alerts.silences import Silence
+from trmon.domain.runs.run import Run, RunState
+
+LATE_SECONDS = 60.0
+"""How long after an alert fired that is told even if it has ended since."""
+HELD_SECONDS = 15.0
+"""How often it is looked whether what was muted may be told."""
+ORDER_SECONDS = 1.0
+"""How often it is looked whether the first of two deliveries is settled."""
+
+
+class Mute(Enum):
+    """Why nobody is told."""
+
+    ENDED = "the alert ended before it could be told"
+    FINISHED = "the run has finished"
+    UNTOLD = "nobody was told that the alert fired"
+    ACKED = "somebody has acknowledged the alert"
+    SILENCED = "a silence covers the alert"
+    INHIBITED = "a cause of the alert fires on the same run"
+    FLAPPING = "the alert flaps, and that was said"
+    EARLY = "that the alert fired is still being told"
+
+    @property
+    def looked_again_after_seconds(self) -> float | None:
+        """When it is looked whether the reason is gone, and the delivery told after all; None where it is final."""
+        if self is Mute.EARLY:
+            return ORDER_SECONDS
+        return HELD_SECONDS if self in (Mute.SILENCED, Mute.INHIBITED, Mute.FLAPPING) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What is true of a run when one of its deliveries is due.
+
+    `alerts`: those that fire and those that ended within the last minute; `acked`: the episodes that somebody has
+    acknowledged; `tried`: (receiver, episode) of those whose firing a receiver may have heard of, `waiting`: of those
+    whose firing is being told; `events`: its newest transitions.
+    """
+
+    run: Run
+    alerts: tuple[Alert, ...]
+    tried: frozenset[tuple[str, str]]
+    waiting: frozenset[tuple[str, str]] = frozenset()
+    acked: frozenset[str] = frozenset()
+    silences: tuple[Silence, ...] = ()
+    events: tuple[AlertEvent, ...] = ()
+
+    @property
+    def firing(self) -> tuple[Alert, ...]:
+        """The alerts that fire."""
+        return tuple(alert for alert in self.alerts if alert.state is AlertState.FIRING)
+
+    def alert(self, episode: str | None) -> Alert | None:
+        """Return the alert of an episode; None once it has ended long ago."""
+        return next((alert for alert in self.alerts if alert.episode == episode), None)
+
+    def flap(self, delivery: Delivery) -> Flap:
+        """Return whether the alert flaps at the transition that a delivery tells of."""
+        place = delivery.place
+        if place is None:
+            return Flap.CALM
+        of_alert = (e.step for e in self.events if (e.identity, e.attempt_id) == (place.identity, place.attempt_id))
+        return flap(of_alert, at_step=place.step, now_step=max(self.run.last_step or 0, place.step))
+
+
+def muted(delivery: Delivery, situation: Situation, *, now: float, forgets: bool = False) -> Mute | None:
+    """Return why a delivery is not told, or None.
+
+    That an alert fires is told late only while it does: after an outage nobody is woken for what is over, nor for what
+    ended while it was muted. That it has resolved is told after that, to whoever may have heard of it, since a failed
+    try may have arrived.
+    Args: forgets: the receiver drops what it does not hear of again, so it does whoever has acknowledged it.
+    """
+    if delivery.told_state is AlertState.RESOLVED:
+        return _muted_end(delivery, situation)
+    if situation.run.state is RunState.FINISHED:
+        return Mute.FINISHED
+    alert = situation.alert(delivery.episode)
+    if alert is None:
+        return Mute.ENDED
+    if alert.state is not AlertState.FIRING and _comes_late(delivery, now=now):
+        return Mute.ENDED
+    if alert.episode in situation.acked and not forgets:
+        return Mute.ACKED
+    if not delivery.rounds and situation.flap(delivery) is Flap.GOES_ON:
+        return Mute.FLAPPING
+    return muted_alert(alert, situation, now=now)
+
+
+def _comes_late(delivery: Delivery, *, now: float) -> bool:
+    """Whether that an alert fires is news no more once it has ended."""
+    was_muted = delivery.state is DeliveryState.HELD
+    return was_muted or delivery.rounds > 0 or now - delivery.made_at > LATE_SECONDS
+
+
+def _muted_end(delivery: Delivery, situation: Situation) -> Mute | None:
+    heard = (delivery.receiver, delivery.episode)
+    if heard in situation.waiting:
+        return Mute.EARLY
+    return None if heard in situation.tried else Mute.UNTOLD
+
+
+def muted_alert(alert: Alert, situation: Situation, *, now: float) -> Mute | None:
+    """Return why nobody is told of a firing alert, as far as that does not hang on the delivery."""
+    if any(silence.covers(alert, run=situation.run, now=now) for silence in situation.silences):
+        return Mute.SILENCED
+    return Mute.INHIBITED if cause_of(alert, situation.firing) is not None else None

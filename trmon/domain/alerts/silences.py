@@ -1,0 +1,78 @@
+"""Silences: for a while, nobody is told of alerts that match; who made them, and why, is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.errors import InvalidInput
+from trmon.domain.runs.run import Run
+
+MAX_MATCHERS = 16
+MAX_PATTERN_LENGTH = 256
+
+
+class Operator(Enum):
+    """How a matcher compares. Patterns are the shell's, not regular expressions, which can be made to never end."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LIKE = "~"
+    NOT_LIKE = "!~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matcher:
+    """A condition on one label of an alert; a label that it lacks is empty."""
+
+    label: str
+    operator: Operator
+    value: str
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet the condition."""
+        found = labels.get(self.label, "")
+        if self.operator in (Operator.EQUAL, Operator.NOT_EQUAL):
+            return (found == self.value) is (self.operator is Operator.EQUAL)
+        return fnmatchcase(found, self.value) is (self.operator is Operator.LIKE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """Matchers that must all hold, of alerts of one project (None: of all), from `starts_at` until `ends_at`."""
+
+    id: int
+    project: str | None
+    matchers: tuple[Matcher, ...]
+    author: str
+    note: str
+    starts_at: float
+    ends_at: float
+
+    def covers(self, alert: Alert, *, run: Run, now: float) -> bool:
+        """Return whether nobody is told of an alert now."""
+        if not self.starts_at <= now < self.ends_at or self.project not in (None, run.key.project):
+            return False
+        labels = labels_of(alert, run=run)
+        return all(matcher.matches(labels) for matcher in self.matchers)
+
+
+def labels_of(alert: Alert, *, run: Run) -> dict[str, str]:
+    """Return what matchers see of an alert: its rule's labels, and what it is of."""
+    ours = {"project": run.key.project, "run": run.key.run, "owner": run.owner or ""}
+    return alert.labels | ours | {"rule": alert.rule, "severity": alert.severity.value}
+
+
+def checked(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
+    """Return matchers that mean something. Errors: InvalidInput."""
+    if len(matchers) > MAX_MATCHERS:
+        raise InvalidInput("matchers", f"at most {MAX_MATCHERS}, not {len(matchers)}")
+    for i, matcher in enumerate(matchers):
+        if not matcher.label or len(matcher.label) > MAX_PATTERN_LENGTH or len(matcher.value) > MAX_PATTERN_LENGTH:
+            raise InvalidInput(f"matchers[{i}]", f"needs a label, and at most {MAX_PATTERN_LENGTH} characters in each")
+    if all(matcher.matches({}) for matcher in matchers):
+        raise InvalidInput("matchers", "one at least must name what is silenced, e.g. rule = mask_rate")
+    return matchers

@@ -1,0 +1,79 @@
+"""Rules over a run's state: what a stall, a crash, a return or an end makes of alerts."""
+
+from __future__ import annotations
+
+from trmon.domain.alerts.alert import Severity
+from trmon.domain.alerts.transitions import (
+    AlertText,
+    Reason,
+    Track,
+    Transition,
+    end,
+    raise_at_once,
+    resolve_state,
+)
+from trmon.domain.identity import BatchKey
+from trmon.domain.mind import RunMind
+from trmon.domain.rules.rule import Evaluation, InState, Rule, Truth
+from trmon.domain.runs.liveness import LifeChange
+from trmon.domain.runs.run import RunState
+from trmon.domain.stages.transition import judge
+from trmon.domain.watch import Watch
+
+
+def judge_change(
+    change: LifeChange, *, watch: Watch, mind: RunMind, key: BatchKey
+) -> tuple[tuple[Transition, ...], RunMind]:
+    """Return what a change of state makes of the alerts of rules over states.
+
+    They fire at once, as the time they wait for lies in the state itself. A run that finished resolves nothing here:
+    that is `at_rest`'s.
+    Args: key: the newest batch that is known, where the alert is placed.
+    """
+    if change.state is RunState.FINISHED:
+        return (), mind
+    moved: dict[str, Transition] = {}
+    for rule in watch.state_rules:
+        assert isinstance(rule.when, InState)
+        track = mind.tracks.get(rule.name, Track())
+        if rule.when.state is change.state and track.alert is None:
+            moved[rule.name] = _raise(rule, change, watch=watch, mind=mind, key=key)
+        elif rule.when.state is not change.state and track.alert is not None:
+            moved[rule.name] = resolve_state(track, now=change.at, silence_started_at=change.silence_started_at)
+    return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
+
+
+def at_rest(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition, ...], RunMind]:
+    """Return what the end of a run, its last batch closed, makes of its alerts.
+
+    The last step's findings are final now; if the run finished, every open alert ends, so that no incident stays open.
+    """
+    last = [(rule, mind.provisional[rule.name]) for rule in watch.signal_rules if rule.name in mind.provisional]
+    made, mind = judge(last, watch=watch, mind=mind.settled())
+    if watch.run.state is not RunState.FINISHED:
+        return made, mind
+    ended = {name: end(track, reason=Reason.FINISHED, now=now) for name, track in mind.tracks.items()}
+    return (*made, *ended.values()), mind.tracking(dict.fromkeys(ended, Track()))
+
+
+def retire(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition, ...], RunMind]:
+    """Return the end of alerts whose rule is no longer in the rulebook."""
+    gone = {name: track for name, track in mind.tracks.items() if watch.rule(name) is None}
+    ended = tuple(end(track, reason=Reason.RETIRED, now=now) for track in gone.values())
+    return ended, mind.tracking(dict.fromkeys(gone, Track()))
+
+
+def _raise(rule: Rule, change: LifeChange, *, watch: Watch, mind: RunMind, key: BatchKey) -> Transition:
+    """In a run's first steps nothing pages: its owner still sits there, and is told by a warning."""
+    severity = rule.severity_in(watch.run.mode)
+    if severity is Severity.PAGE and mind.steps < rule.immune_steps:
+        severity = Severity.WARN
+    seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
+    text = AlertText(
+        at=change.at,
+        value=change.silent_seconds,
+        threshold=change.limit_seconds,
+        summary=rule.say(seen, run=str(watch.run.key), step=key.step),
+        silence_started_at=change.silence_started_at,
+    )
+    return raise_at_once(rule, run_id=watch.run.id, severity=severity, key=key, text=text)

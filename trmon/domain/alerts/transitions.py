@@ -1,0 +1,198 @@
+"""The life of an alert: from quiet over pending to firing and back, with a named reason for every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Severity
+from trmon.domain.identity import BatchKey
+from trmon.domain.rules.rule import Finding, Rule, Truth
+
+
+class Reason(Enum):
+    """Why an alert is where it is after one more step."""
+
+    QUIET = "the condition is not true"
+    IMMUNE = "the run is in its first steps"
+    BEGAN = "the condition became true"
+    WAITING = "the condition holds, not yet for long enough"
+    FIRED = "the condition has held for long enough"
+    DROPPED = "the condition passed before it had held for long enough"
+    FIRING = "the condition still holds"
+    CLEARING = "the condition is clear, not yet for long enough"
+    RESOLVED = "the condition has been clear for long enough"
+    UNKNOWN = "a signal is missing: nothing changes"
+    FINISHED = "the run has finished"
+    RETIRED = "the rule is no longer in the rulebook"
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What is remembered of one rule in one run: its open alert, and for how many steps it held or was clear."""
+
+    alert: Alert | None = None
+    holding_steps: int = 0
+    clear_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One step of an alert: the track after it, why, the alert as it now stands, and the event if it is one."""
+
+    track: Track
+    reason: Reason
+    alert: Alert | None = None
+    event: AlertEvent | None = None
+
+
+def advance(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str) -> Transition:
+    """Return what one more step's finding makes of a rule's alert.
+
+    Missing signals change nothing. An alert fires when the condition was true for `for_steps` steps and
+    `for_seconds`, and resolves when it was back behind its clear thresholds for `clear_for_steps` steps; both
+    counts are of steps in a row, steps of unknown truth left out.
+    """
+    firing = track.alert is not None and track.alert.state is AlertState.FIRING
+    truth = (finding.lingering if firing else finding.raised).truth
+    if truth is Truth.UNKNOWN:
+        return Transition(track=track, reason=Reason.UNKNOWN)
+    if firing:
+        return _firing(track, finding, rule=rule, run=run)
+    if finding.steps <= rule.immune_steps:
+        return Transition(track=track, reason=Reason.IMMUNE)
+    if truth is Truth.FALSE:
+        return _drop(track, finding)
+    return _hold(track, finding, rule=rule, run_id=run_id, run=run)
+
+
+def end(track: Track, *, reason: Reason, now: float) -> Transition:
+    """Return the end of an open alert whatever its condition says: the run finished, or the rule is gone."""
+    if track.alert is None:
+        return Transition(track=Track(), reason=Reason.QUIET)
+    if track.alert.state is AlertState.PENDING:
+        return Transition(track=Track(), reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
+    alert = _ended(track.alert, AlertState.RESOLVED, at=now)
+    return Transition(track=Track(), reason=reason, alert=alert, event=event_of(alert))
+
+
+def raise_at_once(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
+    """Return a firing alert of a rule over states: the time it waits for lies in the state itself."""
+    fired = _new(rule, run_id=run_id, severity=severity, key=key, state=AlertState.FIRING, text=text)
+    event = event_of(fired, silence_started_at=text.silence_started_at)
+    return Transition(track=Track(alert=fired), reason=Reason.FIRED, alert=fired, event=event)
+
+
+def resolve_state(track: Track, *, now: float, silence_started_at: float) -> Transition:
+    """Return the end of an alert of a rule over states, when the run has left the state."""
+    if track.alert is None:
+        return Transition(track=Track(), reason=Reason.QUIET)
+    alert = _ended(track.alert, AlertState.RESOLVED, at=now)
+    event = event_of(alert, silence_started_at=silence_started_at)
+    return Transition(track=Track(), reason=Reason.RESOLVED, alert=alert, event=event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertText:
+    """What a newly raised alert says, since when."""
+
+    at: float
+    value: float
+    threshold: float
+    summary: str
+    silence_started_at: float | None = None
+
+
+def event_of(alert: Alert, *, key: BatchKey | None = None, silence_started_at: float | None = None) -> AlertEvent:
+    """Return the event of an alert's newest transition, at a batch or in a silence."""
+    key = key or BatchKey(alert.attempt_id, alert.step, alert.update)
+    return AlertEvent(
+        identity=alert.identity,
+        run_id=alert.run_id,
+        attempt_id=key.attempt_id,
+        step=key.step,
+        update=key.update,
+        silence_started_at=silence_started_at,
+        state=alert.state,
+        at=alert.updated_at,
+        value=alert.value,
+        threshold=alert.threshold,
+        summary=alert.summary,
+    )
+
+
+def _drop(track: Track, finding: Finding) -> Transition:
+    if track.alert is None:
+        return Transition(track=Track(), reason=Reason.QUIET)
+    dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
+    return Transition(track=Track(), reason=Reason.DROPPED, alert=dropped)
+
+
+def _hold(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str) -> Transition:
+    text = _text(finding, rule=rule, run=run)
+    began = track.alert is None
+    alert = track.alert or _new(
+        rule,
+        run_id=run_id,
+        severity=rule.severity_in(finding.mode),
+        key=finding.key,
+        state=AlertState.PENDING,
+        text=text,
+    )
+    holding = track.holding_steps + 1
+    long_enough = holding >= rule.for_steps and finding.at - alert.since_at >= rule.for_seconds
+    alert = _updated(alert, text, state=AlertState.FIRING if long_enough else AlertState.PENDING)
+    after = Track(alert=alert, holding_steps=holding)
+    if long_enough:
+        event = event_of(alert, key=finding.key)
+        return Transition(track=after, reason=Reason.FIRED, alert=alert, event=event)
+    return Transition(track=after, reason=Reason.BEGAN if began else Reason.WAITING, alert=alert)
+
+
+def _firing(track: Track, finding: Finding, *, rule: Rule, run: str) -> Transition:
+    assert track.alert is not None
+    if finding.lingering.truth is Truth.TRUE:
+        alert = _updated(track.alert, _text(finding, rule=rule, run=run), state=AlertState.FIRING)
+        return Transition(track=replace(track, alert=alert, clear_steps=0), reason=Reason.FIRING, alert=alert)
+    clear = track.clear_steps + 1
+    if clear < rule.clear_for_steps:
+        return Transition(track=replace(track, clear_steps=clear), reason=Reason.CLEARING)
+    alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
+    event = event_of(alert, key=finding.key)
+    return Transition(track=Track(), reason=Reason.RESOLVED, alert=alert, event=event)
+
+
+def _text(finding: Finding, *, rule: Rule, run: str) -> AlertText:
+    seen = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
+    summary = rule.say(seen, run=run, step=finding.key.step)
+    return AlertText(at=finding.at, value=seen.value, threshold=seen.threshold, summary=summary)
+
+
+def _new(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, state: AlertState, text: AlertText) -> Alert:
+    return Alert(
+        identity=rule.identity(run_id),
+        run_id=run_id,
+        rule=rule.name,
+        severity=severity,
+        state=state,
+        attempt_id=key.attempt_id,
+        step=key.step,
+        update=key.update,
+        since_at=text.at,
+        updated_at=text.at,
+        value=text.value,
+        threshold=text.threshold,
+        summary=text.summary,
+        labels=rule.labels,
+        runbook=rule.runbook,
+    )
+
+
+def _updated(alert: Alert, text: AlertText, *, state: AlertState) -> Alert:
+    return replace(
+        alert, state=state, updated_at=text.at, value=text.value, threshold=text.threshold, summary=text.summary
+    )
+
+
+def _ended(alert: Alert, state: AlertState, *, at: float) -> Alert:
+    return replace(alert, state=state, updated_at=at)

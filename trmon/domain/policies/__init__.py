@@ -1,0 +1,1 @@
+"""Policies of runs: their versions, and those that reports may name."""

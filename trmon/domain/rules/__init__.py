@@ -1,0 +1,1 @@
+"""Rules: read from YAML, checked, tested, and what their conditions read."""

@@ -1,0 +1,237 @@
+"""Rules: a condition over a batch's signals or a run's state, how long it must hold, and what to say then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+from trmon.domain.alerts.alert import Severity
+from trmon.domain.identity import BatchKey
+from trmon.domain.rules.measures import NEWEST, Keeps, Measure, Ratio
+from trmon.domain.rules.readout import Readout
+from trmon.domain.rules.signalnames import is_scalar
+from trmon.domain.runs.run import RunState
+
+
+class Truth(Enum):
+    """What is known of a condition; a missing or uncomputable signal makes it unknown, never false."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
+
+
+class Reads(Enum):
+    """Which rows of a step a rule reads: its gauge row, or every update (true if it is true of any)."""
+
+    GAUGE = "gauge"
+    EVERY_UPDATE = "every_update"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Whether a condition is true, and the comparison that decided: what it measured, the value and the threshold."""
+
+    truth: Truth
+    signal: str
+    value: float
+    threshold: float
+
+
+class Condition(Protocol):
+    """Anything that can be asked of a readout; `lingering` asks with the clear thresholds."""
+
+    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
+        """Return whether it holds and why."""
+
+
+class Bound(Enum):
+    """The side on which a comparison is true."""
+
+    ABOVE = "above"
+    BELOW = "below"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A measure of a signal, or its distance from a point, strictly above or below a threshold.
+
+    `clear` is the threshold once it has fired.
+    """
+
+    signal: str
+    bound: Bound
+    threshold: float
+    clear: float
+    away_from: float | None = None
+    measure: Measure = NEWEST
+
+    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
+        """Return whether the measure lies beyond its threshold; NaN is unknown."""
+        value, told = self.measure.of(self.signal, readout), self.measure.told(self.signal)
+        if self.away_from is not None:
+            value = abs(value - self.away_from)
+        limit = self.clear if lingering else self.threshold
+        if math.isnan(value):
+            return Evaluation(Truth.UNKNOWN, told, value, limit)
+        beyond = value > limit if self.bound is Bound.ABOVE else value < limit
+        return Evaluation(Truth.TRUE if beyond else Truth.FALSE, told, value, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """True where a signal is missing or cannot be computed, false where it is there; never unknown."""
+
+    signal: str
+
+    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:  # noqa: ARG002 - it has no threshold
+        """Return whether the signal is missing."""
+        value = readout[self.signal]
+        return Evaluation(Truth.TRUE if math.isnan(value) else Truth.FALSE, self.signal, value, math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """True if one part is; unknown if none is true and one is unknown."""
+
+    parts: tuple[Condition, ...]
+
+    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
+        """Return the first true part, else the first unknown one, else the first."""
+        found = [part.evaluate(readout, lingering=lingering) for part in self.parts]
+        return _first(found, Truth.TRUE, Truth.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """True if every part is; false if one is false. Its last part is the one it speaks of."""
+
+    parts: tuple[Condition, ...]
+
+    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
+        """Return the last false part, else the last unknown one, else the last."""
+        found = [part.evaluate(readout, lingering=lingering) for part in reversed(self.parts)]
+        return _first(found, Truth.FALSE, Truth.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class InState:
+    """True while a run is in a state; read from the clock and the trainer's word, not from batches."""
+
+    state: RunState
+
+
+When: TypeAlias = Comparison | Absent | AnyOf | AllOf | InState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What makes an alert: a condition, how long it must hold or be clear, how severe it is and what it says.
+
+    `for_steps` and `for_seconds` must both have passed; `immune_steps` are a run's first steps, in which a rule
+    over signals says nothing and one over states warns at most. `summary` may name {signal}, {value},
+    {threshold}, {run} and {step}. `runbook` is what to do, in a line or two; `meaning` is for its page alone.
+    """
+
+    name: str
+    when: When
+    severity: Severity
+    summary: str
+    severity_when_enforcing: Severity | None = None
+    reads: Reads = Reads.GAUGE
+    for_steps: int = 1
+    for_seconds: float = 0.0
+    clear_for_steps: int = 1
+    immune_steps: int = 20
+    labels: dict[str, str] = field(default_factory=dict)
+    runbook: str = ""
+    meaning: str = ""
+
+    @cached_property
+    def reads_scalars(self) -> bool:
+        """Whether it reads a number of the trainer's own, which may come after the step's batches."""
+        return any(is_scalar(signal) for signal in signals_of(self.when))
+
+    @cached_property
+    def kept(self) -> Mapping[Keeps, frozenset[str]]:
+        """The signals of which it needs something to be remembered, by what that is."""
+        parts = list(comparisons_of(self.when))
+        return {keeps: frozenset(part.signal for part in parts if part.measure.keeps is keeps) for keeps in Keeps}
+
+    def severity_in(self, mode: str) -> Severity:
+        """Return how severe it is in a run of this mode, observe or enforce."""
+        return (self.severity_when_enforcing or self.severity) if mode == "enforce" else self.severity
+
+    def identity(self, run_id: int) -> str:
+        """Return what every episode of this rule in a run, with these labels, is known by."""
+        labels = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
+        return f"{run_id}/{self.name}/{labels}" if labels else f"{run_id}/{self.name}"
+
+    def say(self, evaluation: Evaluation, *, run: str, step: int) -> str:
+        """Return the summary with the numbers in it."""
+        return self.summary.format(
+            signal=evaluation.signal,
+            value=f"{evaluation.value:.4g}",
+            threshold=f"{evaluation.threshold:.4g}",
+            run=run,
+            step=step,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule says of one step: raised (beyond its threshold), or lingering (not yet beyond its clear one).
+
+    `steps` counts the run's steps up to this one; `at` is when the row it read was closed.
+    """
+
+    rule: str
+    key: BatchKey
+    at: float
+    steps: int
+    mode: str
+    raised: Evaluation
+    lingering: Evaluation
+
+    def or_worse(self, other: Finding) -> Finding:
+        """Return the other one, of a later update of the step, unless this one is raised and it is not."""
+        return self if self.raised.truth is Truth.TRUE and other.raised.truth is not Truth.TRUE else other
+
+
+def comparisons_of(when: object) -> Iterator[Comparison]:
+    """Yield the comparisons in a condition, in the order in which they are written."""
+    match when:
+        case AnyOf(parts) | AllOf(parts):
+            for part in parts:
+                yield from comparisons_of(part)
+        case Comparison():
+            yield when
+
+
+def signals_of(when: object) -> Iterator[str]:
+    """Yield every signal that a condition names."""
+    match when:
+        case AnyOf(parts) | AllOf(parts):
+            for part in parts:
+                yield from signals_of(part)
+        case Comparison(measure=Ratio(to)):
+            yield from (when.signal, to)
+        case Comparison() | Absent():
+            yield when.signal
+
+
+def kept_for(rules: tuple[Rule, ...], keeps: Keeps) -> set[str]:
+    """Return the signals of which rules need this to be remembered."""
+    return {signal for rule in rules for signal in rule.kept[keeps]}
+
+
+def _first(found: list[Evaluation], *truths: Truth) -> Evaluation:
+    for truth in truths:
+        for evaluation in found:
+            if evaluation.truth is truth:
+                return evaluation
+    return found[0]

@@ -1,0 +1,1 @@
+"""Runs: attempts, life, verdict, and what is shown of them."""

@@ -1,0 +1,58 @@
+"""Runs and their life: running, paused, stalled, crashed, finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from trmon.domain.identity import RunKey
+from trmon.domain.runs.attempts import Resolution
+
+
+class RunState(Enum):
+    """Where a run is in its life."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STALLED = "stalled"
+    CRASHED = "crashed"
+    FINISHED = "finished"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the trainer said that it ended."""
+        return self in (RunState.CRASHED, RunState.FINISHED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as the store keeps it; times are seconds since the epoch on the server's clock."""
+
+    id: int
+    key: RunKey
+    state: RunState
+    owner: str | None
+    tags: tuple[str, ...]
+    config: dict[str, Any]
+    mode: str
+    created_at: float
+    last_report_at: float | None
+    last_step: int | None
+    attempt_id: int | None
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a run's trainer; a restart that goes back in steps is a new one."""
+
+    id: int
+    run_id: int
+    name: str
+    ordinal: int
+    started_at: float
+    world_size: int
+    fork_of: int | None = None
+    fork_reason: Resolution | None = None
+    ranks_unverified: bool = False

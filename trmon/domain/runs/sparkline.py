@@ -1,0 +1,35 @@
+"""Sparklines: a signal's newest steps in so few points that a list of runs can draw them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+POINTS = 48
+DIGITS = 4
+"""Significant ones: a line this small shows no more, and five hundred of them are sent at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sparkline:
+    """A signal from its first to its last step in at most 48 points, None where nothing is known."""
+
+    first_step: int
+    last_step: int
+    values: tuple[float | None, ...]
+
+
+def drawn(steps: Any, values: Any) -> Sparkline:
+    """Return the sparkline of a signal, each point the mean of what is known of its stretch.
+
+    Args: steps: [n] int, ascending, n is 1 or more; values: [n] float; what is not finite is not known.
+    """
+    parts = np.array_split(np.asarray(values, float), min(POINTS, len(values)))
+    return Sparkline(first_step=int(steps[0]), last_step=int(steps[-1]), values=tuple(map(_point, parts)))
+
+
+def _point(part: Any) -> float | None:
+    known = part[np.isfinite(part)]
+    return float(f"{known.mean():.{DIGITS}g}") if len(known) else None
