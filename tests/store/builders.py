@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery, Severity
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, Severity
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.intake import Intake, Receipt

@@ -11,8 +11,9 @@ import pytest
 from tests.store.builders import NOW, append, commit, report_intake
 from trmon.domain.access import Access, Scope
 from trmon.domain.adaptation.setting import Mode, Setting
-from trmon.domain.policies import PolicyVersion, default_version
-from trmon.store import Store, migrations, sqlite
+from trmon.domain.policies.version import PolicyVersion, default_version
+from trmon.store import Store, migrations
+from trmon.store.database import sqlite
 from trmon_client.core.acceptance import preset
 
 SETTING = Setting(mode=Mode.APPLY, target_mask_rate=0.1, every_steps=4)

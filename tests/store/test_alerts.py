@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.builders import NOW, alert, alert_event, append, commit, start_intake
 from trmon.domain.access import EVERYTHING, Access, Scope
-from trmon.domain.alerts import Ack, Alert, AlertState
+from trmon.domain.alerts.alert import Ack, Alert, AlertState
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.store import Store
@@ -50,6 +50,17 @@ def test_alerts_are_counted_by_state(store: Store, alerts: list[Alert]) -> None:
         AlertState.FIRING: 2,
         AlertState.RESOLVED: 1,
     }
+
+
+def test_what_fires_is_found_for_many_runs_at_once(store: Store, alerts: list[Alert]) -> None:
+    grpo, sort = alerts[0].run_id, alerts[2].run_id
+    firing = store.alerts.firing([grpo, sort, 77], access=EVERYTHING)
+    assert {run_id: [listed.alert for listed in found] for run_id, found in firing.items()} == {
+        grpo: [alerts[1]],
+        sort: [alerts[2]],
+        77: [],
+    }
+    assert store.alerts.firing([grpo], access=CODE) == {grpo: ()}
 
 
 def test_another_projects_alerts_do_not_exist(store: Store, alerts: list[Alert]) -> None:

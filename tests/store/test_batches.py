@@ -45,3 +45,24 @@ def test_another_projects_batches_do_not_exist(store: Store, run_id: int) -> Non
     assert store.batches.decisions(batch_key(1, 3), access=CODE) == ()
     with pytest.raises(NotFound):
         store.batches.get(batch_key(1, 3), access=CODE)
+
+
+def test_of_each_step_the_row_that_gauges_read_is_found_page_by_page(store: Store, run_id: int) -> None:
+    append(store, start_intake(attempt="b", launch="launch-2"))
+    later = [batch_key(2, step, update) for step in (3, 4) for update in (0, 1)]
+    commit(store, run_id, batches=tuple(batch(key, run_id=run_id, ordinal=11 + i) for i, key in enumerate(later)))
+    pages = [store.batches.gauge_keys(run_id, access=EVERYTHING, limit=3)]
+    while pages[-1]:
+        pages.append(store.batches.gauge_keys(run_id, access=EVERYTHING, limit=3, before=pages[-1][-1]))
+    whole = [batch_key(1, step) for step in range(4, -1, -1)]
+    assert [key for page in pages for key in page] == [batch_key(2, 4, 1), batch_key(2, 3, 1), *whole]
+    assert [len(page) for page in pages] == [3, 3, 1, 0]
+
+
+def test_gauge_rows_of_a_range_and_of_an_attempt(store: Store, run_id: int) -> None:
+    def steps(**wanted: int) -> list[int]:
+        return [key.step for key in store.batches.gauge_keys(run_id, access=EVERYTHING, **wanted)]
+
+    assert steps(from_step=1, to_step=3) == [3, 2, 1]
+    assert steps(attempt_id=2) == []
+    assert store.batches.gauge_keys(run_id, access=CODE) == ()

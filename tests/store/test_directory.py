@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
-from trmon.domain.attempts import Resolution
+from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon_client.core import wire
 

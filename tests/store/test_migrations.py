@@ -9,18 +9,23 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import Connection, Engine, inspect, text
 
 from tests.store.builders import append, report_intake
+from tests.store.conftest import BACKENDS
 from trmon.domain.errors import NotReady
-from trmon.store import Store, migrations, schema, sqlite
+from trmon.store import Store, migrations, schema
+from trmon.store.database import sqlite
+from trmon.store.database.opening import engines_of
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+@pytest.fixture(params=BACKENDS)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """A database without tables."""
-    opened = sqlite.writer_engine(tmp_path / "trmon.db")
-    yield opened
+    empty = f"sqlite:///{tmp_path}/trmon.db"
+    url = empty if request.param == "sqlite" else request.getfixturevalue("postgres_server").database()
+    opened = engines_of(url)
+    yield opened.writing
     opened.dispose()
 
 
@@ -31,13 +36,15 @@ def test_the_migrated_schema_is_the_one_in_the_code(engine: Engine) -> None:
         migrations.check(connection)
 
 
-def test_generated_ids_are_never_used_again_where_the_code_says_so(engine: Engine) -> None:
+def test_generated_ids_are_never_used_again_where_the_code_says_so(tmp_path: Path) -> None:
+    engine = sqlite.writer_engine(tmp_path / "trmon.db")
     migrations.upgrade(engine)
     with engine.connect() as connection:
         made = {
             row[0]
             for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'")
         }
+    engine.dispose()
     assert made == {table.name for table in schema.metadata.tables.values() if _autoincrements(table)}
 
 
@@ -56,17 +63,16 @@ def test_down_to_the_base_nothing_is_left(engine: Engine) -> None:
 OLD_RUN = (
     "INSERT INTO project VALUES ('math', 1)",
     "INSERT INTO run (id, project, name, state, config, mode, created_at, archived) "
-    "VALUES (7, 'math', 'grpo', 'running', '{}', 'observe', 1, 0)",
+    "VALUES (7, 'math', 'grpo', 'running', '{}', 'observe', 1, FALSE)",
 )
 
 
 def put_old_delivery(connection: Connection, key: str, *, project: str, status: str) -> None:
     """Write a delivery as the first schema has it."""
     body = json.dumps({"run": {"project": project, "run": "grpo"}, "status": status})
-    connection.exec_driver_sql(
-        "INSERT INTO delivery (receiver, dedup_key, body, state, attempts, due_at) VALUES (?, ?, ?, 'due', 2, 5)",
-        ("hook", key, body),
-    )
+    columns = "receiver, dedup_key, body, state, attempts, due_at"
+    old = text(f"INSERT INTO delivery ({columns}) VALUES ('hook', :key, :body, 'due', 2, 5)")
+    connection.execute(old, {"key": key, "body": body})
 
 
 def test_deliveries_from_before_are_of_their_run_and_come_back_as_they_were(engine: Engine) -> None:
@@ -125,3 +131,11 @@ def test_upgrading_again_keeps_what_is_there(store: Store) -> None:
     [receipt] = append(store, report_intake())
     store.migrate()
     assert len(store.reports.after(receipt.run_id, 0, limit=10)) == 1
+
+
+def test_a_schema_of_a_newer_trmon_is_refused(engine: Engine) -> None:
+    migrations.upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote; use that one, or restore a backup"):
+        migrations.upgrade(engine)

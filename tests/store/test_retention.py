@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
 from trmon.domain.outcome import Event, Frontier
 from trmon.store import Store
 from trmon.store.retention import EVENT_SECONDS, Pruned
+from trmon.store.writing.piecemeal import PIECE_ROWS
 
 FOREVER, UNLIMITED = 1e9, 1 << 50
 STEPS = 6
@@ -41,7 +44,7 @@ def prune(store: Store, **limits: float) -> Pruned:
 
 
 def test_within_its_limits_everything_stays(store: Store, run_ids: list[int]) -> None:
-    assert prune(store) == Pruned(reports=0, events=0)
+    assert prune(store) == Pruned(reports=0, events=0, deliveries=0, silences=0)
     assert kept(store, run_ids[0]) == list(range(STEPS))
 
 
@@ -58,6 +61,18 @@ def test_a_run_keeps_its_newest_bytes(store: Store, run_ids: list[int]) -> None:
 def test_all_runs_together_keep_the_newest_bytes(store: Store, run_ids: list[int]) -> None:
     prune(store, max_bytes=int(3.5 * payload_bytes(store)))
     assert [kept(store, run_id) for run_id in run_ids] == [[5], [4, 5]]
+
+
+def test_much_goes_in_small_transactions(store: Store, run_ids: list[int]) -> None:
+    n_reports = 2 * PIECE_ROWS + 10
+    append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(n_reports)))
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + n_reports))
+    left: list[int] = []
+    store.writer.on_commit(lambda _: left.append(len(store.reports.after(run_ids[0], 0, limit=10_000))))
+    prune(store, max_bytes_per_run=0)
+    pieces = [before - after for before, after in pairwise([n_reports + STEPS, *left])]
+    assert sum(pieces) == n_reports + STEPS
+    assert max(pieces) == PIECE_ROWS
 
 
 def test_what_a_worker_has_yet_to_read_stays(store: Store, run_ids: list[int]) -> None:

@@ -18,7 +18,7 @@ from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.outcome import Event, Frontier
-from trmon.domain.runs import RunState
+from trmon.domain.runs.run import RunState
 from trmon.store import Store, schema
 
 MATH = Access(name="math", scopes=frozenset({Scope.READ}), project="math")

@@ -177,3 +177,12 @@ def test_history_is_the_same_for_who_opens_the_file_anew(store: Store, run_id: i
     again = Store.open(url)
     assert last(series(again, run_id, "kl"), "kl") == list(range(300))
     again.close()
+
+
+def test_the_newest_steps_are_those_of_the_line_that_is_drawn(store: Store, run_id: int) -> None:
+    write(store, run_id, range(10))
+    newer = append(store, start_intake(attempt="b", launch="launch-2"))[0].attempt_id
+    write(store, run_id, range(6, 9), attempt_id=newer, first_ordinal=11)
+    assert store.signals.newest_steps(run_id, access=EVERYTHING, limit=5) == [8, 7, 6, 5, 4]
+    assert store.signals.newest_steps(run_id, access=EVERYTHING, limit=99) == list(range(8, -1, -1))
+    assert store.signals.newest_steps(run_id, access=CODE, limit=5) == []

@@ -8,8 +8,8 @@ import pytest
 
 from tests.store.builders import NOW, append, start_intake
 from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.alerts.silences import Matcher, Operator, Silence
 from trmon.domain.errors import NotFound
-from trmon.domain.silences import Matcher, Operator, Silence
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.ADMIN}), project="code")

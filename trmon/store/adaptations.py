@@ -10,10 +10,10 @@ from sqlalchemy import Engine, select
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.adaptation.setting import Mode, Setting
 from trmon.store import schema
-from trmon.store.group import Transaction
+from trmon.store.database.upsert import upsert
 from trmon.store.runrows import visible
-from trmon.store.upsert import upsert
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import GroupCommit
 
 
 class Adaptations:
@@ -42,6 +42,6 @@ class Adaptations:
 
         def write(transaction: Transaction) -> None:
             upsert(transaction.connection, schema.adaptation, key=("run_id",), rows=[row])
-            transaction.touched.add(run_id)
+            transaction.edit(run_id)
 
-        return self._writer.submit(write)
+        return self._writer.submit(write, run=run_id)

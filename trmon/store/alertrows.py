@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, delete
 
-from trmon.domain.alerts import Alert, AlertEvent, AlertState, Delivery, DeliveryState, Severity
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, DeliveryState, Severity
 from trmon.store import schema
-from trmon.store.upsert import insert_new, upsert
+from trmon.store.database.upsert import insert_new, upsert
 
 
 def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
@@ -41,8 +41,7 @@ def write_events(connection: Connection, events: Sequence[AlertEvent]) -> None:
         }
         for event in events
     ]
-    if rows:
-        connection.execute(insert_new(connection, schema.alert_event), rows)
+    insert_new(connection, schema.alert_event, rows=rows)
 
 
 def write_deliveries(connection: Connection, deliveries: Sequence[Delivery]) -> None:
@@ -52,7 +51,7 @@ def write_deliveries(connection: Connection, deliveries: Sequence[Delivery]) -> 
             "receiver": delivery.receiver,
             "dedup_key": delivery.dedup_key,
             "body": delivery.body,
-            "state": DeliveryState.DUE.value,
+            "state": delivery.state.value,
             "attempts": delivery.attempts,
             "due_at": delivery.due_at,
             "made_at": delivery.made_at,
@@ -63,8 +62,7 @@ def write_deliveries(connection: Connection, deliveries: Sequence[Delivery]) -> 
         }
         for delivery in deliveries
     ]
-    if rows:
-        connection.execute(insert_new(connection, schema.delivery), rows)
+    insert_new(connection, schema.delivery, rows=rows)
 
 
 def alert_of(row: Any) -> Alert:
@@ -113,6 +111,7 @@ def delivery_of(row: Any) -> Delivery:
         dedup_key=row.dedup_key,
         body=row.body,
         attempts=row.attempts,
+        state=DeliveryState(row.state),
         due_at=row.due_at,
         made_at=row.made_at,
         run_id=row.run_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,17 +10,16 @@ from typing import Any
 from sqlalchemy import Engine, func, select, update
 
 from trmon.domain.access import Access
-from trmon.domain.alerts import Ack, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import Ack, Alert, AlertEvent, AlertState
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.outcome import Event
 from trmon.store import schema
 from trmon.store.alertrows import alert_of, event_of
-from trmon.store.events import write_stream
-from trmon.store.group import Transaction
 from trmon.store.page import Page, decode, page
 from trmon.store.runrows import visible
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import GroupCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,17 @@ class Alerts:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
         return page([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
 
+    def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
+        """Return the firing alerts of some runs by run, oldest first."""
+        table, of_run = schema.alert, schema.run.c
+        found = select(table, of_run.project, of_run.name).join(schema.run).where(visible(access))
+        found = found.where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
+        by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
+        with self._reader.connect() as connection:
+            for row in connection.execute(found.order_by(table.c.id)):
+                by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
+        return by_run
+
     def acknowledge(self, identity: str, ack: Ack, *, access: Access) -> Future[ListedAlert]:
         """Note that somebody has taken up a firing alert; a later word replaces an earlier one.
 
@@ -83,7 +94,7 @@ class Alerts:
             given = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
             transaction.connection.execute(update(table).where(table.c.id == row.id).values(**given))
             said = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
-            write_stream(transaction.connection, row.run_id, events=[said])
+            transaction.said.append((row.run_id, said))
             transaction.touched.add(row.run_id)
             return replace(_listed(row), ack=ack)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine, func, select
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Engine, Select, and_, func, or_, select
 
 from trmon.domain.access import Access
-from trmon.domain.batch import BatchRow, DecisionRow
+from trmon.domain.batch import BatchRow, DecisionRow, Role
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey
 from trmon.store import schema
@@ -54,24 +57,30 @@ class Batches:
         attempt_id: int | None = None,
         from_step: int | None = None,
         to_step: int | None = None,
+        before: BatchKey | None = None,
         limit: int = 100,
     ) -> tuple[BatchKey, ...]:
-        """Return the row that gauges read of each of the newest steps in a range, newest first."""
-        table = schema.batch.c
-        first, last = func.min(table.update_index), func.max(table.update_index)
-        steps = select(table.attempt_id, table.step, first.label("first"), last.label("last"))
-        found = steps.join(schema.run).where(table.run_id == run_id, visible(access))
+        """Return the row that gauges read of each of the newest steps in a range, newest first.
+
+        Args: before: only steps older than this one's, to read on where an answer ended.
+        """
+        attempt = schema.attempt
+        found = select(attempt.c.id).join(schema.run).where(attempt.c.run_id == run_id, visible(access))
         if attempt_id is not None:
-            found = found.where(table.attempt_id == attempt_id)
-        if from_step is not None:
-            found = found.where(table.step >= from_step)
-        if to_step is not None:
-            found = found.where(table.step <= to_step)
-        newest = found.group_by(table.attempt_id, table.step).order_by(table.attempt_id.desc(), table.step.desc())
+            found = found.where(attempt.c.id == attempt_id)
+        if before is not None:
+            found = found.where(attempt.c.id <= before.attempt_id)
+        keys: list[BatchKey] = []
         with self._reader.connect() as connection:
-            rows = connection.execute(newest.limit(limit)).all()
-        # The whole rollout batch, update None, lies before every update.
-        return tuple(BatchKey(row.attempt_id, row.step, None if row.first is None else row.last) for row in rows)
+            for id_ in connection.scalars(found.order_by(attempt.c.id.desc())).all():
+                end = before.step - 1 if before is not None and before.attempt_id == id_ else to_step
+                steps = _gauge_rows(id_, from_step=from_step, to_step=end).limit(limit - len(keys))
+                # The whole rollout batch, update None, lies before every update.
+                rows = connection.execute(steps)
+                keys += [BatchKey(id_, row.step, None if row.first is None else row.last) for row in rows]
+                if len(keys) == limit:
+                    break
+        return tuple(keys)
 
     def get(self, key: BatchKey, *, access: Access) -> BatchRow:
         """Return a batch. Errors: NotFound."""
@@ -82,6 +91,18 @@ class Batches:
             raise NotFound("batch", f"step {key.step}, update {key.update}, attempt {key.attempt_id}")
         return batches[0]
 
+    def returned(self, keys: Collection[BatchKey], *, access: Access) -> dict[BatchKey, DecisionRow]:
+        """Return what each batch's active policy decided; one that has no decision, or is out of sight, is left out."""
+        if not keys:
+            return {}
+        table = schema.decision
+        of_run = table.join(schema.attempt).join(schema.run, schema.run.c.id == schema.attempt.c.run_id)
+        wanted = or_(*(and_(*is_batch(table, key)) for key in keys))
+        found = select(table).select_from(of_run).where(wanted, table.c.role == Role.ACTIVE.value, visible(access))
+        with self._reader.connect() as connection:
+            rows = [decision_of(row) for row in connection.execute(found)]
+        return {row.key: row for row in rows}
+
     def decisions(self, key: BatchKey, *, access: Access) -> tuple[DecisionRow, ...]:
         """Return what each policy decided over a batch, the active one first."""
         table = schema.decision
@@ -90,3 +111,15 @@ class Batches:
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.role, table.c.policy_name)).all()
         return tuple(decision_of(row) for row in rows)
+
+
+def _gauge_rows(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:
+    """Return a query for an attempt's steps and their first and last update, newest first: from an index alone."""
+    table = schema.batch.c
+    first, last = func.min(table.update_index), func.max(table.update_index)
+    found = select(table.step, first.label("first"), last.label("last")).where(table.attempt_id == attempt_id)
+    if from_step is not None:
+        found = found.where(table.step >= from_step)
+    if to_step is not None:
+        found = found.where(table.step <= to_step)
+    return found.group_by(table.step).order_by(table.step.desc())

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Select, Table
 from trmon.domain.batch import BatchRow, DecisionRow, Role
 from trmon.domain.identity import BatchKey
 from trmon.store import schema
+from trmon.store.database.upsert import Row, upsert
 from trmon.store.namesets import NameSets, packed, unpacked
-from trmon.store.upsert import Row, upsert
 
 
 def write_batches(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:

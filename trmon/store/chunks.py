@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from trmon.domain.batch import BatchRow
 from trmon.store import schema
 from trmon.store.compression import compressed, decompressed, shuffled, unshuffled
+from trmon.store.database.upsert import upsert
 from trmon.store.namesets import Names, NameSets
-from trmon.store.upsert import upsert
 
 CHUNK_BATCHES = 256
+LOOK_BATCHES = 32
+"""How often it is looked whether a chunk is whole: each look reads all that is in none."""
 AXES = np.dtype([("step", "<i8"), ("update", "<i8"), ("ordinal", "<i8"), ("closed_at", "<f8")])
 """What every batch has beside signals; update -1 is the whole rollout batch."""
 _ROW = ("step", "update_index", "ordinal", "closed_at", "signal_names", "signals", "scalar_names", "scalars")
+_NEWEST = (
+    select(schema.chunk_axes.c.attempt_id, func.max(schema.chunk_axes.c.last_ordinal))
+    .where(schema.chunk_axes.c.attempt_id.in_(bindparam("attempts", expanding=True)))
+    .group_by(schema.chunk_axes.c.attempt_id)
+)
+"""Asked at every write, and made once: making it costs more than asking it."""
 
 
 def extend_history(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:
     """Write the chunks that these batches, just written, revise or complete."""
-    for attempt_id in {batch.key.attempt_id for batch in batches}:
-        ordinals = [batch.ordinal for batch in batches if batch.key.attempt_id == attempt_id]
-        for first, last in _revised(connection, attempt_id, ordinals):
-            span = tail_of(attempt_id, first - 1).where(schema.batch.c.ordinal <= last)
-            _write_chunk(connection, attempt_id, rows=connection.execute(span).all(), names=names)
-        while _tail_length(connection, attempt_id) >= CHUNK_BATCHES:
-            tail = tail_of(attempt_id, chunked_to(connection, attempt_id)).limit(CHUNK_BATCHES)
-            _write_chunk(connection, attempt_id, rows=connection.execute(tail).all(), names=names)
+    by_attempt: dict[int, list[int]] = {}
+    for batch in batches:
+        by_attempt.setdefault(batch.key.attempt_id, []).append(batch.ordinal)
+    chunked = _chunked_to_each(connection, by_attempt)
+    for attempt_id, ordinals in by_attempt.items():
+        if min(ordinals) <= chunked[attempt_id]:
+            for first, last in _revised(connection, attempt_id, ordinals):
+                span = tail_of(attempt_id, first - 1).where(schema.batch.c.ordinal <= last)
+                _write_chunk(connection, attempt_id, rows=connection.execute(span).all(), names=names)
+        if any(ordinal % LOOK_BATCHES == 0 for ordinal in ordinals):
+            _complete(connection, attempt_id, chunked_to=chunked[attempt_id], names=names)
+
+
+def _complete(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameSets) -> None:
+    """Write the tail's chunks that are whole."""
+    rows = connection.execute(tail_of(attempt_id, chunked_to)).all()
+    for first in range(0, len(rows) - CHUNK_BATCHES + 1, CHUNK_BATCHES):
+        _write_chunk(connection, attempt_id, rows=rows[first : first + CHUNK_BATCHES], names=names)
+
+
+def _chunked_to_each(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
+    """Return the last ordinal of each attempt that is in a chunk, 0 without chunks."""
+    found = connection.execute(_NEWEST, {"attempts": list(attempt_ids)}).all() if attempt_ids else ()
+    return dict.fromkeys(attempt_ids, 0) | {row[0]: row[1] for row in found}
 
 
 def chunked_to(connection: Connection, attempt_id: int) -> int:
@@ -85,11 +109,6 @@ def tail_of(attempt_id: int, chunked_to: int) -> Select[Any]:
         .where(table.attempt_id == attempt_id, table.ordinal > chunked_to)
         .order_by(table.ordinal)
     )
-
-
-def _tail_length(connection: Connection, attempt_id: int) -> int:
-    tail = tail_of(attempt_id, chunked_to(connection, attempt_id)).subquery()
-    return connection.scalar(select(func.count()).select_from(tail)) or 0
 
 
 def _revised(connection: Connection, attempt_id: int, ordinals: Sequence[int]) -> set[tuple[int, int]]:

@@ -89,6 +89,7 @@ def digest(message: wire.Message, *, columns: Columns | None = None) -> bytes:
     if columns is not None:
         arrays = dict(columns) | {f"histogram {pair}": counts for pair, counts in columns.histograms.items()}
     for name in sorted(arrays):
+        # Array by array: above 2 KiB hashing lets go of the interpreter, which costs more to have back than to hash.
         said.update(name.encode())
         said.update(np.ascontiguousarray(arrays[name]).data)
     return said.digest()

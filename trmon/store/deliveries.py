@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, select
 
 from trmon.domain.access import Access
-from trmon.domain.alerts import Delivery, DeliveryState
+from trmon.domain.alerts.alert import Delivery, DeliveryState
 from trmon.domain.identity import RunKey
 from trmon.store import schema
 from trmon.store.alertrows import delivery_of

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from sqlalchemy import Connection, update
 
-from trmon.domain.attempts import fork_name, held, resolve
 from trmon.domain.identity import RunKey
+from trmon.domain.runs.attempts import fork_name, held, resolve
 from trmon.store import schema
-from trmon.store.entries import Arrival, AttemptEntry, RunEntry, load_run, make_attempt, make_run
-from trmon.store.upsert import Row, upsert
+from trmon.store.database.upsert import Row, upsert
+from trmon.store.entries import Arrival, AttemptEntry, RunEntry, make_attempt, make_run, read_entries, select_entries
+from trmon.store.runrows import named
 from trmon_client.core import wire
 
 MAX_RUNS = 10_000
@@ -20,11 +22,13 @@ MAX_RUNS = 10_000
 class Directory:
     """The runs that speak, with their attempts and claims, read from the tables as they are first needed.
 
-    Only the writer's thread uses it, inside a transaction; after a rollback it must `forget`. Any thread may read
-    `last_seen`: seconds on the server's clock by run id.
+    Only the writer's thread uses it, inside a transaction; after a rollback it must `forget`. Where other processes
+    write too (`is_shared`) it must be renewed, under locks, in each transaction. Any thread may read `last_seen`:
+    seconds on the server's clock by run id.
     """
 
-    def __init__(self, *, live_seconds: float) -> None:
+    def __init__(self, *, live_seconds: float, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
         self.last_seen: dict[int, float] = {}
         self._live_seconds = live_seconds
         self._runs: dict[RunKey, RunEntry] = {}
@@ -39,6 +43,10 @@ class Directory:
         """Drop everything; the tables know it."""
         self._runs.clear()
         self._changed.clear()
+
+    def renew(self, runs: Mapping[RunKey, RunEntry]) -> None:
+        """Know these runs and no others."""
+        self._runs = dict(runs)
 
     def place(self, connection: Connection, arrival: Arrival) -> AttemptEntry:
         """Return the attempt of a message that is to be stored, and extend its claim."""
@@ -97,7 +105,7 @@ class Directory:
 
     def _run(self, connection: Connection, key: RunKey) -> RunEntry | None:
         run = self._runs.get(key)
-        if run is None and (run := load_run(connection, key)) is not None:
+        if run is None and (run := read_entries(connection, select_entries(named(key))).get(key)) is not None:
             self._remember(connection, key, run)
         return run
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import Connection, Row, Table, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, insert, select, true
 
-from trmon.domain.attempts import Claim, Resolution
 from trmon.domain.identity import RunKey
-from trmon.domain.runs import RunState
+from trmon.domain.runs.attempts import Claim, Resolution
+from trmon.domain.runs.run import RunState
 from trmon.store import schema
-from trmon.store.upsert import insert_new
+from trmon.store.database.upsert import insert_new
 from trmon_client.core import wire
 
 
@@ -36,35 +38,76 @@ class AttemptEntry:
 
 @dataclass(slots=True)
 class RunEntry:
-    """A run and its attempts by name."""
+    """A run and its attempts by name, and those that were read by id."""
 
     id: int
     attempts: dict[str, AttemptEntry] = field(default_factory=dict)
+    by_id: dict[int, AttemptEntry] = field(default_factory=dict)
 
 
-def load_run(connection: Connection, key: RunKey) -> RunEntry | None:
-    """Return what the tables know of a run, or None."""
-    named = select(schema.run.c.id).where(schema.run.c.project == key.project, schema.run.c.name == key.run)
-    run_id = connection.scalar(named)
-    if run_id is None:
-        return None
-    run = RunEntry(run_id)
-    by_id: dict[int, AttemptEntry] = {}
-    attempts = select(schema.attempt).where(schema.attempt.c.run_id == run_id).order_by(schema.attempt.c.id)
-    for row in connection.execute(attempts):
-        entry = by_id[row.id] = run.attempts[row.name] = AttemptEntry(row.id, run_id, row.name)
+_ALL = true()
+_OF_ATTEMPT = (
+    schema.attempt.c.id.label("its_id"),
+    schema.attempt.c.name.label("attempt"),
+    schema.attempt.c.fork_of,
+    schema.attempt.c.launch.label("of_launch"),
+)
+
+
+def select_entries(where: ColumnElement[bool], *, claims: ColumnElement[bool] = _ALL) -> Select[Any]:
+    """Return a query for what the tables know of the runs of a predicate, with the claims of another one."""
+    run, attempt, claim = schema.run, schema.attempt, schema.claim
+    of_attempt = (claim.c.attempt_id == attempt.c.id) & claims
+    tables = run.outerjoin(attempt, attempt.c.run_id == run.c.id).outerjoin(claim, of_attempt)
+    found = select(run.c.id, run.c.project, run.c.name.label("run"), *_OF_ATTEMPT, *claim.c).select_from(tables)
+    return found.where(where).order_by(attempt.c.id)
+
+
+def read_entries(
+    connection: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
+) -> dict[RunKey, RunEntry]:
+    """Return the runs that a query made by `select_entries` finds."""
+    entries: dict[RunKey, RunEntry] = {}
+    for row in connection.execute(statement, parameters):
+        entry = entries.setdefault(RunKey(row.project, row.run), RunEntry(row.id))
+        if row.attempt is not None:
+            _place(entry, row)
+    return entries
+
+
+def _place(run: RunEntry, row: Row[Any]) -> None:
+    """Take up the attempt and the claim of a row; attempts come in their order, an origin before its forks."""
+    attempt = run.attempts.get(row.attempt)
+    if attempt is None:
+        attempt = run.attempts[row.attempt] = run.by_id[row.its_id] = AttemptEntry(row.its_id, run.id, row.attempt)
         if row.fork_of is not None:
-            by_id[row.fork_of].forks[row.launch] = entry
-    for row in connection.execute(select(schema.claim).where(schema.claim.c.run_id == run_id)):
-        by_id[row.attempt_id].claims[row.rank] = _claim(row)
-    return run
+            run.by_id[row.fork_of].forks[row.of_launch] = attempt
+    if row.rank is not None:
+        attempt.claims[row.rank] = _claim(row)
 
 
 def make_run(connection: Connection, arrival: Arrival) -> RunEntry:
     """Insert the run of a message, and its project if it is the first."""
-    project = {"name": arrival.key.project, "created_at": arrival.at}
-    connection.execute(insert_new(connection, schema.project), project)
-    row: dict[str, object] = {
+    _make_projects(connection, [arrival])
+    return RunEntry(_new_id(connection, schema.run, _run_row(arrival)))
+
+
+def make_runs(connection: Connection, arrivals: Iterable[Arrival]) -> None:
+    """Insert the runs of messages; one that another process makes meanwhile is left alone."""
+    first = {arrival.key: arrival for arrival in sorted(arrivals, key=lambda arrival: arrival.at, reverse=True)}
+    # All processes insert in the order of the names, so that none waits for another in a circle.
+    ordered = [first[key] for key in sorted(first)]
+    _make_projects(connection, ordered)
+    insert_new(connection, schema.run, rows=[_run_row(arrival) for arrival in ordered])
+
+
+def _make_projects(connection: Connection, arrivals: Iterable[Arrival]) -> None:
+    made = {arrival.key.project: arrival.at for arrival in arrivals}
+    insert_new(connection, schema.project, rows=[{"name": name, "created_at": at} for name, at in made.items()])
+
+
+def _run_row(arrival: Arrival) -> dict[str, object]:
+    return {
         "project": arrival.key.project,
         "name": arrival.key.run,
         "state": RunState.RUNNING.value,
@@ -73,7 +116,6 @@ def make_run(connection: Connection, arrival: Arrival) -> RunEntry:
         "created_at": arrival.at,
         "archived": False,
     }
-    return RunEntry(_new_id(connection, schema.run, row))
 
 
 def make_attempt(

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, insert, select
+from sqlalchemy import Connection, Engine, func, select
 
 from trmon.domain.access import Access
 from trmon.domain.identity import RunKey
 from trmon.domain.outcome import Event
 from trmon.store import schema
+from trmon.store.database import advisory
+from trmon.store.database.advisory import Lock
+from trmon.store.database.upsert import insert_all
 from trmon.store.runrows import visible
 
 
@@ -50,11 +53,17 @@ class Events:
             return connection.scalar(select(func.max(schema.event.c.id))) or 0
 
 
-def write_stream(connection: Connection, run_id: int, *, events: Sequence[Event]) -> None:
-    """Add events of a run to the stream."""
-    rows = [{"run_id": run_id, "at": event.at, "kind": event.kind, "data": event.data} for event in events]
-    if rows:
-        connection.execute(insert(schema.event), rows)
+def write_stream(connection: Connection, events: Sequence[tuple[int, Event]]) -> None:
+    """Add events to the stream, each with the id of its run; to be called last of all in a transaction.
+
+    Whoever follows the stream asks for larger ids than the last one it saw: ids must become visible in their order,
+    so only one process at a time is between its first event and its commit.
+    """
+    if not events:
+        return
+    advisory.alone(connection, Lock.EVENTS)
+    rows = [{"run_id": run_id, "at": event.at, "kind": event.kind, "data": event.data} for run_id, event in events]
+    insert_all(connection, schema.event, rows=rows)
 
 
 def _stored(row: Any) -> StoredEvent:

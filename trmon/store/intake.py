@@ -8,11 +8,11 @@ from sqlalchemy import Connection
 
 from trmon.domain.intake import Intake, Receipt
 from trmon.store import schema
+from trmon.store.database.upsert import Row
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival, AttemptEntry
-from trmon.store.group import Transaction
-from trmon.store.idempotent import store_once
-from trmon.store.upsert import Row
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.idempotent import store_once
 from trmon_client.core import wire
 
 
@@ -37,6 +37,7 @@ def _receipts(
     return {
         i: Receipt(
             status=status,
+            id=standing["id"],
             run_id=standing["run_id"],
             attempt_id=standing["attempt_id"],
             accepted=standing.get("accepted", b""),

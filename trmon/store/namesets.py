@@ -9,7 +9,8 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from trmon.store import schema
-from trmon.store.upsert import insert_new
+from trmon.store.database import advisory
+from trmon.store.database.upsert import insert_new
 
 Names = tuple[str, ...]
 
@@ -30,7 +31,8 @@ class NameSets:
         """Return the id of a set of names, adding it if it is new."""
         if names not in self._ids:
             text = msgspec.json.encode(names).decode()
-            connection.execute(insert_new(connection, schema.name_set), {"names": text})
+            advisory.alone(connection, advisory.Lock.NAMES)
+            insert_new(connection, schema.name_set, rows=[{"names": text}])
             found = select(schema.name_set.c.id).where(schema.name_set.c.names == text)
             self._ids[names] = connection.scalars(found).one()
         return self._ids[names]

@@ -1,7 +1,9 @@
-"""Writing what one pass of a worker changes, all of it or nothing."""
+"""Writing what passes of workers change: all of one run's pass or nothing of it, and many runs' in few statements."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from trmon.domain.outcome import Outcome
@@ -9,28 +11,42 @@ from trmon.store import schema
 from trmon.store.alertrows import write_alerts, write_deliveries, write_events
 from trmon.store.batchrows import write_batches, write_decisions
 from trmon.store.chunks import extend_history
-from trmon.store.events import write_stream
-from trmon.store.group import Transaction
+from trmon.store.database.upsert import upsert
 from trmon.store.namesets import NameSets
 from trmon.store.policies import write_policy
-from trmon.store.runrows import write_run
-from trmon.store.upsert import upsert
+from trmon.store.runrows import write_runs, write_tags
+from trmon.store.writing.group import Transaction
 
 
-def write_outcome(transaction: Transaction, outcome: Outcome, *, names: NameSets) -> None:
-    """Write an outcome; batches, decisions and alerts are written over, known transitions and deliveries stay."""
+def write_outcomes(transaction: Transaction, outcomes: Sequence[Outcome], *, names: NameSets) -> None:
+    """Write outcomes; batches, decisions and alerts are written over, known transitions and deliveries stay."""
     connection = transaction.connection
-    write_batches(connection, outcome.batches, names=names)
-    write_decisions(connection, outcome.decisions)
-    extend_history(connection, outcome.batches, names=names)
-    write_alerts(connection, outcome.alerts)
-    write_events(connection, outcome.alert_events)
-    write_deliveries(connection, outcome.deliveries)
-    write_stream(connection, outcome.run_id, events=outcome.events)
-    if outcome.policy is not None:
-        write_policy(connection, outcome.run_id, version=outcome.policy)
-    write_run(transaction, outcome.run_id, values=_run_columns(outcome), tags=outcome.tags)
-    upsert(connection, schema.run_state, key=("run_id",), rows=[_state_row(outcome)])
+    batches = list(chain.from_iterable(outcome.batches for outcome in outcomes))
+    write_batches(connection, batches, names=names)
+    write_decisions(connection, list(chain.from_iterable(outcome.decisions for outcome in outcomes)))
+    extend_history(connection, batches, names=names)
+    write_alerts(connection, list(chain.from_iterable(outcome.alerts for outcome in outcomes)))
+    write_events(connection, list(chain.from_iterable(outcome.alert_events for outcome in outcomes)))
+    deliveries = list(chain.from_iterable(outcome.deliveries for outcome in outcomes))
+    write_deliveries(connection, deliveries)
+    transaction.addressed.update(delivery.receiver for delivery in deliveries)
+    transaction.said.extend((outcome.run_id, event) for outcome in outcomes for event in outcome.events)
+    for outcome in outcomes:
+        if outcome.policy is not None:
+            write_policy(connection, outcome.run_id, version=outcome.policy)
+            transaction.edited.add(outcome.run_id)
+        write_tags(connection, outcome.run_id, tags=outcome.tags)
+    write_runs(connection, {outcome.run_id: _run_columns(outcome) for outcome in outcomes})
+    _write_states(transaction, outcomes)
+
+
+def _write_states(transaction: Transaction, outcomes: Sequence[Outcome]) -> None:
+    """Those with a checkpoint or an outlook and those without write different columns."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in map(_state_row, outcomes):
+        alike.setdefault(tuple(row), []).append(row)
+    for rows in alike.values():
+        upsert(transaction.connection, schema.run_state, key=("run_id",), rows=rows)
 
 
 def _run_columns(outcome: Outcome) -> dict[str, Any]:
@@ -46,15 +62,15 @@ def _run_columns(outcome: Outcome) -> dict[str, Any]:
 
 
 def _state_row(outcome: Outcome) -> dict[str, Any]:
-    row = {
+    row: dict[str, Any] = {
         "run_id": outcome.run_id,
         "report_id": outcome.frontier.report_id,
         "notice_id": outcome.frontier.notice_id,
     }
-    if outcome.checkpoint is None:
-        return row
-    return row | {
-        "ordinal": outcome.checkpoint.ordinal,
-        "version": outcome.checkpoint.version,
-        "state": outcome.checkpoint.state,
-    }
+    if outcome.checkpoint is not None:
+        row |= {
+            "ordinal": outcome.checkpoint.ordinal,
+            "version": outcome.checkpoint.version,
+            "state": outcome.checkpoint.state,
+        }
+    return row if outcome.outlook is None else row | {"outlook": outcome.outlook.document()}

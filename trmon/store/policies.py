@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, select
 
 from trmon.domain.access import EVERYTHING, Access
-from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon.store import schema
-from trmon.store.group import Transaction
 from trmon.store.runrows import read_run, visible
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import GroupCommit
 from trmon_client.core.acceptance import Policy
 
 
@@ -30,23 +30,23 @@ class Policies:
         with self._reader.connect() as connection:
             run = read_run(connection, schema.run.c.id == run_id, name=str(run_id), access=access)
             row = connection.execute(newest).one_or_none()
-        return default_version(now=run.created_at) if row is None else _version(row)
+        return default_version(now=run.created_at) if row is None else version_of(row)
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
         """Return every version that was set, oldest first."""
         table = schema.policy_version
         found = select(table).join(schema.run).where(table.c.run_id == run_id, visible(access))
         with self._reader.connect() as connection:
-            return [_version(row) for row in connection.execute(found.order_by(table.c.id))]
+            return [version_of(row) for row in connection.execute(found.order_by(table.c.id))]
 
     def put(self, run_id: int, version: PolicyVersion) -> Future[None]:
         """Make a version the current one."""
 
         def add(transaction: Transaction) -> None:
             write_policy(transaction.connection, run_id, version=version)
-            transaction.touched.add(run_id)
+            transaction.edit(run_id)
 
-        return self._writer.submit(add)
+        return self._writer.submit(add, run=run_id)
 
 
 def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion) -> None:
@@ -80,7 +80,8 @@ def _is_awaited(connection: Connection, run_id: int, replaces: str) -> bool:
     return row.hash == replaces and not row.pinned
 
 
-def _version(row: Any) -> PolicyVersion:
+def version_of(row: Any) -> PolicyVersion:
+    """Return a policy version from its row."""
     return PolicyVersion(
         policy=Policy.parse(row.policy),
         shadows=tuple(Policy.parse(shadow) for shadow in row.shadows),

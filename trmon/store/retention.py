@@ -1,14 +1,15 @@
-"""Retention: reports by age and bytes, events by age and count; batches stay."""
+"""Retention: reports by age and bytes, events by age and count, what was told by age; batches stay."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, func, or_, select
+from sqlalchemy import BigInteger, Engine, func, or_, select
 
 from trmon.store import schema
-from trmon.store.piecemeal import delete_all
-from trmon.store.writer import GroupCommit
+from trmon.store.bygones import Bygones
+from trmon.store.writing.piecemeal import delete_all
+from trmon.store.writing.writer import GroupCommit
 
 EVENT_SECONDS = 24 * 3600.0
 EVENT_ROWS = 100_000
@@ -20,6 +21,8 @@ class Pruned:
 
     reports: int
     events: int
+    deliveries: int
+    silences: int
 
 
 class Retention:
@@ -28,9 +31,10 @@ class Retention:
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
+        self._bygones = Bygones(reader, writer)
 
     def prune(self, *, now: float, max_age_seconds: float, max_bytes_per_run: int, max_bytes: int) -> Pruned:
-        """Delete reports beyond an age, a run's bytes or all bytes, whichever comes first, and old events.
+        """Delete reports beyond an age, a run's bytes or all bytes, whichever comes first, and what is old of the rest.
 
         Only reports that their run's worker is done with are deleted.
         """
@@ -40,18 +44,23 @@ class Retention:
             delete_all(self._writer, schema.report, (table.run_id == run_id) & (table.id <= last_id))
             for run_id, last_id in cutoffs.items()
         )
-        return Pruned(reports=reports, events=self._prune_events(now))
+        return Pruned(
+            reports=reports,
+            events=self._prune_events(now),
+            deliveries=self._bygones.prune_deliveries(now=now, max_age_seconds=max_age_seconds),
+            silences=self._bygones.prune_silences(now=now, max_age_seconds=max_age_seconds),
+        )
 
     def _cutoffs(self, oldest: float, *, max_bytes_per_run: int, max_bytes: int) -> dict[int, int]:
         """Return the newest report to delete of each run that has any."""
         table, state = schema.report.c, schema.run_state.c
-        newest_first = table.id.desc()
+        newest_first, n_bytes = table.id.desc(), func.sum(table.payload_bytes, type_=BigInteger)
         sized = select(
             table.run_id,
             table.id,
             table.received_at,
-            func.sum(table.payload_bytes).over(partition_by=table.run_id, order_by=newest_first).label("run_bytes"),
-            func.sum(table.payload_bytes).over(order_by=newest_first).label("all_bytes"),
+            n_bytes.over(partition_by=table.run_id, order_by=newest_first).label("run_bytes"),
+            n_bytes.over(order_by=newest_first).label("all_bytes"),
         ).subquery()
         beyond = or_(sized.c.received_at < oldest, sized.c.run_bytes > max_bytes_per_run, sized.c.all_bytes > max_bytes)
         done_with = sized.c.id <= state.report_id

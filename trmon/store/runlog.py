@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -9,25 +11,28 @@ from sqlalchemy import Engine, exists, func, or_, select
 
 from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.setting import Setting
-from trmon.domain.alerts import Alert, AlertState
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.leases import SLOTS, slot_of
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs import Attempt, Run, RunState
+from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
 from trmon.store.adaptations import Adaptations
 from trmon.store.alertrows import alert_of
 from trmon.store.batchrows import is_batch, read_batches
 from trmon.store.directory import Directory
+from trmon.store.leases import check_fences
 from trmon.store.namesets import NameSets
-from trmon.store.outcomes import write_outcome
+from trmon.store.outcomes import write_outcomes
 from trmon.store.policies import Policies
 from trmon.store.reports import Reports
 from trmon.store.runrows import read_runs, select_runs
 from trmon.store.runs import Runs
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import Commit, GroupCommit
 
 _ENDED = [state.value for state in RunState if state.ended]
 _OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
@@ -56,21 +61,29 @@ class SqlRunLog:
         self._reports = reports
         self._policies = policies
         self._adaptations = adaptations
+        self._revisions: Counter[int] = Counter()
+        writer.on_commit(self._note)
 
-    def unfinished_runs(self) -> list[Run]:
-        """Return the runs that have not ended or have reports beyond their frontier."""
+    def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
+        """Return the runs, of some slots or all, that have not ended or have reports beyond their frontier."""
         state, run, report, notice = schema.run_state.c, schema.run.c, schema.report.c, schema.notice.c
         beyond = or_(
             exists().where(report.run_id == run.id, report.id > func.coalesce(state.report_id, 0)),
             exists().where(notice.run_id == run.id, notice.id > func.coalesce(state.notice_id, 0)),
         )
         found = select_runs(EVERYTHING).outerjoin(schema.run_state).where(or_(run.state.not_in(_ENDED), beyond))
+        if slots is not None:
+            found = found.where((run.id % SLOTS).in_(slots))
         with self._reader.connect() as connection:
             return read_runs(connection, found.order_by(run.id))
 
     def run(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
         return self._runs.by_id(run_id)
+
+    def revision(self, run_id: int) -> int:
+        """Return how often somebody beside the run's worker has changed it, as far as this process has heard."""
+        return self._revisions[run_id]
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
@@ -83,11 +96,11 @@ class SqlRunLog:
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """Return the run's reports with a larger id, oldest first."""
-        return self._reports.after(run_id, report_id, limit=limit)
+        return self._reports.newest(run_id, report_id, limit=limit)
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
         """Return the run's notices with a larger id, oldest first."""
-        return self._reports.notices_after(run_id, notice_id, limit=limit)
+        return self._reports.newest_notices(run_id, notice_id, limit=limit)
 
     def batch_reports(self, key: BatchKey) -> list[StoredReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
@@ -142,9 +155,25 @@ class SqlRunLog:
             found: float | None = connection.scalar(newest)
         return found
 
-    def commit(self, outcome: Outcome) -> Future[None]:
-        """Write an outcome in one transaction; the future ends when it is on disk."""
-        return self._writer.submit(lambda transaction: write_outcome(transaction, outcome, names=self._names))
+    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
+        """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.
+
+        Args: fence: the one under which the run's slot is held; None where there is one worker only.
+        """
+        return self._writer.submit_each(self._write, [(outcome, fence)], runs=[outcome.run_id])[0]
+
+    def edited(self, run_ids: Collection[int]) -> None:
+        """Note that somebody in another process has changed runs."""
+        self._revisions.update(run_ids)
+
+    def _write(self, transaction: Transaction, items: Sequence[tuple[Outcome, int | None]]) -> list[None]:
+        fences = {slot_of(outcome.run_id): fence for outcome, fence in items if fence is not None}
+        check_fences(transaction.connection, fences)
+        write_outcomes(transaction, [outcome for outcome, _ in items], names=self._names)
+        return [None] * len(items)
+
+    def _note(self, commit: Commit) -> None:
+        self._revisions.update(commit.edited)
 
     def _state(self, run_id: int) -> Any:
         with self._reader.connect() as connection:

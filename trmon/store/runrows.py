@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
 from trmon.domain.access import EVERYTHING, Access
-from trmon.domain.attempts import Resolution
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import RunKey
-from trmon.domain.runs import Attempt, Run, RunState
+from trmon.domain.runs.attempts import Resolution
+from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
-from trmon.store.group import Transaction
 
 Tags = Mapping[int, tuple[str, ...]]
 
 _LAST_REPORT_AT = (
     select(func.max(schema.claim.c.reported_at)).where(schema.claim.c.run_id == schema.run.c.id).scalar_subquery()
 )
+_CHANGE = update(schema.run).where(schema.run.c.id == bindparam("of_run"))
+"""Sets the columns that the rows it is executed with name."""
 
 
 def visible(access: Access) -> ColumnElement[bool]:
@@ -52,14 +64,18 @@ def read_run(connection: Connection, where: ColumnElement[bool], *, name: str, a
     return found[0]
 
 
-def write_run(
-    transaction: Transaction, run_id: int, *, values: Mapping[str, Any], tags: Collection[str] | None = None
-) -> None:
-    """Change columns of a run, and replace its tags if any are given."""
-    connection = transaction.connection
-    transaction.touched.add(run_id)
-    if values:
-        connection.execute(update(schema.run).where(schema.run.c.id == run_id).values(**values))
+def write_runs(connection: Connection, changed: Mapping[int, Mapping[str, Any]]) -> None:
+    """Change columns of runs, by their ids; those of which the same columns change are written together."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for run_id, values in changed.items():
+        if values:
+            alike.setdefault(tuple(values), []).append({"of_run": run_id, **values})
+    for rows in alike.values():
+        connection.execute(_CHANGE, rows)
+
+
+def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | None) -> None:
+    """Replace the tags of a run, if any are given."""
     if tags is not None:
         connection.execute(delete(schema.run_tag).where(schema.run_tag.c.run_id == run_id))
     if tags:

@@ -11,14 +11,14 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.errors import Conflict
 from trmon.domain.identity import RunKey
-from trmon.domain.runs import Attempt, Run, RunState
+from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
 from trmon.store.directory import Directory
-from trmon.store.group import Transaction
 from trmon.store.page import Page, decode, page
-from trmon.store.piecemeal import delete_all
-from trmon.store.runrows import attempt_of, named, read_run, read_runs, select_runs, visible, write_run
-from trmon.store.writer import GroupCommit
+from trmon.store.runrows import attempt_of, named, read_run, read_runs, select_runs, visible, write_runs, write_tags
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.piecemeal import delete_all
+from trmon.store.writing.writer import GroupCommit
 
 
 class Runs:
@@ -87,10 +87,12 @@ class Runs:
 
         def change(transaction: Transaction) -> Run:
             run = _get(transaction.connection, key, access)
-            write_run(transaction, run.id, values=values, tags=tags)
+            write_runs(transaction.connection, {run.id: values})
+            write_tags(transaction.connection, run.id, tags=tags)
+            transaction.edit(run.id)
             return _get(transaction.connection, key, access)
 
-        return self._writer.submit(change)
+        return self._writer.submit(change, run=key)
 
     def rename(self, key: RunKey, name: str, *, access: Access) -> Future[Run]:
         """Give a run another name in its project; a trainer that still sends under the old one begins a new run.
@@ -102,13 +104,14 @@ class Runs:
         def change(transaction: Transaction) -> Run:
             run = _get(transaction.connection, key, access)
             try:
-                write_run(transaction, run.id, values={"name": renamed.run})
+                write_runs(transaction.connection, {run.id: {"name": renamed.run}})
             except IntegrityError as error:
                 raise Conflict(f"there is a run {str(renamed)!r} already; choose another name") from error
+            transaction.edit(run.id)
             self._directory.forget()
             return _get(transaction.connection, renamed, access)
 
-        return self._writer.submit(change)
+        return self._writer.submit(change, run=key)
 
     def delete(self, key: RunKey, *, access: Access) -> None:
         """Delete a run and everything of it, in small transactions; returns when it is gone. Errors: NotFound."""
@@ -118,11 +121,11 @@ class Runs:
         for attempt in self.attempts(run.id):
             for table in (schema.decision, schema.signal_chunk):
                 delete_all(self._writer, table, table.c.attempt_id == attempt.id)
-        self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id)).result()
+        self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id), run=run.key).result()
 
     def _delete_rest(self, transaction: Transaction, run_id: int) -> None:
         transaction.connection.execute(delete(schema.run).where(schema.run.c.id == run_id))
-        transaction.touched.add(run_id)
+        transaction.edited.add(run_id)
         self._directory.forget()
         self._directory.last_seen.pop(run_id, None)
 

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from trmon.store.columntypes import Id, Json, Number, SilenceStart, UpdateIndex
+from trmon.store.database.columntypes import Id, Json, Number, SilenceStart, UpdateIndex
 
 metadata = MetaData(
     naming_convention={
@@ -266,6 +266,7 @@ run_state = Table(
     Column("ordinal", BigInteger),
     Column("version", Integer),
     Column("state", LargeBinary),
+    Column("outlook", Json),
 )
 
 alert = Table(
@@ -362,6 +363,17 @@ event = Table(
     Index("ix_event_run_id", "run_id"),
     sqlite_autoincrement=True,
 )
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("holder", Text),
+    _needed("fence", BigInteger),
+    _needed("expires_at", Double),
+)
+
+worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _needed("seen_at", Double))
 
 token = Table(
     "token",

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from trmon.domain.identity import BatchKey
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
@@ -37,6 +39,11 @@ class Series:
     closed_at: Any
     count: Any
     bands: Mapping[str, Band]
+
+    def batches(self) -> list[BatchKey]:
+        """Return the batch of each point; of one that stands for many, the last."""
+        places = zip(self.attempt_id.tolist(), self.step.tolist(), self.update.tolist(), strict=True)
+        return [BatchKey(attempt_id, step, None if update < 0 else update) for attempt_id, step, update in places]
 
 
 def bucketed(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: int) -> Series:

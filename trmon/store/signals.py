@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, Engine, or_, select
 
 from trmon.domain.access import Access
-from trmon.domain.attempts import Resolution
+from trmon.domain.runs.attempts import Resolution
 from trmon.store import schema
 from trmon.store.chunks import AXES, axes_of, chunked_to, read_axes, read_signal, tail_of, values_of
 from trmon.store.namesets import NameSets
@@ -93,6 +93,20 @@ class Signals:
             points=points,
         )
 
+    def newest_steps(self, run_id: int, *, access: Access, limit: int) -> list[int]:
+        """Return the newest steps of the run's history, newest first; it is one line, as of `series`."""
+        table, found = schema.batch.c, list[int]()
+        with self._reader.connect() as connection:
+            for attempt_id in reversed(_attempts(connection, run_id, None, access)):
+                # Read from the index of an attempt's batches alone: of a long run there are many.
+                steps = select(table.step).distinct().where(table.attempt_id == attempt_id)
+                if found:
+                    steps = steps.where(table.step < found[-1])
+                found += connection.scalars(steps.order_by(table.step.desc()).limit(limit - len(found)))
+                if len(found) == limit:
+                    break
+        return found
+
     def _strand(self, connection: Connection, attempt_id: int, *, names: Sequence[str], window: _Window) -> _Strand:
         table = schema.chunk_axes.c
         chunks = select(table.first_ordinal, table.axes).where(
@@ -102,11 +116,9 @@ class Signals:
         rows = connection.execute(tail_of(attempt_id, chunked_to(connection, attempt_id))).all()
         sets = self._names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
         newest = values_of(rows, sets)
+        columns = _columns(connection, attempt_id, names, axes)
         values = {
-            name: np.concatenate(
-                [*_column(connection, attempt_id, name, axes), newest.get(name, np.full(len(rows), np.nan))]
-            )
-            for name in names
+            name: np.concatenate([*columns[name], newest.get(name, np.full(len(rows), np.nan))]) for name in names
         }
         strand = _Strand(attempt_id, np.concatenate([*axes.values(), axes_of(rows)]), values)
         return strand.where(window.holds(strand.axes["step"]))
@@ -123,16 +135,21 @@ def _attempts(connection: Connection, run_id: int, attempt_id: int | None, acces
     return list(connection.scalars(found.order_by(table.c.ordinal)))
 
 
-def _column(connection: Connection, attempt_id: int, name: str, axes: dict[int, Any]) -> list[Any]:
-    """Return a signal's values in the chunks whose axes are given, NaN where a chunk lacks it."""
-    if not axes:
-        return []
-    table = schema.signal_chunk.c
-    found = select(table.first_ordinal, table.data).where(
-        table.attempt_id == attempt_id, table.name == name, table.first_ordinal.between(min(axes), max(axes))
-    )
-    blobs = {row[0]: row[1] for row in connection.execute(found)}
-    return [read_signal(blobs[first]) if first in blobs else np.full(len(axes[first]), np.nan) for first in axes]
+def _columns(
+    connection: Connection, attempt_id: int, names: Sequence[str], axes: dict[int, Any]
+) -> dict[str, list[Any]]:
+    """Return signals' values in the chunks whose axes are given, a list by name, NaN where a chunk lacks one."""
+    columns = {name: [np.full(len(axis), np.nan) for axis in axes.values()] for name in names}
+    if axes and names:
+        table = schema.signal_chunk.c
+        found = select(table.name, table.first_ordinal, table.data).where(
+            table.attempt_id == attempt_id, table.name.in_(names), table.first_ordinal.between(min(axes), max(axes))
+        )
+        places = {first: place for place, first in enumerate(axes)}
+        for name, first, data in connection.execute(found):
+            if first in places:
+                columns[name][places[first]] = read_signal(data)
+    return columns
 
 
 def _spliced(strands: list[_Strand]) -> list[_Strand]:

@@ -10,12 +10,12 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, true, update
 
 from trmon.domain.access import Access
+from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.errors import NotFound
-from trmon.domain.silences import Matcher, Silence
 from trmon.store import schema
-from trmon.store.group import Transaction
 from trmon.store.page import Page, decode, page
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import GroupCommit
 
 
 class Silences:

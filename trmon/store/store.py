@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from sqlalchemy import Engine, select
+from sqlalchemy import select
 
+from trmon.domain.checkup import Observation
 from trmon.domain.errors import NotReady
-from trmon.store import migrations, schema, sqlite
+from trmon.store import migrations, schema
 from trmon.store.adaptations import Adaptations
 from trmon.store.alerts import Alerts
+from trmon.store.archives import Archives
+from trmon.store.arrivals import Arrivals
 from trmon.store.batches import Batches
+from trmon.store.database.engines import Engines
+from trmon.store.database.examination import examine
+from trmon.store.database.opening import engines_of
+from trmon.store.database.runlocks import RunLocks
 from trmon.store.deliveries import Deliveries
 from trmon.store.directory import Directory
 from trmon.store.events import Events
+from trmon.store.leases import LEASE_SECONDS, Leases
 from trmon.store.namesets import NameSets
 from trmon.store.outbox import Outbox
+from trmon.store.outlooks import Outlooks
 from trmon.store.policies import Policies
 from trmon.store.reports import Reports
 from trmon.store.retention import Retention
@@ -24,7 +34,7 @@ from trmon.store.runs import Runs
 from trmon.store.signals import Signals
 from trmon.store.silences import Silences
 from trmon.store.tokens import Tokens
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.writer import GroupCommit
 
 LIVE_SECONDS = 90.0
 """A trainer whose last sign of life is younger still lives: three of its heartbeats."""
@@ -33,13 +43,12 @@ LIVE_SECONDS = 90.0
 class Store:
     """Everything durable. Reads may come from any thread and never wait for the writer; writes return futures."""
 
-    def __init__(self, *, reader: Engine, writing: Engine, live_seconds: float) -> None:
-        self._reader = reader
-        self._writing = writing
-        directory, names = Directory(live_seconds=live_seconds), NameSets()
-        self.writer = writer = GroupCommit(writing)
-        writer.on_rollback(directory.forget)
-        writer.on_rollback(names.forget)
+    def __init__(self, engines: Engines, *, live_seconds: float) -> None:
+        self._engines = engines
+        self._reader = reader = engines.reader
+        names = NameSets()
+        directory = Directory(live_seconds=live_seconds, is_shared=engines.is_shared)
+        self.writer = writer = _writer(engines, directory, names)
         self.runs = Runs(reader, writer, directory=directory)
         self.reports = Reports(reader, writer, directory=directory)
         self.policies = Policies(reader, writer)
@@ -53,6 +62,9 @@ class Store:
         self.tokens = Tokens(reader, writer)
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
+        self.arrivals = Arrivals(reader)
+        self.outlooks = Outlooks(reader, names=names)
+        self.archives = Archives(reader, writer, names=names, runs=self.runs)
         self.runlog = SqlRunLog(
             reader,
             writer,
@@ -69,17 +81,27 @@ class Store:
     def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS) -> Store:
         """Open a database and start its writer; a SQLite file that is not there is made, without tables.
 
-        Args: url: sqlite:///path/to/trmon.db; live_seconds: how long a silent trainer keeps its attempt to itself.
-        Errors: NotReady naming the path.
+        Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; live_seconds: how long a
+        silent trainer keeps its attempt to itself.
+        Errors: NotReady naming the database.
         """
-        path = sqlite.file_of(url)
-        writing, reader = sqlite.writer_engine(path), sqlite.reader_engine(path)
-        with writing.connect():
-            return cls(reader=reader, writing=writing, live_seconds=live_seconds)
+        engines = engines_of(url)
+        with engines.writing.connect():
+            return cls(engines, live_seconds=live_seconds)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write to the database too."""
+        return self._engines.is_shared
+
+    @property
+    def folder(self) -> Path | None:
+        """Where on this machine the database lies; None where it lies elsewhere."""
+        return self._engines.folder
 
     def migrate(self) -> None:
         """Bring the schema to this version's."""
-        migrations.upgrade(self._writing)
+        migrations.upgrade(self._engines.writing)
 
     def check(self) -> None:
         """Raise NotReady unless the database can be read, its schema is this version's and the writer lives."""
@@ -89,14 +111,30 @@ class Store:
             connection.execute(select(schema.run.c.id).limit(1))
             migrations.check(connection)
 
+    def examine(self) -> Iterator[Observation]:
+        """Yield what there is to say of the database. Errors: NotReady when it cannot be reached."""
+        return examine(self._engines)
+
     def on_commit(self, listener: Callable[[frozenset[int]], None]) -> None:
         """Call the listener with the ids of the runs each commit touched, on the writer's thread: it must be quick."""
         self.writer.on_commit(lambda commit: listener(commit.touched))
+
+    def leases(self, holder: str, *, lease_seconds: float = LEASE_SECONDS) -> Leases:
+        """Return the leases of a process, by a name that no other one has; for a shared database."""
+        return Leases(self._engines.writing, holder=holder, lease_seconds=lease_seconds)
 
     def close(self) -> None:
         """Write what waits, then let go of the database."""
         if self.writer.alive:
             self.reports.flush()
         self.writer.close()
-        self._reader.dispose()
-        self._writing.dispose()
+        self._engines.dispose()
+
+
+def _writer(engines: Engines, directory: Directory, names: NameSets) -> GroupCommit:
+    """Return the writer; after a rollback nobody may remember what was undone."""
+    locks = RunLocks(directory) if engines.is_shared else None
+    writer = GroupCommit(engines.writing, locks=locks)
+    for forget in (directory.forget, names.forget, *([locks.forget] if locks else [])):
+        writer.on_rollback(forget)
+    return writer

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.access import Scope, Token
 from trmon.domain.errors import Conflict, NotFound
 from trmon.store import schema
-from trmon.store.group import Transaction
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import GroupCommit
 
 
 class Tokens:

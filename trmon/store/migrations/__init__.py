@@ -12,25 +12,46 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
 from trmon.domain.errors import NotReady
+from trmon.store.database import advisory
+from trmon.store.database.advisory import Lock
 
 
 def upgrade(engine: Engine, *, revision: str = "head") -> None:
-    """Bring the schema up to a revision, in one transaction. Errors: NotReady."""
+    """Bring the schema up to a revision, in one transaction. Errors: NotReady, also for a newer trmon's schema."""
     with engine.begin() as connection:
+        advisory.alone(connection, Lock.MIGRATION)
+        _check_known(connection)
         command.upgrade(_config(connection), revision)
 
 
 def downgrade(engine: Engine, *, revision: str) -> None:
     """Bring the schema back to a revision, in one transaction; "base" is before the first. Errors: NotReady."""
     with engine.begin() as connection:
+        advisory.alone(connection, Lock.MIGRATION)
         command.downgrade(_config(connection), revision)
 
 
 def check(connection: Connection) -> None:
     """Raise NotReady unless the schema is this version's."""
-    found = MigrationContext.configure(connection).get_current_revision()
+    found = revision(connection)
     if found != _head():
         raise NotReady(f"the database has schema {found or 'none'}, this version needs {_head()}; run `trmon migrate`")
+
+
+def revision(connection: Connection) -> str | None:
+    """Return the revision of a database's schema, None where there is none."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def knows(revision: str) -> bool:
+    """Whether a schema of this revision can be brought up to this version's."""
+    return any(script.revision == revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
+
+
+def _check_known(connection: Connection) -> None:
+    found = revision(connection)
+    if found is not None and not knows(found):
+        raise NotReady(f"the database has schema {found}, which a newer trmon wrote; use that one, or restore a backup")
 
 
 @cache

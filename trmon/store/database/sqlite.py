@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make
 from sqlalchemy.engine import ExceptionContext
 
 from trmon.domain.errors import NotReady
+from trmon.store.database.engines import Engines
 
 BUSY_SECONDS = 5.0
 _PRAGMAS = (
@@ -31,12 +32,18 @@ _ADVICE = {
 }
 
 
+def engines(url: str) -> Engines:
+    """Return the engines of a file, which is made if it is not there. Errors: NotReady naming the path."""
+    path = file_of(url)
+    return Engines(writing=writer_engine(path), reader=reader_engine(path), folder=path.parent)
+
+
 def file_of(url: str) -> Path:
     """Return the file a URL names. Errors: NotReady when it names none, or another kind of database."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         shown = parsed.render_as_string(hide_password=True)
-        raise NotReady(f"database {shown}: expected sqlite:///path/to/trmon.db, a file")
+        raise NotReady(f"database {shown}: expected sqlite:///path/to/trmon.db, a file, or postgresql://user@host/db")
     return Path(parsed.database)
 
 
@@ -74,7 +81,7 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float) -> E
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> NotReady | None:
         original = context.original_exception
-        return _explained(path, original) if isinstance(original, sqlite3.OperationalError) else None
+        return explained(path, original) if isinstance(original, sqlite3.OperationalError) else None
 
     return engine
 
@@ -87,11 +94,12 @@ def _connect(path: Path, busy_seconds: float) -> Any:
         for pragma in _PRAGMAS:
             connection.execute(pragma)
     except sqlite3.Error as error:
-        raise _explained(path, error) from error
+        raise explained(path, error) from error
     return connection
 
 
-def _explained(path: Path, error: sqlite3.Error) -> NotReady:
+def explained(path: Path, error: sqlite3.Error) -> NotReady:
+    """Return what SQLite said of a file, with what to do about it."""
     text = str(error)
     advice = next((advice for known, advice in _ADVICE.items() if text.startswith(known)), None)
     return NotReady(f"database {path}: {text}" + (f"; {advice}" if advice else ""))

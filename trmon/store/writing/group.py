@@ -10,6 +10,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from trmon.domain.identity import RunKey
+from trmon.domain.outcome import EDIT, Event
+from trmon.store.entries import Arrival
+
 T = TypeVar("T")
 Item = TypeVar("Item")
 
@@ -19,10 +23,22 @@ MAX_OPERATIONS = 500
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What an operation writes through; `touched` collects the runs it changed."""
+    """What an operation writes through.
+
+    `said` collects events of runs, written at the end; `touched` the runs for which something came, `edited` those
+    that somebody beside their worker changed, `addressed` the receivers that something is to be told to.
+    """
 
     connection: Connection
+    said: list[tuple[int, Event]] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
+    edited: set[int] = field(default_factory=set)
+    addressed: set[str] = field(default_factory=set)
+
+    def edit(self, run_id: int) -> None:
+        """Note that somebody beside a run's worker has changed it: its worker hears of it, wherever it is."""
+        self.edited.add(run_id)
+        self.said.append((run_id, Event(kind=EDIT, data={}, at=time.time())))
 
 
 Operation = Callable[[Transaction], T]
@@ -31,13 +47,22 @@ Handler = Callable[[Transaction, Sequence[Item]], Sequence[T]]
 """Writes many items at once and answers each, in order."""
 
 
+RunRef = int | RunKey | Arrival
+"""A run by its id or its name, or by a message of it, which may be the first that is heard of it."""
+
+
+class Again(Exception):
+    """The transaction has lost against another process's; nothing of it is written, and it is done once more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
-    """An item that waits for its handler, and the future its caller waits for."""
+    """An item that waits for its handler, and the future its caller waits for; `run` is whose rows it writes."""
 
     handler: Handler[Any, Any]
     item: Any
     future: Future[Any]
+    run: RunRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

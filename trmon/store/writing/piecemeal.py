@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Table, delete, select, tuple_
 
-from trmon.store.group import Transaction
-from trmon.store.writer import GroupCommit
+from trmon.store.writing.group import Transaction
+from trmon.store.writing.writer import GroupCommit
 
-PIECE_ROWS = 500
+PIECE_ROWS = 100
+"""Reports are tens of kilobytes each: what waits behind a piece should not notice it."""
 
 
 def delete_all(writer: GroupCommit, table: Table, where: ColumnElement[bool]) -> int:

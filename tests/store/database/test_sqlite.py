@@ -10,12 +10,20 @@ from sqlalchemy import text
 
 from tests.store.builders import append, report_intake, start_intake
 from trmon.domain.errors import NotReady
-from trmon.store import Store, sqlite
+from trmon.store import Store
+from trmon.store.database import sqlite
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The URL of a file: all of this is SQLite's own."""
+    return f"sqlite:///{tmp_path}/data/trmon.db"
+
 
 BAD_URLS = [
     ("sqlite://", "a file"),
     ("sqlite:///:memory:", "a file"),
-    ("postgresql://me:secret@host/trmon", "a file"),
+    ("mysql://me:secret@host/trmon", "a file"),
 ]
 
 

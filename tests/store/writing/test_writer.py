@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -11,24 +10,35 @@ from sqlalchemy import Engine, insert, select
 
 from tests.store.gate import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
-from trmon.store import migrations, schema, sqlite
-from trmon.store.group import Operation, Transaction
-from trmon.store.writer import Commit, GroupCommit
+from trmon.store import migrations, schema
+from trmon.store.database.engines import Engines
+from trmon.store.database.opening import engines_of
+from trmon.store.database.runlocks import RunLocks
+from trmon.store.directory import Directory
+from trmon.store.writing.group import Operation, Transaction
+from trmon.store.writing.writer import Commit, GroupCommit
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engines(url: str) -> Iterator[Engines]:
     """A migrated database."""
-    opened = sqlite.writer_engine(tmp_path / "trmon.db")
-    migrations.upgrade(opened)
+    opened = engines_of(url)
+    migrations.upgrade(opened.writing)
     yield opened
     opened.dispose()
 
 
 @pytest.fixture
-def writer(engine: Engine) -> Iterator[GroupCommit]:
+def engine(engines: Engines) -> Engine:
+    """What reads it."""
+    return engines.reader
+
+
+@pytest.fixture
+def writer(engines: Engines) -> Iterator[GroupCommit]:
     """A writer that may keep ten operations waiting."""
-    started = GroupCommit(engine, max_waiting=10)
+    locks = RunLocks(Directory(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
+    started = GroupCommit(engines.writing, max_waiting=10, locks=locks)
     started.start()
     yield started
     started.close()
@@ -153,8 +163,6 @@ def test_closing_writes_what_waits_and_takes_no_more(writer: GroupCommit, engine
     assert projects(engine) == ["last"]
 
 
-def test_nothing_is_answered_before_it_is_committed(writer: GroupCommit, tmp_path: Path) -> None:
-    reader = sqlite.reader_engine(tmp_path / "trmon.db")
+def test_nothing_is_answered_before_it_is_committed(writer: GroupCommit, engine: Engine) -> None:
     for i in range(50):
-        assert writer.submit(add(str(i))).result(10) in projects(reader)
-    reader.dispose()
+        assert writer.submit(add(str(i))).result(10) in projects(engine)

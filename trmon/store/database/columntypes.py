@@ -59,14 +59,14 @@ class Json(_Written):
     cache_ok = True
 
     @staticmethod
-    def written(value: Any) -> str:
-        """Return the text."""
-        return msgspec.json.encode(value).decode()
+    def written(value: Any) -> str | None:
+        """Return the text; where there is no document, nothing."""
+        return None if value is None else msgspec.json.encode(value).decode()
 
     @staticmethod
-    def read(value: str) -> Any:
+    def read(value: str | None) -> Any:
         """Return the document."""
-        return msgspec.json.decode(value)
+        return None if value is None else msgspec.json.decode(value)
 
 
 class UpdateIndex(_Written):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain, repeat
 from threading import Condition, Thread
-from typing import Any
 
 import structlog
 from sqlalchemy import Engine
 
-from trmon.domain.errors import NotReady, Overloaded, TrmonError
-from trmon.store.group import Failed, Group, Handler, Item, Operation, T, Transaction, Work
+from trmon.domain.errors import NotReady, Overloaded
+from trmon.store.database.runlocks import RunLocks
+from trmon.store.writing.committer import Committer
+from trmon.store.writing.group import MAX_OPERATIONS, Group, Handler, Item, Operation, RunRef, T, Work
 
 SLICE_OPERATIONS = 64
 """How many items a handler gets at once: below it the cost of a statement shows, above it a group grows long."""
+SHARED_SLICE_OPERATIONS = MAX_OPERATIONS
+"""The same beside other processes, where each statement is a round trip and a group takes in nothing on its way."""
 MAX_WAITING = 4096
 RATE_MEMORY = 0.8
 """Weight of the past in the measured rate, per group."""
@@ -26,9 +30,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A committed group: the runs it touched, how many operations it held and how long it took."""
+    """A committed group, as of `Transaction`: runs touched, those edited, receivers addressed; how long it took."""
 
     touched: frozenset[int]
+    edited: frozenset[int]
+    addressed: frozenset[str]
     n_operations: int
     seconds: float
 
@@ -40,8 +46,10 @@ class GroupCommit:
     spoils no other. A group ends when nothing waits, after 500 operations or 20 ms of work; it never waits for more.
     """
 
-    def __init__(self, engine: Engine, *, max_waiting: int = MAX_WAITING) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, *, max_waiting: int = MAX_WAITING, locks: RunLocks | None = None) -> None:
+        """Write alone or, with locks, beside other processes."""
+        self._committer = Committer(engine, locks=locks, undone=self._undone)
+        self._slice_operations = SLICE_OPERATIONS if locks is None else SHARED_SLICE_OPERATIONS
         self._max_waiting = max_waiting
         self._waiting: deque[Work] = deque()
         self._wakeup = Condition()
@@ -74,23 +82,25 @@ class GroupCommit:
         return len(self._waiting)
 
     def on_commit(self, listener: Callable[[Commit], None]) -> None:
-        """Call the listener after each commit, on the writer's thread: it must be quick."""
+        """Call the listener after each commit, before its callers are answered, on the writer's thread: be quick."""
         self._on_commit.append(listener)
 
     def on_rollback(self, listener: Callable[[], None]) -> None:
         """Call the listener, on the writer's thread, when what it remembers may have been undone."""
         self._on_rollback.append(listener)
 
-    def submit(self, operation: Operation[T]) -> Future[T]:
-        """Queue one operation. Errors: Overloaded, NotReady; the operation's own come out of the future."""
-        return self.submit_each(lambda transaction, _: [operation(transaction)], [None])[0]
+    def submit(self, operation: Operation[T], *, run: RunRef | None = None) -> Future[T]:
+        """Queue one operation, on a run. Errors: Overloaded, NotReady; the operation's own come out of the future."""
+        return self.submit_each(lambda transaction, _: [operation(transaction)], [None], runs=[run])[0]
 
-    def submit_each(self, handler: Handler[Item, T], items: Sequence[Item]) -> list[Future[T]]:
-        """Queue items for a handler, which gets as many of them at once as wait in a row, at most 64.
+    def submit_each(
+        self, handler: Handler[Item, T], items: Sequence[Item], *, runs: Iterable[RunRef | None] = repeat(None)
+    ) -> list[Future[T]]:
+        """Queue items for a handler, each of a run, which gets as many of them at once as wait in a row, at most 64.
 
         Errors: Overloaded, with none of the items queued; NotReady after close.
         """
-        works = [Work(handler, item, Future()) for item in items]
+        works = [Work(handler, item, Future(), run) for item, run in zip(items, runs, strict=False)]
         with self._wakeup:
             if not self.alive:
                 raise NotReady("the writer has stopped; the service is shutting down")
@@ -110,38 +120,47 @@ class GroupCommit:
 
     def _run(self) -> None:
         while self._wait():
-            commit = self._commit_group()
-            if commit is not None:
-                self._tell(commit)
+            self._commit_group()
 
     def _wait(self) -> bool:
         with self._wakeup:
             self._wakeup.wait_for(lambda: self._waiting or self._closing)
             return bool(self._waiting)
 
-    def _commit_group(self) -> Commit | None:
+    def _commit_group(self) -> None:
         group = Group()
-        works = self._take(group)
+        # Taken before the transaction begins: where it cannot, there must be somebody who hears of it.
+        first = self._take(group)
+        if not first:
+            return
         try:
-            with self._engine.begin() as connection:
-                transaction = Transaction(connection)
-                while works:
-                    group.results.extend(self._perform(transaction, works))
-                    works = [] if group.full else self._take(group)
+            transaction = self._committer.commit(group, chain([first], self._slices(group)))
         except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: every caller gets the error
             self._undone()
             group.fail(error)
             _log.warning("group_failed", operations=len(group.works), error=str(error))
-            return None
-        commit = Commit(touched=frozenset(transaction.touched), n_operations=len(group.works), seconds=group.seconds)
+            return
+        commit = Commit(
+            touched=frozenset(transaction.touched | transaction.edited),
+            edited=frozenset(transaction.edited),
+            addressed=frozenset(transaction.addressed),
+            n_operations=len(group.works),
+            seconds=group.seconds,
+        )
+        # Who is answered may rely on all that listeners do.
+        self._tell(commit)
         group.resolve()
-        return commit
+
+    def _slices(self, group: Group) -> Iterator[list[Work]]:
+        """Yield what waits, a handler's works together, until nothing does or it is time to commit."""
+        while not group.full and (works := self._take(group)):
+            yield works
 
     def _take(self, group: Group) -> list[Work]:
         """Move the next works that share a handler to the group; those whose caller has gone away are dropped."""
         works: list[Work] = []
         with self._wakeup:
-            while self._waiting and len(works) < SLICE_OPERATIONS:
+            while self._waiting and len(works) < self._slice_operations:
                 if works and self._waiting[0].handler != works[0].handler:
                     break
                 work = self._waiting.popleft()
@@ -149,20 +168,6 @@ class GroupCommit:
                     works.append(work)
         group.works.extend(works)
         return works
-
-    def _perform(self, transaction: Transaction, works: Sequence[Work]) -> list[Any]:
-        """Return a result or Failed for each work, done together or, when that fails, one by one."""
-        try:
-            with transaction.connection.begin_nested():
-                return list(works[0].handler(transaction, [work.item for work in works]))
-        except NotReady:
-            raise
-        except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: the caller gets the error
-            if not isinstance(error, TrmonError):
-                self._undone()
-            if len(works) == 1:
-                return [Failed(error)]
-            return [result for work in works for result in self._perform(transaction, [work])]
 
     def _undone(self) -> None:
         for listener in self._on_rollback:

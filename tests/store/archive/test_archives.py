@@ -1,0 +1,284 @@
+"""Archives: nothing of a run is lost on the way out and in, it comes in whole or not at all, and never into another."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Table, select
+
+from tests.store.builders import (
+    NOW,
+    alert,
+    alert_event,
+    append,
+    batch,
+    batch_key,
+    commit,
+    report_intake,
+    start_intake,
+)
+from trmon.domain.access import EVERYTHING
+from trmon.domain.adaptation.setting import Mode, Setting
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.batch import BatchRow, DecisionRow, Role
+from trmon.domain.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.outcome import Frontier
+from trmon.domain.policies.version import default_version
+from trmon.domain.runs.run import RunState
+from trmon.store import Store, schema
+from trmon.store.archive.tables import LEFT_OUT, PLAIN
+from trmon.store.archives import Admitted
+
+STEPS = range(300)
+"""More than a chunk of history has."""
+REPORTS = range(40)
+"""The first steps, whose reports are not pruned yet."""
+COMPARED = (
+    *(schema.run, schema.run_tag, schema.attempt, schema.claim, schema.report, schema.notice, schema.batch),
+    *(schema.decision, schema.policy_version, schema.adaptation, schema.alert, schema.alert_event, schema.run_state),
+)
+
+
+def signals(step: int) -> dict[str, float]:
+    """Signals with a NaN, an infinity, and one that only some batches have."""
+    rare = {"staleness_kl_k3": math.inf} if step % 7 == 0 else {}
+    return {"total_kl_k3": 1e-3 * step, "mask_rate": math.nan, **rare}
+
+
+def closed(key: BatchKey, **fields: Any) -> BatchRow:
+    return batch(key, ordinal=key.step + 1, signals=signals(key.step), scalars={"lr": 1e-3}, **fields)
+
+
+def decision(key: BatchKey) -> DecisionRow:
+    return DecisionRow(
+        key=key,
+        policy_hash="h",
+        policy_name="p",
+        role=Role.ACTIVE,
+        counts={"max_k3": 1},
+        mask_rate=math.nan,
+        accepted=b"\x0f",
+    )
+
+
+def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
+    """Store a run with everything a run has, whose last report is not folded yet."""
+    [receipt] = append(store, start_intake(run=run, owner="me"))
+    run_id, attempt_id = receipt.run_id, receipt.attempt_id
+    append(store, *(report_intake(run=run, step=step, seed=step % 3) for step in REPORTS))
+    append(store, report_intake(run=run, step=5, launch="launch-2", attempt="b"))
+    ids = [stored.id for stored in store.reports.after(run_id, 0, limit=1000)]
+    store.policies.put(run_id, default_version(now=NOW)).result()
+    store.adaptations.put(run_id, Setting(mode=Mode.RECOMMEND), author="me", now=NOW).result()
+    firing = alert(run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/corrupt_logprobs")
+    pending = alert(
+        run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/x/a=b", state=AlertState.PENDING, value=math.nan
+    )
+    keys = [batch_key(attempt_id, step) for step in STEPS]
+    commit(
+        store,
+        run_id,
+        frontier=Frontier(report_id=ids[len(REPORTS) - 1], notice_id=1),
+        batches=tuple(closed(key, run_id=run_id, last_report_id=ids[min(key.step, len(REPORTS) - 1)]) for key in keys),
+        decisions=tuple(map(decision, keys)),
+        alerts=(firing, pending),
+        alert_events=(alert_event(firing),),
+        state=RunState.STALLED,
+        attempt_id=attempt_id,
+        tags=("dapo", "night"),
+        config={"lr": 1e-3},
+    )
+    store.reports.flush()
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Store]:
+    """Another database, in which the ids are others."""
+    opened = Store.open(f"sqlite:///{tmp_path}/other/trmon.db")
+    opened.migrate()
+    append(opened, *(report_intake(project="code", run="ppo", step=step) for step in range(3)))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def root(store: Store, tmp_path: Path) -> Path:
+    """The archive of a project with one run."""
+    fill(store)
+    store.archives.export("math", tmp_path / "archive", now=NOW)
+    return tmp_path / "archive"
+
+
+def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
+    """Return a run's rows without ids, those that refer to others replaced by what they refer to."""
+    run = store.runs.get(key, access=EVERYTHING)
+    names = {attempt.id: attempt.name for attempt in store.runs.attempts(run.id)}
+    places = {stored.id: place for place, stored in enumerate(store.reports.after(run.id, 0, limit=10_000), 1)}
+    with store._reader.connect() as connection:
+        of_run = table.c.run_id == run.id if "run_id" in table.c else table.c.attempt_id.in_(names)
+        found = select(table).where(table.c.id == run.id if table is schema.run else of_run)
+        sets = {row.id: row.names for row in connection.execute(select(schema.name_set))}
+        read = [dict(row) for row in connection.execute(found).mappings()]
+    known: dict[str, Callable[[Any], Any]] = {
+        "id": lambda _: None,
+        "run_id": lambda _: None,
+        "notice_id": bool,
+        "project": lambda _: None,
+        "attempt_id": names.get,
+        "fork_of": names.get,
+        "report_id": places.get,
+        "last_report_id": places.get,
+        "identity": lambda identity: identity.removeprefix(f"{run.id}/"),
+        "signal_names": sets.get,
+        "scalar_names": sets.get,
+    }
+    return [{name: repr(known.get(name, lambda value: value)(value)) for name, value in row.items()} for row in read]
+
+
+def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) -> None:
+    assert [run.outcome for run in other.archives.take_in(root, project="again")] == [Admitted.IMPORTED]
+    for table in COMPARED:
+        before = rows(store, table, RunKey("math", "grpo"))
+        assert before, table.name
+        assert rows(other, table, RunKey("again", "grpo")) == before, table.name
+
+
+def test_every_table_of_a_run_is_kept_or_left_out_on_purpose() -> None:
+    of_runs = {table.name for table in schema.metadata.sorted_tables if {"run_id", "attempt_id"} & {*table.c.keys()}}
+    kept = {kept.table.name for kept in PLAIN} | {"batch", "report"}
+    assert kept | LEFT_OUT == of_runs | {"run"}
+    assert not kept & LEFT_OUT
+    assert kept == {table.name for table in COMPARED}
+
+
+def test_history_reads_the_same(store: Store, other: Store, root: Path) -> None:
+    [run] = other.archives.take_in(root)
+    read = [
+        opened.signals.series(
+            opened.runs.get(run.key, access=EVERYTHING).id,
+            names=["total_kl_k3", "staleness_kl_k3", "lr"],
+            access=EVERYTHING,
+        )
+        for opened in (store, other)
+    ]
+    assert read[0].step.tolist() == read[1].step.tolist() == list(STEPS)
+    for name in read[0].bands:
+        assert repr(read[0].bands[name].last.tolist()) == repr(read[1].bands[name].last.tolist())
+
+
+def test_again_changes_nothing(other: Store, root: Path) -> None:
+    list(other.archives.take_in(root))
+    before = [rows(other, table, RunKey("math", "grpo")) for table in COMPARED]
+    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.STANDING]
+    assert [rows(other, table, RunKey("math", "grpo")) for table in COMPARED] == before
+
+
+def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path) -> None:
+    append(store, report_intake(step=len(STEPS)))
+    assert [run.outcome for run in store.archives.take_in(root)] == [Admitted.STANDING]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"seed": 99}, id="a report says something else"),
+        pytest.param({"step": 1}, id="a report is missing"),
+        pytest.param({"attempt": "z"}, id="the attempt has another name"),
+    ],
+)
+def test_nothing_is_mixed_into_another_run(other: Store, root: Path, changed: dict[str, Any]) -> None:
+    append(other, start_intake(), report_intake(**{"step": 0, "seed": 0} | changed))
+    before = rows(other, schema.report, RunKey("math", "grpo"))
+    with pytest.raises(Conflict, match="there is another run 'math/grpo'; import it under another project"):
+        list(other.archives.take_in(root))
+    assert rows(other, schema.report, RunKey("math", "grpo")) == before
+
+
+def test_what_a_broken_import_left_is_neither_seen_nor_kept(other: Store, root: Path) -> None:
+    [alerts] = (root / "table=alerts" / "run=grpo").iterdir()
+    whole = alerts.read_bytes()
+    alerts.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidInput, match=r"table=alerts/run=grpo/part-0.parquet cannot be read"):
+        list(other.archives.take_in(root))
+    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
+    assert other.runs.list(access=EVERYTHING, archived=True).items == ()
+    alerts.write_bytes(whole)
+    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.IMPORTED]
+
+
+def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
+    [reports] = (root / "table=reports" / "run=grpo").iterdir()
+    damaged = bytearray(reports.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    reports.write_bytes(damaged)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        list(other.archives.take_in(root))
+
+
+def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, root: Path) -> None:
+    [run] = other.archives.take_in(root)
+    id_ = other.runs.get(run.key, access=EVERYTHING).id
+    assert id_ in {unfinished.id for unfinished in other.runlog.unfinished_runs()}
+    [late] = other.reports.after(id_, other.runlog.frontier(id_).report_id, limit=10)
+    assert late.report.attempt == "b"
+    assert len(other.runlog.open_alerts(id_)) == 2
+    assert other.runlog.checkpoint(id_) is None
+
+
+def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: Store, tmp_path: Path) -> None:
+    fill(store)
+    store.retention.prune(now=NOW + 10, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
+    written = store.archives.export("math", tmp_path / "archive", now=NOW)
+    assert (written.rows["reports"], written.rows["batches"]) == (1, len(STEPS))
+    [run] = other.archives.take_in(tmp_path / "archive")
+    id_ = other.runs.get(run.key, access=EVERYTHING).id
+    assert {row.last_report_id for row in other.runlog.batches_after(id_, 0, limit=1000)} == {0}
+    assert other.runlog.frontier(id_).report_id == 0
+
+
+def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, tmp_path: Path) -> None:
+    for run in ("one", "two.2"):
+        append(store, start_intake(run=run))
+    append(store, start_intake(project="code"))
+    written = store.archives.export("math", tmp_path / "archive", now=NOW)
+    assert written.runs == ("one", "two.2")
+    assert {path.name for path in (tmp_path / "archive" / "table=runs").iterdir()} == {"run=one", "run=two.2"}
+
+
+def test_what_cannot_be_exported_leaves_no_folder(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no project 'math'"):
+        store.archives.export("math", tmp_path / "archive", now=NOW)
+    assert not (tmp_path / "archive").exists()
+    append(store, start_intake())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(Conflict, match="is not empty"):
+        store.archives.export("math", tmp_path / "mine", now=NOW)
+
+
+def manifest(**changed: Any) -> str:
+    usual = {"format": 1, "revision": "0001", "project": "p", "runs": [], "rows": {}, "exported_at": 0}
+    return json.dumps(usual | changed)
+
+
+MANIFESTS = [
+    pytest.param(None, "no whole archive", id="an export that did not come to its end"),
+    pytest.param('{"format": 1', "cannot be read", id="no JSON"),
+    pytest.param(manifest(format=2), "upgrade", id="a newer format"),
+    pytest.param(manifest(revision="9999"), "upgrade", id="a newer schema"),
+    pytest.param(manifest(runs=["../x"]), "is not a name", id="a run outside of it"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MANIFESTS)
+def test_what_is_no_archive_is_said_so(store: Store, tmp_path: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(InvalidInput, match=said):
+        list(store.archives.take_in(tmp_path))

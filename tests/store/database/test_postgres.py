@@ -1,0 +1,65 @@
+"""PostgreSQL's errors, in plain words that never show a password; after them the store goes on."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from tests.fixtures.postgres import Postgres
+from tests.store.builders import NOW, append, report_intake
+from trmon.domain.errors import NotReady
+from trmon.store import Store
+
+pytestmark = pytest.mark.server("postgres")
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(NotReady, match=r"postgresql://me:\*\*\*@127.0.0.1:1/trmon: .*it does not listen there") as said:
+        Store.open("postgresql://me:secret@127.0.0.1:1/trmon")
+    assert "secret" not in str(said.value)
+
+
+def test_a_database_that_is_not_there_is_named(postgres_url: str) -> None:
+    with pytest.raises(NotReady, match=r'database "nowhere" does not exist; create it'):
+        Store.open(postgres_url.rsplit("/", 1)[0] + "/nowhere")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_a_url_may_begin_as_people_write_it(postgres_url: str, scheme: str) -> None:
+    store = Store.open(postgres_url.replace("postgresql", scheme, 1))
+    store.check()
+    assert (store.is_shared, store.folder) == (True, None)
+    store.close()
+
+
+def test_an_empty_database_is_not_ready(postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+    store.writer.submit(lambda tx: tx.connection.execute(text("DROP TABLE alembic_version")) and None).result(30)
+    with pytest.raises(NotReady, match="run `trmon migrate`"):
+        store.check()
+    store.close()
+
+
+def test_a_session_that_was_ended_costs_one_group_and_one_read(postgres_server: Postgres, postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+    append(store, report_intake(step=0))
+    store.check()
+    postgres_server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trmon'")
+    [lost] = store.reports.append([report_intake(step=1)], now=NOW)
+    assert isinstance(lost.exception(30), NotReady)
+    with pytest.raises(NotReady, match="terminating connection"):
+        store.check()
+    append(store, report_intake(step=1))
+    assert [found.report.step for found in store.reports.after(1, 0, limit=10)] == [0, 1]
+    store.close()
+
+
+def test_what_a_process_that_stops_has_locked_does_not_stay_locked(postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+
+    def limits(name: str) -> str:
+        return store.writer.submit(lambda tx: str(tx.connection.scalar(text(f"SHOW {name}")))).result(30)
+
+    names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+    assert [limits(name) for name in names] == ["10s", "10s", "1min"]
+    store.close()

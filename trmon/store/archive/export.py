@@ -1,0 +1,96 @@
+"""Writing a project's archive, run by run, a few hundred rows in memory at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select
+
+from trmon.domain.errors import NotFound
+from trmon.store import migrations, schema
+from trmon.store.archive import batches, manifest, sequences
+from trmon.store.archive.batches import Vocabulary
+from trmon.store.archive.manifest import Manifest
+from trmon.store.archive.parts import PIECE_REPORTS, PIECE_ROWS, Parts
+from trmon.store.archive.tables import PLAIN, REPORTS, Kept
+from trmon.store.batchrows import read_batches
+from trmon.store.namesets import NameSets
+
+
+def export(reader: Engine, project: str, root: Path, *, names: NameSets, now: float) -> Manifest:
+    """Write a project's archive into an empty folder, all of it as it was at one moment.
+
+    Args: now: seconds on the server's clock.
+    Errors: NotFound without a run; Conflict when the folder is not empty.
+    """
+    with reader.connect() as connection:
+        found = select(schema.run.c.id, schema.run.c.name).where(schema.run.c.project == project)
+        runs = [(row.id, row.name) for row in connection.execute(found.order_by(schema.run.c.id))]
+        if not runs:
+            raise NotFound("project", project)
+        manifest.new_folder(root)
+        words = batches.vocabulary(connection, project, names=names)
+        rows: Counter[str] = Counter()
+        for run_id, name in runs:
+            rows += _Run(connection, run_id, name, root=root).written(words, names)
+        revision = migrations.revision(connection)
+    written = Manifest(
+        revision=revision, project=project, runs=tuple(name for _, name in runs), rows=dict(rows), exported_at=now
+    )
+    manifest.write(root, written)
+    return written
+
+
+class _Run:
+    """One run on its way into an archive."""
+
+    def __init__(self, connection: Connection, run_id: int, name: str, *, root: Path) -> None:
+        self._connection = connection
+        self._run_id = run_id
+        self._name = name
+        self._root = root
+
+    def written(self, vocabulary: Vocabulary, names: NameSets) -> Counter[str]:
+        """Write every table and return how many rows each has."""
+        counts = Counter({kept.name: self._plain(kept) for kept in PLAIN})
+        counts[batches.NAME] = self._batches(vocabulary, names)
+        counts[REPORTS.name], counts[sequences.NAME] = self._reports()
+        return counts
+
+    def _plain(self, kept: Kept) -> int:
+        with self._parts(kept.name, kept.schema) as parts:
+            for rows in self._rows(kept, n_rows=PIECE_ROWS):
+                parts.write(kept.written([row._asdict() for row in rows]))
+        return parts.n_rows
+
+    def _batches(self, vocabulary: Vocabulary, names: NameSets) -> int:
+        table = schema.batch.c
+        last_ordinal = 0
+        with self._parts(batches.NAME, vocabulary.schema) as parts:
+            while True:
+                newer = select(schema.batch).where(table.run_id == self._run_id, table.ordinal > last_ordinal)
+                found = read_batches(self._connection, newer.order_by(table.ordinal).limit(PIECE_ROWS), names=names)
+                if not found:
+                    return parts.n_rows
+                parts.write(batches.written(found, vocabulary))
+                last_ordinal = found[-1].ordinal
+
+    def _reports(self) -> tuple[int, int]:
+        with ExitStack() as stack:
+            reports = stack.enter_context(self._parts(REPORTS.name, sequences.REPORTS_SCHEMA))
+            inside = stack.enter_context(self._parts(sequences.NAME, sequences.SCHEMA))
+            for rows in self._rows(REPORTS, n_rows=PIECE_REPORTS):
+                for parts, batch in zip((reports, inside), sequences.opened(rows), strict=True):
+                    parts.write(batch)
+        return reports.n_rows, inside.n_rows
+
+    def _rows(self, kept: Kept, *, n_rows: int) -> Iterator[Sequence[Any]]:
+        found = kept.of_run(self._run_id).execution_options(yield_per=n_rows)
+        return self._connection.execute(found).partitions()
+
+    def _parts(self, table: str, schema_: Any) -> Parts:
+        return Parts(self._root, table, run=self._name, schema=schema_)

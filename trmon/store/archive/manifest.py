@@ -1,0 +1,60 @@
+"""What an archive says of itself; written when all else is there, so that half an archive is never taken for one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from trmon.domain.errors import Conflict, InvalidInput
+from trmon.domain.identity import checked_name
+
+FORMAT = 1
+FILE = "manifest.json"
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of an archive and how many rows its tables have; `revision` is the schema's they were written under."""
+
+    format: int = FORMAT
+    revision: str | None
+    project: str
+    runs: tuple[str, ...]
+    rows: dict[str, int]
+    exported_at: float
+
+
+def write(root: Path, manifest: Manifest) -> None:
+    """Write the manifest, durably."""
+    part = root / f".{FILE}.part"
+    with part.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(root / FILE)
+
+
+def read(root: Path) -> Manifest:
+    """Return the manifest of an archive. Errors: InvalidInput when there is none, or a newer trmon wrote it."""
+    try:
+        found = msgspec.json.decode((root / FILE).read_bytes(), type=Manifest)
+    except FileNotFoundError as error:
+        raise InvalidInput("DIR", f"{root} is no whole archive: it has no {FILE}; `trmon export` writes one") from error
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InvalidInput("DIR", f"{root / FILE} cannot be read: {error}") from error
+    if found.format != FORMAT:
+        raise InvalidInput("DIR", f"{root} has format {found.format}, this trmon reads {FORMAT}; upgrade it")
+    for name in (found.project, *found.runs):
+        checked_name(name, field=str(root / FILE))
+    return found
+
+
+def new_folder(root: Path) -> None:
+    """Make the folder of a new archive. Errors: Conflict when there is something in it; InvalidInput."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if any(root.iterdir()):
+            raise Conflict(f"{root} is not empty; choose another folder")
+    except OSError as error:
+        raise InvalidInput("DIR", f"{root} cannot be made a folder: {error.strerror}") from error

@@ -1,0 +1,64 @@
+"""Sequences for people: a row each, a column for each statistic, null where a report had none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trmon.store import codec
+from trmon.store.archive.tables import HISTOGRAMS, REPORTS
+from trmon_client.core.columns import Columns
+from trmon_client.core.schema import COLUMNS, PAIRS
+from trmon_client.core.wire import unpack_bits
+
+_ARROW_TYPES = {"f8": pa.float64(), "f4": pa.float32(), "i8": pa.int64()}
+_KEY = ("attempt_id", "step", "update_index", "rank", "chunk")
+"""Which report a sequence is of; `place` says which of its sequences."""
+
+NAME = "sequences"
+SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.int64()) for name in (*_KEY, "place")),
+        pa.field("accepted", pa.bool_()),
+        *(pa.field(name, _ARROW_TYPES[spec.dtype]) for name, spec in COLUMNS.items()),
+    ]
+)
+REPORTS_SCHEMA = pa.schema([*REPORTS.schema, *HISTOGRAMS])
+
+
+def opened(rows: Sequence[Any]) -> tuple[Any, Any]:
+    """Return stored reports as record batches: of themselves with their histograms, and of their sequences."""
+    unpacked = [codec.unpack(row.payload)[1]() for row in rows]
+    plain = REPORTS.written([row._asdict() for row in rows])
+    histograms = [_histogram(unpacked, pair, field.type) for pair, field in zip(PAIRS, HISTOGRAMS, strict=True)]
+    reports = pa.RecordBatch.from_arrays([*plain.columns, *histograms], schema=REPORTS_SCHEMA)
+    return reports, _sequences(rows, unpacked)
+
+
+def _sequences(rows: Sequence[Any], unpacked: Sequence[Columns]) -> Any:
+    counts = [columns.n_sequences for columns in unpacked]
+    of_row = np.repeat(np.arange(len(rows)), counts)
+    keys = [pa.array([getattr(row, name) for row in rows], pa.int64()).take(pa.array(of_row)) for name in _KEY]
+    place = np.concatenate([np.arange(n) for n in counts])
+    accepted = np.concatenate([unpack_bits(row.accepted, n) for row, n in zip(rows, counts, strict=True)])
+    columns = [_column(unpacked, name, counts) for name in COLUMNS]
+    return pa.RecordBatch.from_arrays([*keys, pa.array(place), pa.array(accepted), *columns], schema=SCHEMA)
+
+
+def _column(unpacked: Sequence[Columns], name: str, counts: Sequence[int]) -> Any:
+    kind = _ARROW_TYPES[COLUMNS[name].dtype]
+    if not any(name in columns for columns in unpacked):
+        return pa.nulls(sum(counts), kind)
+    parts = [
+        pa.array(columns[name], kind) if name in columns else pa.nulls(n, kind)
+        for columns, n in zip(unpacked, counts, strict=True)
+    ]
+    return pa.concat_arrays(parts)
+
+
+def _histogram(unpacked: Sequence[Columns], pair: Any, kind: Any) -> Any:
+    found = (columns.histograms.get(pair) for columns in unpacked)
+    return pa.array([None if counts is None else counts.tolist() for counts in found], kind)

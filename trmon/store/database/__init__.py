@@ -1,0 +1,1 @@
+"""SQLite and PostgreSQL: how each is reached, examined, copied and put back."""

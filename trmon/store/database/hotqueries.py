@@ -1,0 +1,50 @@
+"""The questions that are asked all day: each must be answered from an index, however many rows there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from trmon.store import schema
+
+_report, _notice, _batch, _event = schema.report.c, schema.notice.c, schema.batch.c, schema.event.c
+_claim, _delivery, _policy, _alert = schema.claim.c, schema.delivery.c, schema.policy_version.c, schema.alert.c
+
+HOT: dict[str, Select[Any]] = {
+    "a run's new reports": select(_report.id).where(_report.run_id == 1, _report.id > 1).order_by(_report.id).limit(9),
+    "a run's new notices": select(_notice.id).where(_notice.run_id == 1, _notice.id > 1).order_by(_notice.id).limit(9),
+    "reports of a batch": select(_report.id).where(
+        _report.attempt_id == 1, _report.step == 1, _report.update_index == -1
+    ),
+    "what came lately": select(_report.run_id, func.max(_report.id)).where(_report.id > 1).group_by(_report.run_id),
+    "a run's newest batches": select(_batch.id).where(_batch.run_id == 1).order_by(_batch.ordinal.desc()).limit(9),
+    "an attempt's history": select(_batch.id)
+    .where(_batch.attempt_id == 1, _batch.ordinal > 1)
+    .order_by(_batch.ordinal),
+    "who speaks for a run": select(func.max(_claim.seen_at)).where(_claim.run_id == 1),
+    "a run by its name": select(schema.run.c.id).where(schema.run.c.project == "a", schema.run.c.name == "b"),
+    "a run's policy": select(_policy.hash).where(_policy.run_id == 1).order_by(_policy.id.desc()).limit(1),
+    "a run's alerts": select(_alert.id).where(_alert.run_id == 1).order_by(_alert.id.desc()).limit(9),
+    "deliveries that are due": select(_delivery.id).where(_delivery.state == "due", _delivery.due_at <= 1.0),
+    "new events": select(_event.id).where(_event.id > 1).order_by(_event.id).limit(9),
+}
+
+
+def unindexed(connection: Connection) -> list[str]:
+    """Return the names of the questions that would read a whole table."""
+    if connection.dialect.name == "postgresql":
+        # A small table is read whole because that is faster: what counts is whether there is another way.
+        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        return [name for name, query in HOT.items() if "Seq Scan" in _plan(connection, "EXPLAIN (COSTS OFF)", query)]
+    return [name for name, query in HOT.items() if _scans(_plan(connection, "EXPLAIN QUERY PLAN", query))]
+
+
+def _plan(connection: Connection, explain: str, query: Select[Any]) -> str:
+    written = query.compile(connection, compile_kwargs={"literal_binds": True})
+    rows = connection.exec_driver_sql(f"{explain} {str(written).replace('%', '%%')}")
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def _scans(plan: str) -> bool:
+    return any(line.startswith(("SCAN", "SEARCH")) and "USING" not in line for line in plan.splitlines())

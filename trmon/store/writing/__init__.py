@@ -1,0 +1,1 @@
+"""The one writer of a process: operations, groups, commits."""

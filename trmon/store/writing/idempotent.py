@@ -1,0 +1,51 @@
+"""Storing a thing once under its natural key, and saying what already stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+
+from trmon.domain.intake import Stored
+from trmon.store.database.upsert import Row, insert_new
+
+
+def store_once(
+    connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
+) -> list[tuple[Stored, Row]]:
+    """Insert rows whose key is new, and return for each row what became of it and the row that stands, with its id.
+
+    Rows of one call may share a key: the first is stored, the others are judged by it. Rows are the same when their
+    `digest` is.
+    """
+    identity = itemgetter(*key)
+    first: dict[Any, Row] = {}
+    for row in rows:
+        first.setdefault(identity(row), row)
+    new = _insert(connection, table, key=key, rows=list(first.values())) if first else {}
+    standing: dict[Any, Row] = {}
+    for found, row in first.items():
+        is_new = found in new
+        standing[found] = {**row, "id": new[found]} if is_new else _standing(connection, table, key=key, found=found)
+    return [
+        (_judged(row, standing[found], new=found in new and row is first[found]), standing[found])
+        for row, found in zip(rows, map(identity, rows), strict=True)
+    ]
+
+
+def _insert(connection: Connection, table: Table, *, key: Sequence[str], rows: list[Row]) -> dict[Any, int]:
+    """Return the ids of the rows that were new, by their keys."""
+    return {found[1:]: found[0] for found in insert_new(connection, table, rows=rows, returning=("id", *key))}
+
+
+def _standing(connection: Connection, table: Table, *, key: Sequence[str], found: Any) -> Row:
+    where = [table.c[name] == value for name, value in zip(key, found, strict=True)]
+    return dict(connection.execute(select(table).where(*where)).mappings().one())
+
+
+def _judged(row: Row, standing: Row, *, new: bool) -> Stored:
+    if new:
+        return Stored.STORED
+    return Stored.DUPLICATE if row["digest"] == standing["digest"] else Stored.CONFLICT
