@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Header, Response
 
+from trmon.app.page.assets import ASSETS, INDEX, PRELOADS, Asset
 from trmon.domain.errors import NotFound
 
 router = APIRouter(include_in_schema=False)
 
-MEDIA_TYPES = {"page.js": "text/javascript", "page.css": "text/css"}
+IfNoneMatch = Annotated[str | None, Header()]
 
 
 @router.get("/")
+async def fleet(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows the fleet at this address."""
+    return _answer(INDEX, if_none_match, view="fleet.js")
+
+
+@router.get("/alerts")
+async def alerts(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows alerts at this address."""
+    return _answer(INDEX, if_none_match, view="alerts.js")
+
+
 @router.get("/runs/{project}/{run}")
-async def page() -> Response:
-    """Return the page; its address says whether it shows all runs or one."""
-    return Response(_file("index.html"), media_type="text/html")
+async def run(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows a run at this address."""
+    return _answer(INDEX, if_none_match, view="run.js")
 
 
-@router.get("/static/{name}")
-async def static(name: str) -> Response:
-    """Return a file of the page."""
-    if name not in MEDIA_TYPES:
-        raise NotFound("file", name[:64])
-    return Response(_file(name), media_type=MEDIA_TYPES[name], headers={"Cache-Control": "no-cache"})
+@router.get("/static/{path:path}")
+async def static(path: str, if_none_match: IfNoneMatch = None) -> Response:
+    """Return a file of the page. Errors: NotFound."""
+    if path not in ASSETS:
+        raise NotFound("file", path[:64])
+    return _answer(ASSETS[path], if_none_match)
 
 
-@cache
-def _file(name: str) -> str:
-    return files("trmon.app.page").joinpath(name).read_text("utf-8")
+def _answer(asset: Asset, known: str | None, *, view: str | None = None) -> Response:
+    """A browser asks anew each time, so that an upgraded service is never shown by an old page."""
+    headers = {"Cache-Control": "no-cache", "ETag": asset.etag} | ({"Link": PRELOADS[view]} if view else {})
+    if known == asset.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -1,0 +1,8 @@
+"""Write the dashboards and the alert rules of Grafana anew: `make dashboards`."""
+
+from __future__ import annotations
+
+from dashboards.source.files import FOLDER, generated
+
+for path, text in generated().items():
+    (FOLDER / path).write_text(text)

@@ -1,0 +1,81 @@
+"""Where a panel turns from healthy to ill: read from the built-in rules, so that lines and alerts cannot differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
+from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
+
+from trmon.domain.alerts.alert import Severity
+from trmon.domain.rules.measures import Newest
+from trmon.domain.rules.rule import AllOf, AnyOf, Bound, Comparison
+from trmon.domain.rules.rulebook import builtin
+
+HEALTHY, WATCH, ACT = "green", "orange", "red"
+COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
+
+JUDGES: dict[str, tuple[str, ...]] = {
+    "kl_k1": ("engine_mismatch",),
+    "kl_k3": ("stale_rollouts",),
+    "chi2_token": ("stale_rollouts", "variance_blowup"),
+    "ess_token": ("variance_blowup",),
+    "ratio_mean": ("support_shift",),
+    "prob_pearson": ("engine_mismatch",),
+    "prob_diff_max": ("engine_mismatch",),
+    "ppl_ratio": ("engine_mismatch",),
+    "clip_fraction": ("clip_saturation",),
+    "zero_variance_groups": ("no_learning_signal",),
+    "invalid_fraction": ("corrupt_logprobs",),
+    "saturated_fraction": ("corrupt_logprobs",),
+    "mask_rate": ("mask_rate",),
+}
+"""The built-in rules whose limits are a signal's band, the milder first."""
+
+SMALLEST = 1e-9
+"""Grafana's thresholds hold from their value on, a rule's only beyond it: `above 0` begins here."""
+
+Step = tuple[float | None, str]
+"""A value and the color from there on; None is from the least."""
+
+
+def band(signal: str) -> list[Step]:
+    """Return the steps of a signal that rules judge, ascending; the milder of two limits on a side begins first."""
+    edges = list(_edges(signal))
+    below = sorted((value, color) for bound, value, color in edges if bound is Bound.BELOW)
+    above = sorted((value or SMALLEST, color) for bound, value, color in edges if bound is Bound.ABOVE)
+    starts = [None, *(value for value, _ in below)]
+    colors = [*(color for _, color in below), HEALTHY]
+    return [*zip(starts, colors, strict=True), *above]
+
+
+def thresholds(steps: list[Step]) -> ThresholdsConfig:
+    """Return steps as Grafana takes them."""
+    return (
+        ThresholdsConfig()
+        .mode(ThresholdsMode.ABSOLUTE)
+        .steps([Threshold(value=value, color=color) for value, color in steps])
+    )
+
+
+def _edges(signal: str) -> Iterator[tuple[Bound, float, str]]:
+    """Yield the side, the value and the color beyond it of every limit that a signal's judges set."""
+    for rule in (rule for rule in builtin() if rule.name in JUDGES[signal]):
+        [limit] = [
+            part for part in _comparisons(rule.when) if part.signal == signal and isinstance(part.measure, Newest)
+        ]
+        color = COLORS[rule.severity]
+        if limit.away_from is None:
+            yield limit.bound, limit.threshold, color
+        else:
+            yield Bound.BELOW, limit.away_from - limit.threshold, color
+            yield Bound.ABOVE, limit.away_from + limit.threshold, color
+
+
+def _comparisons(condition: object) -> Iterator[Comparison]:
+    match condition:
+        case Comparison():
+            yield condition
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            for part in parts:
+                yield from _comparisons(part)

@@ -1,0 +1,61 @@
+"""A dashboard as all of ours are: fixed address, not editable, refreshed, linked to the others and to the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+from grafana_foundation_sdk.builders import stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, QueryVariable, Row
+from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
+
+from dashboards.source import variables
+
+TAG = "trmon"
+RUN_HEALTH_UID = "trmon-run-health"
+
+AnyPanel = stat.Panel | statetimeline.Panel | table.Panel | timeseries.Panel
+
+
+def dashboard(
+    uid: str, title: str, about: str, *, chosen: Iterable[QueryVariable], rows: Mapping[str, Sequence[AnyPanel]]
+) -> Dashboard:
+    """Return a dashboard; the panels of the row without a title stand on top."""
+    made = (
+        Dashboard(title)
+        .uid(uid)
+        .description(about)
+        .tags([TAG])
+        .readonly()
+        .timezone("browser")
+        .time("now-6h", "now")
+        .refresh("30s")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .with_variable(variables.datasource())
+        .link(_others())
+    )
+    for variable in (*variables.scrape(), *chosen, variables.page()):
+        made.with_variable(variable)
+    ids = count(1)
+    for name, panels in rows.items():
+        if name:
+            made.with_row(Row(name).id(next(ids)))
+        for panel in panels:
+            made.with_panel(panel.id(next(ids)))
+    return made
+
+
+def page_link(title: str, path: str) -> DashboardLink:
+    """Return the link to the service's own page at the top of a dashboard."""
+    return (
+        DashboardLink(title)
+        .type(DashboardLinkType.LINK)
+        .icon("external link")
+        .url(f"${{page}}{path}")
+        .target_blank(True)
+    )
+
+
+def _others() -> DashboardLink:
+    """Return the links to the other dashboards, with the same time and choices."""
+    return DashboardLink("trmon").type(DashboardLinkType.DASHBOARDS).tags([TAG]).include_vars(True).keep_time(True)

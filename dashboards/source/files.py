@@ -1,0 +1,29 @@
+"""The files that are generated: dashboards as Classic JSON, alert rules as Grafana provisions them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from dashboards.source.acceptance import acceptance
+from dashboards.source.alerting import alerting
+from dashboards.source.fleet import fleet
+from dashboards.source.run_health import run_health
+
+FOLDER = Path(__file__).parents[1]
+
+
+def generated() -> dict[str, str]:
+    """Return the text of every generated file by its path below dashboards/."""
+    return {
+        "fleet.json": _json(fleet()),
+        "run-health.json": _json(run_health()),
+        "acceptance.json": _json(acceptance()),
+        "provisioning/alerting/trmon.yml": alerting(),
+    }
+
+
+def _json(dashboard: Dashboard) -> str:
+    return JSONEncoder(sort_keys=True, indent=2).encode(dashboard.build()) + "\n"

@@ -1,0 +1,148 @@
+"""*Fleet*: which of all runs needs somebody, since when, and how the others are."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from dashboards.source.bands import ACT, HEALTHY, WATCH, Step, band
+from dashboards.source.dashboard import dashboard, page_link
+from dashboards.source.fleet_queries import GONE, MASK_RATE, NEED, NEEDS, PAGES, RUNNING, SILENCE, STATE, WARNINGS
+from dashboards.source.fleet_table import runs_table
+from dashboards.source.links import TO_RUN
+from dashboards.source.panels import PLAIN, chart, number, stacked, timeline
+from dashboards.source.promql import or_zero, per_run, runs
+from dashboards.source.variables import several_runs
+
+SOMEBODY: list[Step] = [(None, HEALTHY), (1, ACT)]
+SOON: list[Step] = [(None, HEALTHY), (1, WATCH)]
+LEGEND = "{{project}}/{{run}}"
+
+
+def fleet() -> Dashboard:
+    """Return the dashboard."""
+    return dashboard(
+        "trmon-fleet",
+        "trmon / Fleet",
+        "Every active run: who needs somebody, since when, and how the others are.",
+        chosen=several_runs(),
+        rows={
+            "": [*_numbers(), _verdicts(), runs_table()],
+            "The worst, by what drifts": _worst(),
+            "All together": _together(),
+        },
+    ).link(page_link("The page: fleet", "/"))
+
+
+def _numbers() -> list[stat.Panel]:
+    return [
+        number("Runs", "Runs that were heard of within the last hour.", f"count({PAGES})", unit="none", steps=PLAIN),
+        number(
+            "To act on",
+            "Runs on which an alert of severity page fires.",
+            or_zero(f"count({PAGES} == 1)"),
+            unit="none",
+            steps=SOMEBODY,
+        ),
+        number(
+            "To watch",
+            "Runs on which an alert of severity warn fires, and none of severity page.",
+            or_zero(f"count({WARNINGS} == 1 unless {PAGES} == 1)"),
+            unit="none",
+            steps=SOON,
+        ),
+        number(
+            "Silent or crashed",
+            "Runs that ended with an error, or fell silent for longer than three of their usual steps.",
+            f"sum({GONE})",
+            unit="none",
+            steps=SOMEBODY,
+        ),
+        number(
+            "Longest silence",
+            "Time since the newest report of the running run that has been silent for longest.",
+            or_zero(f"max(({SILENCE}) and {RUNNING} == 1)"),
+            unit="s",
+            steps=PLAIN,
+        ),
+        number(
+            "Most rejected",
+            "The largest share of sequences that a run's policy in force rejects.",
+            f"max({MASK_RATE})",
+            unit="percentunit",
+            steps=band("mask_rate"),
+        ),
+    ]
+
+
+def _verdicts() -> statetimeline.Panel:
+    return timeline(
+        "Alerts of each run",
+        "Red while an alert of severity page fires on the run, orange while one of severity warn does.",
+        (NEED, LEGEND),
+        meanings=NEEDS,
+        height=8,
+        link=TO_RUN,
+    )
+
+
+def _worst() -> list[timeseries.Panel]:
+    return [
+        chart(
+            "KL per token: the ten largest",
+            "kl_k3 of the primary pair, nats per token, of the runs where it is largest.",
+            (f"topk(10, {per_run(runs('trmon_kl_k3'))})", LEGEND),
+            unit="none",
+            steps=band("kl_k3"),
+            log=True,
+            link=TO_RUN,
+        ),
+        chart(
+            "Effective share of tokens: the ten smallest",
+            "Importance weights that blow up leave few tokens that count.",
+            (f"bottomk(10, {per_run(runs('trmon_ess_token'))})", LEGEND),
+            unit="percentunit",
+            steps=band("ess_token"),
+            link=TO_RUN,
+        ),
+        chart(
+            "Rejected sequences: the ten largest shares",
+            "Share of sequences that the policy in force rejects, or would reject where it only observes.",
+            (f"topk(10, {MASK_RATE})", LEGEND),
+            unit="percentunit",
+            steps=band("mask_rate"),
+            link=TO_RUN,
+        ),
+    ]
+
+
+def _together() -> list[timeseries.Panel]:
+    kl = per_run(runs("trmon_kl_k3"))
+    return [
+        stacked(
+            "Runs by state",
+            "How many active runs are in each state.",
+            (f"sum by (state) ({STATE})", "{{state}}"),
+            unit="none",
+        ),
+        stacked(
+            "Alerts firing, by rule",
+            "How many runs each rule fires on.",
+            (_firing_by_rule(), "{{rule}}"),
+            unit="none",
+        ),
+        chart(
+            "KL per token over the fleet",
+            "Median, 95th percentile and maximum of kl_k3 over the runs.",
+            (f"quantile(0.5, {kl})", "median"),
+            (f"quantile(0.95, {kl})", "95 %"),
+            (f"max({kl})", "maximum"),
+            unit="none",
+            steps=band("kl_k3"),
+            log=True,
+        ),
+    ]
+
+
+def _firing_by_rule() -> str:
+    return f"sum by (rule) ({per_run(runs('trmon_alert_active'), 'rule')}) > 0 or on () vector(0)"

@@ -1,0 +1,20 @@
+"""Where a click leads: from a run's line to its dashboard, from its row to its page."""
+
+from __future__ import annotations
+
+from dashboards.source.dashboard import RUN_HEALTH_UID
+from dashboards.source.panels import link
+
+
+def run_health(labels: str) -> str:
+    """Return the address of a run's dashboard; `labels` is where Grafana finds the run's names."""
+    return (
+        f"/d/{RUN_HEALTH_UID}?var-datasource=${{datasource}}&${{__url_time_range}}"
+        f"&var-project=${{{labels}.project}}&var-run=${{{labels}.run}}"
+    )
+
+
+TO_RUN = link("Run health", run_health("__field.labels"))
+"""From a series."""
+STEP_ON_PAGE = "${page}/runs/${__data.fields.project}/${__data.fields.run}?step=${__value.raw}"
+"""From a row's step."""

@@ -1,0 +1,209 @@
+"""*Run health*: one run, in the order in which one asks: is it ill, does it learn, do the policies agree, why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from dashboards.source.bands import ACT, HEALTHY, JUDGES, WATCH, Step, band
+from dashboards.source.dashboard import RUN_HEALTH_UID, dashboard, page_link
+from dashboards.source.marks import alert_marks
+from dashboards.source.panels import GOOD, PLAIN, Meanings, chart, link, number, timeline
+from dashboards.source.promql import active_mask_rate, or_zero, per_run, run
+from dashboards.source.variables import one_run
+from trmon_client.core.catalogue import SIGNALS, SignalSpec
+
+RUNNING: Meanings = {
+    0: ("running", HEALTHY),
+    1: ("paused", "blue"),
+    2: ("stalled", ACT),
+    3: ("crashed", ACT),
+    4: ("finished", "text"),
+}
+SEVERITIES: Meanings = {0: ("quiet", HEALTHY), 1: ("fires: warn", WATCH), 2: ("fires: page", ACT)}
+UNITS = {"fraction": "percentunit", "probability": "percentunit", "tokens": "short", "versions": "short"}
+TO_PAGE = link("This run on the page", "${page}/runs/${project}/${run}")
+
+LEARNING = {
+    "reward_mean": "Reward",
+    "response_length_mean": "Response length",
+    "zero_variance_groups": "Groups that teach nothing",
+}
+AGREEMENT = {
+    "kl_k3": "KL per token, k3",
+    "kl_k1": "KL per token, k1",
+    "chi2_token": "Token chi-squared",
+    "ess_token": "Effective share of tokens",
+    "ess_seq": "Effective share of sequences",
+    "tv": "Total variation",
+}
+ENGINES = {
+    "prob_pearson": "Correlation of probabilities",
+    "prob_diff_max": "Largest gap of probabilities",
+    "ppl_ratio": "Perplexity ratio",
+    "ratio_mean": "Mean importance ratio",
+    "abs_log_ratio_max": "Largest token log-ratio",
+    "abs_log_ratio_mean": "Mean token log-ratio",
+}
+LOG_PROBS = {
+    "invalid_fraction": "Tokens without usable log-probs",
+    "saturated_fraction": "Tokens of padded log-probs",
+    "band_fraction": "Tokens with a ratio beyond [0.5, 5]",
+}
+STALENESS = {
+    "version_lag_mean": "Age of the sampling weights",
+    "clip_fraction": "Clipped tokens",
+    "chi2_seq_log1p": "Sequence chi-squared, log",
+}
+LOGARITHMIC = ("kl_k3", "abs_log_ratio_max", "abs_log_ratio_mean")
+
+
+def run_health() -> Dashboard:
+    """Return the dashboard."""
+    made = dashboard(
+        RUN_HEALTH_UID,
+        "trmon / Run health",
+        "One run: whether it is ill, whether it learns, whether its policies agree, and if not, why.",
+        chosen=one_run(),
+        rows={
+            "": [*_numbers(), _alerts()],
+            "Does it learn?": _signals(LEARNING),
+            "Do the policies agree? (primary pair)": _signals(AGREEMENT),
+            "Do the engines agree? (primary pair)": _signals(ENGINES),
+            "Can the log-probs be believed?": _signals(LOG_PROBS),
+            "Is it stale, or are the steps too large?": _signals(STALENESS),
+            "What is accepted": _acceptance(),
+            "What the trainer says": [_scalars()],
+        },
+    ).link(page_link("This run on the page", "/runs/${project}/${run}"))
+    for mark in alert_marks():
+        made.annotation(mark)
+    return made
+
+
+def _numbers() -> list[stat.Panel]:
+    states = [f"{value} * ({per_run(run('trmon_run_state', state=text))} == 1)" for value, (text, _) in RUNNING.items()]
+    silence = f"time() - {per_run(run('trmon_last_report_timestamp_seconds'))}"
+    return [
+        number(
+            "State",
+            "What the run is doing.",
+            " or ".join(states),
+            unit="none",
+            steps=_colors(RUNNING),
+            width=3,
+            meanings=RUNNING,
+        ),
+        number("Step", "Newest step that is closed.", per_run(run("trmon_step")), unit="none", steps=PLAIN, width=3),
+        _count("Pages", "Alerts that ask for somebody now.", severity="page", color=ACT),
+        _count("Warnings", "Alerts that ask for a look.", severity="warn", color=WATCH),
+        number(
+            "Rejected",
+            "Share of the newest step's sequences that the policy in force rejects, or would where it only observes.",
+            per_run(active_mask_rate(run("trmon_mask_rate"), run("trmon_threshold"))),
+            unit="percentunit",
+            steps=band("mask_rate"),
+            width=3,
+        ),
+        _now("kl_k3", "KL per token"),
+        _now("ess_token", "Effective tokens"),
+        number("Silence", "Time since the newest report.", silence, unit="s", steps=PLAIN, width=3),
+    ]
+
+
+def _colors(meanings: Meanings) -> list[Step]:
+    return [(None if value == 0 else value, color) for value, (_, color) in meanings.items()]
+
+
+def _count(title: str, about: str, *, severity: str, color: str) -> stat.Panel:
+    firing = f"sum({per_run(run('trmon_alert_active', severity=severity), 'rule')})"
+    return number(title, about, firing, unit="none", steps=[(None, HEALTHY), (1, color)], width=3)
+
+
+def _now(name: str, title: str) -> stat.Panel:
+    spec = _spec(name)
+    about = f"{spec.description}; of the newest step."
+    return number(title, about, per_run(run(f"trmon_{name}")), unit=_unit(spec), steps=band(name), width=3)
+
+
+def _alerts() -> statetimeline.Panel:
+    pages = per_run(run("trmon_alert_active", severity="page"), "rule")
+    others = per_run(run("trmon_alert_active", severity="warn|info"), "rule")
+    ever = f"max_over_time({run('trmon_alert_active')}[$__range] @ end()) == 1"
+    return timeline(
+        "Rules that fired",
+        "Each rule that fired within the time shown, and when; nothing else.",
+        (or_zero(f"(2 * {pages} or {others}) and on (rule) ({ever})"), "{{rule}}"),
+        meanings=SEVERITIES,
+        link=TO_PAGE,
+    )
+
+
+def _signals(titles: Mapping[str, str]) -> list[timeseries.Panel]:
+    return [_signal(name, title) for name, title in titles.items()]
+
+
+def _signal(name: str, title: str) -> timeseries.Panel:
+    spec = _spec(name)
+    healthy = f" Healthy: {spec.healthy}." if spec.healthy else ""
+    judges = f" Judged by {' and '.join(JUDGES[name])}." if name in JUDGES else ""
+    return chart(
+        title,
+        f"{name}. {spec.description}: {spec.formula}, in {spec.unit}.{healthy}{judges}",
+        (per_run(run(f"trmon_{name}")), "{{run}}"),
+        unit=_unit(spec),
+        steps=band(name) if name in JUDGES else GOOD,
+        log=name in LOGARITHMIC,
+        link=TO_PAGE,
+    )
+
+
+def _acceptance() -> list[timeseries.Panel]:
+    threshold = per_run(run("trmon_threshold"), "policy", "statistic", "pair", "where", "bound")
+    return [
+        chart(
+            "Rejected, by policy",
+            "Share of each step's sequences that the policy in force rejects, and that its shadows would.",
+            (per_run(run("trmon_mask_rate"), "policy"), "{{policy}}"),
+            unit="percentunit",
+            steps=band("mask_rate"),
+            link=TO_PAGE,
+        ),
+        chart(
+            "Bounds of the policy in force",
+            "What a sequence's statistic may be; it moves where bounds are adapted or somebody puts a policy.",
+            (threshold, "{{policy}}: {{statistic}} {{where}} {{bound}}"),
+            unit="none",
+            link=TO_PAGE,
+        ),
+        chart(
+            "Error bounds",
+            "Bounds of the surrogate's error, in units of reward; NaN, and no line, where they cannot be asserted.",
+            (per_run(run("trmon_bound"), "kind"), "{{kind}}"),
+            unit="none",
+            log=True,
+            link=TO_PAGE,
+        ),
+    ]
+
+
+def _scalars() -> timeseries.Panel:
+    panel = chart(
+        "$scalar",
+        "A number that the trainer logs under its own name.",
+        (per_run(run("trmon_scalar", name="$scalar"), "name"), "{{name}}"),
+        unit="short",
+        width=6,
+        link=TO_PAGE,
+    )
+    return panel.repeat("scalar").repeat_direction("h").max_per_row(4)
+
+
+def _spec(name: str) -> SignalSpec:
+    return next(spec for spec in SIGNALS.values() if spec.stem == name)
+
+
+def _unit(spec: SignalSpec) -> str:
+    return UNITS.get(spec.unit, "none")

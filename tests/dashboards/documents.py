@@ -1,0 +1,59 @@
+"""The committed dashboards, and what they ask Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.source.files import FOLDER
+
+Json = dict[str, Any]
+
+DASHBOARDS: dict[str, Json] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+VARIABLE = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One expression, where it stands and whether it is asked over time or now."""
+
+    place: str
+    expression: str
+    over_time: bool
+
+
+def panels(dashboard: Json) -> list[Json]:
+    """Return the panels that show something: rows hold them, or stand between them."""
+    return [
+        panel for outer in dashboard["panels"] for panel in (outer, *outer.get("panels", ())) if panel["type"] != "row"
+    ]
+
+
+def variables(dashboard: Json, *, kind: str = "query") -> list[Json]:
+    """Return the variables of a kind."""
+    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == kind]
+
+
+def annotations(dashboard: Json) -> list[Json]:
+    """Return what is drawn over every chart."""
+    found: list[Json] = dashboard.get("annotations", {}).get("list", [])
+    return found
+
+
+def asked() -> Iterator[Asked]:
+    """Yield every expression of every panel and annotation."""
+    for name, dashboard in DASHBOARDS.items():
+        for panel in panels(dashboard):
+            for target in panel["targets"]:
+                place = f"{name}: {panel['title']} {target['refId']}"
+                yield Asked(place, target["expr"], over_time=not target.get("instant", False))
+        for annotation in annotations(dashboard):
+            yield Asked(f"{name}: {annotation['name']}", annotation["expr"], over_time=True)
+
+
+def substituted(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with Grafana's variables replaced. Errors: KeyError for one that has no value."""
+    return VARIABLE.sub(lambda match: values[match.group(1)], text)

@@ -1,0 +1,97 @@
+"""Grafana's provisioned alert rules: of the form it reads, about what there is, and silent without data."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+
+from dashboards.source.alerting import RULES
+from dashboards.source.files import FOLDER
+from tests.dashboards.conftest import Watched
+from tests.dashboards.lint import nodes
+from tests.fixtures.prometheus import query
+
+Json = dict[str, Any]
+
+
+def provisioned(kind: str) -> Json:
+    document: Json = yaml.safe_load((FOLDER / "provisioning" / kind / "trmon.yml").read_text())
+    assert document["apiVersion"] == 1
+    return document
+
+
+[GROUP] = provisioned("alerting")["groups"]
+ALERTS: list[Json] = GROUP["rules"]
+COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
+
+
+def measured(expression: str) -> str:
+    """Return what a rule compares: the left side of its first comparison, else what it says is absent."""
+    for node, _ in nodes(promql.parse(expression)):
+        if isinstance(node, promql.BinaryExpr) and str(node.op) in COMPARISONS:
+            return str(node.lhs.prettify())
+        if isinstance(node, promql.Call) and node.func.name == "absent":
+            return str(node.args[0].prettify())
+    raise AssertionError(f"{expression} compares nothing")
+
+
+@pytest.mark.server("prometheus")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])
+def test_what_a_rule_measures_is_there(watched: Watched, alert: Json) -> None:
+    expression = alert["data"][0]["model"]["expr"]
+    assert query(watched.api, re.sub(r"\[\d+[mh]\]", "[30s]", measured(expression)))
+    query(watched.api, expression)
+
+
+@pytest.mark.server("prometheus")
+@pytest.mark.timeout(300)
+def test_the_ill_run_alerts_and_the_healthy_one_does_not(watched: Watched) -> None:
+    of_runs = [alert["data"][0]["model"]["expr"] for alert in ALERTS if alert["title"].startswith("TrmonRun")][:2]
+    firing = {series["metric"]["run"] for expression in of_runs for series in query(watched.api, expression)}
+    assert firing == {"ill"}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])
+def test_a_rule_is_of_the_form_that_grafana_provisions(alert: Json) -> None:
+    assert re.fullmatch(r"[a-z0-9_-]{1,40}", alert["uid"])
+    assert (alert["noDataState"], alert["execErrState"]) == ("OK", "Error")
+    asking, present, condition = alert["data"]
+    assert asking["datasourceUid"] == provisioned("datasources")["datasources"][0]["uid"]
+    assert f"${asking['refId']}" in present["model"]["expression"]
+    assert condition["model"]["expression"] == present["refId"]
+    assert condition["refId"] == alert["condition"]
+    assert re.fullmatch(r"\d+[smh]", alert["for"])
+    assert alert["labels"]["severity"] in ("page", "warn")
+    assert set(alert["annotations"]) == {"summary", "description"}
+
+
+def test_every_alert_of_prometheus_is_one_of_grafana() -> None:
+    names = [
+        rule["alert"]
+        for file in sorted(RULES.glob("*.yml"))
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    assert sorted(alert["title"] for alert in ALERTS) == sorted(names)
+
+
+def test_no_rule_asks_for_what_only_our_recording_rules_record() -> None:
+    asked = [
+        node.name
+        for alert in ALERTS
+        for node, _ in nodes(promql.parse(alert["data"][0]["model"]["expr"]))
+        if isinstance(node, promql.VectorSelector)
+    ]
+    assert asked
+    assert [name for name in asked if ":" in (name or "")] == []
+
+
+def test_dashboards_are_provisioned_from_a_folder_into_one_that_nobody_edits() -> None:
+    [provider] = provisioned("dashboards")["providers"]
+    assert (provider["type"], provider["folder"], provider["allowUiUpdates"]) == ("file", GROUP["folder"], False)

@@ -1,0 +1,36 @@
+"""The colors behind a chart change where the built-in rules do."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards.source.bands import ACT, HEALTHY, JUDGES, SMALLEST, WATCH, Step, band
+from trmon_client.core.catalogue import SIGNALS
+
+BANDS: list[tuple[str, str, list[Step]]] = [
+    ("a limit above", "kl_k3", [(None, HEALTHY), (0.05, WATCH)]),
+    ("two limits above, the milder first", "chi2_token", [(None, HEALTHY), (0.3, WATCH), (1, ACT)]),
+    ("a limit below", "ess_token", [(None, ACT), (0.5, HEALTHY)]),
+    ("a distance from one, on both sides", "ratio_mean", [(None, WATCH), (0.98, HEALTHY), (1.02, WATCH)]),
+    ("anything above nothing", "invalid_fraction", [(None, HEALTHY), (SMALLEST, ACT)]),
+    ("a limit beside a growth of the same signal", "clip_fraction", [(None, HEALTHY), (0.2, WATCH)]),
+    ("a signal of the service's own", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),
+]
+
+
+@pytest.mark.parametrize(("signal", "steps"), [case[1:] for case in BANDS], ids=[case[0] for case in BANDS])
+def test_a_band(signal: str, steps: list[Step]) -> None:
+    assert band(signal) == steps
+
+
+@pytest.mark.parametrize("signal", JUDGES)
+def test_steps_ascend_from_the_least(signal: str) -> None:
+    (first, _), *rest = band(signal)
+    values = [value for value, _ in rest]
+    assert first is None
+    assert values == sorted(values)
+    assert any(color == HEALTHY for _, color in band(signal))
+
+
+def test_what_is_judged_is_a_signal() -> None:
+    assert JUDGES.keys() <= {spec.stem for spec in SIGNALS.values()} | {"mask_rate"}

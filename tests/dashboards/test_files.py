@@ -1,0 +1,47 @@
+"""The committed files are what the source generates, and what Grafana's importer expects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from dashboards.source.files import FOLDER, generated
+from tests.dashboards.documents import DASHBOARDS, panels
+
+SCHEMA = json.loads((Path(__file__).parent / "dashboard.schema.json").read_text())
+
+
+@pytest.mark.parametrize(("path", "text"), generated().items())
+def test_a_file_is_what_the_source_generates(path: str, text: str) -> None:
+    assert (FOLDER / path).read_text() == text, "run `make dashboards`"
+
+
+def test_no_dashboard_lies_beside_them_that_nothing_generates() -> None:
+    assert {f"{name}.json" for name in DASHBOARDS} == {path for path in generated() if path.endswith(".json")}
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_is_of_the_form_that_grafana_imports(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(DASHBOARDS[name], SCHEMA)
+
+
+def test_no_address_and_no_title_is_used_twice() -> None:
+    for key in ("uid", "title"):
+        assert len({dashboard[key] for dashboard in DASHBOARDS.values()}) == len(DASHBOARDS)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_no_two_panels_share_an_id_or_a_place(name: str) -> None:
+    shown = panels(DASHBOARDS[name])
+    assert len({panel["id"] for panel in shown}) == len(shown)
+    covered = [cell for panel in shown for cell in _cells(panel["gridPos"])]
+    assert len(set(covered)) == len(covered)
+
+
+def _cells(place: dict[str, int]) -> list[tuple[int, int]]:
+    columns = range(place["x"], place["x"] + place["w"])
+    return [(column, row) for column in columns for row in range(place["y"], place["y"] + place["h"])]

@@ -1,0 +1,72 @@
+"""The dashboards obey the rules of dashboard-linter; and each rule finds the fault that it is for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from tests.dashboards import lint
+from tests.dashboards.documents import DASHBOARDS, Json, panels
+
+
+@pytest.mark.parametrize("rule", lint.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_obeys(name: str, rule: lint.Rule) -> None:
+    assert list(rule(DASHBOARDS[name])) == []
+
+
+def expression(text: str) -> Callable[[Json], None]:
+    return lambda dashboard: panels(dashboard)[0]["targets"][0].update(expr=text)
+
+
+def variable(name: str, /, **changed: object) -> Callable[[Json], None]:
+    def change(dashboard: Json) -> None:
+        [found] = [one for one in dashboard["templating"]["list"] if one["name"] == name]
+        found.update(changed)
+
+    return change
+
+
+def panel(**changed: object) -> Callable[[Json], None]:
+    return lambda dashboard: panels(dashboard)[0].update(changed)
+
+
+BOTH = 'job=~"$job", instance=~"$instance"'
+NO_INSTANCE = 'on () b{job=~"$job"}'
+FAULTS: list[tuple[str, lint.Rule, Callable[[Json], None]]] = [
+    ("a data source of another name", lint.has_one_datasource_variable, variable("datasource", name="prometheus")),
+    ("a job that cannot be several", lint.has_job_and_instance_variables, variable("job", multi=False)),
+    ("all instances as an empty text", lint.has_job_and_instance_variables, variable("instance", allValue="")),
+    ("a variable by no function", lint.variables_ask_promql, variable("run", query="trmon_step")),
+    ("a variable over what does not parse", lint.variables_ask_promql, variable("run", query="label_values(a{, b)")),
+    ("a variable asked once", lint.variables_follow_the_time_range, variable("run", refresh=1)),
+    (
+        "a data source by its address",
+        lint.panels_use_the_datasource_variable,
+        panel(datasource={"type": "prometheus", "uid": "abc"}),
+    ),
+    ("a panel without a description", lint.panels_say_what_they_show, panel(description="")),
+    ("a panel of no unit", lint.panels_say_what_they_show, panel(fieldConfig={"defaults": {}})),
+    ("a panel that asks nothing", lint.panels_say_what_they_show, panel(targets=[])),
+    ("half an expression", lint.expressions_parse, expression("sum(")),
+    ("a rate over a fixed time", lint.rates_span_the_rate_interval, expression(f"rate(a_total{{{BOTH}}}[5m])")),
+    ("a selector of no job", lint.selectors_match_job_and_instance, expression('a{instance=~"$instance"}')),
+    ("a job by equality", lint.selectors_match_job_and_instance, expression('a{job="$job", instance=~"$instance"}')),
+    ("a selector within", lint.selectors_match_job_and_instance, expression(f"max(a{{{BOTH}}} and {NO_INSTANCE})")),
+    ("a counter as it is", lint.counters_are_rated, expression(f"sum(a_total{{{BOTH}}})")),
+    ("a counter's maximum", lint.counters_are_rated, expression(f"max_over_time(a_total{{{BOTH}}}[$__range])")),
+    ("an editable dashboard", lint.is_not_editable, lambda dashboard: dashboard.update(editable=True)),
+]
+
+
+@pytest.mark.parametrize(("rule", "spoil"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS])
+def test_a_rule_finds_its_fault(rule: lint.Rule, spoil: Callable[[Json], None]) -> None:
+    dashboard = copy.deepcopy(DASHBOARDS["fleet"])
+    spoil(dashboard)
+    assert len(list(rule(dashboard))) == 1
+
+
+def test_every_rule_has_a_fault_that_it_finds() -> None:
+    assert {rule for _, rule, _ in FAULTS} == set(lint.RULES)

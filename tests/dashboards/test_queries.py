@@ -1,0 +1,69 @@
+"""Every expression of every dashboard returns series from a real Prometheus that scraped a real service."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.dashboards.conftest import Watched
+from tests.dashboards.documents import DASHBOARDS, Asked, Json, asked, substituted, variables
+from tests.fixtures.prometheus import label_values, query, query_range
+
+pytestmark = [pytest.mark.server("prometheus"), pytest.mark.timeout(300)]
+
+CHOSEN = {
+    "datasource": "prometheus",
+    "job": ".+",
+    "instance": ".+",
+    "project": "lab",
+    "run": "ill",
+    "scalar": "grad_norm",
+    "__rate_interval": "30s",
+    "__range": "10m",
+}
+"""What a reader has chosen: everything, the ill run where one must be chosen."""
+
+
+@pytest.mark.parametrize("one", list(asked()), ids=lambda one: one.place)
+def test_an_expression_returns_series(watched: Watched, one: Asked) -> None:
+    expression = substituted(one.expression, CHOSEN)
+    if one.over_time:
+        assert query_range(watched.api, expression, start=watched.since, end=time.time())
+    else:
+        assert query(watched.api, expression)
+
+
+@pytest.mark.parametrize("run", ["healthy", "ill"])
+def test_what_stands_on_top_of_a_run_is_said_of_the_healthy_and_of_the_ill_one(watched: Watched, run: str) -> None:
+    values = {
+        panel["title"]: query(watched.api, substituted(panel["targets"][0]["expr"], CHOSEN | {"run": run}))
+        for panel in DASHBOARDS["run-health"]["panels"]
+        if panel["type"] == "stat"
+    }
+    assert [title for title, series in values.items() if len(series) != 1] == []
+    [state], [warnings] = values["State"], values["Warnings"]
+    assert state["value"][1] == "0"
+    assert (float(warnings["value"][1]) > 0) is (run == "ill")
+
+
+def test_the_fleet_says_who_needs_somebody(watched: Watched) -> None:
+    [need] = [panel for panel in DASHBOARDS["fleet"]["panels"] if panel["type"] == "state-timeline"]
+    found = query(watched.api, substituted(need["targets"][0]["expr"], CHOSEN | {"run": ".+"}))
+    needs = {series["metric"]["run"]: float(series["value"][1]) for series in found}
+    assert needs["healthy"] == 0
+    assert needs["ill"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [(name, variable) for name, dashboard in DASHBOARDS.items() for variable in variables(dashboard)],
+    ids=lambda part: part if isinstance(part, str) else part["name"],
+)
+def test_a_variable_offers_values(watched: Watched, name: str, variable: Json) -> None:
+    inner = substituted(variable["query"], CHOSEN).removeprefix("label_values(").removesuffix(")")
+    selector, _, label = inner.rpartition(", ")
+    values = label_values(watched.api, label, selector=selector)
+    assert values
+    if variable["name"] == "page":
+        assert values == ["http://trmon.example:8642"]

@@ -1,0 +1,25 @@
+"""What is shipped is what was generated, in a checkout and in a package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tomllib
+
+from dashboards.source.files import generated
+from trmon.grafana.dashboards import shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_generated_dashboard_is_shipped() -> None:
+    names = [path for path in generated() if path.endswith(".json")]
+    assert {dashboard["uid"] for dashboard in shipped()} == {f"trmon-{Path(name).stem}" for name in names}
+
+
+def test_a_wheel_carries_them_where_they_are_looked_for() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    names = [path for path in generated() if path.endswith(".json")]
+    assert build["targets"]["wheel"]["force-include"] == {
+        f"dashboards/{name}": f"trmon/grafana/dashboards/{name}" for name in names
+    }

@@ -1,0 +1,145 @@
+"""Pushing into a Grafana that answers as its API documents: everything once, nothing twice, and plain refusals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.prometheus import free_port
+from tests.grafana.peer import Grafana
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
+from trmon.grafana.api import grafana as opened
+from trmon.grafana.dashboards import shipped
+from trmon.grafana.push import DATASOURCE_UID, FOLDER_UID, Change, Pushed, push
+
+PROMETHEUS = "http://prometheus:9090"
+
+
+@pytest.fixture
+def grafana() -> Iterator[Grafana]:
+    with Grafana() as peer:
+        yield peer
+
+
+def pushed(grafana: Grafana, *, prometheus_url: str | None = None, path: str = "") -> list[Pushed]:
+    with opened(f"{grafana.url}{path}", token="glsa_secret") as api:
+        return list(push(api, shipped(), prometheus_url=prometheus_url))
+
+
+def test_everything_is_created_in_a_folder_of_its_own(grafana: Grafana) -> None:
+    made = pushed(grafana, prometheus_url=PROMETHEUS)
+    assert [one.change for one in made] == [Change.CREATED] * 5
+    assert [one.kind for one in made] == ["folder", "data source", *["dashboard"] * 3]
+    assert grafana.folders.keys() == {FOLDER_UID}
+    assert grafana.datasources[DATASOURCE_UID]["url"] == PROMETHEUS
+    assert grafana.dashboards.keys() == {"trmon-fleet", "trmon-run-health", "trmon-acceptance"}
+    assert {kept["meta"]["folderUid"] for kept in grafana.dashboards.values()} == {FOLDER_UID}
+
+
+def test_a_second_push_writes_nothing(grafana: Grafana) -> None:
+    pushed(grafana, prometheus_url=PROMETHEUS)
+    grafana.writes.clear()
+    assert {one.change for one in pushed(grafana, prometheus_url=PROMETHEUS)} == {Change.UNCHANGED}
+    assert grafana.writes == []
+
+
+def test_a_dashboard_that_somebody_changed_is_ours_again(grafana: Grafana) -> None:
+    pushed(grafana)
+    grafana.dashboards["trmon-fleet"]["dashboard"]["title"] = "mine"
+    changes = {one.path: one.change for one in pushed(grafana)}
+    assert [path for path, change in changes.items() if change is Change.UPDATED] == ["/d/trmon-fleet"]
+    assert grafana.dashboards["trmon-fleet"]["dashboard"]["title"] == "trmon / Fleet"
+
+
+def test_a_dashboard_that_was_moved_comes_back(grafana: Grafana) -> None:
+    pushed(grafana)
+    grafana.dashboards["trmon-fleet"]["meta"]["folderUid"] = "elsewhere"
+    assert Change.UPDATED in {one.change for one in pushed(grafana)}
+    assert grafana.dashboards["trmon-fleet"]["meta"]["folderUid"] == FOLDER_UID
+
+
+def test_a_data_source_follows_its_url_and_is_left_alone_without_one(grafana: Grafana) -> None:
+    pushed(grafana, prometheus_url=PROMETHEUS)
+    [moved] = [one for one in pushed(grafana, prometheus_url="http://elsewhere:9090") if one.kind == "data source"]
+    assert moved.change is Change.UPDATED
+    assert grafana.datasources[DATASOURCE_UID]["url"] == "http://elsewhere:9090"
+    assert "data source" not in {one.kind for one in pushed(grafana)}
+
+
+def test_an_address_may_end_in_a_slash(grafana: Grafana) -> None:
+    assert len(pushed(grafana, path="/")) == 4
+
+
+def refused(grafana: Grafana, *, token: str = "glsa_secret", url: str | None = None) -> TrmonError:
+    with pytest.raises(TrmonError) as caught, opened(url or grafana.url, token=token) as api:
+        list(push(api, shipped(), prometheus_url=PROMETHEUS))
+    return caught.value
+
+
+def test_an_unknown_token_is_refused(grafana: Grafana) -> None:
+    error = refused(grafana, token="wrong")
+    assert isinstance(error, Unauthenticated)
+    assert "service account" in str(error)
+    assert "wrong" not in str(error)
+
+
+def test_a_token_that_may_not_is_told_which_role_it_needs(grafana: Grafana) -> None:
+    grafana.role = "Editor"
+    error = refused(grafana)
+    assert isinstance(error, Forbidden)
+    assert "Admin" in str(error)
+
+
+def test_an_old_grafana_is_refused_before_anything_is_written(grafana: Grafana) -> None:
+    grafana.version = "9.5.21"
+    error = refused(grafana)
+    assert isinstance(error, NotReady)
+    assert "9.5.21" in str(error)
+    assert grafana.writes == []
+
+
+def test_a_dashboard_that_came_from_a_file_is_grafanas_to_keep(grafana: Grafana) -> None:
+    grafana.provisioned = frozenset({"trmon-fleet"})
+    error = refused(grafana)
+    assert isinstance(error, Conflict)
+    assert "provisioned" in str(error)
+
+
+def test_nobody_there(grafana: Grafana) -> None:
+    error = refused(grafana, url=f"http://127.0.0.1:{free_port()}")
+    assert isinstance(error, NotReady)
+    assert "no Grafana answers" in str(error)
+
+
+@pytest.mark.parametrize("page", [None, "<html>", '{"message": "hello"}', "[]"])
+def test_something_else_is_there(grafana: Grafana, tmp_path: Path, page: str | None) -> None:
+    if page is not None:
+        settings = tmp_path / "api" / "frontend" / "settings"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(page)
+    with files_served(tmp_path) as url:
+        error = refused(grafana, url=url)
+    assert isinstance(error, NotReady)
+    assert "--url is the address of Grafana itself" in str(error)
+
+
+@contextmanager
+def files_served(folder: Path) -> Iterator[str]:
+    """Serve a folder's files, as some other server would, and yield its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_what_is_no_address(grafana: Grafana) -> None:
+    assert isinstance(refused(grafana, url="grafana:3000"), InvalidInput)

@@ -1,0 +1,57 @@
+"""One service with real runs, trained once for all tests of the page, and a browser to look at it with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.fixtures import browser
+from tests.fixtures.browser import Visit
+from tests.fixtures.labruns import LabRun, training
+from tests.fixtures.service import ThreadedService
+from trmon.lab.injection import Injection
+
+ILL = LabRun("stale-8b", Injection.STALE, 40, tags=("dapo",))
+WELL = LabRun("healthy-8b", None, 20, owner="ben", tags=("grpo",))
+
+Visiting = Callable[..., Visit]
+
+# A busy machine is no failure.
+expect.set_options(timeout=20_000)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The browser."""
+    with browser.chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with an ill and a healthy run, both still alive."""
+    service = ThreadedService(tmp_path_factory.mktemp("page") / "data")
+    with service.client() as client, training(client, WELL, ILL):
+        yield service
+    service.stop()
+
+
+@pytest.fixture
+def visiting(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Visiting]:
+    """Return a function that opens a tab, of the trained runs unless it is told another service's URL.
+
+    When the test ends no tab may have complained or asked a stranger; ask for a service of your own before this.
+    """
+    tabs: list[Visit] = []
+
+    def open_tab(url: str | None = None, **options: object) -> Visit:
+        here = url or request.getfixturevalue("trained").url
+        tabs.append(browser.visit(chromium, here, **options))  # type: ignore[arg-type]
+        return tabs[-1]
+
+    yield open_tab
+    for tab in tabs:
+        browser.leave(tab)
+    assert [(tab.complaints, tab.strangers) for tab in tabs] == [([], [])] * len(tabs)

@@ -1,0 +1,104 @@
+// One alert: what it says, of which run, who has it, and on demand how it came and went.
+
+import { get, runPath } from "./api.js";
+import { acknowledge, silence } from "./dialogs.js";
+import { fill, h } from "./dom.js";
+import { ago, clock, number, step } from "./words.js";
+
+export class AlertRow {
+  #past = null;
+
+  constructor(again) {
+    this.again = again;
+    this.element = h("tbody", {});
+  }
+
+  /** Show an alert; returns the element. */
+  show(alert) {
+    this.alert = alert;
+    const cells = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
+    const names = ["severity", "alert", "run", "since", "actions"];
+    const row = h(
+      "tr",
+      { "data-severity": alert.severity, "data-state": alert.state },
+      cells.map((cell, i) => h("td", { "data-name": names[i] }, cell)),
+    );
+    fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
+    return this.element;
+  }
+
+  #what({ project, run: name, rule, summary, runbook, ack }) {
+    return [
+      h("span", { class: "strong" }, rule.replaceAll("_", " ")),
+      h("div", {}, summary.replace(`${project}/${name}: `, "")),
+      runbook && h("div", { class: "quiet" }, runbook),
+      ack && h("div", { class: "quiet" }, `Taken up by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`),
+    ];
+  }
+
+  #actions(alert) {
+    const fires = alert.state === "firing";
+    const take = async () => (await acknowledge([alert])) && this.again();
+    const mute = async () =>
+      (await silence(
+        [
+          { label: "run", value: alert.run },
+          { label: "rule", value: alert.rule },
+        ],
+        alert.project,
+      )) && this.again();
+    return h(
+      "span",
+      { class: "row actions" },
+      fires && !alert.ack && h("button", { onclick: take }, "Acknowledge"),
+      fires && h("button", { onclick: mute }, "Silence"),
+      h(
+        "button",
+        { class: "plain", "aria-expanded": String(Boolean(this.#past)), onclick: () => this.#turn() },
+        "History",
+      ),
+    );
+  }
+
+  async #turn() {
+    this.#past = this.#past ? null : history(await get("/alerts/events", { identity: this.alert.identity }));
+    this.show(this.alert);
+  }
+}
+
+function severity({ severity: given, state }) {
+  const kind = state !== "firing" ? "unknown" : ({ page: "act", warn: "watch" }[given] ?? "unknown");
+  return h("span", { class: `kind kind-${kind}` }, given);
+}
+
+function run({ project, run: name, step: at }) {
+  return h(
+    "a",
+    { href: `${runPath(project, name)}?step=${at}` },
+    h("span", { class: "project" }, `${project} / `),
+    h("span", { class: "strong" }, name),
+  );
+}
+
+function since({ step: at, since_at: began, state, updated_at: ended }) {
+  return [
+    h("div", { class: "nowrap" }, `step ${step(at)}`),
+    h(
+      "div",
+      { class: "quiet nowrap", title: clock(began) },
+      state === "resolved" ? `until ${clock(ended)}` : ago(began),
+    ),
+  ];
+}
+
+function history(events) {
+  const items = events.map((event) =>
+    h(
+      "li",
+      {},
+      h("span", { class: "quiet" }, `${clock(event.at)} · `),
+      `${event.state} at step ${step(event.step)}: ${number(event.value)} (limit ${number(event.threshold)})`,
+    ),
+  );
+  return h("ol", { class: "events" }, items);
+}

@@ -1,0 +1,66 @@
+// The API, as everyone else asks it. A token lives as long as the tab, and only ever leaves in the header.
+
+const TOKEN = "trmon.token";
+
+/** What the service said no with, or that it said nothing (status 0). */
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (value) => sessionStorage.setItem(TOKEN, value),
+  clear: () => sessionStorage.removeItem(TOKEN),
+};
+
+export function headers(more = {}) {
+  const kept = token.get();
+  return kept ? { ...more, Authorization: `Bearer ${kept}` } : more;
+}
+
+/** Return the JSON at a path under /api/v1; `query` leaves out what is null. Errors: ApiError. */
+export function get(path, query = {}, { signal } = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
+  const search = given.length ? `?${new URLSearchParams(given)}` : "";
+  return ask(`/api/v1${path}${search}`, { headers: headers(), signal });
+}
+
+/** Send JSON and return what is answered. Errors: ApiError. */
+export function send(method, path, body) {
+  const given = body === undefined ? {} : { body: JSON.stringify(body) };
+  return ask(`/api/v1${path}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
+}
+
+/** Return null where the answer is 404: a run without a step has no diagnosis, which is no error. */
+export async function orNothing(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
+async function ask(url, options) {
+  try {
+    const answer = await fetch(url, options);
+    if (answer.status === 204) return null;
+    if (answer.ok) return await answer.json();
+    throw await refusal(answer);
+  } catch (error) {
+    // A question that was taken back, and an answer that broke off, are not answers.
+    if (error instanceof ApiError || error.name === "AbortError") throw error;
+    throw new ApiError(0, "The service does not answer.");
+  }
+}
+
+/** What the service says no with: problem details, unless something before it answered. */
+async function refusal(answer) {
+  const said = await answer.json().catch(() => ({}));
+  return new ApiError(answer.status, said.detail || said.title || `The service answered ${answer.status}.`);
+}
+
+export const runPath = (project, run) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run)}`;

@@ -1,0 +1,100 @@
+// The page: which view an address shows, and what all views share.
+
+import { ApiError, token } from "./api.js";
+import { fill, h } from "./dom.js";
+import { Live } from "./live.js";
+import { watch } from "./livebadge.js";
+import { shortcuts } from "./shortcuts.js";
+import { signIn } from "./signin.js";
+
+const VIEWS = [
+  { path: /^\/$/, load: () => import("./fleet.js") },
+  { path: /^\/alerts$/, load: () => import("./alerts.js") },
+  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, load: () => import("./run.js") },
+];
+const root = document.getElementById("view");
+const live = new Live();
+let leave = () => {};
+let shown = 0;
+
+/** Show what the address says; `leave` ends the view before. */
+async function show() {
+  const turn = ++shown;
+  leave();
+  leave = () => {};
+  const view = VIEWS.find(({ path }) => path.test(location.pathname));
+  mark();
+  if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
+  try {
+    const module = await loaded(view);
+    const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
+    const ended = await module.mount(root, { live, fail, parameters });
+    if (turn === shown) leave = ended;
+    else ended();
+  } catch (error) {
+    if (turn === shown) fail(error);
+  }
+}
+
+async function loaded(view) {
+  try {
+    return await view.load();
+  } catch {
+    throw new ApiError(0, "The service does not answer.");
+  }
+}
+
+/** Say what went wrong in place of the view; a missing token can be given. */
+function fail(error) {
+  if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
+  if (!(error instanceof ApiError)) console.error(error);
+  const again = h("button", { onclick: show }, "Try again");
+  const title = error.status === 404 ? "There is no such run." : error.message;
+  const detail =
+    error.status === 404 ? error.message : "Is it running? trmon serve starts it; its log says why it ended.";
+  fill(
+    root,
+    h(
+      "section",
+      { class: "card empty stack", role: "alert" },
+      h("h1", {}, title),
+      h("p", {}, detail),
+      h("p", {}, again),
+    ),
+  );
+}
+
+function signedIn() {
+  live.restart();
+  show();
+}
+
+function mark() {
+  document.title = "trmon";
+  for (const link of document.querySelectorAll(".top nav a")) {
+    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+/** Go to an address of the page without loading it anew. */
+function go(href) {
+  history.pushState(null, "", href);
+  window.scrollTo(0, 0);
+  show();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const url = new URL(link.href, location.href);
+  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path }) => path.test(url.pathname))) return;
+  event.preventDefault();
+  go(url.pathname + url.search);
+});
+window.addEventListener("popstate", show);
+shortcuts({ go });
+watch(document.getElementById("live"), live);
+live.start();
+// The other views are fetched in a quiet moment, so that they open while the service restarts.
+show().then(() => requestIdleCallback(() => VIEWS.forEach((view) => view.load().catch(() => {}))));

@@ -1,0 +1,112 @@
+// One chart: lines over steps with their healthy band, the value now against its reference, and what happened when.
+
+import { Canvas } from "./canvas.js";
+import { fill, h } from "./dom.js";
+import { range } from "./healthy.js";
+import { stem } from "./panels.js";
+import { number, step } from "./words.js";
+
+const BASELINE_POINTS = 20;
+
+export class Chart {
+  constructor({ uPlot, course, panel, open }) {
+    Object.assign(this, { course, panel });
+    this.now = h("span", { class: "strong" });
+    this.against = h("span", { class: "quiet" });
+    this.legend = h("span", {});
+    this.where = h("span", { class: "plot" });
+    this.healthy = range(course.catalogue.get(panel.names[0])?.healthy);
+    this.element = h("figure", { class: "card panel" }, this.#caption(), this.where);
+    this.canvas = new Canvas(this.where, { uPlot, course, open, label: panel.title, said: (at) => this.#say(at) });
+  }
+
+  /** Whether it draws a signal that is evidence. */
+  shows(evidence) {
+    const shown = new Set([...this.panel.names.map(stem), ...(this.panel.also ?? [])]);
+    return [...evidence].some((name) => shown.has(stem(name)) || shown.has(name));
+  }
+
+  make() {
+    const { panel } = this;
+    this.canvas.make({
+      n: panel.lines.length,
+      banded: !this.course.series.exact,
+      log: panel.log,
+      from: panel.from,
+      healthy: this.healthy,
+    });
+    this.data();
+  }
+
+  data() {
+    const { series } = this.course;
+    if (this.canvas.banded !== !series.exact) return this.make();
+    const columns = this.panel.names.flatMap((name) => {
+      const { mean, min, max } = series.signals[name];
+      return (series.exact ? [mean] : [mean, min, max]).map((values) => drawable(values, this.panel.log));
+    });
+    this.canvas.data([series.step, ...columns]);
+    this.#name(series);
+    this.#say(null);
+  }
+
+  range() {
+    this.canvas.range();
+  }
+
+  redraw() {
+    this.canvas.redraw();
+  }
+
+  end() {
+    this.canvas.end();
+  }
+
+  #caption() {
+    return h(
+      "figcaption",
+      {},
+      h("h2", {}, this.panel.title),
+      this.now,
+      h("span", { class: "note" }, this.panel.note, this.legend),
+      this.against,
+    );
+  }
+
+  /** Name the lines that there are, where there is more than one. */
+  #name({ signals }) {
+    const drawn = this.panel.lines
+      .map((line, i) => ({ ...line, i }))
+      .filter(({ name }) => signals[name].mean.some((value) => value !== null && (value > 0 || !this.panel.log)));
+    fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
+  }
+
+  /** Say the values at the cursor, or the newest against what they should be. */
+  #say(at) {
+    const { series } = this.course;
+    const values = this.panel.names.map((name) => series.signals[name].mean);
+    if (at !== null) {
+      this.now.textContent = values.map((column) => number(column[at])).join(" · ");
+      this.against.textContent = `step ${step(series.step[at])}`;
+      return;
+    }
+    const newest = values[0].findLast((value) => value !== null);
+    this.now.textContent = number(newest);
+    this.against.textContent = this.#reference(values[0]);
+  }
+
+  #reference(values) {
+    const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
+    if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
+    const known = values.filter((value) => typeof value === "number");
+    if (!known.length) return "";
+    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;
+    const first = known.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
+    return `at first ${number(first[Math.floor(first.length / 2)])}`;
+  }
+}
+
+/** What can be drawn: infinities cannot, and no logarithm of what is not above zero. */
+function drawable(values, log) {
+  return values.map((value) => (typeof value !== "number" || (log && value <= 0) ? null : value));
+}

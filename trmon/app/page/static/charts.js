@@ -1,0 +1,63 @@
+// The charts of a run: one range of steps, one cursor, one set of markers.
+
+import { Chart } from "./chart.js";
+import { h } from "./dom.js";
+import { plot } from "./plot.js";
+import { ReasonsChart } from "./reasons.js";
+
+export class Charts {
+  element = h("section", { class: "charts", "aria-label": "Charts" });
+  #charts = [];
+
+  constructor(course, open) {
+    this.course = course;
+    this.open = open;
+    course.addEventListener("view", () => this.#each((chart) => chart.range()));
+    course.addEventListener("series", () => this.#draw());
+    course.addEventListener("markers", () => this.redraw());
+    this.theme = () => this.#each((chart) => chart.make());
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", this.theme);
+  }
+
+  async begin() {
+    this.uPlot = await plot();
+    this.#draw();
+  }
+
+  redraw() {
+    this.#each((chart) => chart.redraw());
+  }
+
+  /** Outline the charts that show the evidence of what was found. */
+  outline({ diagnosis, judged }) {
+    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
+    const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
+    this.#each((chart) => (chart.element.dataset.evidence = chart.shows(evidence) ? kind : ""));
+  }
+
+  end() {
+    this.system.removeEventListener("change", this.theme);
+    window.removeEventListener("themechange", this.theme);
+    this.#each((chart) => chart.end());
+  }
+
+  #draw() {
+    if (!this.uPlot) return;
+    if (!this.#charts.length && this.course.panels.length) this.#frame();
+    this.#each((chart) => chart.data());
+  }
+
+  #frame() {
+    const { uPlot, course, open } = this;
+    this.#charts = course.panels.map((panel) => new Chart({ uPlot, course, panel, open }));
+    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course, open }));
+    this.element.replaceChildren(...this.#charts.map((chart) => chart.element));
+    this.#each((chart) => chart.make());
+  }
+
+  #each(act) {
+    this.#charts.forEach(act);
+  }
+}

@@ -1,0 +1,104 @@
+// What is wrong, since when, why, and what to do about it.
+
+import { acknowledge, silence } from "./dialogs.js";
+import { fill, h } from "./dom.js";
+import { evidenceTable, sentence } from "./evidence.js";
+import { remedy } from "./remedy.js";
+import { capital, plural, step } from "./words.js";
+
+const SILENT = "2"; // hours, as the dialog begins
+
+/** Draw the card, unless nothing that it says has changed. */
+export function diagnosisCard(where, facts, { catalogue, open, again }) {
+  const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
+  if (where.dataset.said === said) return;
+  where.dataset.said = said;
+  const seen = facts.diagnosis?.observed ?? [];
+  const words = [
+    headline(facts.judged.verdict),
+    why(seen, { catalogue, open }),
+    also(seen),
+    toDo(facts),
+    actions(facts, again),
+  ];
+  const evidence = seen.length > 0 && evidenceTable(seen, { catalogue, open });
+  const opened = where.querySelector("details")?.open;
+  fill(
+    where,
+    h(
+      "div",
+      { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
+      h("div", { class: "stack" }, words),
+      evidence,
+    ),
+  );
+  if (opened !== undefined && where.querySelector("details")) where.querySelector("details").open = opened;
+}
+
+const headline = ({ kind, why: words }) =>
+  h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${capital(kind)}: `), h("span", {}, words));
+
+function why([first], { catalogue, open }) {
+  if (!first) return null;
+  const since = h(
+    "button",
+    { class: "link strong", onclick: () => open(first.since_step) },
+    `Since step ${step(first.since_step)}`,
+  );
+  return h("p", {}, since, ": ", sentence(first, catalogue));
+}
+
+function also([, ...others]) {
+  const named = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
+  return others.length > 0 && h("p", { class: "quiet" }, `Also seen: ${named.join(", ")}.`);
+}
+
+function toDo({ diagnosis }) {
+  if (!diagnosis) return null;
+  return diagnosis.remedy ? remedy(diagnosis) : unknown(diagnosis);
+}
+
+/** What cannot be told, and which argument of log_batch would tell it. */
+function unknown({ unknown: findings, shortfall }) {
+  const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
+  if (!gaps.size && !shortfall.length) return null;
+  const items = [...gaps].map(([provide, title]) =>
+    h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Tells: ${title}.`)),
+  );
+  return h(
+    "details",
+    { open: gaps.size < 4 },
+    h("summary", {}, `What is not known, and what would tell (${plural(gaps.size, "item")})`),
+    h("ul", {}, items),
+  );
+}
+
+function actions({ alerts, run }, again) {
+  const firing = alerts.items.filter((alert) => alert.state === "firing");
+  const open = firing.filter((alert) => !alert.ack);
+  const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
+  const mute = async () =>
+    (await silence(
+      [
+        { label: "run", value: run.run },
+        { label: "rule", value: "" },
+      ],
+      run.project,
+    )) && again();
+  const take = async () => (await acknowledge(open)) && again();
+  const buttons = [
+    open.length > 0 && h("button", { onclick: take }, `Acknowledge ${plural(open.length, "alert")}`),
+    firing.length > 0 && h("button", { onclick: mute, title: `for ${SILENT} hours or longer` }, "Silence"),
+    h("button", { onclick: copy }, "Copy link"),
+    taken.length > 0 && h("span", { class: "quiet" }, `taken up by ${taken.join(", ")}`),
+  ];
+  return h("div", { class: "row actions" }, buttons);
+}
+
+async function copy(event) {
+  const button = event.currentTarget;
+  await navigator.clipboard.writeText(location.href).then(
+    () => (button.textContent = "Copied"),
+    () => prompt("The link", location.href),
+  );
+}

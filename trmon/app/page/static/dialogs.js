@@ -1,0 +1,94 @@
+// Questions that need an answer before something is done: acknowledging, silencing.
+
+import { send } from "./api.js";
+import { h } from "./dom.js";
+
+const AUTHOR = "trmon.author";
+const HOURS = [
+  ["2", "2 hours"],
+  ["8", "8 hours"],
+  ["24", "1 day"],
+  ["168", "1 week"],
+];
+
+/** Ask who takes alerts up and with what word; true once they are acknowledged. */
+export function acknowledge(alerts) {
+  const note = h("textarea", { rows: 3, maxlength: 2000, placeholder: "Looking at the weight sync" });
+  const title = `Acknowledge ${alerts.map(({ rule }) => rule.replaceAll("_", " ")).join(", ")}`;
+  return asked(title, [author(), h("label", {}, "Note", note)], "Acknowledge", (form) => {
+    const word = { author: said(form), note: note.value };
+    return Promise.all(alerts.map(({ identity }) => send("POST", `/alerts/${encodeURIComponent(identity)}/ack`, word)));
+  });
+}
+
+/** Ask for how long alerts that match shall be told to nobody; true once the silence stands. */
+export function silence(matchers, project) {
+  const fields = matchers.map(({ label, value }) => matcher(label, value));
+  const hours = h(
+    "select",
+    {},
+    HOURS.map(([value, text]) => h("option", { value }, text)),
+  );
+  const note = h("input", { maxlength: 2000 });
+  const rest = [h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
+  return asked("Silence alerts that match all of", [...fields, ...rest], "Silence", (form) =>
+    send("POST", "/silences", {
+      project,
+      matchers: fields.map(matched).filter(({ value }) => value),
+      seconds: hours.value * 3600,
+      author: said(form),
+      note: note.value,
+    }),
+  );
+}
+
+function matcher(label, value) {
+  return h(
+    "label",
+    { "data-label": label },
+    `${label} (shell pattern; empty: any)`,
+    h("input", { value, maxlength: 256 }),
+  );
+}
+
+function matched(field) {
+  const value = field.querySelector("input").value.trim();
+  return { label: field.dataset.label, operator: /[*?[]/.test(value) ? "~" : "=", value };
+}
+
+function author() {
+  const kept = localStorage.getItem(AUTHOR) ?? "";
+  return h("label", {}, "Who", h("input", { name: "author", value: kept, maxlength: 128, placeholder: "your name" }));
+}
+
+function said(form) {
+  const name = form.elements.author.value.trim();
+  localStorage.setItem(AUTHOR, name);
+  return name || null;
+}
+
+function asked(title, fields, action, act) {
+  return new Promise((answer) => {
+    const problem = h("p", { role: "alert", class: "strong" });
+    const submit = async (event) => {
+      event.preventDefault();
+      try {
+        await act(form);
+        dialog.close("done");
+      } catch (error) {
+        problem.textContent = error.status === 403 ? "This token may only read." : error.message;
+      }
+    };
+    const buttons = h(
+      "div",
+      { class: "row" },
+      h("button", { class: "main" }, action),
+      h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+    );
+    const form = h("form", { onsubmit: submit }, h("h2", {}, title), fields, problem, buttons);
+    const dialog = h("dialog", { "aria-label": title }, form);
+    dialog.addEventListener("close", () => (dialog.remove(), answer(dialog.returnValue === "done")));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

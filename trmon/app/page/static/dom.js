@@ -1,0 +1,35 @@
+// Elements. Text is only ever set as text: what a run is called can never become markup.
+
+const FOCUSED = "a, button, input, select, textarea, summary, [tabindex]";
+
+/** Return an element: h("a", { class: "x", href: "/", onclick: f }, "text", child, null, [more]). */
+export function h(tag, properties = {}, ...children) {
+  return filled(document.createElement(tag), properties, children);
+}
+
+/** Return an SVG element, of the same form as `h`. */
+export function svg(tag, properties = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+}
+
+/** Replace what is in an element. Who had the keyboard's focus there has it still: what is live is drawn anew often. */
+export function fill(element, ...children) {
+  const at = [...element.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+  element.replaceChildren(...flat(children));
+  if (at >= 0) element.querySelectorAll(FOCUSED)[at]?.focus({ preventScroll: true });
+  return element;
+}
+
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...flat(children));
+  return element;
+}
+
+function flat(children) {
+  return children.flat(3).filter((child) => child !== null && child !== undefined && child !== false);
+}

@@ -1,0 +1,48 @@
+// The evidence of what was found: which signal, its value, its limit, and since which step.
+
+import { h } from "./dom.js";
+import { number, step } from "./words.js";
+
+/** e.g. "correlation of the two policies' token probabilities is 0.54 (limit > 0.95)". */
+export function sentence(found, catalogue) {
+  const parts = found.evidence
+    .slice(0, 3)
+    .map((item) => `${meaning(item.signal, catalogue)} is ${number(item.value)} (limit ${limit(item)})`);
+  return `${parts.join("; ")}.`;
+}
+
+export function evidenceTable(found, { catalogue, open }) {
+  const seen = new Set();
+  const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen.has(signal) && seen.add(signal));
+  const rows = items.map((item) =>
+    h(
+      "tr",
+      {},
+      h("td", { title: catalogue.get(item.signal)?.description ?? "" }, h("code", {}, item.signal)),
+      h("td", { class: "number strong" }, number(item.value)),
+      h("td", { class: "number quiet" }, limit(item)),
+      h(
+        "td",
+        { class: "number" },
+        h("button", { class: "link", onclick: () => open(item.since_step) }, step(item.since_step)),
+      ),
+    ),
+  );
+  const head = h(
+    "tr",
+    {},
+    ["Evidence", "value", "limit", "since step"].map((text, i) => h("th", { class: i ? "number" : "" }, text)),
+  );
+  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
+}
+
+/** What the value would have to be. */
+function limit({ bound, threshold, away_from: centre }) {
+  if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
+  return `${bound === "above" ? "≤" : "≥"} ${number(threshold)}`;
+}
+
+function meaning(signal, catalogue) {
+  const known = catalogue.get(signal)?.description.split(";")[0];
+  return known ? known.replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : signal.replaceAll("_", " ");
+}

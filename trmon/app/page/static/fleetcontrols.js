@@ -1,0 +1,120 @@
+// Which runs of the fleet are shown, and in which order; both are kept in the address.
+
+import { h } from "./dom.js";
+import { COLUMNS } from "./fleetrow.js";
+
+/** Return the controls; `changed` is called when something was chosen. */
+export function controls(changed) {
+  return new Controls(changed);
+}
+
+class Controls {
+  #offered = "";
+
+  constructor(changed) {
+    const given = new URLSearchParams(location.search);
+    this.changed = changed;
+    this.sort = given.get("sort") ?? "verdict";
+    this.down = given.has("desc");
+    this.text = this.#input(given.get("q") ?? "");
+    this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
+    for (const list of Object.values(this.lists)) list.addEventListener("change", () => this.#turned());
+    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists));
+  }
+
+  archived() {
+    return new URLSearchParams(location.search).has("archived");
+  }
+
+  /** Offer the projects, owners and tags there are; a list of one thing is no choice. */
+  offer(runs) {
+    const offered = {
+      project: set(runs, (run) => [run.project]),
+      owner: set(runs, (run) => [run.owner]),
+      tag: set(runs, (run) => run.tags),
+    };
+    if (JSON.stringify(offered) === this.#offered) return;
+    this.#offered = JSON.stringify(offered);
+    for (const [name, list] of Object.entries(this.lists)) {
+      const chosen = list.value || list.dataset.wanted;
+      const options = offered[name].map((value) => h("option", { value, selected: value === chosen }, value));
+      list.replaceChildren(h("option", { value: "" }, `every ${name}`), ...options);
+      list.hidden = offered[name].length < 2 && !chosen;
+    }
+  }
+
+  /** Return the runs to show, in order. */
+  chosen(runs) {
+    const { project, owner, tag } = this.lists;
+    const words = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (run) =>
+      (!project.value || run.project === project.value) &&
+      (!owner.value || run.owner === owner.value) &&
+      (!tag.value || run.tags.includes(tag.value)) &&
+      words.every((word) => searched(run).includes(word));
+    return runs.filter(fits).sort(this.#order());
+  }
+
+  said(shown, all) {
+    const by = this.sort === "verdict" ? "who needs somebody first" : `sorted by ${this.sort}`;
+    return shown === all ? `${all} run${all === 1 ? "" : "s"} · ${by}` : `${shown} of ${all} runs · ${by}`;
+  }
+
+  /** Return the head of a column, which sorts by it. */
+  head(name) {
+    const button = h("button", { class: "plain", onclick: () => this.#by(name, cell) }, name);
+    const cell = h("th", { scope: "col", "aria-sort": this.#sorted(name), "data-name": name }, button);
+    return cell;
+  }
+
+  #by(name, cell) {
+    this.down = this.sort === name && !this.down;
+    this.sort = name;
+    for (const other of cell.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
+    this.#turned();
+  }
+
+  #sorted(name) {
+    if (name !== this.sort) return "none";
+    return this.down ? "descending" : "ascending";
+  }
+
+  #order() {
+    const { key } = COLUMNS.find(({ name }) => name === this.sort) ?? COLUMNS[0];
+    const sign = this.down ? -1 : 1;
+    const heard = (run) => -(run.last_report_at ?? 0);
+    return (a, b) => sign * compare(key(a), key(b)) || compare(heard(a), heard(b));
+  }
+
+  #turned() {
+    const said = {
+      q: this.text.value,
+      project: this.lists.project.value,
+      owner: this.lists.owner.value,
+      tag: this.lists.tag.value,
+    };
+    const sorted = { sort: this.sort === "verdict" ? "" : this.sort, desc: this.down ? "1" : "" };
+    const kept = Object.entries({ ...said, ...sorted }).filter(([, value]) => value);
+    const query = new URLSearchParams(kept).toString();
+    history.replaceState(null, "", query ? `/?${query}` : "/");
+    this.changed();
+  }
+
+  #input(value) {
+    const field = h("input", {
+      type: "search",
+      value,
+      placeholder: "Filter runs",
+      "aria-label": "Filter runs",
+      "data-filter": true,
+    });
+    field.addEventListener("input", () => this.#turned());
+    return field;
+  }
+}
+
+const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+const set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
+const select = (name, given) => h("select", { "aria-label": name, "data-wanted": given.get(name) ?? "" });
+const searched = (run) =>
+  [run.project, run.run, run.owner, ...run.tags, run.verdict.kind, run.verdict.why].join(" ").toLowerCase();

@@ -1,0 +1,93 @@
+// One run of the fleet: verdict first, then where it is and how it went lately.
+
+import { runPath } from "./api.js";
+import { fill, h } from "./dom.js";
+import { sparkline } from "./sparkline.js";
+import { ago, capital, number, percent, step } from "./words.js";
+
+const HEALTHY_KL = 0.05; // As the catalogue says of kl_k3.
+const NEEDS = ["now", "soon", "none"];
+const KINDS = ["act", "crashed", "stalled", "watch", "unknown", "healthy", "finished"];
+const last = (line) => line?.values.findLast((value) => value !== null) ?? -Infinity;
+
+/** The columns: `key` is what they are sorted by, least first. */
+export const COLUMNS = [
+  { name: "verdict", key: (run) => NEEDS.indexOf(run.verdict.need) * 10 + KINDS.indexOf(run.verdict.kind) },
+  { name: "run", key: (run) => `${run.project}/${run.run}` },
+  { name: "step", key: (run) => -(run.step ?? -1) },
+  { name: "reward", key: (run) => -last(run.reward) },
+  { name: "KL (k3)", key: (run) => -last(run.kl) },
+  { name: "masked", key: (run) => -(run.mask_rate ?? -1) },
+  { name: "alerts", key: (run) => -run.alerts.length },
+  { name: "owner", key: (run) => run.owner ?? "\uffff" },
+  { name: "last report", key: (run) => -(run.last_report_at ?? 0) },
+];
+
+export class Row {
+  element = h("tr", {});
+  #shown = "";
+
+  /** Show a run; nothing is touched unless something changed. */
+  show(run) {
+    const now = JSON.stringify(run) + ago(run.last_report_at);
+    if (now === this.#shown) return;
+    this.#shown = now;
+    this.element.dataset.kind = run.verdict.kind;
+    fill(
+      this.element,
+      cells(run).map((content, i) => h("td", { "data-name": COLUMNS[i].name }, content)),
+    );
+  }
+}
+
+function cells(run) {
+  return [
+    verdict(run),
+    name(run),
+    h("span", { class: "number" }, step(run.step)),
+    course(run.reward, "reward", []),
+    course(run.kl, "KL", [0, HEALTHY_KL]),
+    h("span", { class: "number" }, percent(run.mask_rate)),
+    alerts(run.alerts),
+    run.owner ?? h("span", { class: "quiet" }, "–"),
+    h("span", { class: "quiet nowrap" }, ago(run.last_report_at)),
+  ];
+}
+
+function verdict({ verdict }) {
+  return [
+    h("span", { class: `kind kind-${verdict.kind}` }, capital(verdict.kind)),
+    " ",
+    h("span", { class: "why" }, verdict.why),
+  ];
+}
+
+function name(run) {
+  const since = run.verdict.since_step === null ? "" : `?step=${run.verdict.since_step}`;
+  const link = h("a", { class: "run", href: runPath(run.project, run.run) + since }, run.run);
+  const tags = run.tags.map((tag) => h("span", { class: "tag" }, tag));
+  return [
+    h("span", { class: "project" }, `${run.project} / `),
+    link,
+    tags.length > 0 && h("div", { class: "tags" }, tags),
+  ];
+}
+
+function course(line, what, height) {
+  if (!line || !line.values.some((value) => value !== null)) return h("span", { class: "quiet" }, "–");
+  const now = number(last(line));
+  const label = `${what} over steps ${line.first_step} to ${line.last_step}, now ${now}`;
+  return h("span", { class: "course" }, sparkline(line.values, label, height), h("span", { class: "number" }, now));
+}
+
+function alerts(open) {
+  if (!open.length) return h("span", { class: "quiet" }, "0");
+  const taken = [...new Set(open.map((alert) => alert.acked_by).filter(Boolean))];
+  const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
+  return h(
+    "span",
+    { title, class: "nowrap" },
+    String(open.length),
+    taken.length > 0 && h("span", { class: "quiet" }, ` · ${taken.join(", ")}`),
+  );
+}

@@ -1,0 +1,129 @@
+// Where the sequences of each step stood against the threshold that cut them: a threshold means nothing alone.
+
+import { get } from "./api.js";
+import { fill, h } from "./dom.js";
+import { drawHeat } from "./heatdrawing.js";
+import { number, percent } from "./words.js";
+
+const WAIT_MS = 350;
+const FOLLOW_MS = 10_000; // Stored sequences are read again for each answer: too much for every step of a fast run.
+const POINTS = 120;
+
+export class Heatmap {
+  #found = null;
+  #asked = 0;
+  #timer = null;
+  #readAt = 0;
+  #chosen = null;
+
+  constructor(course, open) {
+    this.course = course;
+    this.choice = h("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#choose() });
+    this.now = h("span", { class: "strong" });
+    this.against = h("span", { class: "quiet" });
+    this.note = h("span", { class: "note" });
+    this.canvas = h("canvas", { role: "img" });
+    this.where = h("div", { class: "heat" }, this.canvas);
+    const caption = h(
+      "figcaption",
+      {},
+      h("h2", {}, "Sequences against the threshold"),
+      this.now,
+      h("span", { class: "note" }, this.choice, " ", this.note),
+      this.against,
+    );
+    this.element = h("figure", { class: "card panel" }, caption, this.where);
+    this.canvas.addEventListener("click", (event) => this.#open(event, open));
+    this.resized = new ResizeObserver(() => this.#draw());
+    this.resized.observe(this.where);
+    course.addEventListener("view", () => this.#later());
+    this.theme = () => this.#draw();
+    window.addEventListener("themechange", this.theme);
+  }
+
+  /** Read anew what a growing run has added, now and then. */
+  follow() {
+    if (Date.now() - this.#readAt > FOLLOW_MS) this.read();
+  }
+
+  /** Read what is drawn; of answers that cross, the last question's stands. */
+  async read() {
+    const turn = ++this.#asked;
+    this.#readAt = Date.now();
+    const [from, to] = this.course.view;
+    const query = { from, to, points: POINTS, attempt_id: this.course.attempt, ...this.#chosen };
+    const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
+    if (!found || turn !== this.#asked) return;
+    this.#found = found;
+    this.#say();
+    this.#draw();
+  }
+
+  end() {
+    clearTimeout(this.#timer);
+    this.resized.disconnect();
+    window.removeEventListener("themechange", this.theme);
+  }
+
+  #later() {
+    this.#draw();
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.read(), WAIT_MS);
+  }
+
+  #choose() {
+    const { statistic, pair, where } = this.#found.criteria[this.choice.value];
+    this.#chosen = { statistic, pair, where };
+    this.read();
+  }
+
+  #say() {
+    const { criteria, chosen, steps, counts } = this.#found;
+    if (!chosen) return fill(this.note, "no stored sequences in these steps");
+    const read = ({ statistic, pair, where }) => [statistic, pair, where].join();
+    fill(
+      this.choice,
+      criteria.map((one, value) => h("option", { value, selected: read(one) === read(chosen) }, one.statistic)),
+    );
+    this.choice.hidden = criteria.length < 2;
+    fill(this.note, `${criteria.length < 2 ? `${chosen.statistic} ` : ""}${bound(this.#found)}`);
+    const [first, last] = [this.#beyond(0), this.#beyond(steps.length - 1)];
+    fill(this.now, `${percent(last)} beyond`);
+    fill(this.against, `at first ${percent(first)}`);
+    const n = counts.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
+    this.canvas.setAttribute(
+      "aria-label",
+      `${n} sequences of ${steps.length} steps: ${percent(first)} of the first step's lie beyond the bound, ${percent(last)} of the last step's`,
+    );
+  }
+
+  /** The share of a step's sequences in bins beyond its bounds. */
+  #beyond(at) {
+    const { edges, counts, lower, upper, n_unknown: unknown } = this.#found;
+    const row = counts[at];
+    const all = row.reduce((sum, n) => sum + n, 0) + unknown[at];
+    const out = row.filter(
+      (_, bin) =>
+        (upper[at] !== null && edges[bin] >= upper[at]) || (lower[at] !== null && edges[bin + 1] <= lower[at]),
+    );
+    return all ? (out.reduce((sum, n) => sum + n, 0) + unknown[at]) / all : null;
+  }
+
+  #draw() {
+    if (this.#found?.chosen && this.where.clientWidth)
+      drawHeat(this.canvas, this.#found, { view: this.course.view, width: this.where.clientWidth });
+  }
+
+  #open(event, open) {
+    const { steps } = this.#found ?? { steps: [] };
+    if (!steps.length) return;
+    const at = this.canvas.stepAt(event.offsetX);
+    open(steps.reduce((best, step) => (Math.abs(step - at) < Math.abs(best - at) ? step : best)));
+  }
+}
+
+function bound({ lower, upper }) {
+  const [least, most] = [lower.at(-1), upper.at(-1)];
+  if (least === null) return `at most ${number(most)}`;
+  return most === null ? `at least ${number(least)}` : `${number(least)} to ${number(most)}`;
+}

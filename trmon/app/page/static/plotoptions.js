@@ -1,0 +1,147 @@
+// The options of a uPlot: scales, axes and lines in the theme's colours, and what is drawn behind and over the lines.
+
+import { number, step } from "./words.js";
+
+const DASHES = [[], [5, 3], [2, 2]];
+const FONT = "11px system-ui, sans-serif";
+
+export function opts({ n, banded, log, from, healthy, stacked, width, height, course, hooks }) {
+  const ink = inks();
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [6, 6, 0, 0],
+    scales: { x: { time: false }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    axes: [
+      axis(ink, { size: 22, space: 70, values: (_, at) => at.map(step) }),
+      axis(ink, {
+        size: 50,
+        space: 30,
+        values: (_, at) => at.map(labelled),
+        ...(log ? { splits: decades, filter: (_, at) => at } : {}),
+      }),
+    ],
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
+    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
+    cursor: cursor(ink),
+    hooks: {
+      drawClear: [(u) => healthy && band(u, healthy, ink)],
+      draw: [(u) => marks(u, course, ink)],
+      setSelect: [(u) => selected(u, hooks.select)],
+      setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)],
+    },
+  };
+}
+
+/** The theme's colours, as a canvas needs them. */
+export function inks() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    accent: of("accent"),
+    soft: of("accent-soft"),
+    line: of("line"),
+    quiet: of("quiet"),
+    faint: of("faint"),
+    ink: of("ink"),
+    act: of("act"),
+    watch: of("watch"),
+    good: of("good-soft"),
+    card: of("card"),
+  };
+}
+
+const labelled = (value) => (value === null ? "" : number(value));
+
+/** A flat line lies in the middle; a logarithmic scale has a decade at least. */
+function ranged(log, from) {
+  return (_, min, max) => {
+    if (min === null) return log ? [0.001, 1] : [0, 1];
+    if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
+    const room = (max - min || Math.abs(max) || 1) * 0.06;
+    return [from === undefined ? min - room : Math.min(from, min), max + room];
+  };
+}
+
+/** Powers of ten between the ends of a scale, at most four of them; of less than a decade the ends. */
+function decades(_u, _axis, min, max) {
+  const [first, last] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
+  if (last <= first) return [min, max];
+  const by = Math.ceil((last - first) / 3);
+  return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
+}
+
+function axis(ink, given) {
+  const grid = { stroke: ink.line, width: 1 };
+  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
+}
+
+function lines(ink, i, { banded, stacked }) {
+  const stroke = i === 2 ? ink.quiet : ink.accent;
+  const line = {
+    stroke,
+    width: 1.5,
+    dash: DASHES[i % 3],
+    points: { show: false },
+    spanGaps: false,
+    fill: stacked ? ink.soft : undefined,
+  };
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  return banded ? [line, edge, edge] : [line];
+}
+
+function cursor(ink) {
+  const filters = { pub: (type) => type === "mousemove" || type === "mouseleave" };
+  return {
+    y: false,
+    points: { size: 5, fill: ink.accent },
+    drag: { x: true, y: false, setScale: false },
+    sync: { key: "run", filters },
+    bind: { dblclick: () => () => null },
+  };
+}
+
+function selected(u, select) {
+  const { left, width } = u.select;
+  if (width < 4) return;
+  const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  select(from, to);
+}
+
+/** What is healthy lies on green ground. */
+function band(u, [least, most], ink) {
+  const { left, top, width, height } = u.bbox;
+  const y = (value, beyond) =>
+    Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0)
+      ? clamp(u.valToPos(value, "y", true), top, top + height)
+      : beyond;
+  const [up, down] = [y(most, top), y(least, top + height)];
+  u.ctx.fillStyle = ink.good;
+  u.ctx.fillRect(left, up, width, down - up);
+}
+
+function marks(u, course, ink) {
+  for (const { step: at, kind } of course.markers)
+    upright(u, at, { colour: kind === "policy" ? ink.faint : ink[kind], dash: kind === "policy" ? [1, 3] : [3, 3] });
+  if (course.chosen !== null) upright(u, course.chosen, { colour: ink.ink, dash: [] });
+}
+
+function upright(u, at, { colour, dash }) {
+  const { min, max } = u.scales.x;
+  if (at < min || at > max) return;
+  const { ctx, bbox } = u;
+  const x = Math.round(u.valToPos(at, "x", true)) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + bbox.height);
+  ctx.stroke();
+  ctx.restore();
+}
+
+const clamp = (value, least, most) => Math.min(Math.max(value, least), most);

@@ -1,0 +1,74 @@
+// What each policy would mask, the one that decides and its shadows, and what a controller would make of its bounds.
+
+import { get, send } from "./api.js";
+import { fill, h } from "./dom.js";
+import { number, percent, plural, step } from "./words.js";
+
+const NEWEST = 20;
+const SHADOW = "mask_rate:";
+
+export async function policiesCard(where, { policies, adaptation }, { course, path, again }) {
+  const current = policies.at(-1);
+  const names = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
+  const { rates, n } = await newest(names, { course, path });
+  const bars = names.map((name, i) =>
+    bar(i ? name.slice(SHADOW.length) : current.name, i ? "shadow" : "decides", rates[i]),
+  );
+  const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
+  const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
+  fill(where, caption, h("div", { class: "bars" }, bars), advised(adaptation, { path, again }), origin(current));
+}
+
+/** The mean mask rates of the newest steps. */
+async function newest(names, { course, path }) {
+  const from = course.beside(course.extent[1], 1 - NEWEST);
+  const query = { names: names.join(","), from, statistics: "mean", digits: 5, attempt_id: course.attempt };
+  const found = await get(`${path}/signals`, query);
+  return { rates: names.map((name) => mean(found.signals[name].mean)), n: found.step.length };
+}
+
+function origin({ name, from_step: from, author, reason }) {
+  const since = from ? `step ${step(from)}` : "the start";
+  return h("p", { class: "quiet small" }, `${name} since ${since}, by ${author}${reason ? `: ${reason}` : ""}`);
+}
+
+function bar(name, role, rate) {
+  const filled = h("span", { class: "filled" });
+  filled.style.width = `${100 * (rate ?? 0)}%`;
+  return h(
+    "div",
+    { class: "bar" },
+    h("span", { class: "name" }, name, h("span", { class: "quiet" }, ` · ${role}`)),
+    h("span", { class: "track" }, filled),
+    h("span", { class: "number" }, percent(rate)),
+  );
+}
+
+/** What the controller recommends, where it is asked; nothing where it would change nothing. */
+function advised({ mode, recommended }, { path, again }) {
+  if (mode === "off" || !recommended) return null;
+  if (!recommended.policy) return h("p", { class: "small" }, `Bounds stay: ${recommended.reason}`);
+  const moves = recommended.moves.map(
+    (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`,
+  );
+  const put = async (event) => {
+    event.currentTarget.disabled = true;
+    await send("PUT", `${path}/policy`, {
+      policy: recommended.policy,
+      reason: "recommended bounds, put in force on the page",
+    });
+    again();
+  };
+  const effect = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
+  return h(
+    "div",
+    { class: "stack small" },
+    h("p", {}, effect),
+    mode === "shadow" && h("p", {}, h("button", { onclick: put }, "Put these bounds in force")),
+  );
+}
+
+function mean(values) {
+  const known = values.filter((value) => typeof value === "number");
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}

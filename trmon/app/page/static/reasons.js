@@ -1,0 +1,94 @@
+// The share of masked sequences over steps, by the reason of their rejection.
+
+import { get } from "./api.js";
+import { Canvas } from "./canvas.js";
+import { fill, h } from "./dom.js";
+import { percent, step } from "./words.js";
+
+const SHOWN = 3; // The most frequent reasons; the total says the rest.
+
+export class ReasonsChart {
+  #found = { steps: [], mask_rate: [], reasons: {} };
+  #asked = 0;
+
+  constructor({ uPlot, course, open }) {
+    this.course = course;
+    this.now = h("span", { class: "strong" });
+    this.against = h("span", { class: "quiet" });
+    this.legend = h("span", {});
+    this.where = h("span", { class: "plot" });
+    const caption = h(
+      "figcaption",
+      {},
+      h("h2", {}, "Masked, by reason"),
+      this.now,
+      h("span", { class: "note" }, this.legend),
+      this.against,
+    );
+    this.element = h("figure", { class: "card panel" }, caption, this.where);
+    this.canvas = new Canvas(this.where, { uPlot, course, open, label: "Masked", said: (at) => this.#say(at) });
+  }
+
+  shows(evidence) {
+    return evidence.has("mask_rate");
+  }
+
+  make() {
+    this.canvas.make({ n: Math.max(this.#names().length, 1), banded: false, from: 0 });
+    this.#draw();
+  }
+
+  /** Read anew what is drawn; of answers that cross, the last question's stands. */
+  async data() {
+    const turn = ++this.#asked;
+    const [from, to] = this.course.view;
+    const found = await get(`${this.course.path}/reasons`, {
+      from,
+      to,
+      attempt_id: this.course.attempt,
+      points: 200,
+    }).catch(() => null);
+    if (!found || turn !== this.#asked) return;
+    const before = this.#names().join();
+    this.#found = found;
+    if (this.#names().join() === before) this.#draw();
+    else this.make();
+  }
+
+  range() {
+    this.canvas.range();
+  }
+
+  redraw() {
+    this.canvas.redraw();
+  }
+
+  end() {
+    this.canvas.end();
+  }
+
+  #names() {
+    const total = (name) => this.#found.reasons[name].reduce((sum, share) => sum + share, 0);
+    return Object.keys(this.#found.reasons)
+      .sort((a, b) => total(b) - total(a))
+      .slice(0, SHOWN);
+  }
+
+  #draw() {
+    const names = this.#names();
+    const columns = names.length ? names.map((name) => this.#found.reasons[name]) : [this.#found.mask_rate];
+    this.canvas.data([this.#found.steps, ...columns]);
+    fill(
+      this.legend,
+      names.map((name, i) => h("span", { class: `legend line-${i}` }, name)),
+    );
+    this.#say(null);
+  }
+
+  #say(at) {
+    const { steps, mask_rate: rates } = this.#found;
+    const place = at === null ? rates.length - 1 : at;
+    this.now.textContent = percent(rates[place]);
+    this.against.textContent = at === null ? `at first ${percent(rates[0])}` : `step ${step(steps[place])}`;
+  }
+}

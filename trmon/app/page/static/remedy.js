@@ -1,0 +1,40 @@
+// What to do: in words, and as configuration of the user's own trainer.
+
+import { fill, h } from "./dom.js";
+import { read, write } from "./permalink.js";
+
+const TRAINERS = { verl: "verl", trl: "TRL" };
+const KEPT = "trmon.trainer";
+
+export function remedy({ remedy: given, quadrant }) {
+  const after = h("p", { class: "quiet" }, `Correction: ${quadrant.advice}`);
+  return [
+    h("p", {}, h("span", { class: "strong" }, "Do this: "), given.fix),
+    configuration(given),
+    h("details", {}, h("summary", { class: "quiet" }, "If it persists"), h("p", {}, given.persists), after),
+  ];
+}
+
+/** The options of each trainer that has some, one trainer at a time: the address's, else the one chosen last. */
+function configuration(given) {
+  const keys = Object.keys(TRAINERS).filter((key) => Object.keys(given[key]).length);
+  if (!keys.length) return null;
+  const lines = h("pre", { class: "config", tabindex: "0" });
+  const tabs = keys.map((key) => h("button", { role: "tab", onclick: () => choose(key) }, TRAINERS[key]));
+  const show = (key) => {
+    tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key)));
+    fill(lines, options(given[key]));
+  };
+  const choose = (key) => {
+    localStorage.setItem(KEPT, key);
+    write({ tab: key });
+    show(key);
+  };
+  show([read().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
+  return h("div", {}, h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs), lines);
+}
+
+const options = (given) =>
+  Object.entries(given)
+    .map(([option, value]) => `${option}=${value}`)
+    .join("\n");

@@ -1,0 +1,136 @@
+// One run: what is wrong, since when, why, what to do; then its charts, its thresholds, and a step's sequences.
+
+import { get, orNothing, runPath } from "./api.js";
+import { Charts } from "./charts.js";
+import { Course } from "./course.js";
+import { diagnosisCard } from "./diagnosis.js";
+import { fill, h } from "./dom.js";
+import { Heatmap } from "./heatmap.js";
+import { read, write } from "./permalink.js";
+import { policiesCard } from "./policies.js";
+import { RangeBar } from "./rangebar.js";
+import { runHead } from "./runhead.js";
+import { typing } from "./shortcuts.js";
+import { StepPanel } from "./steppanel.js";
+
+const REFRESH_MS = 1500;
+
+export async function mount(root, { live, fail, parameters: [project, run] }) {
+  const view = new RunView(root, project, run);
+  document.title = `${run} · trmon`;
+  await view.begin();
+  const heard = ({ detail: { data } }) => data.project === project && data.run === run && view.changed();
+  const back = () => live.state === "live" && view.changed();
+  const timer = setInterval(() => view.refresh().catch((error) => error.status === 401 && fail(error)), REFRESH_MS);
+  live.addEventListener("event", heard);
+  live.addEventListener("state", back);
+  document.addEventListener("keydown", view.keys);
+  return () => {
+    clearInterval(timer);
+    live.removeEventListener("event", heard);
+    live.removeEventListener("state", back);
+    document.removeEventListener("keydown", view.keys);
+    view.end();
+  };
+}
+
+class RunView {
+  #isChanged = false;
+
+  constructor(root, project, run) {
+    Object.assign(this, { root, project, run, path: runPath(project, run), given: read() });
+    this.course = new Course(this.path, this.given);
+    this.head = h("header", {});
+    this.why = h("section", { "aria-label": "Diagnosis" });
+    this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
+    this.charts = new Charts(this.course, (step) => this.open(step));
+    this.heat = new Heatmap(this.course, (step) => this.open(step));
+    this.panel = new StepPanel(this.path, (step) => this.open(step));
+    this.bar = new RangeBar(this.course, (step) => this.open(step));
+    this.keys = (event) => this.#key(event);
+  }
+
+  async begin() {
+    const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
+    fill(
+      this.root,
+      this.head,
+      this.why,
+      this.bar.element,
+      this.charts.element,
+      h("div", { class: "lower" }, this.heat.element, this.policies),
+      this.panel.element,
+    );
+    await this.charts.begin();
+    this.#show(facts);
+    this.bar.draw();
+    this.heat.read();
+    if (this.given.step !== null) this.open(this.given.step, { scroll: false });
+  }
+
+  changed() {
+    this.#isChanged = true;
+  }
+
+  async refresh() {
+    if (!this.#isChanged) return;
+    this.#isChanged = false;
+    const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
+    this.#show(facts);
+    this.bar.draw();
+    this.heat.follow();
+  }
+
+  /** Open a step's sequences, or close them with null. */
+  async open(step, { scroll = true } = {}) {
+    write({ step });
+    this.given.step = step;
+    this.course.chosen = step;
+    this.charts.redraw();
+    this.bar.draw();
+    await this.panel.show(step, this.given.attempt);
+    if (scroll && step !== null) this.panel.element.scrollIntoView({ block: "nearest" });
+  }
+
+  end() {
+    this.course.end();
+    this.charts.end();
+    this.heat.end();
+  }
+
+  async #facts() {
+    const { project, run, path } = this;
+    const asked = {
+      run: get(path),
+      judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run)}`),
+      diagnosis: orNothing(get(`${path}/diagnosis`)),
+      alerts: get("/alerts", { project, run, limit: 200 }),
+      policies: get(`${path}/policy/history`),
+      attempts: get(`${path}/attempts`),
+      adaptation: get(`${path}/adaptation`),
+    };
+    const names = Object.keys(asked);
+    const answers = await Promise.all(Object.values(asked));
+    return Object.fromEntries(names.map((name, i) => [name, answers[i]]));
+  }
+
+  #show(facts) {
+    this.course.mark(facts);
+    runHead(this.head, facts, this.given.attempt);
+    const again = async () => this.#show(await this.#facts());
+    diagnosisCard(this.why, facts, {
+      catalogue: this.course.catalogue,
+      open: (step) => this.open(step),
+      again,
+    });
+    policiesCard(this.policies, facts, { course: this.course, path: this.path, again });
+    this.charts.outline(facts);
+  }
+
+  #key(event) {
+    const by = { "[": -1, "]": 1 }[event.key];
+    if (!by || typing(event.target)) return;
+    const step = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, by);
+    this.open(step);
+  }
+}

@@ -1,0 +1,51 @@
+// What a run is: its name, and where it is.
+
+import { fill, h } from "./dom.js";
+import { ago, clock, plural, span, step } from "./words.js";
+
+export function runHead(head, { run, judged, attempts }, attempt) {
+  const now = attempts.find(({ id }) => id === attempt) ?? attempts.at(-1);
+  const pills = [attempts.length > 1 && `attempt ${now.ordinal}`, run.mode, run.state].filter(Boolean);
+  const seconds = judged.expected_step_seconds;
+  const facts = [
+    run.project,
+    run.last_step === null ? "no step yet" : `step ${step(run.last_step)}`,
+    seconds && `${span(seconds)} a step`,
+    now && plural(now.world_size, "rank"),
+    run.owner && `owner ${run.owner}`,
+    run.last_report_at && `last report ${ago(run.last_report_at)}`,
+    ...run.tags,
+  ];
+  fill(
+    head,
+    h(
+      "div",
+      { class: "row" },
+      h("h1", {}, run.run),
+      pills.map((text) => h("span", { class: "pill" }, text)),
+      attempts.length > 1 && chooser(attempts, now),
+    ),
+    h("p", { class: "quiet", title: `first heard of ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    config(run.config),
+  );
+}
+
+function chooser(attempts, now) {
+  const options = attempts.map((one) =>
+    h("option", { value: one.id, selected: one.id === now.id }, `attempt ${one.ordinal}, ${clock(one.started_at)}`),
+  );
+  const go = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
+  return h("select", { "aria-label": "Attempt", onchange: go }, options);
+}
+
+function config(given) {
+  const rows = Object.entries(given);
+  if (!rows.length) return null;
+  const text = rows.map(([name, value]) => `${name} = ${JSON.stringify(value)}`).join("\n");
+  return h(
+    "details",
+    {},
+    h("summary", { class: "quiet" }, `configuration, ${plural(rows.length, "entry", "entries")}`),
+    h("pre", { class: "config" }, text),
+  );
+}

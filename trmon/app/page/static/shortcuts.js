@@ -1,0 +1,58 @@
+// The keyboard: g f and g a go, / filters, t turns the theme, ? says so. Views add their own keys.
+
+import { h } from "./dom.js";
+
+const KEYS = [
+  ["g f", "fleet"],
+  ["g a", "alerts"],
+  ["/", "filter the fleet"],
+  ["j, k", "next, previous run of the fleet; Enter opens it"],
+  ["← →", "on a chart: move along the steps, a tenth at a time"],
+  ["+ −", "on a chart: closer, wider; 0 shows all steps"],
+  ["[ ]", "on a run: the step before, the step after"],
+  ["t", "light or dark"],
+  ["?", "these keys"],
+];
+
+export function shortcuts({ go }) {
+  let waiting = "";
+  const actions = { gf: () => go("/"), ga: () => go("/alerts"), t: turn, "?": explain, "/": filter };
+  document.addEventListener("keydown", (event) => {
+    if (typing(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+    const action = actions[waiting + event.key];
+    waiting = event.key === "g" ? "g" : "";
+    if (!action) return;
+    event.preventDefault();
+    action();
+  });
+  document.getElementById("theme").addEventListener("click", turn);
+  document.getElementById("keys").addEventListener("click", explain);
+}
+
+export const typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+
+function filter() {
+  document.querySelector("[data-filter]")?.focus();
+}
+
+function turn() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
+  window.dispatchEvent(new Event("themechange"));
+}
+
+function explain() {
+  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
+  const close = h("button", { onclick: () => dialog.close() }, "Close");
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Keyboard shortcuts" },
+    h("h2", {}, "Keyboard"),
+    h("table", {}, rows),
+    close,
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,75 @@
+// The sequences of one step: a table, their statistic against their length, and what each policy decided.
+
+import { get } from "./api.js";
+import { fill, h } from "./dom.js";
+import { scatter } from "./scatter.js";
+import { sequenceTable } from "./sequencetable.js";
+import { percent, plural, step as shown } from "./words.js";
+
+const COLUMNS = "n_tokens,argmax_abs_d,reward,advantage,version_min";
+const MOST = 500;
+
+export class StepPanel {
+  element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
+  #asked = 0;
+
+  constructor(path, open) {
+    Object.assign(this, { path, open });
+  }
+
+  /** Show a step, or nothing for null. */
+  async show(step, attempt) {
+    const turn = ++this.#asked;
+    this.element.hidden = step === null;
+    if (step === null) return;
+    const of = `${this.path}/batches/${step}`;
+    try {
+      const query = { attempt_id: attempt };
+      const batch = await get(of, query);
+      const [decisions, sequences] = await Promise.all([
+        get(`${of}/decisions`, query),
+        get(`${of}/sequences`, { ...query, names: COLUMNS, limit: MOST }),
+      ]);
+      if (turn === this.#asked) this.#draw(batch, decisions, sequences);
+    } catch (error) {
+      if (turn === this.#asked)
+        fill(this.element, this.#caption(`Step ${shown(step)}`, ""), h("p", { class: "quiet" }, error.message));
+    }
+  }
+
+  #draw(batch, decisions, sequences) {
+    const update = batch.update === null ? "rollout" : `update ${batch.update}`;
+    const gaps = batch.complete ? "" : ", incomplete";
+    const note = `${update}, ${plural(batch.n_sequences, "sequence")}, ${plural(batch.n_tokens, "token")}, ${plural(batch.n_ranks, "rank")}${gaps}`;
+    const policies = decisions.map((one) =>
+      h(
+        "span",
+        { class: "pill" },
+        `${one.policy}${one.role === "active" ? " decides" : ""} · masks ${percent(one.mask_rate)}`,
+      ),
+    );
+    const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
+    const table = h("div", { class: "scroll sequences" });
+    const criterion = criterionOf(sequences);
+    fill(table, sequenceTable(sequences, criterion));
+    fill(
+      this.element,
+      this.#caption(`Step ${shown(batch.step)}`, note),
+      h("div", { class: "row" }, policies),
+      some,
+      h("div", { class: "stepbody" }, table, scatter(sequences, criterion)),
+    );
+  }
+
+  #caption(title, note) {
+    const close = h("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
+    return h("figcaption", {}, h("h2", {}, title), close, h("span", { class: "note" }, note));
+  }
+}
+
+/** The criterion that rejected most here, else the first that has values. */
+function criterionOf({ criteria, decisions }) {
+  const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
+  const rejected = (criterion) => reasons.filter((reason) => reason === criterion.statistic).length;
+  return [...criteria].sort((a, b) => rejected(b) - rejected(a))[0] ?? null;
+}

@@ -1,0 +1,47 @@
+// Numbers and times for people.
+
+/** Three significant digits; null and NaN are a dash, "inf" stays. */
+export function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value === "string") return value;
+  const size = Math.abs(value);
+  if (value === 0) return "0";
+  if (size >= 1e6 || size < 1e-3) return value.toExponential(1).replace("e+", "e");
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+}
+
+/** Whole steps with separators. */
+export const step = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+
+/** A fraction as percent; what is little but not nothing is not shown as 0%. */
+export function percent(value) {
+  if (value === null || value === undefined || typeof value === "string") return "–";
+  if (value > 0 && value < 0.01) return "<1%";
+  return `${Math.round(value * 100)}%`;
+}
+
+/** A span in its largest whole unit: 40 s, 14 min, 3 h, 2 d. */
+export function span(seconds) {
+  for (const [unit, length] of [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60],
+  ]) {
+    if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
+  }
+  return seconds >= 1 ? `${Math.round(seconds)} s` : `${Number(Math.max(seconds, 0).toPrecision(1))} s`;
+}
+
+/** How long ago a time in seconds since the epoch is. */
+export function ago(at) {
+  if (at === null) return "never";
+  const seconds = Date.now() / 1000 - at;
+  return seconds < 1 ? "now" : `${span(seconds)} ago`;
+}
+
+export const clock = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+export const plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
+
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

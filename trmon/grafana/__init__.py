@@ -1,0 +1,1 @@
+"""Grafana: the dashboards as they are shipped, and how they get into somebody's Grafana over its HTTP API."""

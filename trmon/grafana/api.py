@@ -1,0 +1,84 @@
+"""Grafana's API by grafana-client: opened with a token, checked, and its errors told as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, Unauthenticated
+
+if TYPE_CHECKING:
+    from grafana_client.api import GrafanaApi
+
+OLDEST = 10
+"""The first major version that reads our dashboards."""
+TIMEOUT_SECONDS = 30.0
+NOT_FOUND = 404
+
+T = TypeVar("T")
+
+
+@contextmanager
+def grafana(url: str, *, token: str) -> Iterator[GrafanaApi]:
+    """Yield the API of a Grafana that is there, lets the token in and is new enough.
+
+    Errors: NotReady without grafana-client, or if nothing or no such Grafana answers; InvalidInput for what is no
+    address; Unauthenticated, Forbidden and Conflict as Grafana says.
+    """
+    try:
+        from grafana_client.api import GrafanaApi
+    except ModuleNotFoundError as error:
+        raise NotReady(f"{error.name} is missing; pip install 'trmon[grafana]' brings it") from error
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput("--url", f"must begin with http:// or https://, and is {url!r}")
+    with _told_as_ours(url):
+        api = GrafanaApi.from_url(f"{url.rstrip('/')}/", credential=token, timeout=TIMEOUT_SECONDS)
+        _check(api.version, url=url)
+        yield api
+
+
+def if_there(read: Callable[[], T]) -> T | None:
+    """Return what a call returns, None where Grafana says that there is no such thing."""
+    from grafana_client.client import GrafanaClientError
+
+    try:
+        return read()
+    except GrafanaClientError as error:
+        if error.status_code != NOT_FOUND:
+            raise
+        return None
+
+
+def _check(version: str | None, *, url: str) -> None:
+    major = (version or "").partition(".")[0]
+    if not major.isdigit():
+        raise NotReady(f"{url} does not say which Grafana it is; --url is the address of Grafana itself")
+    if int(major) < OLDEST:
+        raise NotReady(f"{url} is Grafana {version}; the dashboards need {OLDEST}.0 or later")
+
+
+@contextmanager
+def _told_as_ours(url: str) -> Iterator[None]:
+    from grafana_client.client import GrafanaClientError, GrafanaException
+    from niquests.exceptions import JSONDecodeError, RequestException
+
+    try:
+        yield
+    except GrafanaClientError as error:
+        raise _refusal(error.status_code, error.response, url=url) from error
+    except (JSONDecodeError, AttributeError) as error:
+        raise NotReady(f"{url} answers, but not as Grafana does; --url is the address of Grafana itself") from error
+    except (RequestException, GrafanaException, OSError) as error:
+        raise NotReady(f"no Grafana answers at {url}: {error}") from error
+
+
+def _refusal(status: int, response: object, *, url: str) -> Exception:
+    said = response.get("message", response) if isinstance(response, dict) else response
+    if status == 401:
+        return Unauthenticated(f"{url} does not know the token ({said}); make one for a service account that is Editor")
+    if status == 403:
+        return Forbidden(f"the token may not do this at {url} ({said}); dashboards need Editor, a data source Admin")
+    if status == NOT_FOUND:
+        return NotReady(f"{url} has no API of Grafana's ({said}); --url is the address of Grafana itself")
+    return Conflict(f"{url} refused with {status}: {said}")

@@ -1,0 +1,97 @@
+"""Pushing: a folder, the data source if one is asked for, and the dashboards; what is there already stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from trmon.grafana.api import if_there
+from trmon.grafana.dashboards import Dashboard
+
+if TYPE_CHECKING:
+    from grafana_client.api import GrafanaApi
+
+FOLDER_UID = "trmon"
+FOLDER_TITLE = "trmon"
+DATASOURCE_UID = "trmon-prometheus"
+"""The uid that the provisioned alert rules name, too."""
+OF_GRAFANA = ("id", "version")
+"""What Grafana adds to a dashboard when it saves it."""
+
+
+class Change(Enum):
+    """What became of one thing."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """One thing in Grafana, and what became of it; `path` is where people find it."""
+
+    kind: str
+    title: str
+    change: Change
+    path: str
+
+
+def push(api: GrafanaApi, dashboards: list[Dashboard], *, prometheus_url: str | None) -> Iterator[Pushed]:
+    """Bring everything to its shipped form, in order, and yield what became of each.
+
+    Args: prometheus_url: where Grafana finds the Prometheus that scrapes trmon; None touches no data source.
+    """
+    yield _folder(api)
+    if prometheus_url is not None:
+        yield _datasource(api, prometheus_url)
+    for dashboard in dashboards:
+        yield _dashboard(api, dashboard)
+
+
+def _folder(api: GrafanaApi) -> Pushed:
+    path = f"/dashboards/f/{FOLDER_UID}"
+    if if_there(lambda: api.folder.get_folder(FOLDER_UID)) is not None:
+        return Pushed("folder", FOLDER_TITLE, Change.UNCHANGED, path)
+    api.folder.create_folder(FOLDER_TITLE, uid=FOLDER_UID)
+    return Pushed("folder", FOLDER_TITLE, Change.CREATED, path)
+
+
+def _datasource(api: GrafanaApi, url: str) -> Pushed:
+    wanted = {
+        "uid": DATASOURCE_UID,
+        "name": "trmon Prometheus",
+        "type": "prometheus",
+        "access": "proxy",
+        "url": url,
+        "jsonData": {"httpMethod": "POST", "timeInterval": "15s"},
+    }
+    found = if_there(lambda: api.datasource.get_datasource_by_uid(DATASOURCE_UID))
+    change = _change(found, wanted)
+    if change is Change.CREATED:
+        api.datasource.create_datasource(wanted)
+    elif change is Change.UPDATED:
+        api.datasource.update_datasource_by_uid(DATASOURCE_UID, wanted)
+    return Pushed("data source", str(wanted["name"]), change, f"/connections/datasources/edit/{DATASOURCE_UID}")
+
+
+def _dashboard(api: GrafanaApi, wanted: Dashboard) -> Pushed:
+    found = if_there(lambda: api.dashboard.get_dashboard(wanted["uid"]))
+    change = Change.CREATED
+    if found is not None:
+        saved = {name: value for name, value in found["dashboard"].items() if name not in OF_GRAFANA}
+        is_same = saved == wanted and found["meta"].get("folderUid") == FOLDER_UID
+        change = Change.UNCHANGED if is_same else Change.UPDATED
+    if change is not Change.UNCHANGED:
+        message = {"message": "trmon grafana push", "overwrite": True}
+        api.dashboard.update_dashboard({"dashboard": wanted, "folderUid": FOLDER_UID, **message})
+    return Pushed("dashboard", wanted["title"], change, f"/d/{wanted['uid']}")
+
+
+def _change(found: dict[str, Any] | None, wanted: dict[str, Any]) -> Change:
+    if found is None:
+        return Change.CREATED
+    is_same = all(found.get(name) == value for name, value in wanted.items())
+    return Change.UNCHANGED if is_same else Change.UPDATED
