@@ -69,9 +69,8 @@ def test_an_alert_reaches_its_receiver_signed_and_once(paging: ThreadedService, 
         active = f'trmon_alert_active{{project="math",run="grpo",rule="crashed",severity="{severity}"}} 1.0'
         eventually(lambda: client.get("/metrics").text, lambda text: active in text)
     posted = eventually(lambda: list(receiver.posted))[0]
-    body = json.loads(posted.body)
-    assert (body["status"], body["summary"]) == ("firing", alert["summary"])
-    assert body["alert"]["identity"] == alert["identity"]
+    [told] = json.loads(posted.body)["alerts"]
+    assert (told["status"], told["summary"], told["identity"]) == ("firing", alert["summary"], alert["identity"])
     signed = posted.headers["X-Trmon-Timestamp"].encode() + b"." + posted.body
     expected = hmac.new(b"swordfish", signed, hashlib.sha256).hexdigest()
     assert posted.headers["X-Trmon-Signature"] == f"sha256={expected}"

@@ -49,6 +49,14 @@ def test_a_batch_has_its_signals_and_scalars(client: httpx.Client) -> None:
     assert batch["scalars"] == {"lr": 1e-3}
 
 
+def test_sequences_come_with_what_the_policy_read_of_them(two_chunks: httpx.Client) -> None:
+    found = two_chunks.get(f"{BATCHES}/4/sequences", params={"names": "n_tokens", "first": 1, "limit": 2}).json()
+    read = {criterion["statistic"]: criterion for criterion in found["criteria"]}
+    assert set(read) == {"max_binary_kl", "max_abs_d", "mean_k3"}
+    assert read["mean_k3"]["values"] == [9 / 16, 0.0]
+    assert (read["mean_k3"]["upper"], read["mean_k3"]["lower"]) == (0.001, None)
+
+
 def test_a_step_is_its_rollout_batch_or_else_its_last_update(client: httpx.Client) -> None:
     send(client, MATH, *(report(columns(seed=update), step=1, update=update) for update in (0, 1)))
     send(client, MATH, report(step=2), report(columns(seed=9), step=2, update=0))

@@ -16,6 +16,7 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
+from trmon.app.asking import Asked
 from trmon.app.diagnosis.asking import of_metrics, of_run
 from trmon.app.diagnosis.recent import STEPS
 from trmon.app.diagnosis.text import show
@@ -84,7 +85,7 @@ def test_only_the_newest_steps_are_read(client: httpx.Client) -> None:
 
 def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Client, service: ThreadedService) -> None:
     ran(client, *[made("corrupt")] * 4)
-    found = of_run("math/grpo", url=service.url, token=None)
+    found = of_run("math/grpo", asked=Asked(url=service.url, token=None))
     text = io.StringIO()
     show(found, Console(file=text, width=100))
     for said in (
@@ -101,14 +102,14 @@ def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Clien
 @pytest.mark.parametrize("name", ["grpo", "", "math/../x"])
 def test_a_run_is_named_with_its_project(name: str, service: ThreadedService) -> None:
     with pytest.raises(InvalidInput):
-        of_run(name, url=service.url, token=None)
+        of_run(name, asked=Asked(url=service.url, token=None))
 
 
 def test_a_service_that_is_away_or_refuses_is_said_so(service: ThreadedService) -> None:
     with pytest.raises(NotReady, match="no service answers"):
-        of_run("math/grpo", url="http://127.0.0.1:9", token=None)
+        of_run("math/grpo", asked=Asked(url="http://127.0.0.1:9", token=None))
     with pytest.raises(NotReady, match="404"):
-        of_run("math/none", url=service.url, token=None)
+        of_run("math/none", asked=Asked(url=service.url, token=None))
 
 
 def test_a_log_line_is_diagnosed_without_a_service(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ def test_a_running_service_is_alive_and_ready(client: httpx.Client) -> None:
 
 
 def test_without_its_worker_it_is_alive_but_not_ready(client: httpx.Client, service: ThreadedService) -> None:
-    service.app.state.parts.worker.close()
+    service.app.state.parts.crew.worker.close()
     assert client.get("/healthz").status_code == 200
     answer = client.get("/readyz")
     assert answer.status_code == 503

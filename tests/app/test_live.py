@@ -9,7 +9,7 @@ from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
 from trmon.app.live import Live, RunView, Threshold
 from trmon.domain.identity import BatchKey
-from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon_client.core.acceptance import preset
 
 
@@ -54,6 +54,15 @@ def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
     assert seen.mask_rates == {"trm": 0.1, "geo_mask": 0.2}
     assert seen.bounds == {"trpo": 3.0}
     assert seen.scalars == {"lr": 0.5}
+
+
+def test_proposed_thresholds_are_the_bounds_that_are_recommended() -> None:
+    assert view().proposed_thresholds == ()
+    seen = view(proposed=preset("geo_mask"))
+    assert [(bound.statistic, bound.bound) for bound in seen.proposed_thresholds] == [
+        ("geo_ratio", "lower"),
+        ("geo_ratio", "upper"),
+    ]
 
 
 def test_thresholds_are_the_bounds_of_the_active_policy() -> None:

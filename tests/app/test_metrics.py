@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import httpx
@@ -15,18 +16,21 @@ from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.app.live import Live, RunView
+from trmon.app.metrics.counters import DROPPED, Counters
 from trmon.app.metrics.exposition import Exposition, sample_line
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
-from trmon.domain.policies import default_version
-from trmon.domain.runs import Run, RunState
+from trmon.domain.policies.version import default_version
+from trmon.domain.runs.run import Run, RunState
 from trmon_client.core import wire
 from trmon_client.core.signals import SIGNALS
+from trmon_client.sending.losses import Loss
 
 RUN_METRICS = {
     "trmon_step",
     "trmon_mask_rate",
     "trmon_threshold",
+    "trmon_adaptation",
     "trmon_alert_active",
     "trmon_run_state",
     "trmon_last_report_timestamp_seconds",
@@ -93,6 +97,22 @@ def test_what_clients_lost_is_counted_as_it_grows(client: httpx.Client) -> None:
         send(client, MATH, beat)
     found = samples(client.get("/metrics").text)
     assert found["trmon_dropped_total"][("reason", "queue_full"),] == 5
+
+
+def test_what_may_be_counted_begins_at_zero_so_that_its_first_increase_shows() -> None:
+    sampled = {family.name for family in Counters().registry.collect() if family.samples}
+    counted = {family.name for family in Counters().registry.collect()}
+    assert sampled == counted
+
+
+def test_every_reason_of_a_client_begins_at_zero() -> None:
+    assert set(DROPPED) == {loss.value for loss in Loss} | {"unplaced_scalar"}
+
+
+def test_the_version_and_the_page_are_told(serve: Serve) -> None:
+    with serve(public_url="https://trmon.example/").client() as client:
+        [labels] = samples(client.get("/metrics").text)["trmon_info"]
+    assert dict(labels) == {"version": version("trmon"), "page_url": "https://trmon.example"}
 
 
 def test_bits_that_replay_cannot_reproduce_are_counted(client: httpx.Client) -> None:

@@ -40,6 +40,10 @@ CASES: dict[tuple[str, str], int] = {
     ("GET", f"{RUN}/signals/names"): HIDDEN,
     ("GET", f"{RUN}/signals"): HIDDEN,
     ("GET", f"{RUN}/diagnosis"): HIDDEN,
+    ("GET", f"{RUN}/reasons"): HIDDEN,
+    ("GET", f"{RUN}/distribution"): HIDDEN,
+    ("GET", "/api/v1/fleet"): EMPTY,
+    ("GET", "/api/v1/fleet/{project}/{run}"): HIDDEN,
     ("GET", f"{RUN}/batches"): HIDDEN,
     ("GET", f"{RUN}/batches/{{step}}"): HIDDEN,
     ("GET", f"{RUN}/batches/{{step}}/decisions"): HIDDEN,
@@ -69,7 +73,7 @@ OF_NO_PROJECT = {
     ("GET", path)
     for path in (
         *("/api/v1/signals", "/api/v1/rules", "/api/v1/rules/file", "/api/v1/bounds", "/healthz", "/readyz"),
-        *("/", "/runs/{project}/{run}", "/static/{name}"),
+        *("/", "/alerts", "/runs/{project}/{run}", "/static/{path}"),
     )
 }
 

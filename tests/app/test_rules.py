@@ -11,7 +11,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.app.rules.inforce import RulesInForce
 from trmon.domain.errors import InvalidInput, NotReady
-from trmon.domain.rulebook import builtin
+from trmon.domain.rules.rulebook import builtin
 
 MINE = """
 - name: mine

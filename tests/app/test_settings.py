@@ -50,6 +50,31 @@ def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, va
         Settings()
 
 
+@pytest.mark.parametrize(
+    ("routes", "slack_url", "message"),
+    [
+        pytest.param('{"ana": ["slack"]}', "https://slack.example/x", None, id="a receiver that is configured"),
+        pytest.param('{"ana": []}', "", None, id="nobody at all"),
+        pytest.param('{"ana": ["slack", "webhook"]}', "", "slack needs TRMON_SLACK_URL, webhook needs", id="none is"),
+        pytest.param(
+            '{"ana": ["pager"]}', "", "unknown receivers pager; there are webhook, slack, pager", id="none of ours"
+        ),
+    ],
+)
+def test_a_route_leads_to_a_receiver_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch, routes: str, slack_url: str, message: str | None
+) -> None:
+    monkeypatch.setenv("TRMON_ROUTES", routes)
+    if slack_url:
+        monkeypatch.setenv("TRMON_SLACK_URL", slack_url)
+    if message is None:
+        assert set(Settings().routes) == {"ana"}
+        return
+    with pytest.raises(ValidationError, match=message) as refused:
+        Settings()
+    assert refused.value.errors()[0]["loc"] == ("routes",)
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # type: ignore[misc]

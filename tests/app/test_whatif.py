@@ -96,7 +96,7 @@ def test_what_the_reports_lack_is_said(run: httpx.Client) -> None:
     ("question", "field"),
     [
         ({"policy": "wisdom"}, "policy"),
-        ({"policy": "trm", "max_steps": 10_001}, "max_steps"),
+        ({"policy": "trm", "max_steps": 1_000_001}, "max_steps"),
         ({"policy": "trm", "from_step": -1}, "from_step"),
         ({}, "policy"),
     ],

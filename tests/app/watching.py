@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.domain.memory_log import RUN_ID, MemoryLog
-from trmon.app.ledger import Tally
 from trmon.app.live import Live, RunView
-from trmon.app.portrait import Vigil
-from trmon.app.rounds import Rounds
-from trmon.domain import rulebook
-from trmon.domain.routing import Routes
+from trmon.app.worker.ledger import Tally
+from trmon.app.worker.portrait import Vigil
+from trmon.app.worker.rounds import Rounds
+from trmon.domain.alerts.routing import Routes
+from trmon.domain.rules import rulebook
 from trmon_client.core import wire
 
 VIGIL = Vigil(rules=rulebook.builtin, routes=Routes(receivers=("hook",)), public_url="https://trmon.example")

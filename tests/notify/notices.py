@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.domain.stages.closings import watch
 from tests.fixtures.receiver import WebhookServer
-from trmon.domain.alerts import Alert, AlertState, Delivery, Severity
-from trmon.domain.deliveries import deliveries_of
+from trmon.domain.alerts.alert import Alert, AlertState, Delivery, Severity
+from trmon.domain.alerts.deliveries import deliveries_of
+from trmon.domain.alerts.transitions import Reason, Track, Transition, event_of
 from trmon.domain.identity import RunKey
-from trmon.domain.transitions import Reason, Track, Transition, event_of
 from trmon.notify.peer import Peer
 from trmon.notify.receiver import Receiver, Result
 
@@ -35,21 +35,24 @@ ALERT = Alert(
 )
 
 
+REASONS = {AlertState.FIRING: Reason.FIRED, AlertState.RESOLVED: Reason.RESOLVED}
+
+
 def told(*, run: RunKey | None = None, public_url: str | None = "https://trmon.example", **changed: Any) -> Delivery:
     """Return what a receiver is told of an alert; fields of Alert by name."""
     alert = replace(ALERT, **changed)
     watched = watch(public_url=public_url)
     watched = replace(watched, run=replace(watched.run, key=run or watched.run.key, owner="ana"))
-    moved = Transition(track=Track(), reason=Reason.FIRED, alert=alert, event=event_of(alert), told=True)
+    moved = Transition(track=Track(), reason=REASONS[alert.state], alert=alert, event=event_of(alert))
     [delivery] = deliveries_of(moved, watched)
     return delivery
 
 
-def posted(make: Callable[[Peer], Receiver], delivery: Delivery, *, now: float = 0.0) -> tuple[Result, Any]:
+def posted(make: Callable[[Peer], Receiver], *deliveries: Delivery, now: float = 0.0) -> tuple[Result, Any]:
     """Deliver to a local server; return the result and the JSON that came."""
     with WebhookServer() as server:
         receiver = make(Peer(server.url, allow_hosts=frozenset({"127.0.0.1"})))
-        result = receiver.deliver(delivery, now=now)
+        result = receiver.deliver(deliveries, now=now)
         receiver.close()
         [request] = server.posted
     assert request.headers["Content-Type"] == "application/json"

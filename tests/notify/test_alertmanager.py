@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
+from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.waiting import eventually
 from tests.notify.notices import posted, told
-from trmon.domain.alerts import AlertState
+from trmon.domain.alerts.alert import AlertState
 from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.peer import Peer
 from trmon.notify.receiver import Outcome, Result
 
-CONFIG = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 LABELS = {
     "alertname": "mask_rate",
     "service": "trmon",
@@ -35,31 +31,8 @@ LABELS = {
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[httpx.Client]:
-    """The HTTP API of an Alertmanager that tells nobody."""
-    binary = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")
-    assert binary is not None, "alertmanager is missing; it is in Debian's package prometheus-alertmanager"
-    config = tmp_path / "alertmanager.yml"
-    config.write_text(CONFIG)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = [
-        *(binary, f"--config.file={config}", f"--storage.path={tmp_path / 'data'}", "--log.level=error"),
-        *(f"--web.listen-address={address}", "--cluster.listen-address="),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    with httpx.Client(base_url=f"http://{address}", timeout=10.0, trust_env=False) as client:
-        eventually(lambda: is_ready(client), timeout_seconds=60.0)
+    with alertmanager(tmp_path) as client:
         yield client
-    process.terminate()
-    process.wait(30.0)
-
-
-def is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/-/ready").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.fixture
@@ -70,17 +43,12 @@ def receiver(api: httpx.Client) -> Iterator[Alertmanager]:
     receiver.close()
 
 
-def active(api: httpx.Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api.get("/api/v2/alerts", params={"active": "true"}).json()
-    return found
-
-
-@pytest.mark.server
+@pytest.mark.server("prometheus-alertmanager")
 def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Alertmanager) -> None:
     now = time.time()
     for value in (0.75, math.inf):
         firing = told(since_at=now - 60, updated_at=now, value=value)
-        assert receiver.deliver(firing, now=now) == Result(Outcome.DELIVERED)
+        assert receiver.deliver([firing], now=now) == Result(Outcome.DELIVERED)
     [alert] = eventually(lambda: active(api))
     assert alert["labels"] == LABELS
     assert alert["annotations"] | {"summary": ""} == {
@@ -93,17 +61,17 @@ def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Ale
     assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=7"
 
     resolved = told(state=AlertState.RESOLVED, since_at=now - 60, updated_at=now)
-    assert receiver.deliver(resolved, now=now) == Result(Outcome.DELIVERED)
+    assert receiver.deliver([resolved], now=now) == Result(Outcome.DELIVERED)
     eventually(lambda: active(api), lambda alerts: alerts == [])
 
 
-@pytest.mark.server
+@pytest.mark.server("prometheus-alertmanager")
 def test_an_alert_that_is_not_sent_again_ends(api: httpx.Client, receiver: Alertmanager) -> None:
     long_ago = time.time() - 300
     firing = told(since_at=long_ago, updated_at=long_ago)
-    assert receiver.deliver(firing, now=long_ago) == Result(Outcome.DELIVERED)
+    assert receiver.deliver([firing], now=long_ago) == Result(Outcome.DELIVERED)
     assert active(api) == []
-    assert receiver.deliver(firing, now=time.time()) == Result(Outcome.DELIVERED)
+    assert receiver.deliver([firing], now=time.time()) == Result(Outcome.DELIVERED)
     assert [alert["labels"] for alert in eventually(lambda: active(api))] == [LABELS]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.notify.notices import posted, told
-from trmon.domain.alerts import AlertState, Severity
+from trmon.domain.alerts.alert import AlertState, Severity
 from trmon.domain.identity import RunKey
 from trmon.notify.pagerduty import MAX_KEY_LENGTH, PagerDuty
 from trmon.notify.receiver import Outcome, Result

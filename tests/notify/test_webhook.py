@@ -12,14 +12,13 @@ from dataclasses import replace
 import pytest
 
 from tests.fixtures.receiver import WebhookServer
-from trmon.domain.alerts import Delivery
+from tests.notify.notices import told
+from trmon.domain.alerts.deliveries import message_of
 from trmon.notify.peer import Peer
 from trmon.notify.receiver import Outcome, Result
 from trmon.notify.webhook import Webhook
 
-DELIVERY = Delivery(
-    id=7, receiver="webhook", dedup_key="webhook:1/crashed:3", body={"summary": "crashed", "value": None}
-)
+DELIVERY = replace(told(), id=7)
 LOCAL = frozenset({"127.0.0.1"})
 
 
@@ -32,7 +31,7 @@ def server() -> Iterator[WebhookServer]:
 def deliver(url: str, *, allow_hosts: frozenset[str] = LOCAL, secret: str | None = None, **options: object) -> Result:
     webhook = Webhook(Peer(url, allow_hosts=allow_hosts, **options), secret=secret)  # type: ignore[arg-type]
     try:
-        return webhook.deliver(DELIVERY, now=1000.9)
+        return webhook.deliver([DELIVERY], now=1000.9)
     finally:
         webhook.close()
 
@@ -45,13 +44,28 @@ def test_a_delivery_is_posted_as_json_with_its_key(server: WebhookServer) -> Non
     assert posted.headers["Content-Type"] == "application/json"
     assert posted.headers["X-Trmon-Delivery"] == DELIVERY.dedup_key
     assert "X-Trmon-Signature" not in posted.headers
-    assert json.loads(posted.body) == DELIVERY.body
+    assert json.loads(posted.body) == message_of([DELIVERY])
+
+
+def test_alerts_that_are_due_together_are_one_message(server: WebhookServer) -> None:
+    other = told(identity="1/stalled", rule="stalled")
+    webhook = Webhook(Peer(server.url, allow_hosts=LOCAL))
+    for together in ([DELIVERY, other], [other, DELIVERY], [DELIVERY, replace(other, rounds=1)]):
+        assert webhook.deliver(together, now=0.0) == Result(Outcome.DELIVERED)
+    webhook.close()
+    first, retried, another = (posted.headers["X-Trmon-Delivery"] for posted in server.posted)
+    assert first == retried != another
+    alerts = json.loads(server.posted[0].body)["alerts"]
+    assert [(alert["rule"], alert["key"]) for alert in alerts] == [
+        ("mask_rate", DELIVERY.dedup_key),
+        ("stalled", other.dedup_key),
+    ]
 
 
 def test_another_round_has_another_key_and_a_retry_the_same(server: WebhookServer) -> None:
     webhook = Webhook(Peer(server.url, allow_hosts=LOCAL))
     for delivery in (DELIVERY, replace(DELIVERY, attempts=1), replace(DELIVERY, rounds=2)):
-        webhook.deliver(delivery, now=0.0)
+        webhook.deliver([delivery], now=0.0)
     webhook.close()
     keys = [posted.headers["X-Trmon-Delivery"] for posted in server.posted]
     assert keys == [DELIVERY.dedup_key, DELIVERY.dedup_key, f"{DELIVERY.dedup_key}:2"]

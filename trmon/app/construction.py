@@ -5,76 +5,75 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from importlib.metadata import version
 
-from trmon.app.auth import Door, check_bind
+from trmon.app.crew import Crew, crew_of
 from trmon.app.events.wakeups import Wakeups
+from trmon.app.fleet.glances import Glances
+from trmon.app.health.readiness import Readiness
+from trmon.app.http.auth import Door, check_bind
+from trmon.app.http.ratelimit import RateLimit
 from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.metrics.exposition import Exposition
-from trmon.app.metrics.observer import CountingObserver
-from trmon.app.notifier import Notifier
 from trmon.app.parts import Parts
 from trmon.app.policies.current import CurrentPolicies
-from trmon.app.portrait import Vigil
-from trmon.app.pruner import Keep, Pruner
-from trmon.app.receivers import receivers_of
+from trmon.app.poller import Poller
+from trmon.app.replicas.mirror import Mirror
+from trmon.app.replicas.neighbours import Neighbours, neighbours_of
+from trmon.app.replicas.sharing import Sharing
+from trmon.app.replicas.tail import Tail
 from trmon.app.reports.reception import Reception
-from trmon.app.rules.inforce import RulesInForce
+from trmon.app.rules.inforce import RulesInForce, rules_of
 from trmon.app.settings import Settings
-from trmon.app.telling import Tries
-from trmon.app.worker import Worker
-from trmon.domain.errors import InvalidInput, NotReady
-from trmon.domain.liveness import Patience
-from trmon.domain.routing import Routes
+from trmon.domain.errors import NotReady
+from trmon.domain.outcome import EDIT
 from trmon.store import Store
-from trmon.store.sqlite import file_of
-from trmon.store.writer import Commit
-
-SECONDS_PER_DAY = 86_400.0
+from trmon.store.events import StoredEvent
+from trmon.store.redis.buckets import SharedBuckets
+from trmon.store.writing.writer import Commit
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Parts]:
-    """Open the parts in order and close them in the opposite one. Errors: NotReady."""
+async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Parts]:
+    """Open the parts in order and close them in the opposite one. Errors: NotReady.
+
+    Args: limit: the rate limit of requests, which replicas share where there is a Redis.
+    """
     async with AsyncExitStack() as stack:
-        store = await asyncio.to_thread(Store.open, settings.store_url)
-        stack.push_async_callback(asyncio.to_thread, store.close)
-        await asyncio.to_thread(store.migrate)
-        await asyncio.to_thread(check_bind, settings, store.tokens)
-        parts = _assemble(settings, store, rules=_rules(settings))
-        for part in (parts.notifier, parts.worker, parts.rules, _pruner(parts)):
-            part.start()
-            stack.push_async_callback(asyncio.to_thread, part.close)
+        parts = _assemble(settings, await asyncio.to_thread(_opened, settings))
+        stack.push_async_callback(asyncio.to_thread, parts.store.close)
+        behind = ExitStack()
+        stack.push_async_callback(asyncio.to_thread, behind.close)
+        await asyncio.to_thread(_start, parts, limit, behind)
         stack.callback(parts.wakeups.close)
+        stack.callback(parts.readiness.close)
         yield parts
 
 
-def _assemble(settings: Settings, store: Store, *, rules: RulesInForce) -> Parts:
-    counters, live = Counters(), Live(idle_after_seconds=settings.idle_after_seconds)
-    policies, receivers = CurrentPolicies(store.policies, store.runs), receivers_of(settings)
-    worker = Worker(
-        store.runlog,
-        vigil=_vigil(settings, tuple(receivers), rules=rules),
-        live=live,
-        observer=CountingObserver(counters),
-        clock=time.time,
-    )
-    tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
-    notifier = Notifier(
-        store.outbox,
-        receivers,
-        tries=tries,
-        remind_seconds=settings.remind_seconds,
-        count=lambda outcome: counters.delivery.labels(outcome).inc(),
-    )
-    parts = Parts(
+def _opened(settings: Settings) -> Store:
+    store = Store.open(settings.store_url)
+    try:
+        store.migrate()
+        check_bind(settings, store.tokens)
+    except NotReady:
+        store.close()
+        raise
+    return store
+
+
+def _assemble(settings: Settings, store: Store) -> Parts:
+    """Over a shared database the runs are watched by other processes."""
+    counters, live, rules = Counters(), Live(idle_after_seconds=settings.idle_after_seconds), rules_of(settings)
+    policies = CurrentPolicies(store.policies, store.runs)
+    crew = None if store.is_shared else crew_of(settings, store, rules=rules, live=live, counters=counters)
+    return Parts(
         settings=settings,
         store=store,
-        worker=worker,
+        crew=crew,
         live=live,
-        notifier=notifier,
         rules=rules,
         door=Door(store.tokens, is_loopback=settings.is_loopback),
         reception=Reception(store, policies=policies, live=live, counters=counters),
@@ -82,26 +81,60 @@ def _assemble(settings: Settings, store: Store, *, rules: RulesInForce) -> Parts
         wakeups=Wakeups(asyncio.get_running_loop()),
         counters=counters,
         exposition=_exposition(settings, rules),
+        glances=Glances(store),
+        readiness=_readiness(store, crew),
     )
-    _connect(parts)
-    return parts
 
 
-def _rules(settings: Settings) -> RulesInForce:
-    try:
-        return RulesInForce(settings.rules_file)
-    except InvalidInput as error:
-        raise NotReady(f"TRMON_RULES_FILE: {error}; `trmon rules check` says more") from error
+def _readiness(store: Store, crew: Crew | None) -> Readiness:
+    def check() -> None:
+        store.check()
+        if crew is not None:
+            crew.check()
+
+    return Readiness(check)
 
 
-def _vigil(settings: Settings, receivers: tuple[str, ...], *, rules: RulesInForce) -> Vigil:
-    return Vigil(
-        rules=rules,
-        routes=Routes(receivers=receivers, by_owner=settings.routes),
-        public_url=settings.public_url,
-        grace_seconds=settings.grace_seconds,
-        patience=Patience(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
-    )
+def _start(parts: Parts, limit: RateLimit, stack: ExitStack) -> None:
+    """Show what was written before, then start whatever has a thread of its own."""
+    mirror = Mirror(parts.store.outlooks, parts.live, idle_after_seconds=parts.settings.idle_after_seconds)
+    tail = None if parts.crew else Poller("tail", _tail(parts, mirror).look)
+    mirror.fill(now=time.time())
+    _connect(parts, tail)
+    for part in (parts.rules, tail, _neighbours(parts, tail), _sharing(parts, limit)):
+        if part is not None:
+            part.start()
+            stack.callback(part.close)
+    if parts.crew is not None:
+        parts.crew.start(stack)
+
+
+def _tail(parts: Parts, mirror: Mirror) -> Tail:
+    def heard(events: Sequence[StoredEvent]) -> None:
+        """Whatever happens to a run changes what is shown of it; these kinds, also what its trainer is told."""
+        for stored in events:
+            if stored.event.kind in ("policy", EDIT):
+                parts.policies.forget(stored.run_id)
+        mirror.show({stored.run_id for stored in events}, now=time.time())
+        parts.wakeups.wake()
+
+    return Tail(parts.store.events, heard=heard)
+
+
+def _neighbours(parts: Parts, tail: Poller | None) -> Neighbours | None:
+    """Return who says that there is something to look at, before a second has passed."""
+    if tail is None:
+        return None
+    return neighbours_of(parts.settings, parts.store, counters=parts.counters, heard=lambda _: tail.wake())
+
+
+def _sharing(parts: Parts, limit: RateLimit) -> Sharing | None:
+    settings, failures = parts.settings, parts.counters.redis_failures
+    if settings.redis_url is None:
+        return None
+    url = settings.redis_url.get_secret_value()
+    buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
+    return Sharing(limit, buckets, failed=failures.labels("limits").inc)
 
 
 def _exposition(settings: Settings, rules: RulesInForce) -> Exposition:
@@ -113,37 +146,31 @@ def _exposition(settings: Settings, rules: RulesInForce) -> Exposition:
     )
 
 
-def _pruner(parts: Parts) -> Pruner:
-    settings, pruned = parts.settings, parts.counters.pruned
-    return Pruner(
-        parts.store.retention,
-        keep=Keep(
-            max_age_seconds=settings.retention_days * SECONDS_PER_DAY,
-            max_bytes_per_run=settings.retention_run_bytes,
-            max_bytes=settings.retention_bytes,
-        ),
-        every_seconds=settings.retention_every_seconds,
-        clock=time.time,
-        count=lambda what, n: pruned.labels(what).inc(n),
-    )
-
-
-def _connect(parts: Parts) -> None:
+def _connect(parts: Parts, tail: Poller | None) -> None:
     """Let every commit wake whoever reads what is new, and the service's gauges read their parts."""
+    crew, counters, store = parts.crew, parts.counters, parts.store
 
     def committed(commit: Commit) -> None:
-        parts.counters.commit_seconds.observe(commit.seconds)
-        parts.worker.wake(commit.touched)
-        parts.notifier.wake()
-        parts.wakeups.wake()
+        counters.commit_seconds.observe(commit.seconds)
+        for run_id in commit.edited:
+            parts.policies.forget(run_id)
+        if crew is not None:
+            crew.worker.wake(commit.touched)
+            if commit.addressed:
+                crew.notifier.wake()
+            parts.wakeups.wake()
+        elif tail is not None and commit.edited:
+            tail.wake()
 
     def rules_changed() -> None:
-        parts.worker.wake(view.run.id for view in parts.live.active(time.time()))
+        if crew is not None:
+            crew.worker.wake(view.run.id for view in parts.live.active(time.time()))
 
-    parts.rules.watched_by(changed=rules_changed, failed=parts.counters.rules_reload_failures.inc)
-    writer, folder = parts.store.writer, file_of(parts.settings.store_url).parent
-    writer.on_commit(committed)
-    parts.counters.gauge("trmon_queue_depth", "Operations that wait for the disk.", lambda: writer.depth)
-    parts.counters.gauge(
-        "trmon_disk_free_bytes", "Free space of the database's disk.", lambda: shutil.disk_usage(folder).free
-    )
+    parts.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
+    counters.about(version=version("trmon"), page_url=(parts.settings.public_url or "").rstrip("/"))
+    store.writer.on_commit(committed)
+    counters.gauge("trmon_queue_depth", "Operations that wait for the disk.", lambda: store.writer.depth)
+    if (folder := store.folder) is not None:
+        counters.gauge(
+            "trmon_disk_free_bytes", "Free space of the database's disk.", lambda: shutil.disk_usage(folder).free
+        )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
+from trmon.domain.adaptation.setting import Mode
 from trmon.domain.advice import Advice
-from trmon.domain.alerts import Alert
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
 from trmon.domain.derived import SHADOW_PREFIX
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs import Run
+from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.runs.run import Run
+from trmon_client.core.acceptance import Policy
 
 BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 """The kinds of error bound and the signals that hold them."""
@@ -34,7 +36,10 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One run at one moment: `row` is its newest gauge row, None before the first batch closed."""
+    """One run at one moment: `row` is its newest gauge row, None before the first batch closed.
+
+    `proposed` is the policy that adaptation recommends instead of the one in force, None where it recommends none.
+    """
 
     run: Run
     row: BatchRow | None
@@ -43,6 +48,8 @@ class RunView:
     expected_step_seconds: float | None
     updated_at: float
     advice: Advice | None = None
+    adaptation: Mode = Mode.OFF
+    proposed: Policy | None = None
 
     @property
     def signals(self) -> Mapping[str, float]:
@@ -70,18 +77,12 @@ class RunView:
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
         """The bounds of the active policy."""
-        return tuple(
-            Threshold(
-                statistic=criterion.statistic,
-                pair=criterion.pair,
-                where=criterion.where or "",
-                bound=side,
-                value=value,
-            )
-            for criterion in self.policy.policy.criteria
-            for side, value in zip(SIDES, (criterion.lower, criterion.upper), strict=True)
-            if value is not None
-        )
+        return tuple(_thresholds(self.policy.policy))
+
+    @property
+    def proposed_thresholds(self) -> tuple[Threshold, ...]:
+        """The bounds that adaptation recommends."""
+        return () if self.proposed is None else tuple(_thresholds(self.proposed))
 
 
 class Live:
@@ -113,6 +114,19 @@ class Live:
             oldest = now - self._idle_after_seconds
             self._views = {id_: view for id_, view in self._views.items() if _heard_at(view) >= oldest}
             return sorted(self._views.values(), key=_heard_at, reverse=True)
+
+
+def _thresholds(policy: Policy) -> Iterator[Threshold]:
+    for criterion in policy.criteria:
+        for side, value in zip(SIDES, (criterion.lower, criterion.upper), strict=True):
+            if value is not None:
+                yield Threshold(
+                    statistic=criterion.statistic,
+                    pair=criterion.pair,
+                    where=criterion.where or "",
+                    bound=side,
+                    value=value,
+                )
 
 
 def _heard_at(view: RunView) -> float:

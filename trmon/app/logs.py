@@ -29,7 +29,7 @@ def configure(settings: Settings) -> None:
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=stamp, processors=[_strip, *_renderers(settings)])
     )
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
-    # What uvicorn logs of failures, trmon.app.problems and the command say themselves, once and in our form.
+    # What uvicorn logs of failures, trmon.app.http.problems and the command say themselves, once and in our form.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 

@@ -7,29 +7,29 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from trmon.app.auth import Door
+from trmon.app.crew import Crew
 from trmon.app.events.wakeups import Wakeups
+from trmon.app.fleet.glances import Glances
+from trmon.app.health.readiness import Readiness
+from trmon.app.http.auth import Door
 from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.metrics.exposition import Exposition
-from trmon.app.notifier import Notifier
 from trmon.app.policies.current import CurrentPolicies
 from trmon.app.reports.reception import Reception
 from trmon.app.rules.inforce import RulesInForce
 from trmon.app.settings import Settings
-from trmon.app.worker import Worker
 from trmon.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that lives as long as the service."""
+    """Everything that lives as long as the service; without a crew, other processes watch the runs."""
 
     settings: Settings
     store: Store
-    worker: Worker
     live: Live
-    notifier: Notifier
+    crew: Crew | None
     rules: RulesInForce
     door: Door
     reception: Reception
@@ -37,6 +37,8 @@ class Parts:
     wakeups: Wakeups
     counters: Counters
     exposition: Exposition
+    glances: Glances
+    readiness: Readiness
 
 
 async def parts_of(request: Request) -> Parts:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from threading import Event, Thread
 from typing import Protocol
 
 import structlog
 
 from trmon.store.retention import Pruned
+
+LOOK_SECONDS = 10.0
+"""How often a process looks whether the pruning has become its own."""
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +26,7 @@ class Prunable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """How much is kept of reports, whichever comes first; batches stay for ever."""
+    """How much is kept of reports, whichever comes first, and how long what was told; batches stay for ever."""
 
     max_age_seconds: float
     max_bytes_per_run: int
@@ -39,12 +42,14 @@ class Pruner:
         *,
         keep: Keep,
         every_seconds: float,
+        is_ours: Callable[[], bool] = lambda: True,
         clock: Callable[[], float],
         count: Callable[[str, int], None],
     ) -> None:
         self._retention = retention
         self._keep = keep
         self._every_seconds = every_seconds
+        self._is_ours = is_ours
         self._clock = clock
         self._count = count
         self._stopping = Event()
@@ -61,8 +66,11 @@ class Pruner:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._prune()
-            self._stopping.wait(self._every_seconds)
+            if self._is_ours():
+                self._prune()
+                self._stopping.wait(self._every_seconds)
+            else:
+                self._stopping.wait(min(LOOK_SECONDS, self._every_seconds))
 
     def _prune(self) -> None:
         try:
@@ -76,5 +84,5 @@ class Pruner:
             self._count("failures", 1)
             log.warning("pruning failed", error=str(error))
             return
-        self._count("reports", pruned.reports)
-        self._count("events", pruned.events)
+        for what, n in asdict(pruned).items():
+            self._count(what, n)

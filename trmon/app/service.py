@@ -11,29 +11,33 @@ import structlog
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from trmon.app import problems
 from trmon.app.adaptation.endpoints import router as adaptation
 from trmon.app.advice.endpoints import router as advice
 from trmon.app.alerts.endpoints import router as alerts
-from trmon.app.auth import Guarded
 from trmon.app.batches.endpoints import router as batches
-from trmon.app.body import WholeBody
 from trmon.app.bounds.endpoints import router as bounds
 from trmon.app.construction import running
+from trmon.app.decisions.endpoints import router as decisions
 from trmon.app.deliveries.endpoints import router as deliveries
 from trmon.app.diagnosis.endpoints import router as diagnosis
-from trmon.app.edge import Edge
+from trmon.app.distribution.endpoints import router as distribution
 from trmon.app.events.endpoints import router as events
+from trmon.app.fleet.endpoints import router as fleet
 from trmon.app.health.endpoints import router as health
+from trmon.app.http import problems
+from trmon.app.http.auth import Guarded
+from trmon.app.http.body import WholeBody
+from trmon.app.http.compression import CompressedReads
+from trmon.app.http.edge import Edge
+from trmon.app.http.ratelimit import RateLimit, RateLimited
+from trmon.app.http.security import KnownHosts, SameSite, SecurityHeaders
 from trmon.app.metrics.endpoints import router as metrics
 from trmon.app.page.endpoints import router as page
 from trmon.app.policies.endpoints import router as policies
-from trmon.app.ratelimit import RateLimit, RateLimited
 from trmon.app.reports.endpoints import router as reports
 from trmon.app.reports.openapi import schemas
 from trmon.app.rules.endpoints import router as rules
 from trmon.app.runs.endpoints import router as runs
-from trmon.app.security import KnownHosts, SameSite, SecurityHeaders
 from trmon.app.settings import Settings
 from trmon.app.signals.endpoints import router as signals
 from trmon.app.silences.endpoints import router as silences
@@ -46,17 +50,19 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif, adaptation, advice),
+    *(whatif, adaptation, advice, fleet, distribution, decisions),
 )
 
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the service as an ASGI app; it opens its database when it is started."""
+    is_shared = settings.redis_url is not None
+    limit = RateLimit(per_second=settings.rate_per_second, burst=settings.rate_burst, is_shared=is_shared)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            async with running(settings) as app.state.parts:
+            async with running(settings, limit=limit) as app.state.parts:
                 yield
         except NotReady as error:
             app.state.failure = str(error)
@@ -69,7 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="trmon",
         version=version("trmon"),
         lifespan=lifespan,
-        middleware=_middleware(settings),
+        middleware=_middleware(settings, limit),
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -81,17 +87,17 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
+def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     """Return what every request passes, outermost first."""
-    limit = RateLimit(per_second=settings.rate_per_second, burst=settings.rate_burst)
     return [
         Middleware(SecurityHeaders),
+        Middleware(CompressedReads),
         Middleware(Edge),
         Middleware(KnownHosts, hosts=settings.answered_hosts),
         Middleware(SameSite),
         Middleware(Guarded),
         Middleware(RateLimited, limit=limit),
-        Middleware(WholeBody, max_bytes=settings.max_body_bytes),
+        Middleware(WholeBody, max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes),
     ]
 
 

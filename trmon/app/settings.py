@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from trmon_client.core.signals import SIGNALS
 
-RECEIVERS = ("webhook", "slack", "pagerduty", "alertmanager")
+RECEIVERS = {
+    "webhook": "webhook_url",
+    "slack": "slack_url",
+    "pagerduty": "pagerduty_key",
+    "alertmanager": "alertmanager_url",
+}
+"""The receivers there are, and the setting without which each is not configured."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -29,6 +35,9 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         None, description="Database to use instead of SQLite in the data folder, as a SQLAlchemy URL."
     )
+    redis_url: SecretStr | None = Field(
+        None, description="Redis that tells processes of each other at once; without, they look each second."
+    )
     public_url: str | None = Field(None, description="The service's own URL as people reach it, for links in alerts.")
 
     allow_hosts: Names = Field(
@@ -36,6 +45,11 @@ class Settings(BaseSettings):
     )
     max_body_bytes: int = Field(
         64 << 20, ge=1024, description="Largest request body, before and after decompression, in bytes."
+    )
+    max_held_bytes: int = Field(
+        256 << 20,
+        ge=1024,
+        description="Most bytes of request bodies in memory at once; what finds no room comes again.",
     )
     rate_per_second: float = Field(
         500.0, gt=0, description="Requests a second each token, or each address without one, may make."
@@ -51,9 +65,14 @@ class Settings(BaseSettings):
     stall_factor: float = Field(
         3.0, gt=1, description="A run is stalled after this many of its usual step times, if longer than the floor."
     )
+    lease_seconds: float = Field(
+        10.0, gt=1, description="How long the runs of a worker that died wait for another one, in seconds."
+    )
     idle_after_seconds: float = Field(3600.0, gt=0, description="A run silent for longer leaves /metrics, in seconds.")
 
-    retention_days: float = Field(30.0, gt=0, description="How long reports are kept, in days; batches stay.")
+    retention_days: float = Field(
+        30.0, gt=0, description="How long reports, notifications and ended silences are kept, in days; batches stay."
+    )
     retention_run_bytes: int = Field(2 << 30, ge=0, description="Most bytes of reports kept of a run, the newest.")
     retention_bytes: int = Field(50 << 30, ge=0, description="Most bytes of reports kept in all, the newest.")
     retention_every_seconds: float = Field(3600.0, gt=0, description="How often the database is pruned, in seconds.")
@@ -85,6 +104,12 @@ class Settings(BaseSettings):
     alertmanager_url: SecretStr | None = Field(
         None, description="Alertmanager that alerts are sent to, again and again until they resolve."
     )
+    alertmanager_repeat_seconds: float = Field(
+        60.0, gt=0, description="How often they are sent, in seconds; an alert that misses four repeats ends there."
+    )
+    delivery_timeout_seconds: float = Field(
+        10.0, gt=0, description="How long a receiver may take to connect, to take each part, and to answer."
+    )
     delivery_max_attempts: int = Field(
         24, ge=1, description="Tries before a notification is given up; with the usual waits, after two hours."
     )
@@ -103,6 +128,9 @@ class Settings(BaseSettings):
     url: str = Field("http://127.0.0.1:8642", description="The service that `trmon ingest` sends to.")
     token: SecretStr | None = Field(None, description="The token that `trmon ingest` shows there.")
 
+    grafana_url: str = Field("http://127.0.0.1:3000", description="The Grafana that `trmon grafana push` speaks to.")
+    grafana_token: SecretStr | None = Field(None, description="The service account's token it shows there.")
+
     log_format: Literal["console", "json"] = Field("console", description="Form of the log lines on stderr.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line logged.")
 
@@ -119,21 +147,28 @@ class Settings(BaseSettings):
             raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists those there are")
         return names
 
+    @field_validator("webhook_url", "slack_url", "alertmanager_url")
+    @classmethod
+    def _are_urls(cls, url: SecretStr | None) -> SecretStr | None:
+        if url and not url.get_secret_value().startswith(("https://", "http://")):
+            raise ValueError("must start with https:// (or http:// and an allowed host)")
+        return url
+
     @field_validator("routes")
     @classmethod
-    def _lead_to_receivers(cls, routes: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        unknown = {name for names in routes.values() for name in names} - set(RECEIVERS)
+    def _lead_to_receivers(cls, routes: dict[str, tuple[str, ...]], info: ValidationInfo) -> dict[str, tuple[str, ...]]:
+        named = {name for names in routes.values() for name in names}
+        unknown = sorted(named - RECEIVERS.keys())
         if unknown:
-            raise ValueError(f"unknown receivers {', '.join(sorted(unknown))}; there are {', '.join(RECEIVERS)}")
+            raise ValueError(f"unknown receivers {', '.join(unknown)}; there are {', '.join(RECEIVERS)}")
+        missing = [
+            f"{name} needs TRMON_{RECEIVERS[name].upper()}"
+            for name in sorted(named)
+            if info.data.get(RECEIVERS[name]) is None
+        ]
+        if missing:
+            raise ValueError(f"leads to receivers that are not configured: {', '.join(missing)}")
         return routes
-
-    @model_validator(mode="after")
-    def _receivers_have_urls(self) -> Self:
-        urls = {"WEBHOOK": self.webhook_url, "SLACK": self.slack_url, "ALERTMANAGER": self.alertmanager_url}
-        for name, url in urls.items():
-            if url and not url.get_secret_value().startswith(("https://", "http://")):
-                raise ValueError(f"TRMON_{name}_URL must start with https:// (or http:// and an allowed host)")
-        return self
 
     @property
     def store_url(self) -> str:

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from trmon.domain.alerts import Delivery
+from trmon.domain.alerts.alert import Delivery
 from trmon.notify.notice import Notice, notice_of, rfc3339
 from trmon.notify.peer import Peer
 from trmon.notify.receiver import Result
 
 PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
-LASTS_SECONDS = 4 * REPEAT_SECONDS
-"""An alert that is not sent again for so long has ended there: a service that is gone leaves none behind."""
+LASTS_REPEATS = 4
+"""An alert that missed so many repeats has ended there: a service that is gone leaves none behind."""
 
 
 class Alertmanager:
     """Posts alerts under labels that never change while they fire; what was measured is in annotations."""
 
+    is_grouping = True
+
     def __init__(self, peer: Peer, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
         self._peer = peer
         self.repeat_seconds = repeat_seconds
 
-    def deliver(self, delivery: Delivery, *, now: float) -> Result:
-        """Post one alert."""
-        return self._peer.post(msgspec.json.encode([alert_of(notice_of(delivery), now=now)]))
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+        """Post alerts."""
+        lasts = LASTS_REPEATS * self.repeat_seconds
+        alerts = [alert_of(notice_of(one), now=now, lasts_seconds=lasts) for one in deliveries]
+        return self._peer.post(msgspec.json.encode(alerts))
 
     def close(self) -> None:
         """Let go of connections."""
         self._peer.close()
 
 
-def alert_of(notice: Notice, *, now: float) -> dict[str, Any]:
+def alert_of(notice: Notice, *, now: float, lasts_seconds: float) -> dict[str, Any]:
     """Return a notice as Alertmanager has it: numbers in a label would make each of them another alert."""
-    ends_at = now + LASTS_SECONDS if notice.is_firing else max(notice.alert.at, notice.alert.since_at)
+    ends_at = now + lasts_seconds if notice.is_firing else max(notice.alert.at, notice.alert.since_at)
     annotations = {
         "summary": notice.summary,
         "value": notice.value,

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from trmon.domain.alerts import Delivery
+from trmon.domain.alerts.alert import Delivery
 
 Measured = float | str | None
 """A number as JSON has it: "inf" and "-inf" by name, null for NaN."""
@@ -49,6 +49,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """What receivers are told, as `domain.deliveries` writes it."""
 
     status: str
+    reason: str = ""
     alert: NoticedAlert
     run: NoticedRun
     value: Measured

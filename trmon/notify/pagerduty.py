@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from trmon.domain.alerts import Delivery
+from trmon.domain.alerts.alert import Delivery
 from trmon.notify.notice import Notice, notice_of, rfc3339
 from trmon.notify.peer import Peer
 from trmon.notify.receiver import Result
@@ -21,13 +22,15 @@ class PagerDuty:
     """Triggers an incident when an alert fires, and resolves it when the alert has."""
 
     repeat_seconds = None
+    is_grouping = False
 
     def __init__(self, peer: Peer, *, routing_key: str) -> None:
         self._peer = peer
         self._routing_key = routing_key
 
-    def deliver(self, delivery: Delivery, *, now: float) -> Result:  # noqa: ARG002 - the port's signature
-        """Post one event."""
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:  # noqa: ARG002 - the port's signature
+        """Post one event: an incident is of one alert, so that each resolves by itself."""
+        [delivery] = deliveries
         event = {"routing_key": self._routing_key, **event_of(notice_of(delivery))}
         return self._peer.post(msgspec.json.encode(event))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from trmon.domain.alerts import Delivery
+from trmon.domain.alerts.alert import Delivery
 
 
 class Outcome(Enum):
@@ -35,8 +36,12 @@ class Receiver(Protocol):
     def repeat_seconds(self) -> float | None:
         """How often a firing alert is sent again, for receivers that forget what they do not hear of."""
 
-    def deliver(self, delivery: Delivery, *, now: float) -> Result:
-        """Try one delivery; blocks for a bounded time and never raises for what the other side does."""
+    @property
+    def is_grouping(self) -> bool:
+        """Whether one message tells of several alerts of a run; else each is delivered by itself."""
+
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+        """Try deliveries of one run together; blocks for a bounded time, never raises for what the other side does."""
 
     def close(self) -> None:
         """Let go of connections."""

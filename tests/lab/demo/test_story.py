@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from trmon.lab.demo.adaptation import Adaptation
 from trmon.lab.demo.readings import Reading
 from trmon.lab.demo.story import Story, lines, tell
 
 N_STEPS = 220
 FALLS_AT = 80
+
+
+ADAPTED = Adaptation(
+    n_moves=9, first_bound="mean_k3 ≤ 0.001", last_bound="mean_k3 ≤ 5e-05", settled=0.048, first=0.0004, last=0.06
+)
 
 
 def rewards(*, falls: bool) -> tuple[float, ...]:
@@ -24,13 +31,13 @@ def reading(*, falls: bool) -> Reading:
 
 
 def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: str = "firing") -> dict[str, Any]:
-    """Return a notification as the webhook brings it."""
-    alert = {"rule": rule, "severity": "warn"}
+    """Return an alert as the pager keeps it."""
     return {
         "status": status,
         "step": step,
-        "run": {"run": run},
-        "alert": alert,
+        "run": run,
+        "rule": rule,
+        "severity": "warn",
         "summary": "it drifts",
         "runbook": "sync",
     }
@@ -39,7 +46,7 @@ def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: s
 def story(*notes: dict[str, Any], falls: bool = True) -> Story:
     """Return the story of these notifications."""
     readings = {"healthy": reading(falls=False), "ill": reading(falls=falls)}
-    return tell(readings, notes, healthy="healthy", ill="ill")
+    return tell(readings, notes, healthy="healthy", ill="ill", adaptation=ADAPTED)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_a_demo_went_well_if_the_ill_run_was_reported_and_only_it(told: Story, w
 def test_the_first_alert_is_the_one_of_the_earliest_step() -> None:
     told = story(note(70, rule="mask_rate"), note(60))
     assert told.first is not None
-    assert told.first["alert"]["rule"] == "stale_rollouts"
+    assert told.first["rule"] == "stale_rollouts"
 
 
 def test_the_story_says_what_when_and_what_to_do() -> None:
@@ -75,8 +82,16 @@ def test_the_story_says_what_when_and_what_to_do() -> None:
         f"collapsed at step {told.onset.step}",
         f"{told.onset.step - 60} steps after the alert",
         "The healthy run raised no alert",
+        "asked to reject 5% of the healthy run, trmon moved its bounds 9 times, mean_k3 ≤ 0.001 to mean_k3 ≤ 5e-05",
+        "it rejected 4.8% of the last 80 steps",
+        "the first bounds would have rejected 0.0%, the last ones 6.0%",
     ):
         assert expected in text
+
+
+def test_a_run_too_short_to_adapt_is_said_to_be() -> None:
+    told = replace(story(note(60)), adaptation=replace(ADAPTED, n_moves=0))
+    assert "left its bounds where they were" in lines(told, injection="stale", onset_step=40)[-1]
 
 
 def test_a_late_alert_is_not_told_as_an_early_one() -> None:

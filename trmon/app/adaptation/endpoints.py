@@ -8,18 +8,18 @@ import time
 from fastapi import APIRouter
 
 from trmon.app.adaptation.schemas import AdaptationOut, SettingIn
-from trmon.app.callers import Admin, Reader
+from trmon.app.http.callers import Admin, Reader
 from trmon.app.parts import Parts, Service
 from trmon.app.runs.endpoints import Named
-from trmon.app.tuner import stored_samples
+from trmon.app.worker.tuner import stored_samples
 from trmon.domain.access import Access
 from trmon.domain.adaptation.bound_budget import recommend
 from trmon.domain.adaptation.control import anchor_of, control
 from trmon.domain.adaptation.setting import Mode
 from trmon.domain.adaptation.verdict import Hold, HoldReason
 from trmon.domain.adaptation.window import Window
-from trmon.domain.policies import default_version
-from trmon.domain.runs import Run, RunState
+from trmon.domain.policies.version import default_version
+from trmon.domain.runs.run import Run, RunState
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.app.numbers import Number
+from trmon.app.http.numbers import Number
 from trmon.domain.adaptation.setting import Mode, Setting
 from trmon.domain.adaptation.verdict import Hold, HoldReason, Verdict
 from trmon.domain.errors import InvalidInput

@@ -7,7 +7,7 @@ from typing import Self
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from trmon.app.callers import Reader
+from trmon.app.http.callers import Reader
 from trmon.app.parts import Service
 from trmon.app.runs.endpoints import Named
 from trmon.domain.advice import Advice, LrDecay

@@ -8,11 +8,11 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.app.callers import Admin, Reader
-from trmon.app.numbers import Number
-from trmon.app.pages import After, Limit, PageOut
+from trmon.app.http.callers import Admin, Reader
+from trmon.app.http.numbers import Number
+from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Service
-from trmon.domain.alerts import Ack, AlertEvent, AlertState, Severity
+from trmon.domain.alerts.alert import Ack, AlertEvent, AlertState, Severity
 from trmon.store.alerts import ListedAlert
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])

@@ -8,16 +8,17 @@ from fastapi import APIRouter, Path, Query
 
 from trmon.app.batches.schemas import BatchOut, DecisionOut, SequencesOut
 from trmon.app.batches.sequences import Window, shown
-from trmon.app.callers import Reader
-from trmon.app.names import Names, split
-from trmon.app.pages import After, Limit, PageOut
+from trmon.app.http.callers import Reader
+from trmon.app.http.names import Names, split
+from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Parts, Service
 from trmon.app.runs.endpoints import Named
+from trmon.app.signals.choice import OfAttempt
 from trmon.domain.access import Access
 from trmon.domain.batch import BatchRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import RunKey
-from trmon.domain.policybook import PolicyBook
+from trmon.domain.policies.book import PolicyBook
 from trmon_client.core.columns import Columns
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches"])
@@ -34,7 +35,7 @@ def list_batches(
     key: Named,
     access: Reader,
     service: Service,
-    attempt_id: Annotated[int | None, Query(description="Only this attempt, by its id.")] = None,
+    attempt_id: OfAttempt = None,
     after: After = None,
     limit: Limit = 100,
 ) -> PageOut[BatchOut]:

@@ -6,8 +6,9 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from trmon.app.numbers import Number
+from trmon.app.http.numbers import Number
 from trmon.domain.batch import BatchRow, DecisionRow, Role
+from trmon_client.core.acceptance import Criterion
 
 
 class DecisionOut(BaseModel):
@@ -88,6 +89,29 @@ class SequenceDecisions(BaseModel):
     reasons: list[str | None] = Field(description="The first reason of each rejection; null where accepted.")
 
 
+class CriterionValues(BaseModel):
+    """What one criterion of the active policy read of some sequences, in their order, and its bounds."""
+
+    statistic: str
+    pair: str
+    where: str | None
+    lower: Number | None
+    upper: Number | None
+    values: list[Number]
+
+    @classmethod
+    def of(cls, criterion: Criterion, values: list[float]) -> Self:
+        """Return a criterion's values as answered."""
+        return cls(
+            statistic=criterion.statistic,
+            pair=criterion.pair,
+            where=criterion.where,
+            lower=criterion.lower,
+            upper=criterion.upper,
+            values=values,
+        )
+
+
 class SequencesOut(BaseModel):
     """Some sequences of a batch in the order (rank, chunk, row): their columns and every policy's decision."""
 
@@ -95,3 +119,4 @@ class SequencesOut(BaseModel):
     n_sequences: int = Field(description="How many the batch has.")
     columns: dict[str, list[Number]]
     decisions: list[SequenceDecisions]
+    criteria: list[CriterionValues] = Field(description="Those of the active policy that applied.")

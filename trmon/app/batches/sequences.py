@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.app.batches.schemas import SequenceDecisions, SequencesOut
-from trmon.domain.batch import DecisionRow
-from trmon.domain.policybook import PolicyBook
-from trmon_client.core.acceptance import PolicyError, decide
+from trmon.app.batches.schemas import CriterionValues, SequenceDecisions, SequencesOut
+from trmon.domain.batch import DecisionRow, Role
+from trmon.domain.distribution import natural
+from trmon.domain.policies.book import PolicyBook
+from trmon_client.core.acceptance import Decision, PolicyError, decide
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
 
@@ -36,6 +37,12 @@ def shown(columns: Columns, decisions: Sequence[DecisionRow], *, book: PolicyBoo
         n_sequences=columns.n_sequences,
         columns={name: window.of(columns[name].tolist()) for name in names},
         decisions=[_decided(row, columns, book=book, window=window) for row in decisions],
+        criteria=[
+            criterion
+            for row in decisions
+            if row.role is Role.ACTIVE
+            for criterion in _criteria(row, columns, book=book, window=window)
+        ],
     )
 
 
@@ -50,10 +57,25 @@ def _decided(row: DecisionRow, columns: Columns, *, book: PolicyBook, window: Wi
     )
 
 
+def _criteria(row: DecisionRow, columns: Columns, *, book: PolicyBook, window: Window) -> list[CriterionValues]:
+    decision = _again(row, columns, book=book)
+    judged = zip(decision.policy.criteria, decision.compared, strict=True) if decision else ()
+    return [
+        CriterionValues.of(criterion, window.of(natural(criterion, compared).tolist()))
+        for criterion, compared in judged
+        if compared is not None
+    ]
+
+
 def _reasons(row: DecisionRow, columns: Columns, *, book: PolicyBook) -> list[str | None]:
-    """Reasons are not kept: a decision is a pure function, so they are found again."""
+    decision = _again(row, columns, book=book)
+    return decision.reasons if decision else [None] * columns.n_sequences
+
+
+def _again(row: DecisionRow, columns: Columns, *, book: PolicyBook) -> Decision | None:
+    """Reasons and values are not kept: a decision is a pure function, so they are found again."""
     policy = book.find(row.policy_hash)
     try:
-        return decide(columns, policy).reasons if policy else [None] * columns.n_sequences
+        return decide(columns, policy) if policy else None
     except PolicyError:
-        return [None] * columns.n_sequences
+        return None

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from trmon.app.callers import reader
-from trmon.app.numbers import Number
+from trmon.app.http.callers import reader
+from trmon.app.http.numbers import Number
 from trmon.domain.errors import InvalidInput
 from trmon_client.core.bounds import error_bounds, max_delta
 

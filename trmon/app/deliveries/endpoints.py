@@ -7,10 +7,10 @@ from typing import Any, Self
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from trmon.app.callers import Reader
-from trmon.app.pages import After, Limit, PageOut
+from trmon.app.http.callers import Reader
+from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Service
-from trmon.domain.alerts import AlertState, DeliveryState
+from trmon.domain.alerts.alert import AlertState, DeliveryState
 from trmon.store.deliveries import ListedDelivery
 
 router = APIRouter(prefix="/api/v1/deliveries", tags=["alerts"])

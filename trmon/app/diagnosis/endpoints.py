@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from trmon.app.callers import Reader
 from trmon.app.diagnosis.recent import recent
 from trmon.app.diagnosis.schemas import DiagnosisOut
+from trmon.app.http.callers import Reader
 from trmon.app.parts import Service
 from trmon.app.runs.endpoints import Named
 from trmon.domain.diagnosis import diagnose

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from trmon.app.numbers import Number
+from trmon.app.http.numbers import Number
 from trmon.domain.diagnosis import (
     REMEDIES,
     Diagnosis,
@@ -19,7 +19,7 @@ from trmon.domain.diagnosis import (
     Remedy,
     Stage,
 )
-from trmon.domain.rules import Bound
+from trmon.domain.rules.rule import Bound
 
 
 class EvidenceOut(BaseModel):

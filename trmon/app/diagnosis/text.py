@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trmon.app.diagnosis.schemas import DiagnosisOut, EvidenceOut, FindingOut
 from trmon.domain.diagnosis import Finding
-from trmon.domain.rules import Bound
+from trmon.domain.rules.rule import Bound
 
 
 def show(found: DiagnosisOut, console: Console) -> None:

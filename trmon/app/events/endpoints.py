@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from trmon.app.callers import Reader
 from trmon.app.events.stream import Follower, follow
+from trmon.app.http.callers import Reader
 from trmon.app.parts import Service
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey

@@ -6,7 +6,6 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from trmon.app.parts import Service
-from trmon.domain.errors import NotReady
 
 router = APIRouter(tags=["health"])
 
@@ -24,10 +23,7 @@ async def alive() -> HealthOut:
 
 
 @router.get("/readyz")
-def ready(service: Service) -> HealthOut:
+async def ready(service: Service) -> HealthOut:
     """Say that the store answers, and that its writer, the worker and the notifier are at work; 503 otherwise."""
-    service.store.check()
-    for name, part in (("worker", service.worker), ("notifier", service.notifier)):
-        if not part.alive:
-            raise NotReady(f"the {name} has stopped; the service's log says why")
+    await service.readiness.check()
     return HealthOut()

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+
+from trmon.domain.intake import Stored
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+STATUSES = (*(status.value for status in Stored), "invalid")
+DROPPED = (
+    *("queue_full", "spool_full", "spool_error", "damaged", "refused", "conflict", "unencodable", "scalar"),
+    *("internal", "unplaced_scalar"),
+)
+"""Why clients of today lose messages, and why the service does."""
+OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
+PRUNED = ("reports", "events", "deliveries", "silences", "failures")
+
+REDIS = ("publish", "listen", "read", "limits")
 
 
 class Counters:
@@ -16,6 +36,7 @@ class Counters:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=self.registry)
         self.reports = Counter(
             "trmon_reports", "Messages received, by what became of them.", ["status"], registry=self.registry
         )
@@ -58,12 +79,14 @@ class Counters:
         )
         self.worker_failures = Counter(
             "trmon_worker_failures",
-            "Passes over runs that failed and are tried again.",
-            ["error"],
+            "Passes over runs that failed and are tried again; the log says why.",
             registry=self.registry,
         )
         self.delivery = Counter(
-            "trmon_delivery", "Tries to deliver a notification, by outcome.", ["outcome"], registry=self.registry
+            "trmon_delivery",
+            "Looks at notifications that were due, by outcome; one that is held counts at each.",
+            ["outcome"],
+            registry=self.registry,
         )
         self.rules_reload_failures = Counter(
             "trmon_rules_reload_failures",
@@ -73,7 +96,37 @@ class Counters:
         self.pruned = Counter(
             "trmon_pruned", "Rows deleted by retention, and its failures.", ["what"], registry=self.registry
         )
+        self.redis_up = Gauge(
+            "trmon_redis_up", "1 while Redis tells this process of others, 0 without it.", registry=self.registry
+        )
+        self.redis_failures = Counter(
+            "trmon_redis_failures",
+            "Times that Redis was away or hung, by what failed.",
+            ["what"],
+            registry=self.registry,
+        )
+        self._begin_at_zero()
+
+    def about(self, *, version: str, page_url: str) -> None:
+        """Say which version runs, and where people see it: dashboards link there."""
+        info = Gauge(
+            "trmon_info", "1; which version runs, and its page.", ["version", "page_url"], registry=self.registry
+        )
+        info.labels(version, page_url).set(1)
 
     def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
         """Show what a function returns at each scrape."""
         Gauge(name, about, registry=self.registry).set_function(read)
+
+    def _begin_at_zero(self) -> None:
+        """Prometheus sees no increase in a series that begins at one: each begins at zero."""
+        for counter, values in (
+            (self.reports, STATUSES),
+            (self.sequences, ("accepted", "rejected")),
+            (self.dropped, DROPPED),
+            (self.delivery, OUTCOMES),
+            (self.pruned, PRUNED),
+            (self.redis_failures, REDIS),
+        ):
+            for value in values:
+                counter.labels(value)

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from prometheus_client import generate_latest
 
-from trmon.app.callers import Reader
+from trmon.app.http.callers import Reader
 from trmon.app.parts import Service
 
 router = APIRouter(tags=["metrics"])

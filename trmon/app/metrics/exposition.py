@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from threading import Lock
 
 from trmon.app.live import RunView
-from trmon.domain.alerts import AlertState
-from trmon.domain.rules import Rule
-from trmon.domain.runs import RunState
+from trmon.domain.adaptation.setting import Mode
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.rules.rule import Rule
+from trmon.domain.runs.run import RunState
+from trmon_client.core.schema import Pair
 from trmon_client.core.signals import SIGNALS, SignalSpec
 
 Lines = Mapping[str, list[str]]
@@ -21,6 +23,8 @@ FIXED_HELP: dict[str, str] = {
     "trmon_step": "Newest step of the run's trainer that is closed.",
     "trmon_mask_rate": "Share of the newest gauge row's sequences that a policy rejects, active or shadow.",
     "trmon_threshold": "A bound of the active policy.",
+    "trmon_threshold_proposed": "Where adaptation would move a bound of the active policy; absent where it would not.",
+    "trmon_adaptation": "1 for the mode in which the run's bounds are adapted.",
     "trmon_bound": "An error bound of the newest gauge row, in units of reward; NaN where it cannot be asserted.",
     "trmon_alert_active": "1 while a rule's alert fires on the run.",
     "trmon_run_state": "1 for the state the run is in.",
@@ -28,6 +32,7 @@ FIXED_HELP: dict[str, str] = {
     "trmon_runs_omitted": "Active runs that are not shown because there are too many.",
     "trmon_scalar": "A number the trainer logs under its own name.",
 }
+REMEMBERED_LABELS = 4096
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -72,9 +77,10 @@ class Exposition:
         if known is not None and known[0] is view:
             return known[1]
         lines: defaultdict[str, list[str]] = defaultdict(list)
-        run = {"project": view.run.key.project, "run": view.run.key.run}
+        run = _written({"project": view.run.key.project, "run": view.run.key.run})
         for metric, labels, value in self._samples(view):
-            lines[metric].append(sample_line(metric, run | labels, value))
+            own = f",{_remembered(tuple(labels.items()))}" if labels else ""
+            lines[metric].append(f"{metric}{{{run}{own}}} {_number(value)}\n")
         self._known[view.run.id] = (view, lines)
         return lines
 
@@ -83,9 +89,9 @@ class Exposition:
         if view.row is None:
             return
         yield "trmon_step", {}, view.row.key.step
-        for spec in SIGNALS.values():
-            if spec.core and spec.pair in (None, view.row.primary_pair) and spec.name in view.signals:
-                yield _metric(spec), {}, view.signals[spec.name]
+        for metric, name in _core(view.row.primary_pair):
+            if name in view.signals:
+                yield metric, {}, view.signals[name]
         for name in self._extra_signals:
             if name in view.signals:
                 yield f"trmon_{name}", {}, view.signals[name]
@@ -101,9 +107,13 @@ class Exposition:
             yield "trmon_run_state", {"state": state.value}, float(view.run.state is state)
         if view.run.last_report_at is not None:
             yield "trmon_last_report_timestamp_seconds", {}, view.run.last_report_at
-        for threshold in view.thresholds:
-            labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "where", "bound")}
-            yield "trmon_threshold", {"policy": view.policy.policy.name, **labels}, threshold.value
+        for mode in Mode:
+            yield "trmon_adaptation", {"mode": mode.value}, float(view.adaptation is mode)
+        bounds = {"trmon_threshold": view.thresholds, "trmon_threshold_proposed": view.proposed_thresholds}
+        for metric, thresholds in bounds.items():
+            for threshold in thresholds:
+                labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "where", "bound")}
+                yield metric, {"policy": view.policy.policy.name, **labels}, threshold.value
         firing = {alert.rule: alert for alert in view.alerts if alert.state is AlertState.FIRING}
         for rule in self._rules():
             alert = firing.get(rule.name)
@@ -127,8 +137,24 @@ def _group(metric: str, about: str, samples: Sequence[str]) -> str:
 
 def sample_line(metric: str, labels: Mapping[str, str], value: float) -> str:
     """Return one line of Prometheus' text format, labels escaped."""
-    written = ",".join(f'{name}="{label.translate(_ESCAPES)}"' for name, label in labels.items())
-    return f"{metric}{{{written}}} {_number(value)}\n" if written else f"{metric} {_number(value)}\n"
+    return f"{metric}{{{_written(labels)}}} {_number(value)}\n" if labels else f"{metric} {_number(value)}\n"
+
+
+def _written(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{label.translate(_ESCAPES)}"' for name, label in labels.items())
+
+
+@lru_cache(REMEMBERED_LABELS)
+def _remembered(labels: tuple[tuple[str, str], ...]) -> str:
+    """The same rules, states and policies are on the lines of every run."""
+    return _written(dict(labels))
+
+
+@cache
+def _core(primary: Pair) -> tuple[tuple[str, str], ...]:
+    """Return the metrics of core signals and the signals' full names, on a run's primary pair."""
+    core = (spec for spec in SIGNALS.values() if spec.core and spec.pair in (None, primary))
+    return tuple((_metric(spec), spec.name) for spec in core)
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The current policy of each run, remembered for a moment: every acknowledgement asks for it."""
+"""The current policy of each run, remembered until somebody changes it: every acknowledgement asks for it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import RunKey
-from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon.store.policies import Policies
 from trmon.store.runs import Runs
 from trmon_client.core import wire
 
-REMEMBERED_SECONDS = 1.0
-"""How long a policy change made by another thread or process may go unnoticed; updates are best effort."""
+REMEMBERED_SECONDS = 600.0
+"""How long a policy change that nobody told of may go unnoticed: every edit is told, or its event is."""
 MAX_REMEMBERED = 10_000
 
 
@@ -23,36 +23,52 @@ class CurrentPolicies:
     def __init__(self, policies: Policies, runs: Runs) -> None:
         self._policies = policies
         self._runs = runs
-        self._remembered: dict[int | RunKey, tuple[PolicyVersion, float]] = {}
+        self._remembered: dict[int, tuple[PolicyVersion, float]] = {}
+        self._ids: dict[RunKey, int] = {}
+        self._edits = 0
 
-    def remembered(self, run: int | RunKey) -> PolicyVersion | None:
-        """Return the run's policy if it was read a moment ago; never waits for the store."""
-        version, at = self._remembered.get(run, (None, 0.0))
+    def remembered(self, run_id: int) -> PolicyVersion | None:
+        """Return the run's policy if it was read before; never waits for the store."""
+        version, at = self._remembered.get(run_id, (None, 0.0))
         return version if time.monotonic() - at < REMEMBERED_SECONDS else None
 
     def read(self, run_id: int) -> PolicyVersion:
         """Return the run's policy, from the store if need be. Errors: NotFound."""
-        return self.remembered(run_id) or self._remember(run_id, self._policies.current(run_id))
+        version = self.remembered(run_id)
+        if version is not None:
+            return version
+        edits = self._edits
+        version = self._policies.current(run_id)
+        self._remember(run_id, version)
+        # What was read may be older than an edit that was told meanwhile.
+        if self._edits != edits:
+            self._remembered.pop(run_id, None)
+        return version
 
     def read_named(self, key: RunKey) -> PolicyVersion:
         """Return the policy of a run by its name, the default one if there is no such run yet."""
-        version = self.remembered(key)
-        if version is not None:
-            return version
+        edits = self._edits
         try:
-            return self._remember(key, self.read(self._runs.get(key, access=EVERYTHING).id))
+            run_id = self._ids.get(key) or self._runs.get(key, access=EVERYTHING).id
+            version = self.read(run_id)
         except NotFound:
             return default_version(now=time.time())
+        self._ids[key] = run_id
+        if self._edits != edits:
+            self._ids.pop(key, None)
+        return version
 
-    def forget(self, run: int | RunKey) -> None:
-        """Read the run's policy anew: it was changed here."""
-        self._remembered.pop(run, None)
+    def forget(self, run_id: int) -> None:
+        """Read the run anew: its name or its policy was changed."""
+        self._edits += 1
+        self._remembered.pop(run_id, None)
+        self._ids = {key: id_ for key, id_ in self._ids.items() if id_ != run_id}
 
-    def _remember(self, run: int | RunKey, version: PolicyVersion) -> PolicyVersion:
+    def _remember(self, run_id: int, version: PolicyVersion) -> None:
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
-        self._remembered[run] = (version, time.monotonic())
-        return version
+            self._ids.clear()
+        self._remembered[run_id] = (version, time.monotonic())
 
 
 def update_of(version: PolicyVersion) -> wire.PolicyUpdate:

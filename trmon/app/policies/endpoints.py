@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from fastapi import APIRouter
 
-from trmon.app.callers import Admin, Reader
+from trmon.app.http.callers import Admin, Reader
 from trmon.app.parts import Parts, Service
 from trmon.app.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parsed, parsed_shadow
 from trmon.app.runs.endpoints import Named
 from trmon.domain.errors import Conflict, NotFound
-from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.runs import Run
+from trmon.domain.policies.version import PolicyVersion, default_version
+from trmon.domain.runs.run import Run
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 
@@ -88,6 +88,4 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
 
 def _put(service: Parts, run: Run, version: PolicyVersion) -> PolicyVersionOut:
     service.store.policies.put(run.id, version).result()
-    service.policies.forget(run.id)
-    service.policies.forget(run.key)
     return PolicyVersionOut.of(version)

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.policies import PolicyVersion
+from trmon.domain.policies.version import PolicyVersion
 from trmon_client.core.acceptance import Policy, PolicyError
 
 Spec = str | dict[str, Any]

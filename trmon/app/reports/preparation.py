@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from trmon.app.reports.canonical import canonical, canonical_columns
+from trmon.app.reports.canonical import canonical
 from trmon.domain.identity import RunKey
 from trmon.domain.intake import Intake
-from trmon.domain.policies import DEFAULT_POLICY
+from trmon.domain.policies.version import DEFAULT_POLICY
 from trmon.store import codec
 from trmon_client.core import wire
 from trmon_client.core.acceptance import Policy, PolicyError, decide, preset
@@ -30,7 +30,7 @@ def prepare(message: wire.Message, key: RunKey, *, policy_of: PolicyOf) -> Intak
 
 
 def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) -> Intake:
-    columns = canonical_columns(wire.unpack_columns(report))
+    columns = wire.unpack_columns(report, canonical=True)
     stored, accepted = report, report.accepted
     if accepted is None:
         policy, accepted = _decide(columns, policy_of(key))
@@ -43,6 +43,8 @@ def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) ->
         n_sequences=columns.n_sequences,
         n_tokens=int(columns["n_tokens"].sum()),
         accepted=accepted,
+        header=msgspec.structs.replace(stored, columns={}, histograms={}),
+        columns=columns,
     )
 
 

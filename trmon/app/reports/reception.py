@@ -17,11 +17,14 @@ from trmon.domain.access import Access, Scope
 from trmon.domain.errors import Conflict, Forbidden, InvalidInput
 from trmon.domain.identity import RunKey
 from trmon.domain.intake import Intake, Receipt, Stored
-from trmon.domain.policies import asked_by_trainer
+from trmon.domain.policies.version import asked_by_trainer
 from trmon.store import Store
 from trmon.store.entries import Arrival
 from trmon_client.core import wire
 from trmon_client.core.acceptance import Policy, PolicyError
+
+INLINE_BYTES = 1 << 18
+"""Up to it a message is prepared on the event loop: in less time than another thread would take to begin."""
 
 Refusal = wire.WireError | InvalidInput | Forbidden
 """Why one message of a bundle cannot be accepted; the others are."""
@@ -36,7 +39,7 @@ class Answered:
 
 
 class Reception:
-    """Takes messages in: decoded and prepared off the event loop, queued in order, answered when durable."""
+    """Takes messages in: prepared, large ones off the event loop; queued in order, answered when durable."""
 
     def __init__(self, store: Store, *, policies: CurrentPolicies, live: Live, counters: Counters) -> None:
         self._store = store
@@ -47,7 +50,10 @@ class Reception:
 
     async def one(self, body: bytes, *, media_type: str, key: RunKey) -> wire.Ack:
         """Take one message of a run in. Errors: WireError; Conflict; Overloaded."""
-        intake = await asyncio.to_thread(self._read_one, body, media_type, key)
+        if len(body) > INLINE_BYTES:
+            intake = await asyncio.to_thread(self._read_one, body, media_type, key)
+        else:
+            intake = await self._prepare(wire.decode(body, media_type=media_type), key)
         answered = (await self._take_in([intake]))[0]
         ack = await self._acknowledge(answered)
         if ack.status == "conflict":
@@ -64,6 +70,12 @@ class Reception:
                 for found in read
             ]
         )
+
+    async def _prepare(self, message: wire.Message, key: RunKey) -> Intake:
+        """A report without a decision needs the run's policy, which may have to be read."""
+        if isinstance(message, wire.Report) and message.accepted is None:
+            return await asyncio.to_thread(prepare, message, key, policy_of=self._policy_of)
+        return prepare(message, key, policy_of=self._policy_of)
 
     def _read_one(self, body: bytes, media_type: str, key: RunKey) -> Intake:
         return prepare(wire.decode(body, media_type=media_type), key, policy_of=self._policy_of)
@@ -119,7 +131,7 @@ class Reception:
         """Return the run's policy where the sender decides, or is about to decide, with another."""
         message = intake.message
         if isinstance(message, wire.Start) and message.policy is not None:
-            await asyncio.to_thread(self._adopt, message.policy, intake.key, receipt.run_id)
+            await asyncio.to_thread(self._adopt, message.policy, receipt.run_id)
         elif not isinstance(message, wire.Report | wire.Start):
             return None
         version = self._policies.remembered(receipt.run_id)
@@ -128,7 +140,7 @@ class Reception:
         known = message.policy if isinstance(message, wire.Report) else None
         return None if version.policy.hash == known else update_of(version)
 
-    def _adopt(self, spec: dict[str, object], key: RunKey, run_id: int) -> None:
+    def _adopt(self, spec: dict[str, object], run_id: int) -> None:
         """Make the policy a trainer asks for the run's, before its start is answered with another one."""
         try:
             wish = Policy.parse(spec)
@@ -137,8 +149,6 @@ class Reception:
         version = asked_by_trainer(self._store.policies.current(run_id), wish, now=time.time())
         if version is not None:
             self._store.policies.put(run_id, version).result()
-            self._policies.forget(run_id)
-            self._policies.forget(key)
 
     def _policy_of(self, key: RunKey) -> Policy:
         return self._policies.read_named(key).policy

@@ -7,11 +7,11 @@ from typing import Any, Self
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
-from trmon.app.callers import reader
+from trmon.app.http.callers import reader
 from trmon.app.parts import Service
-from trmon.domain.alerts import Severity
-from trmon.domain.conditionbook import written
-from trmon.domain.rules import Rule
+from trmon.domain.alerts.alert import Severity
+from trmon.domain.rules.conditionbook import written
+from trmon.domain.rules.rule import Rule
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(reader)])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from trmon.domain import ruletests
 from trmon.domain.errors import InvalidInput
-from trmon.domain.rulebook import builtin, overlay
-from trmon.domain.rules import Rule
-from trmon.domain.ruletests import Expected, RuleTest
+from trmon.domain.rules import testing as ruletests
+from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rulebook import builtin, overlay
+from trmon.domain.rules.testing import Expected, RuleTest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

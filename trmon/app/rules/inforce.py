@@ -9,9 +9,10 @@ from threading import Event, Thread
 import structlog
 
 from trmon.app.rules import files
-from trmon.domain.errors import InvalidInput
-from trmon.domain.rulebook import builtin
-from trmon.domain.rules import Rule
+from trmon.app.settings import Settings
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rulebook import builtin
 
 POLL_SECONDS = 1.0
 
@@ -75,6 +76,14 @@ class RulesInForce:
     def _run(self) -> None:
         while not self._stopping.wait(self._poll_seconds):
             self.refresh()
+
+
+def rules_of(settings: Settings) -> RulesInForce:
+    """Return the rules of the settings. Errors: NotReady naming what is wrong with their file."""
+    try:
+        return RulesInForce(settings.rules_file)
+    except InvalidInput as error:
+        raise NotReady(f"TRMON_RULES_FILE: {error}; `trmon rules check` says more") from error
 
 
 def _stamp_of(path: Path | None) -> Stamp | None:

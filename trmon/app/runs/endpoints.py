@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from trmon.app.callers import Admin, Reader
-from trmon.app.pages import After, Limit, PageOut
+from trmon.app.http.callers import Admin, Reader
+from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Parts, Service
 from trmon.app.runs.schemas import AttemptOut, RunChange, RunOut
 from trmon.domain.identity import RunKey, checked_name
-from trmon.domain.runs import Run, RunState
+from trmon.domain.runs.run import Run, RunState
 
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"])
 

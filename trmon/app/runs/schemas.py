@@ -6,10 +6,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.app.http.numbers import Number
 from trmon.app.live import RunView
-from trmon.app.numbers import Number
-from trmon.domain.alerts import AlertState
-from trmon.domain.runs import Attempt, Run, RunState
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.runs.attempts import Resolution
+from trmon.domain.runs.run import Attempt, Run, RunState
 
 
 class RunOut(BaseModel):
@@ -58,6 +59,7 @@ class AttemptOut(BaseModel):
     started_at: float
     world_size: int
     fork_of: int | None = Field(description="The attempt it left: its trainer went back in steps, or was a second one.")
+    fork_reason: Resolution | None = Field(description="Why: two_trainers spoke at once under one name, or went_back.")
     ranks_unverified: bool
 
     @classmethod
@@ -70,6 +72,7 @@ class AttemptOut(BaseModel):
             started_at=attempt.started_at,
             world_size=attempt.world_size,
             fork_of=attempt.fork_of,
+            fork_reason=attempt.fork_reason,
             ranks_unverified=attempt.ranks_unverified,
         )
 

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from trmon.app.callers import Reader, reader
-from trmon.app.names import Names, split
+from trmon.app.http.callers import Reader, reader
+from trmon.app.http.names import Names, split
 from trmon.app.parts import Service
 from trmon.app.runs.endpoints import Named
-from trmon.app.signals.formats import FORMATS
+from trmon.app.signals.choice import FromStep, OfAttempt, ToStep
+from trmon.app.signals.formats import FORMATS, STATISTICS, Detail
 from trmon.app.signals.schemas import SeriesOut, SignalOut
 from trmon.domain.errors import InvalidInput
 from trmon_client.core.signals import SIGNALS
@@ -38,14 +39,18 @@ def get_series(
     access: Reader,
     service: Service,
     names: Names = None,
-    from_step: Annotated[int | None, Query(alias="from", ge=0, lt=1 << 62)] = None,
-    to_step: Annotated[int | None, Query(alias="to", ge=0, lt=1 << 62)] = None,
-    attempt_id: Annotated[int | None, Query(description="Only this attempt, by its id.")] = None,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    attempt_id: OfAttempt = None,
     points: Annotated[
         int, Query(ge=1, le=MAX_POINTS, description="Most points; each may stand for many steps.")
     ] = 1000,
     updates: Annotated[Literal["gauge", "all"], Query(description="One row a step, or every update.")] = "gauge",
-    form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+    statistics: Annotated[
+        str | None, Query(max_length=64, description="Of min, max, mean and last, separated by commas; all without.")
+    ] = None,
+    digits: Annotated[int | None, Query(ge=1, le=17, description="Significant digits; without, all.")] = None,
+    form: Annotated[Literal["json", "csv", "parquet", "arrow"], Query(alias="format")] = "json",
 ) -> Response:
     """Return signals of a run by step; where points stand for many steps, their least, largest, mean and last value."""
     wanted = split(names)
@@ -62,4 +67,11 @@ def get_series(
         points=points,
         updates=updates,
     )
-    return FORMATS[form](series)
+    return FORMATS[form](series, Detail(statistics=_statistics(statistics), digits=digits))
+
+
+def _statistics(wanted: str | None) -> tuple[str, ...]:
+    chosen = tuple(split(wanted)) or STATISTICS
+    if not set(chosen) <= set(STATISTICS):
+        raise InvalidInput("statistics", f"must be of {', '.join(STATISTICS)}, and is {wanted!r:.64}")
+    return chosen

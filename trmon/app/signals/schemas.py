@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from trmon.app.numbers import Number
+from trmon.app.http.numbers import Number
 from trmon_client.core.signals import SignalSpec
 
 
@@ -36,12 +36,12 @@ class SignalOut(BaseModel):
 
 
 class BandOut(BaseModel):
-    """One signal over the points; where `exact`, all four are the same."""
+    """One signal over the points, those statistics that were asked for; where `exact`, all are the same."""
 
-    min: list[Number]
-    max: list[Number]
-    mean: list[Number]
-    last: list[Number]
+    min: list[Number] | None = None
+    max: list[Number] | None = None
+    mean: list[Number] | None = None
+    last: list[Number] | None = None
 
 
 class SeriesOut(BaseModel):

@@ -8,12 +8,12 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.app.callers import Admin, Reader
-from trmon.app.pages import After, Limit, PageOut
+from trmon.app.http.callers import Admin, Reader
+from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Service
 from trmon.domain.access import Access, Scope
+from trmon.domain.alerts.silences import Matcher, Operator, Silence, checked
 from trmon.domain.identity import checked_name
-from trmon.domain.silences import Matcher, Operator, Silence, checked
 
 router = APIRouter(prefix="/api/v1/silences", tags=["alerts"])
 

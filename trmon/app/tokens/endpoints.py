@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.app.auth import digest_of, new_secret
-from trmon.app.callers import Admin
+from trmon.app.http.auth import digest_of, new_secret
+from trmon.app.http.callers import Admin
 from trmon.app.parts import Parts, Service
 from trmon.domain.access import Access, Scope, Token
 from trmon.domain.errors import Forbidden, NotFound

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fastapi import APIRouter
 
-from trmon.app.callers import Reader
+from trmon.app.http.callers import Reader
 from trmon.app.parts import Parts, Service
 from trmon.app.policies.schemas import parsed
 from trmon.app.runs.endpoints import Named
 from trmon.app.whatif.schemas import Question, WhatIfOut
+from trmon.domain.access import Access
 from trmon.domain.identity import BatchKey
-from trmon.domain.whatif import Effect
+from trmon.domain.whatif import Effect, Reach
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 
 
+PAGE_STEPS = 1000
+
+
 @router.post("/whatif")
 def ask_what_if(key: Named, question: Question, access: Reader, service: Service) -> WhatIfOut:
     """Return what a policy would have masked over stored steps, of each the row that gauges read."""
     run = service.store.runs.get(key, access=access)
-    effect = Effect(parsed(question.policy, field="policy"))
-    keys = service.store.batches.gauge_keys(
-        run.id,
-        access=access,
-        attempt_id=question.attempt_id,
-        from_step=question.from_step,
-        to_step=question.to_step,
-        limit=question.max_steps,
-    )
-    found = [batch for batch in keys if _added(service, effect, batch)]
-    return WhatIfOut.of(effect, found=found, missing=len(keys) - len(found))
+    effect, reach = Effect(parsed(question.policy, field="policy")), Reach()
+    for batch in _keys(service, run.id, question, access=access):
+        reach.add(batch.step, stored=_added(service, effect, batch))
+    return WhatIfOut.of(effect, reach=reach)
+
+
+def _keys(service: Parts, run_id: int, question: Question, *, access: Access) -> Iterator[BatchKey]:
+    """Yield the rows that gauges read, newest first, a page of them in memory at a time."""
+    before, wanted = None, question.max_steps
+    while wanted:
+        page = service.store.batches.gauge_keys(
+            run_id,
+            access=access,
+            attempt_id=question.attempt_id,
+            from_step=question.from_step,
+            to_step=question.to_step,
+            before=before,
+            limit=min(wanted, PAGE_STEPS),
+        )
+        yield from page
+        if len(page) < PAGE_STEPS:
+            return
+        before, wanted = page[-1], wanted - len(page)
 
 
 def _added(service: Parts, effect: Effect, key: BatchKey) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.app.numbers import Number
+from trmon.app.http.numbers import Number
 from trmon.app.policies.schemas import Spec
-from trmon.domain.identity import BatchKey
-from trmon.domain.whatif import Effect, Quarter, Share, TokenShare
+from trmon.domain.whatif import Effect, Quarter, Reach, Share, TokenShare
 
-MAX_STEPS = 10_000
+MAX_STEPS = 1_000_000
 
 
 class Question(BaseModel):
@@ -96,17 +94,16 @@ class WhatIfOut(BaseModel):
     undecided: dict[str, int] = Field(description="Reports that lack what the policy needs, by what they lack.")
 
     @classmethod
-    def of(cls, effect: Effect, *, found: Sequence[BatchKey], missing: int) -> Self:
-        """Return an effect as answered. Args: found: the batches it rests on; missing: those that were pruned."""
-        steps = [key.step for key in found]
+    def of(cls, effect: Effect, *, reach: Reach) -> Self:
+        """Return an effect as answered. Args: reach: the steps that it rests on."""
         return cls(
             policy=effect.policy.name,
             hash=effect.policy.hash,
             range=RangeOut(
-                first_step=min(steps, default=None),
-                last_step=max(steps, default=None),
-                n_steps=len(steps),
-                n_steps_without_reports=missing,
+                first_step=reach.first_step,
+                last_step=reach.last_step,
+                n_steps=reach.n_steps,
+                n_steps_without_reports=reach.n_missing,
             ),
             total=ShareOut.of(effect.total),
             then=ShareOut.of(effect.standing),

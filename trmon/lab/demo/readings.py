@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
+from trmon.lab.demo.adaptation import SETTING, SETTLED_STEPS, Adaptation
 
 SHOWN = (
     "reward_mean",
@@ -17,6 +20,7 @@ SHOWN = (
     "grad_norm",
 )
 MAX_POINTS = 10_000
+MAX_WHATIF_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Reader:
     """Reads runs of one project from the service."""
 
     def __init__(self, url: str, *, project: str) -> None:
+        self.url = url
         self._http = httpx.Client(base_url=f"{url}/api/v1", timeout=10.0)
         self._project = project
 
@@ -62,6 +67,31 @@ class Reader:
             return self._read(run)
         except (httpx.TransportError, httpx.HTTPStatusError):
             return Reading()
+
+    def adapt(self, run: str) -> bool:
+        """Let a run's bounds follow the demo's target; return whether the run is known yet."""
+        try:
+            return self._http.put(f"/runs/{self._project}/{run}/adaptation", json=SETTING).is_success
+        except httpx.TransportError:
+            return False
+
+    def adapted(self, run: str, reading: Reading) -> Adaptation:
+        """Return how a run's bounds were adapted."""
+        versions = self._get(f"/runs/{self._project}/{run}/policy/history")
+        first, last = versions[0]["policy"], versions[-1]["policy"]
+        return Adaptation(
+            n_moves=len(versions) - 1,
+            first_bound=_bound(first),
+            last_bound=_bound(last),
+            settled=statistics.fmean(reading.signals["mask_rate"][-SETTLED_STEPS:]),
+            first=self._whatif(run, first),
+            last=self._whatif(run, last),
+        )
+
+    def _whatif(self, run: str, policy: dict[str, Any]) -> float:
+        question = {"policy": policy, "max_steps": MAX_WHATIF_STEPS}
+        answer = self._http.post(f"/runs/{self._project}/{run}/whatif", json=question).raise_for_status()
+        return float(answer.json()["total"]["mask_rate"])
 
     def _read(self, run: str) -> Reading:
         at = f"/runs/{self._project}/{run}"
@@ -84,7 +114,10 @@ def _number(value: Any) -> float:
 
 def _in_words(policy: dict[str, Any]) -> str:
     """Return a policy's name and the bound of its last criterion, which the drift of a mean breaks first."""
+    return f"{policy['name']}: {_bound(policy)}"
+
+
+def _bound(policy: dict[str, Any]) -> str:
     criterion = policy["criteria"][-1]
     bounds = ((criterion["lower"], "≥"), (criterion["upper"], "≤"))
-    words = ", ".join(f"{criterion['statistic']} {sign} {bound}" for bound, sign in bounds if bound is not None)
-    return f"{policy['name']}: {words}"
+    return ", ".join(f"{criterion['statistic']} {sign} {bound:.2g}" for bound, sign in bounds if bound is not None)

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
-from typing import Any
+from threading import Thread
+from typing import Any, Self
 
 
 class Pager:
-    """Every notification that came, oldest first."""
+    """Listens on a free loopback port; `alerts` are those it was told of, oldest first, each with its run's name."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._notes: list[dict[str, Any]] = []
+        self.alerts: list[dict[str, Any]] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = Thread(target=self._server.serve_forever, name="demo-pager", daemon=True)
 
-    def notes(self) -> list[dict[str, Any]]:
-        """Return a copy of what came so far."""
-        with self._lock:
-            return list(self._notes)
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
 
-    def take(self, note: dict[str, Any]) -> None:
-        """Keep one more."""
-        with self._lock:
-            self._notes.append(note)
+    def __exit__(self, *exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where to post."""
+        return f"http://127.0.0.1:{self._server.server_port}/alerts"
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Keep what a message tells."""
+        self.alerts += [{"run": message["run"]["run"], **alert} for alert in message["alerts"]]
 
 
-@contextmanager
-def listening(pager: Pager) -> Iterator[str]:
-    """Receive webhooks for a pager on a free loopback port; yields the URL to post to."""
-
+def _handler(pager: Pager) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -42,12 +46,4 @@ def listening(pager: Pager) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Stay out of the demo's terminal."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, name="demo-pager", daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/alerts"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return Handler

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from trmon.lab.config import LabConfig
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, service, trainer
 from trmon.lab.demo.readings import Reader, Reading
-from trmon.lab.demo.receiver import Pager, listening
+from trmon.lab.demo.receiver import Pager
 from trmon.lab.demo.story import Story, lines, tell
 from trmon.lab.injection import Injection
 
@@ -46,38 +46,39 @@ def demo(choices: Choices, *, console: Console) -> bool:
 
     Errors: DemoError when the service or a trainer does not do its part.
     """
-    pager = Pager()
     with ExitStack() as stack:
-        data_dir = stack.enter_context(_data_dir(choices))
-        served = stack.enter_context(service(data_dir, webhook_url=stack.enter_context(listening(pager))))
+        data_dir, pager = stack.enter_context(_data_dir(choices)), stack.enter_context(Pager())
+        served = stack.enter_context(service(data_dir, webhook_url=pager.url))
+        reader = stack.enter_context(closing(Reader(served.url, project=PROJECT)))
         console.print(f"The service answers at {served.url}. Two trainers warm up, then train.", highlight=False)
-        readings = _watch(choices, served=served, data_dir=data_dir, console=console)
-        story = tell(readings, pager.notes(), healthy=HEALTHY, ill=ILL)
+        readings = _watch(choices, reader, data_dir=data_dir, console=console)
+        adaptation = reader.adapted(HEALTHY, readings[HEALTHY])
+        story = tell(readings, pager.alerts, healthy=HEALTHY, ill=ILL, adaptation=adaptation)
         _print(story, choices=choices, served=served, console=console)
         if choices.keep:
             _wait(served, console=console)
     return story.went_well
 
 
-def _watch(choices: Choices, *, served: ServiceProcess, data_dir: Path, console: Console) -> dict[str, Reading]:
-    """Start both trainers, show them until they end, and return the last readings."""
+def _watch(choices: Choices, reader: Reader, *, data_dir: Path, console: Console) -> dict[str, Reading]:
+    """Start both trainers, let the healthy run's bounds adapt, show both until they end; return the last readings."""
     started = time.monotonic()
     trainings = [
         Training(name, seed=choices.seed, injection=injection, n_steps=choices.n_steps)
         for name, injection in ((HEALTHY, None), (ILL, choices.injection))
     ]
-    reader = Reader(served.url, project=PROJECT)
+    is_adapting = False
     with ExitStack() as stack:
-        stack.callback(reader.close)
         logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
         trainers = {
             training.name: stack.enter_context(
-                trainer(training, url=served.url, project=PROJECT, log=logs[training.name])
+                trainer(training, url=reader.url, project=PROJECT, log=logs[training.name])
             )
             for training in trainings
         }
         board = stack.enter_context(Board(console, n_steps=choices.n_steps))
         while any(process.poll() is None for process in trainers.values()):
+            is_adapting = is_adapting or reader.adapt(HEALTHY)
             board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
             time.sleep(READ_EVERY_SECONDS)
         _check(trainers, logs)

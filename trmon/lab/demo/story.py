@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon.lab.collapse import Collapse, collapse, smoothed
+from trmon.lab.demo.adaptation import Adaptation
+from trmon.lab.demo.adaptation import lines as adapted
 from trmon.lab.demo.readings import Reading
 
 
@@ -25,6 +27,7 @@ class Story:
     first: dict[str, Any] | None
     onset: Collapse | None
     false_alarms: tuple[dict[str, Any], ...]
+    adaptation: Adaptation
 
     @property
     def went_well(self) -> bool:
@@ -32,10 +35,20 @@ class Story:
         return self.first is not None and not self.false_alarms
 
 
-def tell(readings: dict[str, Reading], notes: Sequence[dict[str, Any]], *, healthy: str, ill: str) -> Story:
-    """Return the story of a healthy and an ill run from their last readings and the notifications that came."""
+def tell(
+    readings: dict[str, Reading],
+    notes: Sequence[dict[str, Any]],
+    *,
+    healthy: str,
+    ill: str,
+    adaptation: Adaptation,
+) -> Story:
+    """Return the story of a healthy and an ill run from their last readings and the alerts that were told.
+
+    Args: adaptation: of the healthy run's bounds.
+    """
     fired = [note for note in notes if note["status"] == "firing"]
-    of_ill = sorted((note for note in fired if note["run"]["run"] == ill), key=lambda note: int(note["step"]))
+    of_ill = sorted((note for note in fired if note["run"] == ill), key=lambda note: int(note["step"]))
     reading = readings[ill]
     return Story(
         ill=reading,
@@ -43,7 +56,8 @@ def tell(readings: dict[str, Reading], notes: Sequence[dict[str, Any]], *, healt
         notes=tuple(of_ill),
         first=of_ill[0] if of_ill else None,
         onset=collapse(reading.signals.get("reward_mean", ()), grad_norms=reading.signals.get("grad_norm", ())),
-        false_alarms=tuple(note for note in fired if note["run"]["run"] == healthy),
+        false_alarms=tuple(note for note in fired if note["run"] == healthy),
+        adaptation=adaptation,
     )
 
 
@@ -54,15 +68,14 @@ def lines(story: Story, *, injection: str, onset_step: int) -> list[str]:
         *_detection(story),
         *_reward(story),
         _healthy(story),
+        *adapted(story.adaptation, run="healthy"),
     ]
 
 
 def _detection(story: Story) -> list[str]:
     if story.first is None:
         return ["Detected: nothing. trmon raised no alert on the ill run."]
-    told = [
-        f"Detected at step {story.first['step']}: {story.first['alert']['rule']} ({story.first['alert']['severity']})."
-    ]
+    told = [f"Detected at step {story.first['step']}: {story.first['rule']} ({story.first['severity']})."]
     for note in story.notes:
         told += [f"  step {note['step']:>3}  {note['summary']}", f"            do: {note['runbook']}"]
     return told
@@ -84,7 +97,7 @@ def _reward(story: Story) -> list[str]:
 
 def _healthy(story: Story) -> str:
     if story.false_alarms:
-        rules = ", ".join(sorted({note["alert"]["rule"] for note in story.false_alarms}))
+        rules = ", ".join(sorted({note["rule"] for note in story.false_alarms}))
         return f"The healthy run was reported too, wrongly: {rules}."
     averages = smoothed(story.healthy.signals.get("reward_mean", ()))
     ending = f", its reward ended at {averages[-1]:.2f}" if averages else ""

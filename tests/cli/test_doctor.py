@@ -1,0 +1,43 @@
+"""`trmon doctor`: one line a thing, what to do beneath it, and 1 where something is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trmon.cli import app
+
+
+def examined(folder: Path, **variables: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["doctor", "--data-dir", str(folder)], env=variables)
+    return done.exit_code, done.output
+
+
+def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path) -> None:
+    status, said = examined(tmp_path)
+    assert status == 1
+    assert "fail  database: there is no file" in said
+    assert "-> `trmon serve` makes it" in said
+
+
+def test_a_sound_installation_passes(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
+    status, said = examined(tmp_path, TRMON_PUBLIC_URL="https://trmon.example")
+    assert (status, "fail" in said, "warn" in said) == (0, False, False), said
+    assert "ok    hot queries: all 12 are answered from an index" in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("TRMON_RULES_FILE", "/nowhere/rules.yaml", "fail  rules:"),
+        ("TRMON_HOST", "0.0.0.0", "fail  way in:"),
+        ("TRMON_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/trmon", "fail  database:"),
+    ],
+)
+def test_each_illness_is_named(tmp_path: Path, variable: str, value: str, expected: str) -> None:
+    CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)])
+    status, said = examined(tmp_path, **{variable: value})
+    assert (status, expected in said, "secret" in said) == (1, True, False), said

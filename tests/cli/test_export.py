@@ -1,0 +1,138 @@
+"""Export and import as a researcher runs them: DuckDB and another service read what the first one answered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import httpx
+import pytest
+
+from tests.cli.test_cli import trmon
+from tests.fixtures.messages import ORIGIN
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import send, send_step, train
+from tests.fixtures.waiting import eventually
+from trmon.domain.identity import RunKey
+from trmon_client.core import wire
+
+ENDED, LIVE = RunKey("math", "grpo"), RunKey("math", "live")
+STRICT = {"name": "strict", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 1e-4}]}
+Start = Callable[[Path], ThreadedService]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return a function that starts a service over a folder; all end with the test."""
+    started: list[ThreadedService] = []
+
+    def begin(data_dir: Path) -> ThreadedService:
+        started.append(ThreadedService(data_dir))
+        return started[-1]
+
+    yield begin
+    for service in started:
+        service.stop()
+
+
+@pytest.fixture
+def service(start: Start, tmp_path: Path) -> ThreadedService:
+    """A service that has seen a run to its end, and half of another."""
+    service = start(tmp_path / "data")
+    with service.client() as client:
+        train(client, ENDED, steps=range(5))
+        client.put(f"/api/v1/runs/{ENDED}/policy", json={"policy": STRICT, "reason": "try"}).raise_for_status()
+        train(client, LIVE, steps=range(4), end=False)
+        eventually(lambda: len(answers(client, LIVE)["batches"]["items"]), lambda n: n == 3)
+    return service
+
+
+def answers(client: httpx.Client, key: RunKey) -> dict[str, Any]:
+    """Return what a service says of a run, ids left out."""
+    path = f"/api/v1/runs/{key}"
+    asked = {
+        "run": path,
+        "batches": f"{path}/batches",
+        "sequences": f"{path}/batches/2/sequences",
+        "decisions": f"{path}/batches/2/decisions",
+        "signals": f"{path}/signals?names=total_kl_k3,mask_rate,lr",
+        "history": f"{path}/policy/history",
+        "alerts": f"/api/v1/alerts?project={key.project}&run={key.run}",
+    }
+    said = {name: client.get(url).json() for name, url in asked.items()}
+    said["run"].pop("mask_rate")  # of runs that are live in that service
+    return _without_ids(said | {"whatif": client.post(f"{path}/whatif", json={"policy": STRICT}).json()})
+
+
+def _without_ids(answer: Any) -> Any:
+    if isinstance(answer, list):
+        return [_without_ids(item) for item in answer]
+    if isinstance(answer, dict):
+        return {name: _without_ids(value) for name, value in answer.items() if name not in ("id", "attempt_id")}
+    return answer
+
+
+def test_another_service_answers_as_the_first_did_and_goes_on(
+    service: ThreadedService, start: Start, tmp_path: Path
+) -> None:
+    with service.client() as client:
+        before = {key: answers(client, key) for key in (ENDED, LIVE)}
+    exported = trmon("export", "math", tmp_path / "archive", "--data-dir", service.data_dir)
+    assert exported.returncode == 0, exported.stderr
+    assert "2 runs, 8 batches, 9 reports, 36 sequences" in exported.stdout
+
+    other = tmp_path / "other"
+    imported = [trmon("import", tmp_path / "archive", "--data-dir", other) for _ in range(2)]
+    assert imported[0].stdout.splitlines() == ["math/grpo: imported", "math/live: imported"], imported[0].stderr
+    assert imported[1].stdout.splitlines() == ["math/grpo: there already", "math/live: there already"]
+
+    with start(other).client() as client:
+        assert {key: answers(client, key) for key in (ENDED, LIVE)} == before
+        for step in range(4, 6):
+            send_step(client, LIVE, step=step)
+        send(client, LIVE, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(5, None, 1)]))
+        eventually(lambda: client.get(f"/api/v1/runs/{LIVE}").json()["state"], lambda state: state == "finished")
+        series = client.get(f"/api/v1/runs/{LIVE}/signals", params={"names": "lr"}).json()
+    assert series["step"] == list(range(6))
+
+
+def test_duckdb_reads_the_numbers_that_the_service_answers(service: ThreadedService, tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    assert trmon("export", "math", root, "--data-dir", service.data_dir).returncode == 0
+    with service.client() as client:
+        said = answers(client, ENDED)
+
+    def asked(select: str, table: str) -> list[tuple[Any, ...]]:
+        files = f"read_parquet('{root}/table={table}/**/*.parquet', hive_partitioning = true)"
+        return duckdb.sql(f"SELECT {select} FROM {files} WHERE run = 'grpo' ORDER BY ALL").fetchall()
+
+    kl = said["signals"]["signals"]["total_kl_k3"]["last"]
+    assert asked("step, signals.total_kl_k3, scalars.lr", "batches") == [
+        (step, value, 1e-3) for step, value in enumerate(kl)
+    ]
+    columns = said["sequences"]["columns"]
+    shown = [(row[1:]) for row in asked("step, place, n_tokens, total_sum_k3, accepted", "sequences") if row[0] == 2]
+    accepted = said["sequences"]["decisions"][0]["accepted"]
+    assert shown == list(zip(range(4), columns["n_tokens"], columns["total_sum_k3"], accepted, strict=True))
+    assert asked("max(histogram_total)", "reports")[0][0] is not None
+    assert asked("state, owner", "runs") == [("finished", "me")]
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+    unknown = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
+    assert (unknown.returncode, unknown.stderr) == (1, "trmon: no project 'math'\n")
+    nothing = trmon("import", tmp_path, "--data-dir", tmp_path / "data")
+    assert (nothing.returncode, "`trmon export` writes one" in nothing.stderr) == (1, True)
+
+
+def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = tmp_path / "site"
+    absent.mkdir()
+    (absent / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
+    monkeypatch.setenv("PYTHONPATH", str(absent), prepend=os.pathsep)
+    refused = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
+    said = "trmon: archives need pyarrow; pip install 'trmon[export]' brings it\n"
+    assert (refused.returncode, refused.stderr) == (1, said)

@@ -1,0 +1,176 @@
+"""`trmon top` and `trmon show` against a real service with real runs; the live one in a real terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.messages import ORIGIN, columns
+from tests.fixtures.prometheus import binary, free_port
+from tests.fixtures.service import ServiceProcess
+from tests.fixtures.trainer import MATH, send, send_step
+from tests.fixtures.waiting import eventually
+from trmon.domain.identity import RunKey
+from trmon_client.core import wire
+
+COMMAND = (sys.executable, "-m", "trmon")
+HEALTHY = RunKey("math", "fine")
+N_STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service with a run whose log-probs are corrupt from step 20 on, and one that is as ever."""
+    process = ServiceProcess(tmp_path_factory.mktemp("terminal"))
+    with process.client() as client:
+        for key in (MATH, HEALTHY):
+            send(client, key, wire.Start(**ORIGIN, owner="ana", tags=["dapo"]))
+            for step in range(N_STEPS):
+                spoilt = {"n_invalid": [1, 0, 0, 0]} if key is MATH and step >= 20 else {}
+                send_step(client, key, step=step, content=columns(seed=step, **spoilt))
+        eventually(lambda: fleet(client)["grpo"]["kind"], lambda kind: kind == "act")
+        eventually(lambda: client.get("/api/v1/runs/math/fine/batches").json()["items"], lambda rows: len(rows) >= 29)
+    yield process.url
+    process.kill()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[ServiceProcess]:
+    """A service of the test's own, which may be killed."""
+    process = ServiceProcess(tmp_path / "data")
+    yield process
+    if process.process.poll() is None:
+        process.kill()
+
+
+def fleet(client: httpx.Client) -> dict[str, dict[str, str]]:
+    return {run["run"]: run["verdict"] for run in client.get("/api/v1/fleet").json()["items"]}
+
+
+def trmon(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "130", "PYTHONIOENCODING": "utf-8", **variables}
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, env=environment, timeout=100, check=False
+    )
+
+
+def test_one_frame_where_nobody_looks_on(watched: str) -> None:
+    done = trmon("top", "--url", watched)
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert first.startswith("1 run needs you")
+    runs = [line for line in lines if "math/" in line]
+    assert "Act: corrupt log-probs since step 20" in runs[0]
+    assert ["math/grpo" in runs[0], "math/fine" in runs[1]] == [True, True]
+    assert "\x1b" not in done.stdout
+
+
+def test_a_project_of_its_own(watched: str) -> None:
+    assert "no runs yet" in trmon("top", "--once", "--project", "code", "--url", watched).stdout
+
+
+def test_a_run_is_told_from_its_verdict_to_its_policies(watched: str) -> None:
+    done = trmon("show", "math/grpo", "--url", watched)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout
+    parts = (
+        "Act: corrupt log-probs since step 20",
+        "page: corrupt_logprobs since step 20",
+        "invalid_fraction",
+        "do: Check the log-prob stream first",
+        "steps 0 to 28",
+        "total_kl_k3",
+        "what each policy rejects",
+        "in force",
+        "token_veto",
+    )
+    places = [told.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    [line] = [line for line in told.splitlines() if line.split()[:1] == ["invalid_fraction"] and "▁" in line]
+    assert line.rstrip().endswith("█")
+
+
+def test_a_run_that_there_is_not(watched: str) -> None:
+    done = trmon("show", "math/nothing", "--url", watched)
+    assert done.returncode == 1
+    assert done.stderr.startswith("trmon: ")
+    assert "nothing" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("top", "--once"), ("show", "math/grpo")])
+def test_a_service_that_is_away(command: tuple[str, ...]) -> None:
+    done = trmon(*command, "--url", f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 1
+    assert "no service answers" in done.stderr
+
+
+@pytest.mark.server("tmux")
+def test_live_it_follows_tells_that_the_service_is_away_and_leaves_the_terminal_as_it_was(
+    process: ServiceProcess, terminal: Callable[[str], Terminal]
+) -> None:
+    with process.client() as client:
+        send(client, MATH, wire.Start(**ORIGIN))
+        send_step(client, MATH, step=0)
+        top = terminal(f"{shlex.join(COMMAND)} top --every 0.2 --url {process.url}; echo ended with $?")
+        eventually(top.text, lambda text: "math/grpo" in text and "no run needs you" in text, timeout_seconds=60.0)
+        for step in range(1, 8):
+            send_step(client, MATH, step=step, content=columns(seed=step, n_invalid=[1, 0, 0, 0]))
+        eventually(top.text, lambda text: "1 run needs you" in text and "Act: corrupt log-probs" in text)
+    process.kill()
+    eventually(top.text, lambda text: "ago: no service answers" in text and "Act: corrupt log-probs" in text)
+    process.start()
+    eventually(top.text, lambda text: "no service answers" not in text and "math/grpo" in text)
+    top.interrupt()
+    ended = eventually(top.text, lambda text: "ended with" in text)
+    assert "ended with 0" in ended
+    assert "math/grpo" not in ended
+
+
+class Terminal:
+    """A terminal of 110 columns and 20 lines in which one command runs."""
+
+    def __init__(self, name: str, command: str) -> None:
+        self._name = name
+        size = ("-x", "110", "-y", "20")
+        environment = ("-e", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}")
+        # The readline of the tests' own Python exports the size of another terminal, which would be believed.
+        self._tmux("new-session", "-d", *size, *environment, f"unset COLUMNS LINES; {command}; sleep 600")
+
+    def text(self) -> str:
+        """Return what it shows."""
+        return self._tmux("capture-pane", "-p")
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._tmux("send-keys", "C-c")
+
+    def close(self) -> None:
+        """End it and what runs in it."""
+        self._tmux("kill-server")
+
+    def _tmux(self, *arguments: str) -> str:
+        command = [binary("tmux"), "-u", "-L", self._name, "-f", "/dev/null", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[[str], Terminal]]:
+    """Return a function that opens a terminal, which ends with the test."""
+    opened: list[Terminal] = []
+
+    def open_one(command: str) -> Terminal:
+        opened.append(Terminal(f"trmon-{uuid.uuid4().hex}", command))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()

@@ -1,0 +1,65 @@
+"""`trmon whatif` over a running service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import trmon
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import train
+
+STRICT = '{"name": "strict", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.0}]}'
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ThreadedService]:
+    """A service that has seen five steps of a run."""
+    service = ThreadedService(tmp_path / "data")
+    with service.client() as client:
+        train(client, steps=range(5))
+    yield service
+    service.stop()
+
+
+def test_policies_stand_in_one_table(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    asked = ("--policy", STRICT, "--policy", "trm_max(delta=100)", "--from", 1, "--to", 3)
+    shown = trmon("whatif", "math/grpo", *asked, url=service.url)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("steps 1 to 3, 3 of them\n")
+    assert "strict rejects by: mean_k3 12" in shown.stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.stdout.splitlines() if "│" in line]
+    assert [row[:3] for row in rows] == [["strict", "12", "100.00%"], ["trm_max(delta=100)", "12", "0.00%"]]
+
+
+def test_what_the_api_answers_is_printed_on_request(service: ThreadedService) -> None:
+    asked = ("--policy", "geo_mask", "--policy", "opsm", "--json", "--max-steps", 2)
+    shown = trmon("whatif", "math/grpo", *asked, "--url", service.url)
+    answers = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [(answer["policy"], answer["range"]["first_step"]) for answer in answers] == [("geo_mask", 3), ("opsm", 3)]
+    assert [answer["total"]["n_sequences"] for answer in answers] == [8, 0]
+    assert "advantages" in next(iter(answers[1]["undecided"]))
+
+
+WRONG = [
+    pytest.param("wisdom", "--policy: ", id="no preset"),
+    pytest.param("trm_max(depth=1)", "bounds are delta, lower and upper", id="no bound"),
+    pytest.param("trm_max(delta=much)", "must be a number", id="no number"),
+    pytest.param("{", "is no JSON object", id="no JSON"),
+]
+
+
+@pytest.mark.parametrize(("policy", "said"), WRONG)
+def test_a_policy_that_is_none_is_said_so_without_a_service(policy: str, said: str) -> None:
+    refused = trmon("whatif", "math/grpo", "--policy", policy, "--url", "http://127.0.0.1:9")
+    assert refused.returncode == 1
+    assert said in refused.stderr
+
+
+def test_what_the_service_refuses_is_said_in_its_words(service: ThreadedService) -> None:
+    refused = trmon("whatif", "math/none", "--policy", "geo_mask", "--url", service.url)
+    assert (refused.returncode, refused.stderr) == (1, f"trmon: {service.url} answered 404: no run 'math/none'\n")

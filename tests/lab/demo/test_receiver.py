@@ -1,0 +1,25 @@
+"""The demo's pager, posted to as the service does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.notify.notices import told
+from trmon.domain.identity import RunKey
+from trmon.lab.demo.receiver import Pager
+from trmon.notify.peer import Peer
+from trmon.notify.receiver import Outcome, Result
+from trmon.notify.webhook import Webhook
+
+
+def test_it_keeps_every_alert_with_its_run() -> None:
+    first = told(run=RunKey("demo", "ill"))
+    second = replace(first, body=first.body | {"status": "resolved"})
+    with Pager() as pager:
+        webhook = Webhook(Peer(pager.url, allow_hosts=frozenset({"127.0.0.1"})))
+        assert webhook.deliver([first, second], now=0.0) == Result(Outcome.DELIVERED)
+        webhook.close()
+    assert [(alert["run"], alert["rule"], alert["status"]) for alert in pager.alerts] == [
+        ("ill", "mask_rate", "firing"),
+        ("ill", "mask_rate", "resolved"),
+    ]

@@ -1,0 +1,55 @@
+"""Asking a running service over HTTP, as the commands do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.identity import RunKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A service, and the token that is shown there."""
+
+    url: str
+    token: str | None
+    timeout_seconds: float = 60.0
+
+    def get(self, path: str) -> bytes:
+        """Return what the service answers. Errors: NotReady when nobody answers, or refuses."""
+        return self._request("GET", path)
+
+    def post(self, path: str, question: dict[str, Any]) -> bytes:
+        """Return what the service answers to a document. Errors: NotReady when nobody answers, or refuses."""
+        return self._request("POST", path, json=question)
+
+    def _request(self, method: str, path: str, **content: Any) -> bytes:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        timeout = httpx.Timeout(self.timeout_seconds, connect=10.0)
+        try:
+            with httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=False) as client:
+                answer = client.request(method, path, **content)
+        except httpx.HTTPError as error:
+            raise NotReady(f"no service answers at {self.url}: {error}; start one or give --url") from error
+        if answer.status_code != httpx.codes.OK:
+            raise NotReady(f"{self.url} answered {answer.status_code}: {_reason(answer)}")
+        return answer.content
+
+
+def run_of(name: str, *, otherwise: str = "") -> RunKey:
+    """Return the key of PROJECT/RUN. Args: otherwise: what could be given instead. Errors: InvalidInput."""
+    project, slash, run = name.partition("/")
+    if not slash:
+        raise InvalidInput("RUN", f"is PROJECT/RUN, and is {name!r}{otherwise}")
+    return RunKey.checked(project, run)
+
+
+def _reason(answer: httpx.Response) -> str:
+    """Return what problem details say, or the beginning of any other answer."""
+    if answer.headers.get("content-type", "").startswith("application/problem+json"):
+        return str(answer.json()["detail"])
+    return answer.text[:200]

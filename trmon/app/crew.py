@@ -1,0 +1,121 @@
+"""The crew of a process: whoever watches runs, tells people, and keeps the database small."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from trmon.app.live import Live
+from trmon.app.metrics.counters import Counters
+from trmon.app.metrics.observer import CountingObserver
+from trmon.app.pruner import Keep, Pruner
+from trmon.app.replicas.tenancy import SoleOwner, Tenancy
+from trmon.app.rules.inforce import RulesInForce
+from trmon.app.settings import Settings
+from trmon.app.telling.leasedoutbox import LeasedOutbox
+from trmon.app.telling.notifier import Notifier
+from trmon.app.telling.receivers import receivers_of
+from trmon.app.telling.teller import Outbox, Teller
+from trmon.app.worker.portrait import Vigil
+from trmon.app.worker.worker import Worker
+from trmon.domain.alerts.routing import Routes
+from trmon.domain.alerts.settlement import Tries
+from trmon.domain.errors import NotReady
+from trmon.domain.leases import slot_of
+from trmon.domain.ports import Ownership
+from trmon.domain.runs.liveness import Patience
+from trmon.notify.receiver import Receiver
+from trmon.store import Store
+
+SECONDS_PER_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """The worker, the notifier and the pruner, over the runs that are the process's own; tenancy None: all."""
+
+    worker: Worker
+    notifier: Notifier
+    pruner: Pruner
+    tenancy: Tenancy | None = None
+
+    def start(self, stack: ExitStack) -> None:
+        """Start each, and let the stack close them: the leases last, once every run is at rest."""
+        for part in (self.tenancy, self.pruner, self.notifier, self.worker):
+            if part is not None:
+                part.start()
+                stack.callback(part.close)
+
+    def check(self) -> None:
+        """Raise NotReady unless all are at work."""
+        for name, part in (("worker", self.worker), ("notifier", self.notifier), ("tenancy", self.tenancy)):
+            if part is not None and not part.alive:
+                raise NotReady(f"the {name} has stopped; the service's log says why")
+
+
+def crew_of(
+    settings: Settings,
+    store: Store,
+    *,
+    rules: RulesInForce,
+    live: Live,
+    counters: Counters,
+    tenancy: Tenancy | None = None,
+) -> Crew:
+    """Return a crew, not started; with a tenancy it owns what that holds, else everything."""
+    ownership = SoleOwner() if tenancy is None else tenancy
+    receivers = receivers_of(settings)
+    worker = Worker(
+        store.runlog,
+        vigil=_vigil(settings, tuple(receivers), rules=rules),
+        live=live,
+        observer=CountingObserver(counters),
+        ownership=ownership,
+        clock=time.time,
+    )
+    notifier = _notifier(settings, LeasedOutbox(store.outbox, ownership), receivers, counters=counters)
+    pruner = _pruner(settings, store, counters=counters, ownership=ownership)
+    if tenancy is not None:
+        tenancy.on_gain(lambda: worker.wake(()))
+    return Crew(worker=worker, notifier=notifier, pruner=pruner, tenancy=tenancy)
+
+
+def _vigil(settings: Settings, receivers: tuple[str, ...], *, rules: RulesInForce) -> Vigil:
+    return Vigil(
+        rules=rules,
+        routes=Routes(receivers=receivers, by_owner=settings.routes),
+        public_url=settings.public_url,
+        grace_seconds=settings.grace_seconds,
+        patience=Patience(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
+    )
+
+
+def _notifier(settings: Settings, outbox: Outbox, receivers: Mapping[str, Receiver], *, counters: Counters) -> Notifier:
+    def count(outcome: str) -> None:
+        counters.delivery.labels(outcome).inc()
+
+    tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
+    teller = Teller(outbox, receivers, tries=tries, remind_seconds=settings.remind_seconds, count=count)
+    return Notifier(outbox, receivers, teller=teller, count=count)
+
+
+def _pruner(settings: Settings, store: Store, *, counters: Counters, ownership: Ownership) -> Pruner:
+    def is_ours() -> bool:
+        """Whoever owns the first slot prunes for all."""
+        fences = ownership.fences()
+        return fences is None or slot_of(None) in fences
+
+    return Pruner(
+        store.retention,
+        keep=Keep(
+            max_age_seconds=settings.retention_days * SECONDS_PER_DAY,
+            max_bytes_per_run=settings.retention_run_bytes,
+            max_bytes=settings.retention_bytes,
+        ),
+        every_seconds=settings.retention_every_seconds,
+        is_ours=is_ours,
+        clock=time.time,
+        count=lambda what, n: counters.pruned.labels(what).inc(n),
+    )

@@ -1,0 +1,1 @@
+"""Where the sequences of a run stood against its thresholds."""

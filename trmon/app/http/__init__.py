@@ -1,0 +1,1 @@
+"""What every request passes before and after its route: hosts, tokens, limits, bodies, problems."""

@@ -1,0 +1,54 @@
+"""The mirror: shows runs that another process watches, as that one last wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from trmon.app.live import Live, RunView
+from trmon.store.outlooks import Sight
+
+
+class Outlooks(Protocol):
+    """What the mirror asks of the store."""
+
+    def active(self, *, since: float) -> list[int]:
+        """Return the runs that were heard of since a time."""
+
+    def of(self, run_ids: Collection[int]) -> list[Sight]:
+        """Return the sights of those runs that exist."""
+
+
+class Mirror:
+    """Feeds Live from the store: all active runs at the start, then those of which something was said."""
+
+    def __init__(self, outlooks: Outlooks, live: Live, *, idle_after_seconds: float) -> None:
+        self._outlooks = outlooks
+        self._live = live
+        self._idle_after_seconds = idle_after_seconds
+
+    def fill(self, *, now: float) -> None:
+        """Show every run that is active."""
+        self.show(self._outlooks.active(since=now - self._idle_after_seconds), now=now)
+
+    def show(self, run_ids: Collection[int], *, now: float) -> None:
+        """Show runs as they are now, and forget those that are gone."""
+        sights = self._outlooks.of(run_ids)
+        for sight in sights:
+            self._live.show(_view(sight, now=now))
+        for run_id in set(run_ids) - {sight.run.id for sight in sights}:
+            self._live.drop(run_id)
+
+
+def _view(sight: Sight, *, now: float) -> RunView:
+    return RunView(
+        run=sight.run,
+        row=sight.row,
+        policy=sight.policy,
+        alerts=sight.alerts,
+        expected_step_seconds=sight.outlook.expected_step_seconds,
+        updated_at=now,
+        advice=sight.outlook.advice,
+        adaptation=sight.adaptation,
+        proposed=sight.outlook.proposed,
+    )

@@ -1,0 +1,112 @@
+"""Telling: what becomes of deliveries whose time has come, from whether they are told to what their receiver said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from trmon.domain.alerts import settlement
+from trmon.domain.alerts.alert import Delivery
+from trmon.domain.alerts.grouping import Group
+from trmon.domain.alerts.muting import Mute, Situation, muted
+from trmon.domain.alerts.settlement import Settled, Settlement, Tries
+from trmon.domain.alerts.telling import again_after, presented
+from trmon.domain.errors import NotFound
+from trmon.notify.receiver import Outcome, Receiver, Result
+
+UNKNOWN_RECEIVER = Result(Outcome.REFUSED, "no such receiver is configured")
+
+Told = tuple[Delivery, float | None]
+"""A delivery, and the seconds after which it is told again if it is."""
+
+log = structlog.get_logger(__name__)
+
+
+class Outbox(Protocol):
+    """What the teller asks of the store."""
+
+    def due(self, *, now: float, limit: int) -> list[Delivery]:
+        """Return the deliveries that wait and whose time has come, oldest first."""
+
+    def situation(self, run_id: int, *, now: float) -> Situation:
+        """Return what is true of a run now. Errors: NotFound."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Note what became of deliveries; it is durable when the call returns."""
+
+
+class Teller:
+    """Tells one group of deliveries at a time; may be called from many threads."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        receivers: Mapping[str, Receiver],
+        *,
+        tries: Tries,
+        remind_seconds: float,
+        count: Callable[[str], None],
+    ) -> None:
+        self._outbox = outbox
+        self._receivers = receivers
+        self._tries = tries
+        self._remind_seconds = remind_seconds
+        self._count = count
+
+    def tell(self, group: Group) -> None:
+        """Mute deliveries of a group, try the others together, and note what became of each."""
+        try:
+            settled = self._tell(group)
+        except Exception as error:  # the edge of a delivery: one that cannot be said is seen, and is tried again
+            self._count("error")
+            log.exception("delivery_failed", receiver=group[0].receiver)
+            broken = Result(Outcome.RETRY, type(error).__name__)
+            settled = self._settled([(one, None) for one in group], broken)
+        self._outbox.settle(settled)
+        for one in settled:
+            self._count(one.outcome.value)
+            if one.outcome is Settled.DEAD:
+                log.warning("delivery_dead", receiver=group[0].receiver, attempts=one.attempts, reason=one.error)
+
+    def _tell(self, group: Group) -> list[Settlement]:
+        receiver, run_id = self._receivers.get(group[0].receiver), group[0].run_id
+        if receiver is None:
+            return self._settled([(one, None) for one in group], UNKNOWN_RECEIVER)
+        if run_id is None or group[0].episode is None:
+            return self._try([(one, None) for one in group], receiver)
+        now = time.time()
+        try:
+            situation = self._outbox.situation(run_id, now=now)
+        except NotFound:
+            return [settlement.muted(one, now=now, reason=Mute.ENDED) for one in group]
+        return self._tell_of(situation, group, receiver, now=now)
+
+    def _tell_of(self, situation: Situation, group: Group, receiver: Receiver, *, now: float) -> list[Settlement]:
+        quiet, loud = [], []
+        for one in group:
+            reason = muted(one, situation, now=now, forgets=receiver.repeat_seconds is not None)
+            if reason is not None:
+                quiet.append(settlement.muted(one, now=now, reason=reason))
+                continue
+            again = again_after(
+                one, situation, remind_seconds=self._remind_seconds, repeat_seconds=receiver.repeat_seconds
+            )
+            loud.append((presented(one, situation, now=now), again))
+        return quiet + (self._try(loud, receiver) if loud else [])
+
+    def _try(self, loud: Sequence[Told], receiver: Receiver) -> list[Settlement]:
+        return self._settled(loud, receiver.deliver([one for one, _ in loud], now=time.time()))
+
+    def _settled(self, tried: Sequence[Told], result: Result) -> list[Settlement]:
+        """What failed together is due again together."""
+        now = time.time()
+        if result.outcome is Outcome.DELIVERED:
+            return [settlement.told(one, now=now, again_after_seconds=again) for one, again in tried]
+        may_succeed = result.outcome is Outcome.RETRY
+        return [
+            settlement.failed(one, now=now, error=result.reason, tries=self._tries, may_succeed=may_succeed)
+            for one, _ in tried
+        ]

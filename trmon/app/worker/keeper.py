@@ -1,0 +1,309 @@
+"""The keeper of one run: reads what came, closes what is due, and says what is to be written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from trmon.app.live import RunView
+from trmon.app.worker.advisor import Advisor
+from trmon.app.worker.inbox import Inbox, Stored
+from trmon.app.worker.ledger import Ledger, Tally
+from trmon.app.worker.portrait import Portrait, Vigil
+from trmon.app.worker.recollection import recall
+from trmon.app.worker.tuner import Tuner
+from trmon.domain.advice import Advice
+from trmon.domain.alerts.alert import AlertState, Severity
+from trmon.domain.alerts.staterules import at_rest, judge_change, retire
+from trmon.domain.alerts.transitions import Transition
+from trmon.domain.assembly import seen_again
+from trmon.domain.batch import BatchRow
+from trmon.domain.identity import BatchKey
+from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.mind import MIND_VERSION, RunMind
+from trmon.domain.outcome import Checkpoint, Outcome
+from trmon.domain.pipeline import close
+from trmon.domain.ports import RunLog
+from trmon.domain.runs.liveness import LifeChange, heard_notice, heard_report, watched
+from trmon.domain.runs.run import RunState
+from trmon.domain.stages.detect import reconsider
+from trmon.domain.stages.merge import Closing
+from trmon.domain.stages.publish import Published, batch_event, tell
+from trmon_client.core import wire
+
+CHECKPOINT_BATCHES = 64
+CHECKPOINT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one pass over a run gives: what is to be written, if anything, and whether more waits to be read."""
+
+    outcome: Outcome | None
+    more: bool
+    tally: Tally
+
+
+class RunKeeper:
+    """Owns a run for as long as it lives in memory; after any error it is thrown away and made anew."""
+
+    def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil, now: float) -> None:
+        self._log = log
+        self._vigil = vigil
+        self._watching_since = self._checkpoint_at = now
+        self._portrait = Portrait(log, run_id, vigil=vigil)
+        known = recall(log, self._portrait.watch(now))
+        self._mind, self._life, self._inbox = known.mind, known.life, Inbox(log, run_id, read=known.frontier)
+        self._assembly, self._shelf, self._finish_ids = known.assembly, known.shelf, known.finish_ids
+        self._written = known.frontier
+        self._checkpoint_ordinal = known.checkpoint_ordinal
+        self._gauge = log.batch(self._mind.gauge_keys[-1]) if self._mind.gauge_keys else None
+        self._newest = self._mind.folded
+        self._tuner, self._advisor = Tuner(log), Advisor(log)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has ended and nothing of it waits."""
+        return self._life.state.ended and not self._assembly.batches
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether only a message can change anything: the run does not train, and nothing of it waits."""
+        return self._life.state is not RunState.RUNNING and not self._assembly.batches
+
+    @property
+    def due_at(self) -> float:
+        """When the clock alone asks for a pass: at the end of a grace or of the shorter patience; infinity: never."""
+        grace_ends = self._assembly.patience_ends(
+            grace_seconds=self._vigil.grace_seconds, watching_since=self._watching_since
+        )
+        if self._life.state is not RunState.RUNNING:
+            return math.inf if grace_ends is None else grace_ends
+        patience = self._vigil.patience.limit_seconds(self._mind.expected_step_seconds, heart_beats=False)
+        silence_ends = max(self._life.silent_since, self._watching_since) + patience
+        return silence_ends if grace_ends is None else min(grace_ends, silence_ends)
+
+    def advance(self, now: float) -> Pass:
+        """Return what one pass changes; the caller writes it, or throws the keeper away."""
+        ledger = Ledger()
+        self._portrait.refresh()
+        page = self._inbox.next_page()
+        late = self._hear_all(page.messages, ledger, now=now)
+        self._tell(retire(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
+        # Before anything closes: what closes in this pass counts among the steps after which bounds are looked at.
+        self._tuner.follow(
+            self._portrait.adaptation, self._portrait.policies.current.policy, gauge_keys=self._mind.gauge_keys
+        )
+        self._close_due(ledger, now=now, caught_up=page.caught_up)
+        self._revise(late, ledger, now=now)
+        self._place_scalars(page.messages, ledger, now=now)
+        self._tune(ledger, now=now)
+        if page.caught_up:
+            self._watch_clock(ledger, now=now)
+            # Only the pass in which the run came to rest says so: one that repeated it would wake the worker for ever.
+            if self.is_done and (ledger.rows or "state" in ledger.run):
+                self._tell(at_rest(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
+        return Pass(outcome=self._outcome(ledger, now=now), more=not page.caught_up, tally=ledger.tally)
+
+    def rest(self) -> Outcome | None:
+        """Return a checkpoint of the mind, if it has moved since the last one."""
+        if self._mind.ordinal == self._checkpoint_ordinal:
+            return None
+        return Outcome(run_id=self._portrait.run.id, frontier=self._written, checkpoint=self._checkpoint())
+
+    def view(self, now: float) -> RunView:
+        """Return what is to be seen of the run."""
+        return RunView(
+            run=self._portrait.run,
+            row=self._gauge,
+            policy=self._portrait.policies.current,
+            alerts=self._mind.open_alerts(),
+            expected_step_seconds=self._mind.expected_step_seconds,
+            updated_at=now,
+            advice=self._advice(now),
+            adaptation=self._portrait.adaptation.mode,
+            proposed=self._tuner.proposed,
+        )
+
+    def _advice(self, now: float) -> Advice | None:
+        """A run whose batches call somebody out of bed is advised to stop."""
+        of_state = {rule.name for rule in self._portrait.watch(now).state_rules}
+        alerts = [
+            alert
+            for alert in self._mind.open_alerts()
+            if alert.state is AlertState.FIRING and alert.severity is Severity.PAGE and alert.rule not in of_state
+        ]
+        return self._advisor.advice(self._gauge, run=self._portrait.run, steps=self._mind.steps, alerts=alerts)
+
+    def _hear_all(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> dict[BatchKey, BatchRow]:
+        late: dict[BatchKey, BatchRow] = {}
+        for message in messages:
+            change = None
+            if isinstance(message, StoredReport):
+                if message.id > self._mind.heard_through:
+                    self._life, change = heard_report(self._life, message)
+                row = self._take(message, ledger)
+                if row is not None:
+                    late[row.key] = row
+            else:
+                self._life, change = heard_notice(self._life, message)
+                self._heed(message, ledger, now=now)
+            self._turn(change, ledger, now=now)
+        return late
+
+    def _take(self, report: StoredReport, ledger: Ledger) -> BatchRow | None:
+        """Put a report to its open batch, or return the closed row that it comes too late for."""
+        key = report.key.batch
+        self._note_progress(report, ledger)
+        former = None if key in self._assembly.batches or self._mind.follows(key) else self._log.batch(key)
+        if former is None:
+            self._assembly.accept(report)
+            return None
+        self._assembly.heard(report)
+        if report.id <= former.last_report_id:
+            return None
+        ledger.tally.late_reports += 1
+        return former
+
+    def _note_progress(self, report: StoredReport, ledger: Ledger) -> None:
+        key = report.key.batch
+        self._portrait.heard(report)
+        if self._newest is None or key.order > self._newest.order:
+            self._newest = key
+            self._portrait.reached(key, ledger)
+
+    def _heed(self, notice: StoredNotice, ledger: Ledger, *, now: float) -> None:
+        message = notice.message
+        if isinstance(message, wire.Scalars):
+            self._shelf.put(notice, step=message.step)
+        elif isinstance(message, wire.Finish):
+            self._assembly.leave(notice.attempt_id, message)
+            self._finish_ids[notice.attempt_id, message.rank] = notice.id
+        elif isinstance(message, wire.Start):
+            self._assembly.enter(notice.attempt_id, message.rank)
+            self._finish_ids.pop((notice.attempt_id, message.rank), None)
+            if message.rank == 0:
+                self._portrait.introduced(notice, message, ledger, now=now)
+
+    def _close_due(self, ledger: Ledger, *, now: float, caught_up: bool) -> None:
+        """While more waits to be read, nothing closes for want of patience."""
+        due = self._assembly.due(
+            now=now,
+            grace_seconds=self._vigil.grace_seconds if caught_up else math.inf,
+            watching_since=self._watching_since,
+        )
+        for batch in due:
+            scalars = self._shelf.of(batch.key.attempt_id, batch.key.step)
+            self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, scalars=scalars), ledger)
+            ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
+
+    def _revise(self, late: dict[BatchKey, BatchRow], ledger: Ledger, *, now: float) -> None:
+        for key, row in late.items():
+            batch = seen_again(self._log.batch_reports(key))
+            self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, former=row), ledger)
+
+    def _close(self, closing: Closing, ledger: Ledger) -> None:
+        published = close(closing)
+        self._add(published, ledger)
+        row = published.row
+        if row is not None and closing.former is None:
+            ledger.tally.mismatches += row.mismatches
+        if row is not None and (published.is_gauge or (self._gauge and self._gauge.key == row.key)):
+            self._gauge = row
+        if published.is_gauge:
+            reports, policy = closing.batch.reports, self._portrait.policies.current.policy
+            self._tuner.take(closing.batch.key, reports, policy=policy)
+            if row is not None:
+                self._advisor.heed(row)
+
+    def _tune(self, ledger: Ledger, *, now: float) -> None:
+        """Let the bounds follow the run, unless its trainer asked for a policy in this very pass."""
+        portrait = self._portrait
+        current, is_stalled = portrait.policies.current, self._life.state is RunState.STALLED
+        if "policy" in ledger.run:
+            return
+        version = self._tuner.tuned(portrait.run, current=current, is_stalled=is_stalled, now=now)
+        if version is not None:
+            portrait.adopted(version, ledger, at=now)
+
+    def _place_scalars(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> None:
+        """Scalars of a step whose gauge row is closed revise it; those of a step to come wait."""
+        new = [message for message in messages if isinstance(message, StoredNotice)]
+        steps = {(n.attempt_id, n.message.step) for n in new if isinstance(n.message, wire.Scalars)}
+        for attempt_id, step in sorted(steps):
+            self._place(attempt_id, step, ledger, now=now)
+        if self._mind.folded is not None:
+            open_attempts = {key.attempt_id for key in self._assembly.batches}
+            self._shelf.forget_before(self._mind.folded, keeping=open_attempts)
+
+    def _place(self, attempt_id: int, step: int, ledger: Ledger, *, now: float) -> None:
+        key = self._mind.gauge_key(attempt_id, step) or BatchKey(attempt_id, step, None)
+        if self._mind.follows(key):
+            return
+        row = ledger.rows.get(key) or self._log.batch(key)
+        scalars = self._shelf.of(attempt_id, step)
+        if row is None:
+            ledger.tally.unplaced_scalars += 1
+        elif scalars.items() - row.scalars.items():
+            row = replace(row, scalars={**row.scalars, **scalars})
+            mind = reconsider(row, watch=self._portrait.watch(now), mind=self._mind)
+            self._add(Published(mind=mind, row=row, events=(batch_event(row, at=now),)), ledger)
+            if self._gauge and self._gauge.key == key:
+                self._gauge = row
+
+    def _watch_clock(self, ledger: Ledger, *, now: float) -> None:
+        self._life, change = watched(
+            self._life,
+            now=now,
+            watching_since=self._watching_since,
+            last_seen_at=self._log.last_seen(self._portrait.run.id),
+            expected_step_seconds=self._mind.expected_step_seconds,
+            patience=self._vigil.patience,
+        )
+        self._turn(change, ledger, now=now)
+
+    def _turn(self, change: LifeChange | None, ledger: Ledger, *, now: float) -> None:
+        if change is None:
+            return
+        self._portrait.turned(change, ledger)
+        run = self._portrait.run
+        key = self._newest or BatchKey(run.attempt_id or 0, run.last_step or 0, None)
+        self._tell(judge_change(change, watch=self._portrait.watch(now), mind=self._mind, key=key), ledger, now=now)
+
+    def _tell(self, judged: tuple[tuple[Transition, ...], RunMind], ledger: Ledger, *, now: float) -> None:
+        transitions, mind = judged
+        self._add(tell(transitions, watch=self._portrait.watch(now), mind=mind), ledger)
+
+    def _add(self, published: Published, ledger: Ledger) -> None:
+        self._mind = published.mind
+        ledger.add(published)
+
+    def _outcome(self, ledger: Ledger, *, now: float) -> Outcome | None:
+        oldest = self._assembly.oldest_report_id()
+        frontier = self._inbox.read if oldest is None else replace(self._inbox.read, report_id=oldest - 1)
+        if not ledger and frontier == self._written:
+            return None
+        since = self._mind.ordinal - self._checkpoint_ordinal
+        late = now - self._checkpoint_at >= CHECKPOINT_SECONDS or self.is_done
+        turned = "state" in ledger.run
+        checkpoint = self._checkpoint() if turned or since >= CHECKPOINT_BATCHES or (since and late) else None
+        if checkpoint is not None:
+            self._checkpoint_ordinal, self._checkpoint_at = checkpoint.ordinal, now
+        self._written = frontier
+        return ledger.outcome(self._portrait.run.id, frontier=frontier, checkpoint=checkpoint)
+
+    def _checkpoint(self) -> Checkpoint:
+        """A change of state is always in a checkpoint, so that no report from before it is heard again after it."""
+        self._mind = replace(self._mind, recall_from=self._recall_from(), heard_through=self._inbox.read.report_id)
+        state = self._mind.to_bytes()
+        return Checkpoint(ordinal=self._mind.ordinal, version=MIND_VERSION, state=state)
+
+    def _recall_from(self) -> int:
+        """Before the first notice that may still matter: of waiting scalars, or of a rank that has left."""
+        open_attempts = {key.attempt_id for key in self._assembly.batches}
+        if self._newest is not None:
+            open_attempts.add(self._newest.attempt_id)
+        ids = [id_ for (attempt_id, _), id_ in self._finish_ids.items() if attempt_id in open_attempts]
+        waiting = self._shelf.oldest_id()
+        return min([*ids, *([] if waiting is None else [waiting]), self._inbox.read.notice_id + 1]) - 1

@@ -1,0 +1,119 @@
+"""The portrait of a run: what is known of it beside its batches, and what its trainer says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trmon.app.worker.ledger import Ledger
+from trmon.domain.alerts.routing import Routes
+from trmon.domain.identity import BatchKey
+from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.outcome import Event
+from trmon.domain.policies.book import PolicyBook
+from trmon.domain.policies.version import PolicyVersion, asked_by_trainer
+from trmon.domain.ports import RunLog
+from trmon.domain.rules.rule import Rule
+from trmon.domain.runs.liveness import LifeChange, Patience
+from trmon.domain.watch import Watch
+from trmon_client.core import wire
+from trmon_client.core.acceptance import Policy, PolicyError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vigil:
+    """How runs are watched: by which rules, who hears of them, and how patiently."""
+
+    rules: Callable[[], tuple[Rule, ...]]
+    routes: Routes = field(default_factory=Routes)
+    public_url: str | None = None
+    grace_seconds: float = 60.0
+    patience: Patience = field(default_factory=Patience)
+
+
+class Portrait:
+    """A run and its policies, kept current; what its trainer changes is noted in the ledger of the pass."""
+
+    def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil) -> None:
+        self._log = log
+        self._vigil = vigil
+        self._revision = log.revision(run_id)
+        self.run = log.run(run_id)
+        self.policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
+        self.adaptation = log.adaptation(run_id)
+
+    def watch(self, now: float) -> Watch:
+        """Return what the pipeline needs of it at a time."""
+        return Watch(
+            run=self.run,
+            policies=self.policies,
+            rules=self._vigil.rules(),
+            receivers=self._vigil.routes.of(self.run.owner),
+            public_url=self._vigil.public_url,
+            now=now,
+        )
+
+    def refresh(self) -> None:
+        """Read it again if it has changed: people rename and tag runs and change their policies beside the worker."""
+        revision = self._log.revision(self.run.id)
+        if revision == self._revision:
+            return
+        self._revision = revision
+        run = self._log.run(self.run.id)
+        heard_at = [at for at in (run.last_report_at, self.run.last_report_at) if at is not None]
+        self.run = replace(run, last_report_at=max(heard_at, default=None))
+        self.adaptation = self._log.adaptation(run.id)
+        current = self._log.policy(run.id)
+        if current != self.policies.current:
+            self.policies = self.policies.turning(current)
+
+    def heard(self, report: StoredReport) -> None:
+        """Note when a report came."""
+        heard_at = max(self.run.last_report_at or report.received_at, report.received_at)
+        self.run = replace(self.run, last_report_at=heard_at)
+
+    def reached(self, key: BatchKey, ledger: Ledger) -> None:
+        """Note the newest batch that is known."""
+        self.run = replace(self.run, last_step=key.step, attempt_id=key.attempt_id)
+        ledger.change(last_step=key.step, attempt_id=key.attempt_id)
+
+    def turned(self, change: LifeChange, ledger: Ledger) -> None:
+        """Note a change of state."""
+        self.run = replace(self.run, state=change.state)
+        ledger.change(state=change.state)
+        data = {"state": change.state.value, "reason": change.reason.value, "error": change.error}
+        ledger.events.append(Event(kind="state", data=data, at=change.at))
+
+    def introduced(self, notice: StoredNotice, start: wire.Start, ledger: Ledger, *, now: float) -> None:
+        """Take up what rank 0 says of the run: owner, tags, configuration, mode, and the policy it asks for."""
+        given: dict[str, Any] = {
+            "owner": start.owner,
+            "tags": tuple(start.tags),
+            "config": start.config,
+            "mode": start.mode,
+        }
+        changed = {name: value for name, value in given.items() if value}
+        self.run = replace(self.run, **changed)
+        ledger.change(**changed)
+        if start.policy is not None:
+            self._asked(start.policy, ledger, at=notice.received_at, now=now)
+
+    def _asked(self, spec: dict[str, object], ledger: Ledger, *, at: float, now: float) -> None:
+        try:
+            policy = Policy.parse(spec)
+        except PolicyError as error:
+            ledger.events.append(Event(kind="policy", data={"refused": str(error)}, at=at))
+            return
+        self.policies = self.policies.knowing(policy)
+        version = asked_by_trainer(self.policies.current, policy, now=now)
+        if version is not None:
+            self.adopted(version, ledger, at=at)
+
+    def adopted(self, version: PolicyVersion, ledger: Ledger, *, at: float) -> None:
+        """Note a policy version that comes from the trainer or from a controller."""
+        self.policies = self.policies.turning(version)
+        ledger.change(policy=version)
+        policy = version.policy
+        data = {"hash": policy.hash, "name": policy.name, "author": version.author, "reason": version.reason}
+        ledger.events.append(Event(kind="policy", data=data, at=at))

@@ -1,0 +1,97 @@
+"""Recollection: what a worker must know of a run, read back from what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from trmon.app.worker.inbox import PAGE
+from trmon.domain.assembly import Assembly
+from trmon.domain.intake import StoredNotice
+from trmon.domain.mind import MIND_VERSION, RunMind
+from trmon.domain.outcome import Frontier
+from trmon.domain.pipeline import remember
+from trmon.domain.ports import RunLog
+from trmon.domain.runs.liveness import Life, ending_of
+from trmon.domain.scalars import ScalarShelf
+from trmon.domain.stages.detect import reconsider
+from trmon.domain.stages.draft import made_at
+from trmon.domain.watch import Watch
+from trmon_client.core import wire
+
+
+@dataclass(slots=True)
+class Recollection:
+    """A run as its worker left it: the mind, what waits, how far was read, and which notices announced ends."""
+
+    mind: RunMind
+    life: Life
+    frontier: Frontier
+    checkpoint_ordinal: int = 0
+    assembly: Assembly = field(default_factory=Assembly)
+    shelf: ScalarShelf = field(default_factory=ScalarShelf)
+    finish_ids: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def recall(log: RunLog, watch: Watch) -> Recollection:
+    """Return a run's mind from its newest checkpoint and the rows after it, and what notices still mean.
+
+    What rules say while rows are folded again is discarded: the alerts that were written are believed instead.
+    A checkpoint may be older than the newest row's late scalars: these are considered once more.
+    """
+    run = watch.run
+    checkpoint = log.checkpoint(run.id)
+    mind = RunMind()
+    if checkpoint is not None and checkpoint.version == MIND_VERSION:
+        mind = RunMind.from_bytes(checkpoint.state)
+    known = Recollection(
+        mind=mind,
+        life=Life(state=run.state, silent_since=run.last_report_at or run.created_at),
+        frontier=log.frontier(run.id),
+        checkpoint_ordinal=mind.ordinal,
+    )
+    while rows := log.batches_after(run.id, known.mind.ordinal, limit=PAGE):
+        for row in rows:
+            known.mind = remember(row, watch=watch, mind=known.mind)
+    mind = _anchored(known.mind, log)
+    newest = log.batch(mind.gauge_keys[-1]) if mind.gauge_keys else None
+    if newest is not None:
+        mind = reconsider(newest, watch=watch, mind=mind)
+    known.mind = mind.believing(log.open_alerts(run.id))
+    for notice in _notices(log, run.id, after=known.mind.recall_from, through=known.frontier.notice_id):
+        _recall_notice(known, notice)
+    return known
+
+
+def _anchored(mind: RunMind, log: RunLog) -> RunMind:
+    """Rows do not say when the trainer made them; the newest step's first report does."""
+    if mind.began_at is not None or mind.first_key is None:
+        return mind
+    reports = log.batch_reports(mind.first_key)
+    return replace(mind, began_at=made_at(reports[0])) if reports else mind
+
+
+def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:
+    while page := log.notices_after(run_id, after, limit=PAGE):
+        for notice in page:
+            if notice.id > through:
+                return
+            yield notice
+        after = page[-1].id
+
+
+def _recall_notice(known: Recollection, notice: StoredNotice) -> None:
+    """Only what may still matter is taken up again: scalars of open steps, and who has left."""
+    message = notice.message
+    if isinstance(message, wire.Scalars):
+        folded = known.mind.folded
+        if folded is None or (notice.attempt_id, message.step) >= (folded.attempt_id, folded.step):
+            known.shelf.put(notice, step=message.step)
+    elif isinstance(message, wire.Start):
+        known.assembly.enter(notice.attempt_id, message.rank)
+        known.finish_ids.pop((notice.attempt_id, message.rank), None)
+    elif isinstance(message, wire.Finish):
+        known.assembly.leave(notice.attempt_id, message)
+        known.finish_ids[notice.attempt_id, message.rank] = notice.id
+        if known.life.state.ended:
+            known.life = replace(known.life, ending=ending_of(message))

@@ -1,0 +1,39 @@
+"""`trmon backup` and `trmon restore`: a copy of the database, and its way back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.filesize import decimal
+
+from trmon.cli.edge import DataDir, configured, failing_plainly
+from trmon.store.database.backup import back_up
+from trmon.store.database.restoration import restore as put_back
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the copy.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Copy the database into one checked file, while the service goes on; for PostgreSQL, say what does so."""
+    with failing_plainly():
+        began_at = time.monotonic()
+        copy = back_up(configured(data_dir=data_dir).store_url, file, overwrite=overwrite)
+        seconds = time.monotonic() - began_at
+        typer.echo(f"{copy.file}: {decimal(copy.n_bytes)}, schema {copy.revision}, checked, in {seconds:.1f} s")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `trmon backup` wrote.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Put a backup in the place of the database, which is kept beside it; refused while a service uses it."""
+    with failing_plainly():
+        restored = put_back(configured(data_dir=data_dir).store_url, file)
+        typer.echo(f"{restored.file}: {decimal(restored.n_bytes)}, from {file}")
+        if restored.replaced:
+            typer.echo(f"the database that was there is {restored.replaced}")

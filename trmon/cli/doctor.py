@@ -1,0 +1,23 @@
+"""`trmon doctor`: what is wrong with an installation, and what to do."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from trmon.app.doctor import examine
+from trmon.cli.edge import DataDir, configured, failing_plainly
+from trmon.domain.checkup import Health
+
+
+def doctor(data_dir: DataDir = None) -> None:
+    """Look at settings, database, indexes, clocks, disk and leases; exit with 1 where something is wrong."""
+    with failing_plainly():
+        found = []
+        for one in examine(configured(data_dir=data_dir)):
+            found.append(one.health)
+            typer.echo(
+                f"{one.health.value:<4}  {one.what}: {one.found}" + (f"\n      -> {one.advice}" if one.advice else "")
+            )
+        sys.exit(1 if Health.ILL in found else 0)

@@ -1,0 +1,56 @@
+"""The edge of every command: its settings, its store, and how it fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from trmon.app.asking import Asked
+from trmon.app.settings import Settings
+from trmon.domain.errors import TrmonError
+from trmon.store import Store
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
+"""The option of every command that opens the database itself."""
+
+
+def configured(**given: Any) -> Settings:
+    """Return the settings of the environment, where no option says otherwise. Errors: ValidationError."""
+    return Settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def asked(url: str | None, *, timeout_seconds: float = 60.0) -> Asked:
+    """Return the service to ask. Errors: ValidationError."""
+    settings = configured(url=url)
+    token = settings.token.get_secret_value() if settings.token else None
+    return Asked(url=settings.url, token=token, timeout_seconds=timeout_seconds)
+
+
+@contextmanager
+def opened(data_dir: Path | None) -> Iterator[Store]:
+    """Open the database for one command."""
+    store = Store.open(configured(data_dir=data_dir).store_url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def failing_plainly() -> Iterator[None]:
+    """End with one line that says what is wrong instead of a traceback, for everything that is expected."""
+    try:
+        yield
+    except ValidationError as error:
+        for wrong in error.errors():
+            typer.echo(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}", err=True)
+        sys.exit(2)
+    except TrmonError as error:
+        typer.echo(f"trmon: {error}", err=True)
+        sys.exit(1)

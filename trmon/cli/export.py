@@ -1,0 +1,42 @@
+"""`trmon export` and `trmon import`: whole projects as parquet, and back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trmon.cli.edge import DataDir, failing_plainly, opened
+from trmon.domain.identity import checked_name
+
+SHOWN = ("batches", "reports", "sequences", "alerts")
+
+
+def export(
+    project: Annotated[str, typer.Argument(help="What to export.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="An empty folder, or one to be made.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Write a project as partitioned parquet, for DuckDB and for `trmon import`, while the service goes on."""
+    with failing_plainly(), opened(data_dir) as store:
+        store.migrate()
+        began_at = time.monotonic()
+        written = store.archives.export(checked_name(project, field="PROJECT"), directory, now=time.time())
+        seconds = time.monotonic() - began_at
+        rows = ", ".join(f"{written.rows.get(table, 0)} {table}" for table in SHOWN)
+        typer.echo(f"{directory}: {len(written.runs)} runs, {rows}, in {seconds:.1f} s")
+
+
+def import_(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="What `trmon export` wrote.")],
+    project: Annotated[str | None, typer.Option(help="Another name for the project.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Take in what `trmon export` wrote: all of a run or nothing, never into another run; again changes nothing."""
+    with failing_plainly(), opened(data_dir) as store:
+        store.migrate()
+        renamed = None if project is None else checked_name(project, field="--project")
+        for run in store.archives.take_in(directory, project=renamed):
+            typer.echo(f"{run.key}: {run.outcome.value}")

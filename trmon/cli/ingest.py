@@ -1,0 +1,29 @@
+"""`trmon ingest`: what clients spooled, sent later."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trmon.app.spooled import Sender, segments_in
+from trmon.cli.edge import configured, failing_plainly
+
+
+def ingest(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A spool directory of the client.")],
+    url: Annotated[str | None, typer.Option(help="The service to send to.")] = None,
+) -> None:
+    """Send what clients spooled to a running service; again changes nothing, so the files are left as they are."""
+    with failing_plainly():
+        settings = configured(url=url)
+        sender = Sender(settings.url, token=settings.token.get_secret_value() if settings.token else None)
+        counts: Counter[str] = Counter()
+        for segment in segments_in(directory):
+            counts += sender.send(segment)
+        sender.close()
+        typer.echo(", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing to send")
+        if counts["invalid"] or counts["conflict"] or counts["damaged"]:
+            raise typer.Exit(1)

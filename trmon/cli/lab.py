@@ -1,0 +1,55 @@
+"""`trmon demo` and `trmon lab`: small runs trained under trmon's eyes; both need torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from trmon.cli.edge import DataDir, failing_plainly
+from trmon.domain.errors import NotReady
+
+INJECTIONS = "What goes wrong: quantise, stale, router, pad, support or lr."
+
+
+def demo(
+    inject: Annotated[
+        str, typer.Option(help="What goes wrong: quantise, stale, router, pad, support or lr.")
+    ] = "stale",
+    seed: Annotated[int, typer.Option(help="Seed of both runs.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 200,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the service up at the end, to look around in.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Train a healthy and an ill run under a service of their own, and tell what trmon said of them."""
+    with failing_plainly():
+        lab = _lab()
+        choices = lab.Choices(lab.injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
+        if not lab.demo(choices, console=Console()):
+            raise typer.Exit(1)
+
+
+def train(
+    run: Annotated[str, typer.Option(help="Name of the run.")],
+    project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
+    url: Annotated[str | None, typer.Option(help="The service to report to; without, a spool directory.")] = None,
+    inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Without, nothing.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 200,
+) -> None:
+    """Train one small policy by reinforcement learning, watched by a running service."""
+    with failing_plainly():
+        lab = _lab()
+        config = lab.configured(inject, seed=seed, n_steps=steps)
+        for result in lab.train(config, url=url, project=project, name=run):
+            typer.echo(f"step {result.step} reward {result.reward:.3f} exact {result.exact:.3f}")
+
+
+def _lab() -> Any:
+    """Return the lab, which needs torch. Errors: NotReady where torch is not installed."""
+    try:
+        from trmon.lab import commands
+    except ModuleNotFoundError as error:
+        raise NotReady(f"the lab needs {error.name}; pip install 'trmon[lab]' brings it") from error
+    return commands

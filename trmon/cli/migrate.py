@@ -1,0 +1,14 @@
+"""`trmon migrate`: the schema of the database."""
+
+from __future__ import annotations
+
+import typer
+
+from trmon.cli.edge import DataDir, failing_plainly, opened
+
+
+def migrate(data_dir: DataDir = None) -> None:
+    """Bring the database's schema to this version; `serve` does so by itself."""
+    with failing_plainly(), opened(data_dir) as store:
+        store.migrate()
+        typer.echo("the database is up to date")

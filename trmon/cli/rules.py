@@ -1,0 +1,34 @@
+"""`trmon rules`: check and test the rules that make alerts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trmon.app.rules import files as rulefiles
+from trmon.cli.edge import failing_plainly
+
+rules = typer.Typer(no_args_is_help=True, help="Check and test the rules that make alerts.")
+
+
+@rules.command("check")
+def check_rules(file: Annotated[Path, typer.Argument(metavar="FILE", help="Rules, as YAML.")]) -> None:
+    """Say whether a file of rules can be read, and if not, where it is wrong."""
+    with failing_plainly():
+        n_rules = len(rulefiles.read(file))
+        typer.echo(f"{file}: ok; with the built-in ones {n_rules} rules")
+
+
+@rules.command("test")
+def test_rules(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Series and expected alerts, as YAML.")],
+) -> None:
+    """Run series of signals through rules, and compare the alerts with those expected."""
+    with failing_plainly():
+        verdicts = rulefiles.test(file)
+        for verdict in verdicts:
+            typer.echo(str(verdict))
+        if not all(verdict.passed for verdict in verdicts):
+            raise typer.Exit(1)

@@ -1,0 +1,53 @@
+"""`trmon serve`: the service, in one process or several."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from trmon.app import logs
+from trmon.app.replicas.supervisor import Child, Supervisor
+from trmon.app.server import Server, bind, url_of
+from trmon.app.service import create_app
+from trmon.app.settings import Settings
+from trmon.cli.edge import DataDir, configured, failing_plainly
+from trmon.domain.errors import NotReady
+from trmon.store.database.opening import is_shared
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    data_dir: DataDir = None,
+    replicas: Annotated[int, typer.Option(min=1, max=64, help="API processes, on one port; over PostgreSQL.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="Workers beside them; over PostgreSQL.")] = 0,
+    fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that the supervisor has bound.")] = None,
+) -> None:
+    """Run the service: over SQLite all of it in one process; over PostgreSQL the API, and workers where asked for."""
+    with failing_plainly():
+        settings = configured(host=host, port=port, data_dir=data_dir)
+        logs.configure(settings)
+        if not is_shared(settings.store_url) and (replicas > 1 or workers):
+            raise NotReady("a SQLite file has one process; for several set TRMON_DATABASE_URL=postgresql://...")
+        bound = bind(settings) if fd is None else socket.socket(fileno=fd)
+        url = url_of(bound)
+        if replicas > 1 or workers:
+            _supervise(settings, bound, replicas=replicas, workers=workers)
+            return
+        if settings.public_url is None:
+            settings = settings.model_copy(update={"public_url": url})
+        Server(create_app(settings), url=url).run([bound])
+
+
+def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, workers: int) -> None:
+    """Each process inherits the environment and what the options changed of it; replicas also the socket."""
+    url = url_of(bound)
+    os.environ |= {"TRMON_HOST": settings.host, "TRMON_DATA_DIR": str(settings.data_dir)}
+    os.environ.setdefault("TRMON_PUBLIC_URL", url)
+    trmon = [sys.executable, "-m", "trmon"]
+    doors = [Child([*trmon, "serve", "--fd", str(bound.fileno())], [bound.fileno()]) for _ in range(replicas)]
+    Supervisor([*doors, *(Child([*trmon, "worker"]) for _ in range(workers))]).run(ready=f"trmon_url={url}")

@@ -1,0 +1,64 @@
+"""`trmon token`: who may call the service."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trmon.app.http.auth import digest_of, new_secret
+from trmon.cli.edge import DataDir, failing_plainly, opened
+from trmon.domain.access import Scope
+from trmon.domain.identity import checked_name
+
+SECONDS_PER_DAY = 86_400.0
+
+token = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens that may call the service.")
+
+
+@token.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="What to call it.")],
+    scope: Annotated[list[Scope], typer.Option(help="What it may do; may be given more than once.")],
+    project: Annotated[str | None, typer.Option(help="Only this project; without, all.")] = None,
+    days: Annotated[float, typer.Option(min=0.001, help="How long it is valid.")] = 365.0,
+    data_dir: DataDir = None,
+) -> None:
+    """Make a token and print it, once."""
+    with failing_plainly(), opened(data_dir) as store:
+        store.migrate()
+        secret, now = new_secret(), time.time()
+        store.tokens.create(
+            name=checked_name(name, field="NAME"),
+            digest=digest_of(secret),
+            scopes=set(scope),
+            project=None if project is None else checked_name(project, field="--project"),
+            created_at=now,
+            expires_at=now + days * SECONDS_PER_DAY,
+        )
+        typer.echo(secret)
+
+
+@token.command("list")
+def list_tokens(data_dir: DataDir = None) -> None:
+    """List the tokens, without their secrets."""
+    with failing_plainly(), opened(data_dir) as store:
+        store.migrate()
+        table = Table("name", "scopes", "project", "expires")
+        for known in store.tokens.list():
+            scopes = ", ".join(sorted(scope.value for scope in known.scopes))
+            expires = "never" if known.expires_at is None else time.strftime("%F", time.gmtime(known.expires_at))
+            table.add_row(known.name, scopes, known.project or "all", expires)
+        Console().print(table)
+
+
+@token.command("revoke")
+def revoke_token(name: Annotated[str, typer.Argument()], data_dir: DataDir = None) -> None:
+    """Revoke a token; a running service refuses it within two seconds."""
+    with failing_plainly(), opened(data_dir) as store:
+        store.migrate()
+        store.tokens.revoke(name).result()
+        typer.echo(f"revoked {name}")

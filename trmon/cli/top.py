@@ -1,0 +1,28 @@
+"""`trmon top`: the fleet, live."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from trmon.app.terminal import following
+from trmon.cli.edge import asked, failing_plainly
+
+
+def top(
+    project: Annotated[str | None, typer.Option(help="Only this project's runs.")] = None,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one frame and end, as when the output is no terminal.")
+    ] = False,
+    url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
+) -> None:
+    """Show every run with its verdict, those that need somebody first; until interrupted."""
+    with failing_plainly():
+        console, service = Console(), asked(url)
+        if once or not console.is_terminal:
+            following.once(service, project=project, console=console)
+        else:
+            following.follow(service, project=project, console=console, every_seconds=every)

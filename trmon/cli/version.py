@@ -1,0 +1,16 @@
+"""`trmon version`: which versions these are."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as version_of
+
+import typer
+
+from trmon_client.core import wire
+
+
+def version() -> None:
+    """Print the versions of the service, of the client and of the wire."""
+    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
+    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
+    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")

@@ -1,0 +1,36 @@
+"""`trmon whatif`: what other policies would have masked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from trmon.app.whatif import asking
+from trmon.app.whatif.text import show
+from trmon.cli.edge import asked, failing_plainly
+
+
+def whatif(
+    run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
+    policy: Annotated[
+        list[str], typer.Option(help="A preset, one with bounds as trm_max(delta=0.02), or JSON; as often as wanted.")
+    ],
+    from_step: Annotated[int | None, typer.Option("--from", min=0, help="The first step.")] = None,
+    to_step: Annotated[int | None, typer.Option("--to", min=0, help="The last step.")] = None,
+    max_steps: Annotated[int, typer.Option(min=1, help="At most so many steps, the newest ones.")] = 1000,
+    url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what the API answers, a line a policy.")] = False,
+) -> None:
+    """Show what policies would have masked of the sequences that are stored of a run, beside what was masked."""
+    with failing_plainly():
+        policies = [asking.policy_of(text) for text in policy]
+        service = asked(url, timeout_seconds=asking.TIMEOUT_SECONDS)
+        window = {"from_step": from_step, "to_step": to_step, "max_steps": max_steps}
+        found = [asking.of_run(run, tried, asked=service, **window) for tried in policies]
+        if as_json:
+            for effect in found:
+                typer.echo(effect.model_dump_json())
+        else:
+            show(found, Console())

@@ -1,0 +1,36 @@
+"""`trmon worker`: a process that watches a share of the runs, over PostgreSQL."""
+
+from __future__ import annotations
+
+import signal
+from threading import Event
+from typing import Annotated
+
+import typer
+from prometheus_client import start_http_server
+
+from trmon.app import logs
+from trmon.app.metrics.counters import Counters
+from trmon.app.watch import watching
+from trmon.cli.edge import configured, failing_plainly
+
+
+def worker(
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port to serve its own /metrics on; none without."),
+    ] = None,
+) -> None:
+    """Watch a share of the runs: close batches, judge rules, tell people. Any number of them share the work."""
+    with failing_plainly():
+        settings = configured()
+        logs.configure(settings)
+        ending = Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ending.set())
+        counters = Counters()
+        with watching(settings, counters=counters):
+            if metrics_port is not None:
+                start_http_server(metrics_port, addr=settings.host, registry=counters.registry)
+            typer.echo("trmon_worker=watching")
+            ending.wait()

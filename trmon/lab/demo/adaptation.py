@@ -1,0 +1,47 @@
+"""What the demo shows of adaptation: bounds that follow a target mask rate on the healthy run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+TARGET_MASK_RATE = 0.05
+SETTING: dict[str, Any] = {
+    "mode": "apply",
+    "target_mask_rate": TARGET_MASK_RATE,
+    "window_sequences": 1024,
+    "every_steps": 8,
+}
+"""A window of some ten of the lab's steps, so that a short run moves its bounds often enough to be seen."""
+SETTLED_STEPS = 80
+"""Over how many of the newest steps the mask rate is shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adaptation:
+    """How often a run's bounds were moved, and where to, in words.
+
+    Mask rates: `settled` was measured in the newest steps; `first` and `last` are what all stored steps would have had
+    under the bounds at the start and under those at the end.
+    """
+
+    n_moves: int
+    first_bound: str
+    last_bound: str
+    settled: float
+    first: float
+    last: float
+
+
+def lines(adaptation: Adaptation, *, run: str) -> list[str]:
+    """Return what was adapted as lines of text."""
+    asked = f"Adapted: asked to reject {TARGET_MASK_RATE:.0%} of the {run} run"
+    if not adaptation.n_moves:
+        return [f"{asked}, trmon left its bounds where they were: the run was too short."]
+    return [
+        f"{asked}, trmon moved its bounds {adaptation.n_moves} times, "
+        f"{adaptation.first_bound} to {adaptation.last_bound}: it rejected {adaptation.settled:.1%} of the last "
+        f"{SETTLED_STEPS} steps.",
+        f"  On all of its stored steps the first bounds would have rejected {adaptation.first:.1%}, the last ones "
+        f"{adaptation.last:.1%}.",
+    ]
