@@ -10,12 +10,13 @@ ARGS ?=
 
 VENV := .venv
 PEERS := .venv-peers
+LOAD_PEERS := .venv-load-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-SERVERS := prometheus promtool alertmanager
+SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers unit peers test-deps bench bench-peers docs lock clean
+.PHONY: help setup demo test check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs dashboards screenshots lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +44,10 @@ unit: $(VENV)/test  ## the tests
 	$(BIN)/pytest -n 2 --dist loadfile
 
 peers: $(PEERS)/done  ## what RL frameworks compute, beside what trmon does (they bring a hundred packages)
-	PYTHONPATH=. $(PEERS)/bin/pytest tests/peers -W default
+	PYTHONPATH=. $(PEERS)/bin/pytest tests/peers --confcutdir tests/peers -W default
+
+image-check: $(VENV)/test  ## build as deploy/Dockerfile does, in a fresh virtual environment, and run the result
+	$(BIN)/pytest tests/deploy/check_image.py
 
 test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root)
 	@deploy/test-deps $(SERVERS)
@@ -54,8 +58,24 @@ bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
 bench-peers: $(PEERS)/done  ## the columns beside what verl computes, in one run
 	PYTHONPATH=. $(PEERS)/bin/python tests/benchmarks/bench_columns.py
 
+load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
+	PYTHONPATH=. $(BIN)/python -m tests.load $(ARGS)
+
+soak: $(VENV)/test  ## kill a process under load at 20 random moments, and see that nothing is lost or said twice
+	PYTHONPATH=. $(BIN)/python -m tests.load.soak $(ARGS)
+
+load-peers: $(VENV)/test $(LOAD_PEERS)/done  ## trmon beside MLflow and pushgateway, in one run
+	@deploy/test-deps pushgateway
+	PYTHONPATH=. $(BIN)/python -m tests.load.peers --mlflow $(LOAD_PEERS)/bin/mlflow $(ARGS)
+
 docs: $(VENV)/run  ## write the reference pages and the README's tables anew
 	$(BIN)/python docs/reference/generate.py
+
+dashboards: $(VENV)/test  ## write Grafana's dashboards and alert rules anew
+	$(BIN)/python -m dashboards.source
+
+screenshots: test-deps  ## take the pictures of the page that the documentation shows, of runs trained for them
+	PYTHONPATH=. $(BIN)/python docs/screenshots/take.py
 
 lock: $(VENV)/test  ## pin the versions anew
 	@$(PIP) pip-tools
@@ -65,7 +85,7 @@ lock: $(VENV)/test  ## pin the versions anew
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/test.txt requirements/test.in
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -87,4 +107,9 @@ $(PEERS)/done: requirements/peers.txt client/pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m venv $(PEERS)
 	@$(PEERS)/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/peers.txt
 	@$(PEERS)/bin/pip install -q --no-deps -e client
+	@touch $@
+
+$(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv $(LOAD_PEERS)
+	@$(LOAD_PEERS)/bin/pip install -q -r requirements/load-peers.txt
 	@touch $@

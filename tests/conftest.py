@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures import postgres
+from tests.fixtures.postgres import Postgres
+from trmon.store import Store
+
 PACKAGES = {
+    "chromium": "chromium",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
+    "amtool": "prometheus-alertmanager",
+    "systemd-analyze": "systemd",
+    "tmux": "tmux",
+    "postgres": "postgresql",
+    "redis-server": "redis-server",
 }
 """Debian's package of each binary."""
 
@@ -18,7 +29,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip a test marked `server("binary", ...)` whose binary is not installed; `make test-deps` installs them."""
     for item in items:
         for marker in item.iter_markers("server"):
-            missing = [binary for binary in marker.args if shutil.which(binary) is None]
+            missing = [binary for binary in marker.args if not _is_here(binary)]
             if missing:
                 packages = " ".join(sorted({PACKAGES[binary] for binary in missing}))
                 item.add_marker(pytest.mark.skip(f"no {', '.join(missing)} here; as root: apt-get install {packages}"))
+
+
+def _is_here(binary: str) -> bool:
+    return (postgres.binaries() if binary == "postgres" else shutil.which(binary)) is not None
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """A PostgreSQL that lasts as long as the session; tests take databases of their own."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: Postgres) -> str:
+    """The URL of a migrated database, to be copied."""
+    url = postgres_server.database()
+    store = Store.open(url)
+    store.migrate()
+    store.close()
+    return url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres, postgres_template: str) -> Iterator[str]:
+    """The URL of a migrated database that nobody else uses."""
+    url = postgres_server.database(template=postgres_template)
+    yield url
+    postgres_server.drop(url)

@@ -1,41 +1,42 @@
-"""The columns of a large batch on the CPU beside verl's metrics, where verl is installed; prints Markdown tables.
+"""The columns of a large batch beside verl's metrics, where verl is installed; prints Markdown tables.
 
-PYTHONPATH=. .venv-peers/bin/python tests/benchmarks/bench_columns.py
+PYTHONPATH=. .venv-peers/bin/python tests/benchmarks/bench_columns.py [--device cuda]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
+from stopwatch import extra_mebibytes, milliseconds, read_bytes_per_second
 
 from trmon_client.core.statistics import columns
 
 SHAPE = (1024, 8192)
 THREADS = 2
-REPEATS = 3
-MEBIBYTE = 2**20
+REPEATS = 5
 SMALL_D = 1e-4
 OURS, FULL, METRICS = "trmon: every column, the histogram", "verl: metrics and rejection", "verl: metrics only"
 
 
-def batch(shape: tuple[int, int], *, noise: float, is_full: bool) -> dict[str, Any]:
+def batch(shape: tuple[int, int], *, noise: float, is_full: bool, device: str = "cpu") -> dict[str, Any]:
     """Return float32 log-probs and the int64 mask that verl carries; responses are full or 1/8 of it and longer."""
     generator = torch.Generator().manual_seed(0)
     new = -torch.empty(shape).exponential_(1.0, generator=generator)
     rollout = (new + noise * torch.randn(shape, generator=generator)).clamp_(max=0.0)
     shortest = shape[1] if is_full else shape[1] // 8
     lengths = torch.randint(shortest, shape[1] + 1, (shape[0], 1), generator=generator)
-    return {"old": new, "rollout": rollout, "mask": (torch.arange(shape[1]) < lengths).long()}
+    given = {"old": new, "rollout": rollout, "mask": (torch.arange(shape[1]) < lengths).long()}
+    return {name: tensor.to(device) for name, tensor in given.items()}
 
 
 def ours(old: Any, rollout: Any, mask: Any) -> Any:
@@ -54,32 +55,35 @@ def contenders() -> dict[str, Callable[..., Any]]:
             old, rollout, mask, rollout_is="token", rollout_rs="seq_mean_k3", rollout_rs_threshold=0.01
         )
 
-    return {OURS: ours, FULL: full, METRICS: verl.compute_offpolicy_metrics}
+    def metrics(old: Any, rollout: Any, mask: Any) -> Any:
+        return verl.compute_offpolicy_metrics(old_log_prob=old, rollout_log_prob=rollout, response_mask=mask)
+
+    return {OURS: ours, FULL: full, METRICS: metrics}
 
 
-def main() -> None:
+def main(device: str) -> None:
     """Print the tables."""
     torch.set_num_threads(THREADS)
     if find_spec("verl") is None:
         print("verl is not installed here: `make peers` makes an environment with it")
-    print(f"one pair, {list(SHAPE)} float32, {THREADS} threads, medians of {REPEATS} interleaved runs,")
+    print(f"one pair, {list(SHAPE)} float32 on {device}, {THREADS} threads, medians of {REPEATS} interleaved runs,")
     print(f"load of the machine {os.getloadavg()[0]:.1f} before and ", end="")
-    rows = [row for is_full in (True, False) for row in _times(is_full=is_full)]
+    rows = [row for is_full in (True, False) for row in _rows(device, is_full=is_full)]
     print(f"{os.getloadavg()[0]:.1f} after\n")
     print("| responses | what | wall ms | CPU ms | wall, times ours | CPU, times ours | extra memory MiB |")
     print("|---|---|---:|---:|---:|---:|---:|")
     print("\n".join(rows))
+    if device == "cuda":
+        _print_bandwidth()
     _print_accuracy()
 
 
-def _times(*, is_full: bool) -> list[str]:
-    given = batch(SHAPE, noise=1e-2, is_full=is_full)
+def _rows(device: str, *, is_full: bool) -> list[str]:
+    given = batch(SHAPE, noise=1e-2, is_full=is_full, device=device)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders()}
     for _ in range(REPEATS):
         for name, call in contenders().items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            call(**_named(name, given))
-            found[name].append((1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu)))
+            found[name].append(milliseconds(partial(call, **given), device=device))
     medians = {
         name: [statistics.median(column) for column in zip(*times, strict=True)] for name, times in found.items()
     }
@@ -87,42 +91,29 @@ def _times(*, is_full: bool) -> list[str]:
     our_wall, our_cpu = medians[OURS]
     return [
         f"| {responses} | {name} | {wall:,.0f} | {cpu:,.0f} | {wall / our_wall:.1f} | {cpu / our_cpu:.1f} "
-        f"| {_extra_mebibytes(name, is_full=is_full):,.0f} |"
+        f"| {_extra_of_a_process(name, device=device, is_full=is_full):,.0f} |"
         for name, (wall, cpu) in medians.items()
     ]
 
 
-def _named(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    if name != METRICS:
-        return given
-    return {"old_log_prob": given["old"], "rollout_log_prob": given["rollout"], "response_mask": given["mask"]}
-
-
-def _extra_mebibytes(name: str, *, is_full: bool) -> float:
+def _extra_of_a_process(name: str, *, device: str, is_full: bool) -> float:
     """Return by how much one call raises the peak memory of a process of its own, warmed by a small call."""
-    command = [sys.executable, __file__, name, str(int(is_full))]
+    command = [sys.executable, __file__, "--device", device, "--extra-of", name, *(["--full"] if is_full else [])]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
-def _print_extra(name: str, *, is_full: bool) -> None:
+def _print_extra(name: str, *, device: str, is_full: bool) -> None:
     torch.set_num_threads(THREADS)
     call = contenders()[name]
-    call(**_named(name, batch((16, SHAPE[1]), noise=1e-2, is_full=is_full)))
-    given = batch(SHAPE, noise=1e-2, is_full=is_full)
-    # The peak since now, not since the batch was made.
-    with open("/proc/self/clear_refs", "w") as counter:  # noqa: PTH123
-        counter.write("5")
-    before = _peak_bytes()
-    call(**_named(name, given))
-    print((_peak_bytes() - before) / MEBIBYTE)
+    call(**batch((16, SHAPE[1]), noise=1e-2, is_full=is_full, device=device))
+    print(extra_mebibytes(partial(call, **batch(SHAPE, noise=1e-2, is_full=is_full, device=device)), device=device))
 
 
-def _peak_bytes() -> int:
-    with open("/proc/self/status") as status:  # noqa: PTH123
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _print_bandwidth() -> None:
+    given = batch(SHAPE, noise=1e-2, is_full=True, device="cuda")
+    read_bytes = sum(tensor.numel() * tensor.itemsize for tensor in given.values())
+    wall = statistics.median(milliseconds(partial(ours, **given), device="cuda")[0] for _ in range(REPEATS))
+    print(f"\ntrmon's columns take {read_bytes / (wall / 1e3) / read_bytes_per_second():.0%} of the bandwidth")
 
 
 def _print_accuracy() -> None:
@@ -137,7 +128,12 @@ def _print_accuracy() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        _print_extra(sys.argv[1], is_full=sys.argv[2] == "1")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--extra-of", help=argparse.SUPPRESS)
+    parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.extra_of is None:
+        main(arguments.device)
     else:
-        main()
+        _print_extra(arguments.extra_of, device=arguments.device, is_full=arguments.full)

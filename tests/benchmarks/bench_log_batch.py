@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -34,13 +35,15 @@ def batch(n_sequences: int, horizon: int) -> dict[str, Any]:
     }
 
 
-def call_seconds(monitor: trmon.Monitor, arguments: dict[str, Any], *, gap_seconds: float, n: int) -> list[float]:
-    """Return the time of every call but the first ones."""
+def call_seconds(
+    monitor: trmon.Monitor, arguments: dict[str, Any], *, gap_seconds: float, n: int
+) -> list[tuple[float, float]]:
+    """Return the wall time of every call but the first ones, and the CPU time that it took the calling thread."""
     found = []
     for step in range(n + 5):
-        start = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.thread_time()
         monitor.log_batch(step=step, trainer_version=step, **arguments)
-        found.append(time.perf_counter() - start)
+        found.append((time.perf_counter() - wall, time.thread_time() - cpu))
         time.sleep(gap_seconds)
     return found[5:]
 
@@ -48,15 +51,17 @@ def call_seconds(monitor: trmon.Monitor, arguments: dict[str, Any], *, gap_secon
 def main() -> None:
     """Print the table."""
     print(f"log_batch, three pairs and all labels, CPU tensors, torch threads {torch.get_num_threads()}, in ms")
-    print(f"{'shape':>12} {'gap':>6} {'median':>8} {'p95':>8}")
+    print(f"load of the machine {os.getloadavg()[0]:.1f}")
+    print(f"{'shape':>12} {'gap':>6} {'median':>8} {'p95':>8} {'CPU':>8}")
     for shape in SHAPES:
         for gap_seconds in (0.0, GAP_SECONDS):
             with tempfile.TemporaryDirectory() as folder:
                 monitor = trmon.init(project="bench", run="log-batch", spool_dir=Path(folder))
                 times = call_seconds(monitor, batch(*shape), gap_seconds=gap_seconds, n=200 if shape[1] < 2000 else 20)
                 monitor.close()
-            median, p95 = (1e3 * float(np.quantile(times, q)) for q in (0.5, 0.95))
-            print(f"{shape!s:>12} {1e3 * gap_seconds:6.0f} {median:8.3f} {p95:8.3f}")
+            wall, cpu = (1e3 * np.array(column) for column in zip(*times, strict=True))
+            median, p95, cpu_median = np.quantile(wall, 0.5), np.quantile(wall, 0.95), np.quantile(cpu, 0.5)
+            print(f"{shape!s:>12} {1e3 * gap_seconds:6.0f} {median:8.3f} {p95:8.3f} {cpu_median:8.3f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The snippet that verifies a webhook, as the page shows it, on what the webhook really sends."""
+"""The page on alerts: the body of a webhook, and the snippet that verifies it, on what the webhook really sends."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.domain.stages.closings import watch
 from tests.fixtures.receiver import Posted, WebhookServer
-from trmon.domain.alerts import Delivery
+from tests.notify.notices import ALERT, told
+from trmon.domain.alerts.deliveries import message_of
+from trmon.domain.alerts.muting import Situation
+from trmon.domain.alerts.telling import presented
 from trmon.notify.peer import Peer
 from trmon.notify.webhook import Webhook
 
@@ -23,7 +28,7 @@ def posted() -> Posted:
     """What a webhook with the secret "swordfish" sends."""
     with WebhookServer() as server:
         webhook = Webhook(Peer(server.url, allow_hosts=frozenset({"127.0.0.1"})), secret="swordfish")
-        webhook.deliver(Delivery(id=1, receiver="webhook", dedup_key="k", body={"summary": "x"}), now=SENT_AT)
+        webhook.deliver([told()], now=SENT_AT)
         webhook.close()
         return server.posted[0]
 
@@ -36,6 +41,19 @@ def is_from_trmon() -> Callable[..., bool]:
     exec(compile(snippet, str(PAGE), "exec"), found)
     verify: Callable[..., bool] = found["is_from_trmon"]
     return verify
+
+
+def test_the_body_has_the_fields_that_the_page_shows() -> None:
+    [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    situation = Situation(run=watch().run, alerts=(ALERT,), tried=frozenset())
+    assert shape(json.loads(shown)) == shape(message_of([presented(told(), situation, now=SENT_AT)]))
+
+
+def shape(value: Any) -> Any:
+    """Return a document with the names of its fields and without their values."""
+    if isinstance(value, dict):
+        return {name: shape(field) for name, field in value.items()}
+    return [shape(item) for item in value] if isinstance(value, list) else None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import trmon_client as trmon
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
-from trmon.notify.webhook import DEDUP_KEY
 
 N_STEPS = 90
 ILL_FROM = 30
@@ -29,11 +28,10 @@ def test_a_service_killed_three_times_has_every_step_once_and_every_alert_once(t
     with WebhookServer() as pager:
         service = ServiceProcess(tmp_path / "data", webhook_url=pager.url, webhook_allow_hosts="127.0.0.1")
         try:
-            acknowledged = _train(service, spool_dir=tmp_path / "spool")
+            acknowledged = _train(service, pager=pager, spool_dir=tmp_path / "spool")
             with service.client() as client:
                 batches = eventually(lambda: _batches(client), lambda found: len(found) >= N_STEPS)
                 events = _alert_events(client)
-            eventually(lambda: _firing(pager))
         finally:
             service.kill()
 
@@ -47,11 +45,12 @@ def test_a_service_killed_three_times_has_every_step_once_and_every_alert_once(t
 
 def _firing(pager: WebhookServer) -> list[tuple[str, str]]:
     """Return the run and the rule of each firing alert that was told, once for each key it was told under."""
-    told = {posted.headers[DEDUP_KEY]: json.loads(posted.body) for posted in pager.posted}
-    return [(note["run"]["run"], note["alert"]["rule"]) for note in told.values() if note["status"] == "firing"]
+    messages = [json.loads(posted.body) for posted in pager.posted]
+    told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
+    return [(run, alert["rule"]) for run, alert in told.values() if alert["status"] == "firing"]
 
 
-def _train(service: ServiceProcess, *, spool_dir: Path) -> set[int]:
+def _train(service: ServiceProcess, *, pager: WebhookServer, spool_dir: Path) -> set[int]:
     """Train while the service is killed and started again; return the steps that were on disk before a kill."""
     killer = Thread(target=service.client().close)
     killer.start()
@@ -67,6 +66,7 @@ def _train(service: ServiceProcess, *, spool_dir: Path) -> set[int]:
             monitor.log_batch(**_batch(step), chunks=1)
             time.sleep(STEP_SECONDS)
         killer.join()
+        eventually(lambda: _firing(pager))  # while the run lives: nobody is paged for one that has ended
         monitor.close(timeout=30.0)
     return acknowledged
 

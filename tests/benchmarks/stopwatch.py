@@ -1,0 +1,63 @@
+"""What a call takes on the CPU or on a CUDA device: time, and memory beyond what it was given."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+MEBIBYTE = 2**20
+COPIED_BYTES = 2**31
+CALLS = 10
+
+
+def milliseconds(call: Callable[[], Any], *, device: str) -> tuple[float, float]:
+    """Return the wall and the CPU time of a call, which on a device includes the end of its work."""
+    _synchronize(device)
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    _synchronize(device)
+    return 1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu)
+
+
+def extra_mebibytes(call: Callable[[], Any], *, device: str) -> float:
+    """Return by how much a call raises the peak memory, of the device or of this process."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        return (torch.cuda.max_memory_allocated() - before) / MEBIBYTE
+    # The peak since now, not since the arguments were made.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _peak_bytes()
+    call()
+    return (_peak_bytes() - before) / MEBIBYTE
+
+
+def read_bytes_per_second() -> float:
+    """Return how fast the CUDA device copies, reads and writes counted: the yardstick of what it could read."""
+    source = torch.empty(COPIED_BYTES, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        for _ in range(CALLS):
+            target.copy_(source)
+
+    copy()
+    return 2 * CALLS * COPIED_BYTES / (milliseconds(copy, device="cuda")[0] / 1e3)
+
+
+def _synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _peak_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return 1024 * int(line.split()[1])
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,0 +1,61 @@
+"""The image's steps from first to last in a fresh virtual environment; by `make image-check`, since it downloads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.image import Container, Image, install
+from tests.deploy.test_image import served
+
+pytestmark = pytest.mark.timeout(1200)
+
+IMAGE = Image.read()
+LOOK = """
+import json, trmon, trmon_client
+from trmon.grafana.dashboards import shipped
+from trmon.domain.rules.rulebook import builtin
+print(json.dumps([trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin())]))
+"""
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Container:
+    """What the build stage makes, and the folders of the stage that runs."""
+    root = tmp_path_factory.mktemp("container")
+    container = Container(IMAGE, root=root, venv=install(IMAGE, root))
+    container.prepare()
+    return container
+
+
+def python(container: Container, code: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(container.venv / "bin" / "python"), "-P", "-c", code]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def test_packages_are_whole_and_of_the_environment_alone(container: Container) -> None:
+    service, client, n_dashboards, n_rules = json.loads(python(container, LOOK))
+    assert Path(service).is_relative_to(container.venv)
+    assert Path(client).is_relative_to(container.venv)
+    assert (n_dashboards, n_rules > 20) == (3, True)
+    checked = subprocess.run([container.venv / "bin" / "pip", "check"], check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_it_serves_and_serves_again_what_it_kept(container: Container) -> None:
+    assert "trmon_info" in served(container)
+    assert (container.within("/var/lib/trmon") / "trmon.sqlite").exists()
+    assert "trmon_info" in served(container)
+
+
+def test_it_holds_no_torch_and_nothing_of_the_tests(container: Container) -> None:
+    held = json.loads(python(container, _FIND.format(("torch", "pytest", "tests", "dashboards"))))
+    assert held == []
+
+
+_FIND = "import json; from importlib.util import find_spec; print(json.dumps([n for n in {} if find_spec(n)]))"

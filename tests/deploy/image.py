@@ -1,0 +1,147 @@
+"""The image, without an engine: what the Dockerfile says, done in a folder that stands for the container's root."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+VENV = "/opt/trmon"
+
+Instruction = tuple[str, str]
+"""A word of the Dockerfile's language and what follows it."""
+
+
+def stages(text: str) -> list[list[Instruction]]:
+    """Return the instructions of each stage, in order; continued lines are one."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    lines = [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+    found: list[list[Instruction]] = []
+    for word, _, rest in (line.partition(" ") for line in lines):
+        if word == "FROM":
+            found.append([])
+        found[-1].append((word, rest.strip()))
+    return found
+
+
+@dataclass(frozen=True)
+class Image:
+    """The Dockerfile: a stage that builds, and the one that runs."""
+
+    build: list[Instruction]
+    run: list[Instruction]
+
+    @classmethod
+    def read(cls) -> Image:
+        """Return what deploy/Dockerfile says."""
+        return cls(*stages(DOCKERFILE.read_text()))
+
+    def one(self, word: str) -> str:
+        """Return what the one instruction of the running stage by this word says."""
+        [said] = [rest for found, rest in self.run if found == word]
+        return said
+
+    def listed(self, word: str) -> list[str]:
+        """Return an instruction in its exec form."""
+        said: list[str] = json.loads(self.one(word).partition("CMD ")[2] if word == "HEALTHCHECK" else self.one(word))
+        return said
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the image sets."""
+        return dict(pair.split("=", 1) for pair in shlex.split(self.one("ENV")))
+
+    @property
+    def copied(self) -> list[tuple[list[str], str]]:
+        """What is copied from the repository while building: sources and where to."""
+        words = [shlex.split(rest) for word, rest in self.build if word == "COPY"]
+        return [(sources, target) for *sources, target in words]
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that belong to the user."""
+        return re.findall(r"(?<= )/(?:var|run)\S*", self.one("RUN"))
+
+
+def install(image: Image, folder: Path) -> Path:
+    """Build as the first stage does, from what it copies and nothing else; return the virtual environment."""
+    source, venv = folder / "src", folder / VENV.strip("/")
+    for sources, target in image.copied:
+        for name in sources:
+            place = source / (name if Path(target).name in ("", ".") and target != name else target)
+            _copy(ROOT / name, source / target / Path(name).name if target.endswith("/") else place)
+    [step] = [rest for word, rest in image.build if word == "RUN"]
+    command = shlex.split(step.replace(VENV, str(venv)))
+    subprocess.run(command, cwd=source, env={**os.environ, "PYTHON": sys.executable}, check=True)
+    return venv
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy2(source, target)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A root folder with the image's folders, over a virtual environment that holds trmon."""
+
+    image: Image
+    root: Path
+    venv: Path
+
+    def prepare(self) -> None:
+        """Make the folders that the image makes."""
+        for path in self.image.folders:
+            self.within(path).mkdir(parents=True)
+
+    def within(self, path: str) -> Path:
+        """Return where a path of the container lies."""
+        return self.root / path.strip("/")
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        """Run a command of the image, without one its own, by its entrypoint; settings may be given."""
+        [entrypoint] = self.image.listed("ENTRYPOINT")
+        script = ROOT / "deploy" / Path(entrypoint).name
+        words = command or tuple(self.image.listed("CMD"))
+        return subprocess.Popen(
+            [str(script), *words],
+            env=self._environment(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        process = self.start(*command, **environment)
+        out, err = process.communicate(timeout=200)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def is_healthy(self, port: int) -> bool:
+        """Ask as the image's health check does."""
+        program, *rest = self.image.listed("HEALTHCHECK")
+        asked = [part.replace(":8642", f":{port}") for part in rest]
+        checked = [str(self.venv / "bin" / program), *asked]
+        return subprocess.run(checked, capture_output=True, check=False).returncode == 0
+
+    def _environment(self, given: dict[str, str]) -> dict[str, str]:
+        folders = sorted(self.image.folders, key=len)
+        own = {
+            name: str(self.within(value)) if any(folder.startswith(value) for folder in folders) else value
+            for name, value in self.image.environment.items()
+        }
+        path = f"{self.venv / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+        is_ours = self.venv == Path(sys.prefix)
+        python_path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if is_ours and "PYTHONPATH" in os.environ else {}
+        return {**own, **python_path, "PATH": path, "HOME": str(self.root), **given}

@@ -1,0 +1,140 @@
+"""compose.yaml: of the schema, and of one mind with the image, the service and the files that it mounts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from tests.deploy.image import ROOT, Image
+from trmon.app.settings import Settings
+
+Json = dict[str, Any]
+
+FILE = ROOT / "deploy" / "compose.yaml"
+COMPOSE: Json = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, Json] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("trmon:")}
+ENTRYPOINT = (ROOT / "deploy" / "entrypoint.sh").read_text()
+PROFILES = {"embedded", "fleet"}
+
+
+def mounts(service: Json) -> list[tuple[str, str]]:
+    """Return what is mounted and where."""
+    return [(source, target) for source, target, *_ in (volume.split(":") for volume in service.get("volumes", ()))]
+
+
+def known_commands() -> set[str]:
+    commands = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    return set(re.findall(r"^## `trmon (\w+)", commands, re.MULTILINE)) | {"secrets", "tokens"}
+
+
+def test_it_is_of_composes_own_schema() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_service_is_of_one_profile() -> None:
+    assert {profile for service in SERVICES.values() for profile in service["profiles"]} == PROFILES
+    assert {len(service["profiles"]) for service in SERVICES.values()} == {1}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_trmon_is_told_it_knows(name: str) -> None:
+    service = OURS[name]
+    told = {variable for variable in service.get("environment", {}) if variable.startswith("TRMON_")}
+    assert told <= {f"TRMON_{field.upper()}" for field in Settings.model_fields}
+    assert service["command"][0] in known_commands()
+    assert service["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    assert {target for _, target in mounts(service)} <= set(Image.read().folders)
+    Settings(
+        **{variable.removeprefix("TRMON_").lower(): _default(service["environment"][variable]) for variable in told}
+    )
+
+
+def _default(value: str) -> str:
+    """Return a value as compose makes it where no variable is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
+def test_no_variable_must_be_set() -> None:
+    assert re.findall(r"\$\{(?!\w+:-)[^}]*\}", FILE.read_text()) == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_everything_listens_on_this_machine_only(name: str) -> None:
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", ()))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_is_mounted_exists(name: str) -> None:
+    for source, _ in mounts(SERVICES[name]):
+        if source.startswith("."):
+            assert (FILE.parent / source).exists()
+        else:
+            assert source in COMPOSE["volumes"]
+
+
+def test_every_volume_is_mounted() -> None:
+    assert {source for service in SERVICES.values() for source, _ in mounts(service)} >= COMPOSE["volumes"].keys()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_nobody_waits_for_what_never_comes(name: str) -> None:
+    for other, wanted in SERVICES[name].get("depends_on", {}).items():
+        waited_for = SERVICES[other]
+        assert waited_for["profiles"] == SERVICES[name]["profiles"]
+        if wanted["condition"] == "service_healthy":
+            assert "test" in waited_for["healthcheck"]
+        else:
+            assert waited_for["restart"] == "no"
+
+
+def test_every_image_is_pinned() -> None:
+    for service in SERVICES.values():
+        assert re.fullmatch(r"[\w/.-]+:v?\d[\w.]*", service["image"])
+
+
+def test_the_stores_are_those_of_the_profile() -> None:
+    told = SERVICES["api"]["environment"]
+    database, redis = urlsplit(told["TRMON_DATABASE_URL"]), urlsplit(told["TRMON_REDIS_URL"])
+    assert (database.hostname, redis.hostname) == ("postgres", "redis")
+    assert database.password is None
+    [password_file] = parse_qs(database.query)["passfile"]
+    assert {folder for _, folder in mounts(SERVICES["api"])} >= {str(Path(password_file).parent)}
+    user, name = database.username, database.path.strip("/")
+    assert f"{database.hostname}:{database.port}:{name}:{user}:%s" in ENTRYPOINT
+    made = SERVICES["postgres"]["environment"]
+    assert (made["POSTGRES_USER"], made["POSTGRES_DB"]) == (user, name)
+
+
+def test_prometheus_finds_the_service_its_token_and_alertmanager() -> None:
+    config = yaml.safe_load((FILE.parent / "prometheus" / "prometheus.yml").read_text())
+    [scrape] = config["scrape_configs"]
+    ports = {name: found["port"] for found in scrape["dns_sd_configs"] for name in found["names"]}
+    assert ports == {"api": Settings.model_fields["port"].default, "worker": int(SERVICES["worker"]["command"][-1])}
+    assert SERVICES["worker"]["command"][:-1] == ["worker", "--metrics-port"]
+    token = Path(scrape["authorization"]["credentials_file"])
+    assert str(token.parent) in {target for _, target in mounts(SERVICES["prometheus"])}
+    assert f"make_token {token.name} read 644" in ENTRYPOINT
+    [to] = config["alerting"]["alertmanagers"]
+    assert to["static_configs"] == [{"targets": ["alertmanager:9093"]}]
+    assert SERVICES["api"]["environment"]["TRMON_ALERTMANAGER_URL"] == "http://alertmanager:9093"
+
+
+def test_grafana_finds_prometheus_and_every_dashboard() -> None:
+    provisioning = ROOT / "dashboards" / "provisioning"
+    [source] = yaml.safe_load((provisioning / "datasources" / "trmon.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    [provider] = yaml.safe_load((provisioning / "dashboards" / "trmon.yml").read_text())["providers"]
+    mounted = {target for _, target in mounts(SERVICES["grafana"])}
+    dashboards = {f"{provider['options']['path']}/{path.name}" for path in (ROOT / "dashboards").glob("*.json")}
+    assert dashboards <= mounted
+    assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in dashboards

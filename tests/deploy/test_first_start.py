@@ -1,0 +1,50 @@
+"""The first start of the fleet profile: passwords, then tokens in a real PostgreSQL that asks for one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.deploy.image import Container, Image
+from tests.deploy.test_compose import SERVICES
+from tests.fixtures.postgres import Postgres
+
+pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(500)]
+
+HBA = "host all all 127.0.0.1/32 scram-sha-256\n"
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A server of the test's own, whose passwords it may set."""
+    with Postgres() as server:
+        yield server
+
+
+def test_tokens_are_made_behind_the_password_that_was_made_before(server: Postgres, tmp_path: Path) -> None:
+    container = Container(Image.read(), root=tmp_path, venv=Path(sys.prefix))
+    container.prepare()
+    assert container.run("secrets").returncode == 0
+    folder = container.within("/run/trmon/postgres")
+    place = urlsplit(server.database())
+    server.execute(f"ALTER ROLE trmon PASSWORD '{(folder / 'password').read_text().strip()}'")
+    server.only(HBA)
+
+    told = SERVICES["tokens"]["environment"]["TRMON_DATABASE_URL"]
+    here = told.replace("postgres:5432/trmon", f"127.0.0.1:{place.port}{place.path}").replace(
+        "/run/trmon/postgres", str(folder)
+    )
+    refused = container.run("tokens", TRMON_DATABASE_URL=here)
+    assert refused.returncode != 0, "the password file is of another host: the server must ask for a password"
+    passfile = folder / "pgpass"
+    passfile.write_text(passfile.read_text().replace("postgres:5432:trmon:", f"127.0.0.1:{place.port}:*:"))
+
+    made = container.run("tokens", TRMON_DATABASE_URL=here)
+    assert made.returncode == 0, made.stderr
+    listed = container.run("token", "list", TRMON_DATABASE_URL=here).stdout
+    assert all(name in listed for name in ("admin", "trainer", "metrics"))
+    assert not container.within("/var/lib/trmon/trmon.sqlite").exists()

@@ -1,0 +1,125 @@
+"""The Dockerfile, its entrypoint and its health check; the tests' own environment stands for the image's."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.deploy.image import DOCKERFILE, ROOT, Container, Image
+from tests.fixtures.prometheus import free_port
+from trmon.app.settings import Settings
+
+pytestmark = pytest.mark.timeout(500)
+
+IMAGE = Image.read()
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Container:
+    container = Container(IMAGE, root=tmp_path, venv=Path(sys.prefix))
+    container.prepare()
+    return container
+
+
+def served(container: Container) -> str:
+    """Start the image's own command, ask it as Prometheus does, end it, and return its metrics."""
+    port = free_port()
+    process = container.start("serve", "--port", str(port), TRMON_HOST="127.0.0.1")
+    try:
+        url = f"http://127.0.0.1:{port}"
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"trmon_url={url}\n"
+        assert container.is_healthy(port)
+        assert httpx.get(f"{url}/api/v1/runs").status_code == 401
+        assert httpx.get(f"{url}/api/v1/runs", headers=shown(container, "admin")).status_code == 200
+        metrics = httpx.get(f"{url}/metrics", headers=shown(container, "metrics")).text
+    finally:
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    assert process.returncode in (0, -signal.SIGTERM), out + err
+    assert token(container, "admin") not in out + err
+    return metrics
+
+
+def token(container: Container, name: str) -> str:
+    return (container.within("/run/trmon/tokens") / name).read_text()
+
+
+def shown(container: Container, name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(container, name)}"}
+
+
+def test_the_first_start_makes_tokens_and_the_second_keeps_them(container: Container) -> None:
+    assert "trmon_info" in served(container)
+    tokens = container.within("/run/trmon/tokens")
+    made = {path.name: path.read_text() for path in tokens.iterdir()}
+    assert made.keys() == {"admin", "trainer", "metrics"}
+    assert {name: stat.S_IMODE((tokens / name).stat().st_mode) for name in made} == {
+        "admin": 0o600,
+        "trainer": 0o600,
+        "metrics": 0o644,
+    }
+    (tokens / "metrics").unlink()
+    assert "trmon_info" in served(container)
+    assert made.pop("metrics") != (tokens / "metrics").read_text()
+    assert {name: (tokens / name).read_text() for name in made} == made
+
+
+def test_secrets_are_made_once(container: Container) -> None:
+    def made() -> dict[str, tuple[str, int]]:
+        assert container.run("secrets").returncode == 0
+        files = [path for name in ("postgres", "grafana") for path in container.within(f"/run/trmon/{name}").iterdir()]
+        return {f"{path.parent.name}/{path.name}": (path.read_text(), path.stat().st_mode & 0o777) for path in files}
+
+    first = made()
+    assert {name: mode for name, (_, mode) in first.items()} == {
+        "postgres/password": 0o644,
+        "postgres/pgpass": 0o600,
+        "grafana/password": 0o644,
+    }
+    assert first["postgres/pgpass"][0].strip().endswith(first["postgres/password"][0].strip())
+    assert len(first["grafana/password"][0]) > 32
+    assert made() == first
+
+
+def test_anything_else_is_a_command(container: Container) -> None:
+    done = container.run("version")
+    assert done.returncode == 0
+    assert "trmon 0." in done.stdout
+
+
+def test_the_image_says_what_the_settings_are() -> None:
+    known = {f"TRMON_{name.upper()}" for name in Settings.model_fields}
+    assert {name for name in IMAGE.environment if name.startswith("TRMON_")} <= known
+    assert IMAGE.one("EXPOSE") == str(Settings.model_fields["port"].default)
+    assert f":{IMAGE.one('EXPOSE')}/readyz" in IMAGE.listed("HEALTHCHECK")[-1]
+
+
+def test_the_image_runs_as_nobody_in_particular() -> None:
+    user = IMAGE.one("USER")
+    assert user.isdigit()
+    assert f"--uid {user} " in IMAGE.one("RUN")
+    assert set(IMAGE.listed("VOLUME")) <= set(IMAGE.folders)
+
+
+def test_both_stages_are_one_python() -> None:
+    bases = [stage[0][1].split()[0] for stage in (IMAGE.build, IMAGE.run)]
+    assert len(set(bases)) == 1
+    assert re.fullmatch(r"python:3\.\d+-slim", bases[0])
+
+
+def test_what_is_copied_is_there_and_may_be() -> None:
+    ignored = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines()
+    allowed = {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    copied = {name for sources, _ in IMAGE.copied for name in sources} | {"deploy/entrypoint.sh"}
+    assert copied == allowed
+    assert all((ROOT / name).exists() for name in copied)
+    for script in ("install.sh", "entrypoint.sh"):
+        assert os.access(ROOT / "deploy" / script, os.X_OK)

@@ -1,0 +1,118 @@
+"""The service as it is deployed, with the processes that it consists of."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from tests.fixtures.fleet import WorkerProcess
+from tests.fixtures.postgres import Postgres
+from tests.fixtures.service import ServiceProcess
+
+UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
+"""One address sends for a whole fleet here."""
+LEASE_SECONDS = "3"
+
+
+class Victim(Protocol):
+    """A process that can be ended at once and started again."""
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gear:
+    """A service that runs: where it listens, its processes by name, their ids, and what its database has on disk."""
+
+    url: str
+    victims: Mapping[str, Victim]
+    pids: Callable[[], list[int]]
+    stored_bytes: Callable[[], int]
+
+
+GearOf: TypeAlias = Callable[..., AbstractContextManager[Gear]]
+"""Runs a gear over a folder, TRMON_* variables given as keywords."""
+
+
+class Worker:
+    """`trmon worker`, again and again."""
+
+    def __init__(self, database_url: str, *, folder: Path, **variables: str) -> None:
+        self._database_url = database_url
+        self._folder = folder
+        self._variables = variables
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it watches."""
+        log = self._folder / "worker.log"
+        self.process = WorkerProcess(self._database_url, log=log, **self._variables).__enter__()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.__exit__()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self.process.__exit__()
+
+
+@contextmanager
+def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
+    """Run `trmon serve` over SQLite; it is one process."""
+    service = ServiceProcess(folder / "data", **UNLIMITED, **variables)
+    try:
+        yield Gear(
+            url=service.url,
+            victims={"service": service},
+            pids=lambda: [service.process.pid],
+            stored_bytes=lambda: _sqlite_bytes(folder / "data"),
+        )
+    finally:
+        service.stop()
+
+
+@contextmanager
+def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
+    """Run `trmon serve` and two `trmon worker`s over a PostgreSQL that waits for its disk."""
+    folder.mkdir(exist_ok=True)
+    given = {"lease_seconds": LEASE_SECONDS, **UNLIMITED, **variables}
+    with Postgres(durable=True) as postgres:
+        database_url = postgres.database()
+        service = ServiceProcess(folder / "data", database_url=database_url, **given)
+        workers = [Worker(database_url, folder=folder, **given) for _ in range(2)]
+        processes = {"postgres": postgres, "api": service, "worker": workers[0]}
+        try:
+            yield Gear(
+                url=service.url,
+                victims=processes,
+                pids=lambda: [part.process.pid for part in (postgres, service, *(one.process for one in workers))],
+                stored_bytes=lambda: _postgres_bytes(postgres, database_url),
+            )
+        finally:
+            service.stop()
+            for worker in workers:
+                worker.stop()
+
+
+def _sqlite_bytes(folder: Path) -> int:
+    """The log beside the file is written back first: it is as large after ten reports as after a million."""
+    [path] = folder.glob("*.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return path.stat().st_size
+
+
+def _postgres_bytes(postgres: Postgres, database_url: str) -> int:
+    [(size,)] = postgres.execute(f"SELECT pg_database_size('{database_url.rsplit('/', 1)[1]}')")
+    return int(size)

@@ -1,0 +1,190 @@
+"""Kill a process under load at random moments, and see that nothing acknowledged is lost and nothing is told twice.
+
+PYTHONPATH=. python -m tests.load.soak [--moments 20] [--seed 0] [--fleet]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.fixtures.receiver import WebhookServer
+from tests.load.connection import Connection
+from tests.load.ending import unwind_when_told
+from tests.load.gears import Gear, embedded, fleet
+from tests.load.sending import Pace, Senders, Sent
+from tests.load.verification import Verdict, items, verify
+from tests.load.workload import PROJECT, Workload
+
+LONGEST_SECONDS = 3600.0
+CALM_SECONDS = (1.0, 4.0)
+"""Least and longest time between a start and the next kill."""
+AWAY_SECONDS = (0.0, 1.0)
+"""How long a killed process stays away."""
+PER_SECOND = 60.0
+WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One kill: of what, when, with how many reports acknowledged until then, and how long until it answered again."""
+
+    victim: str
+    at_seconds: float
+    acknowledged: int
+    away_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soaked:
+    """What a soak found; `repeated_events` and `repeated_pages` count alert events and notifications said again."""
+
+    moments: tuple[Moment, ...]
+    sent: Sent
+    verdict: Verdict
+    n_events: int
+    repeated_events: int
+    n_pages: int
+    repeated_pages: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost or repeated."""
+        return self.verdict == Verdict(0, 0) and not self.repeated_events and not self.repeated_pages
+
+
+def soak(gear: Gear, pager: WebhookServer, *, n_moments: int, seed: int) -> Soaked:
+    """Send, kill and start again so many times, each process in turn; return what the service has in the end."""
+    chance = random.Random(seed)
+    pace = Pace(seconds=LONGEST_SECONDS, per_second=PER_SECOND)
+    senders = Senders(lambda: gear.url, WORKLOAD, n_connections=6, pace=pace)
+    began = time.perf_counter()
+    senders.start()
+    moments = []
+    try:
+        for number in range(n_moments):
+            time.sleep(chance.uniform(*CALM_SECONDS))
+            name = sorted(gear.victims)[number % len(gear.victims)]
+            at, acknowledged = time.perf_counter() - began, senders.acknowledged
+            away = _kill(gear, name, away_seconds=chance.uniform(*AWAY_SECONDS))
+            moments.append(Moment(victim=name, at_seconds=at, acknowledged=acknowledged, away_seconds=away))
+        _wait_for_illness(senders)
+    finally:
+        senders.stop()
+        sent, _ = senders.wait()
+    assert not sent.failures, sent.failures[:3]
+    verdict = verify(gear.url, WORKLOAD, sent.acknowledged)
+    courses = _courses(gear.url)
+    pages = _pages(pager)
+    return Soaked(
+        moments=tuple(moments),
+        sent=sent,
+        verdict=verdict,
+        n_events=sum(map(len, courses)),
+        repeated_events=sum(one == other for course in courses for one, other in pairwise(course)),
+        n_pages=len(pages),
+        repeated_pages=pages.total() - len(pages),
+    )
+
+
+def paged_to(pager: WebhookServer) -> dict[str, str]:
+    """Return the variables of a service that tells a pager of its alerts."""
+    return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1"}
+
+
+def _kill(gear: Gear, name: str, *, away_seconds: float) -> float:
+    began = time.perf_counter()
+    victim = gear.victims[name]
+    victim.kill()
+    time.sleep(away_seconds)
+    victim.start()
+    return time.perf_counter() - began
+
+
+def _wait_for_illness(senders: Senders) -> None:
+    """Go on until every run is ill for long enough to fire: a soak without an alert would show nothing of alerts."""
+    assert WORKLOAD.ill_from is not None
+    needed = (WORKLOAD.ill_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
+    while senders.acknowledged < needed:
+        time.sleep(0.1)
+
+
+def _courses(url: str) -> list[list[str]]:
+    """Return the states that each alert went through; one that follows itself was said twice."""
+    connection = Connection(url)
+    alerts = items(connection, f"/api/v1/alerts?project={PROJECT}")
+    courses = []
+    for identity in {alert["identity"] for alert in alerts}:
+        answer = connection.get(f"/api/v1/alerts/events?identity={identity}")
+        assert answer.status == 200, answer
+        courses.append([event["state"] for event in json.loads(answer.body)])
+    connection.close()
+    return courses
+
+
+def _pages(pager: WebhookServer) -> Counter[tuple[object, ...]]:
+    """Return what the pager was told, counted by what it tells; a try repeated under its own key is no repetition."""
+    messages = [json.loads(posted.body) for posted in pager.posted]
+    told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
+    return Counter((run, alert["rule"], alert["status"]) for run, alert in told.values())
+
+
+@contextmanager
+def _soaked(*, is_fleet: bool, n_moments: int, seed: int) -> Iterator[Soaked]:
+    gear_of = fleet if is_fleet else embedded
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        WebhookServer() as pager,
+        gear_of(Path(folder), **paged_to(pager)) as gear,
+    ):
+        yield soak(gear, pager, n_moments=n_moments, seed=seed)
+
+
+def main() -> None:
+    """Soak, print the table, and fail if anything was lost or repeated."""
+    unwind_when_told()
+    parser = argparse.ArgumentParser(prog="tests.load.soak", description=__doc__)
+    parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fleet", action="store_true", help="kill PostgreSQL, the API process and a worker in turn")
+    given = parser.parse_args()
+    with _soaked(is_fleet=given.fleet, n_moments=min(given.moments, 1000), seed=given.seed) as soaked:
+        console = Console(width=120)
+        console.print(_table(soaked))
+        console.print(_summary(soaked))
+    raise SystemExit(0 if soaked.is_clean else 1)
+
+
+def _table(soaked: Soaked) -> Table:
+    table = Table("killed", "at s", "acknowledged till then", "away s", title="SIGKILL under load")
+    for moment in soaked.moments:
+        table.add_row(
+            moment.victim, f"{moment.at_seconds:.1f}", f"{moment.acknowledged:,}", f"{moment.away_seconds:.1f}"
+        )
+    return table
+
+
+def _summary(soaked: Soaked) -> str:
+    sent, verdict = soaked.sent, soaked.verdict
+    return (
+        f"{len(sent.acknowledged):,} reports acknowledged, {sent.broken:,} connections broken, "
+        f"{sent.duplicates:,} sent again and known; lost {verdict.lost}, twice {verdict.duplicated}; "
+        f"{soaked.n_events} alert events, {soaked.repeated_events} repeated; "
+        f"{soaked.n_pages} pages, {soaked.repeated_pages} repeated"
+    )
+
+
+if __name__ == "__main__":
+    main()
