@@ -14,7 +14,10 @@ from trmon_client.core.schema import DIVERGENCE_STEMS
 
 
 class Formula(NamedTuple):
-    """One row: `function` within `trmon_client.core`; `test` below `tests`; `source` where the docstring is not it."""
+    """One row: `test` is below `tests`; `source` is given where the docstring does not say it.
+
+    `function` is within `trmon_client.core`, or within `trmon.domain` if that is how it begins.
+    """
 
     section: str
     name: str
@@ -36,6 +39,13 @@ _DEFINITION = "core/test_divergence.py::test_columns_equal_their_definitions_in_
 _BOUND = "core/test_bounds.py::test_golden_bounds_hold"
 
 _POLICIES = (
+    Formula(
+        PAIRS,
+        "pairs",
+        "every pair whose two policies are given",
+        "ratios.pairs_of",
+        "core/test_statistics.py::test_every_golden_column_holds_and_no_other_column_appears",
+    ),
     Formula(PAIRS, "d", "log p - log q of the pair's policies", "ratios.Ratios.of", _PLAIN),
     Formula(PAIRS, "primary", "total, else mismatch, else staleness", "schema.primary", _PLAIN),
     Formula(
@@ -148,6 +158,27 @@ _COLUMNS = (
     Formula(COLUMNS, "histogram", "#(edge_i <= d < edge_(i+1))", "histogram.histograms", _PLAIN),
     Formula(
         COLUMNS,
+        "histogram of a large batch",
+        "#(edge_i <= d < edge_(i+1))",
+        "histogram.sorted_in_place",
+        "core/test_large.py::test_the_columns_are_those_of_the_plain_reduction",
+    ),
+    Formula(
+        COLUMNS,
+        "quantile of |d|",
+        "from the histogram, within a bin",
+        "quantiles.abs_quantiles",
+        "core/test_quantiles.py::test_quantiles_of_the_histogram_are_right_within_a_bin",
+    ),
+    Formula(
+        COLUMNS,
+        "percentile over sequences",
+        "linear between neighbours",
+        "quantiles.percentile",
+        "core/test_quantiles.py::test_percentiles_interpolate_linearly_as_numpy_does",
+    ),
+    Formula(
+        COLUMNS,
         "outside [lower, upper]",
         "fraction of the histogram, within a bin",
         "token_whatif.outside",
@@ -190,6 +221,27 @@ _DIVERGENCES = (
         "divergence.topk_lower_bound",
         "core/test_certificate.py::test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not",
     ),
+    Formula(
+        DIVERGENCES,
+        "KL_S of one token",
+        "its last term -(1 - q_S) where 1 - p_S <= 1e-5",
+        "certificate.lower_bounds",
+        "core/test_certificate.py::test_every_golden_token_holds",
+    ),
+    Formula(
+        DIVERGENCES,
+        "refused top-k",
+        "disagrees with mu by > 1e-3, or sums to 1 though k < V",
+        "certificate.TopK.is_refused",
+        "core/test_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_refused",
+    ),
+    Formula(
+        DIVERGENCES,
+        "certified",
+        "KL_S > delta + 1e-4, or KL > delta",
+        "acceptance.decide",
+        "core/test_certificate.py::test_a_drift_beyond_delta_is_certified_without_the_engines_logits",
+    ),
 )
 
 
@@ -210,7 +262,30 @@ def _of_signal(spec: SignalSpec) -> Formula:
     return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
 
 
-_SIGNALS = tuple(map(_of_signal, {spec.stem: spec for spec in SIGNALS.values()}.values()))
+_SIGNALS = (
+    *map(_of_signal, {spec.stem: spec for spec in SIGNALS.values()}.values()),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "k1, k2, k3",
+        "at rho = 0.5, 1, 2, 10, 100",
+        "signals.compute",
+        "core/test_signals.py::test_k_estimators_have_their_golden_values",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "response_length_growth",
+        "median of the last 5 over the median of 5 around 100 steps earlier",
+        "trmon.domain.windows.Window.growth",
+        "domain/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "mask_rate and its parts",
+        "rejected/(accepted + rejected): of sequences, tokens, lengths, signs of A",
+        "trmon.domain.stages.maskrates.mask_rates",
+        "domain/stages/test_maskrates.py::test_mask_rates",
+    ),
+)
 
 _STATISTIC_FORMULAS = {
     "max_kl": "max KL",
@@ -251,6 +326,20 @@ def _of_token_policy(name: str) -> Formula:
 
 
 _ACCEPTANCE = (
+    Formula(
+        ACCEPTANCE,
+        "invalid_logprobs, empty, then criteria",
+        "n_invalid > 0; n_tokens = 0; NaN fails",
+        "acceptance.decide",
+        "core/test_acceptance.py::test_golden_decisions_hold",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "mask_rate",
+        "rejected/(accepted + rejected), empty ones left out",
+        "decision.Decision.mask_rate",
+        "core/test_acceptance.py::test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside",
+    ),
     *(
         Formula(
             ACCEPTANCE,
@@ -308,6 +397,20 @@ _BOUNDS = (
         "min(largest KL(p||q), largest KL(q||p), delta)",
         "bounds.batch_bounds",
         "core/test_bounds.py::test_the_smaller_of_the_two_largest_kls_bounds_never_the_largest_of_the_smaller",
+    ),
+    Formula(
+        BOUNDS,
+        "of accepted sequences",
+        "D = min(delta, largest accepted KL)",
+        "bounds.batch_bounds",
+        "core/test_bounds.py::test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delta",
+    ),
+    Formula(
+        BOUNDS,
+        "rewards of range r",
+        "r times each bound",
+        "bounds.error_bounds",
+        "core/test_bounds.py::test_a_range_of_rewards_scales_the_bounds_and_what_counts_as_vacuous",
     ),
     Formula(BOUNDS, "max_delta", "max(3b/(4 T^1.5), (b/2T)^2/D_seq)", "bounds.max_delta", _BOUND),
     Formula(

@@ -5,8 +5,8 @@ A test generates them again and compares, so that no page can drift from its cod
 
 from __future__ import annotations
 
-import importlib
 import json
+import pkgutil
 import re
 import runpy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from trmon.app.metrics.exposition import FIXED_HELP
 from trmon.app.service import create_app
 from trmon.app.settings import Settings
 from trmon.cli import app as cli
-from trmon.domain import ruleschema
 from trmon.domain.diagnosis import REMEDIES, Thresholds
 from trmon.domain.diagnosis.conditions import AT_TIMES, EVER, AllOf, AnyOf, Condition, Limit, Not
 from trmon.domain.diagnosis.criteria import criteria
 from trmon.domain.diagnosis.diagnosis import CAUSES_FIRST
 from trmon.domain.diagnosis.names import REFUSED, TRL, VERL
-from trmon.domain.rules import Bound
+from trmon.domain.rules import schema as ruleschema
+from trmon.domain.rules.rule import Bound
 from trmon_client.core.catalogue import SIGNALS, SignalSpec
 from trmon_client.core.schema import PAIRS
 
@@ -149,18 +149,15 @@ def formulas_page() -> str:
     return _page(
         "Formulas",
         "d is the token log-ratio of a pair, rho = exp(d), p and q the two probabilities of the sampled token, S and T "
-        "a sequence's sum of d and number of tokens, w a token's weight. Functions are in `trmon_client.core`; each "
-        "test compares with a computation of its own.",
+        "a sequence's sum of d and number of tokens, w a token's weight. Functions are in `trmon_client.core` where "
+        "nothing else is said; each test compares with a computation of its own.",
         *parts,
     )
 
 
 def source_of(function: str) -> str:
-    """Return what the docstring of a function in the core names as its source, on one line."""
-    module, *names = function.split(".")
-    found: Any = importlib.import_module(f"trmon_client.core.{module}")
-    for name in names:
-        found = getattr(found, name)
+    """Return what the docstring of a function of the table names as its source, on one line."""
+    found: Any = pkgutil.resolve_name(function if function.startswith("trmon.") else f"trmon_client.core.{function}")
     match = re.search(r"Source: (.+?)\.?\s*(?:\n\n|$)", found.__doc__ or "", re.DOTALL)
     return " ".join(match.group(1).split()) if match else ""
 
