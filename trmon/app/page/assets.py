@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-IMPORT = re.compile(r'^import .* from "\./([\w/.-]+\.js)";$', re.MULTILINE)
+from trmon.app.page.joined import joined_module, joined_styles
+
 MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -27,10 +27,9 @@ class Asset:
     etag: str
 
     @classmethod
-    def read(cls, file: Traversable) -> Asset:
+    def of(cls, path: str, content: bytes) -> Asset:
         """Return a file of the package."""
-        content = file.read_bytes()
-        media_type = MEDIA_TYPES[file.name.rpartition(".")[2]]
+        media_type = MEDIA_TYPES[path.rpartition(".")[2]]
         return cls(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
 
 
@@ -42,25 +41,17 @@ def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversa
             yield f"{prefix}{entry.name}", entry
 
 
-def _imported(path: str, *, seen: dict[str, None]) -> dict[str, None]:
-    """Return a module and every one that it imports, in order."""
-    if path not in seen:
-        seen[path] = None
-        for name in IMPORT.findall(ASSETS[path].content.decode()):
-            _imported(name, seen=seen)
-    return seen
-
-
-def _preloads(view: str) -> str:
-    modules = (*_imported("app.js", seen={}), *_imported(view, seen={}))
-    links = [f"</static/{path}>; rel=modulepreload" for path in dict.fromkeys(modules)]
-    plots = [f"</static/{path}>; rel=preload; as=script" for path in ASSETS if "uplot" in path and path.endswith(".js")]
-    return ", ".join([*links, *(plots if view == "run.js" else ())])
+def _read() -> dict[str, Asset]:
+    contents = {path: file.read_bytes() for path, file in _walk(_PACKAGE.joinpath("static"))}
+    sources = {path: content.decode() for path, content in contents.items()}
+    contents["app.js"] = joined_module("app.js", sources).encode()
+    contents["page.css"] = joined_styles("page.css", sources).encode()
+    return {path: Asset.of(path, content) for path, content in contents.items()}
 
 
 _PACKAGE = files("trmon.app.page")
-INDEX = Asset.read(_PACKAGE.joinpath("index.html"))
-ASSETS = {path: Asset.read(file) for path, file in _walk(_PACKAGE.joinpath("static"))}
-"""Every file under static/ by its path."""
-PRELOADS = {view: _preloads(view) for view in ("fleet.js", "alerts.js", "run.js")}
-"""The header that lets a browser fetch all modules of a view at once, instead of finding them one after the other."""
+INDEX = Asset.of("index.html", _PACKAGE.joinpath("index.html").read_bytes())
+ASSETS = _read()
+"""Every file under static/ by its path; app.js and page.css, which the page asks for, hold all that they import."""
+PLOTS = next(path for path in ASSETS if "uplot" in path and path.endswith(".js"))
+"""What draws the charts; only a run's view needs it."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from trmon.app.page.assets import ASSETS, INDEX, PRELOADS, Asset
+from trmon.app.page.assets import ASSETS, INDEX, PLOTS, Asset
 from trmon.domain.errors import NotFound
 
 router = APIRouter(include_in_schema=False)
@@ -17,19 +17,19 @@ IfNoneMatch = Annotated[str | None, Header()]
 @router.get("/")
 async def fleet(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows the fleet at this address."""
-    return _answer(INDEX, if_none_match, view="fleet.js")
+    return _answer(INDEX, if_none_match)
 
 
 @router.get("/alerts")
 async def alerts(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows alerts at this address."""
-    return _answer(INDEX, if_none_match, view="alerts.js")
+    return _answer(INDEX, if_none_match)
 
 
 @router.get("/runs/{project}/{run}")
 async def run(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows a run at this address."""
-    return _answer(INDEX, if_none_match, view="run.js")
+    return _answer(INDEX, if_none_match, preload=PLOTS)
 
 
 @router.get("/static/{path:path}")
@@ -40,9 +40,14 @@ async def static(path: str, if_none_match: IfNoneMatch = None) -> Response:
     return _answer(ASSETS[path], if_none_match)
 
 
-def _answer(asset: Asset, known: str | None, *, view: str | None = None) -> Response:
-    """A browser asks anew each time, so that an upgraded service is never shown by an old page."""
-    headers = {"Cache-Control": "no-cache", "ETag": asset.etag} | ({"Link": PRELOADS[view]} if view else {})
+def _answer(asset: Asset, known: str | None, *, preload: str | None = None) -> Response:
+    """A browser asks anew each time, so that an upgraded service is never shown by an old page.
+
+    Args: preload: the script that the view will ask for, so that the browser need not wait until it does.
+    """
+    headers = {"Cache-Control": "no-cache", "ETag": asset.etag}
+    if preload:
+        headers["Link"] = f"</static/{preload}>; rel=preload; as=script"
     if known == asset.etag:
         return Response(status_code=304, headers=headers)
     return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -9,7 +9,7 @@ import { clock, plural, span } from "./words.js";
 const REFRESH_MS = 2000;
 const PAGE = 50;
 
-export async function mount(root, { live, fail }) {
+export async function mountAlerts(root, { live, fail }) {
   const view = new AlertsView(root);
   document.title = "Alerts · trmon";
   await view.read();

@@ -1,16 +1,19 @@
 // The page: which view an address shows, and what all views share.
 
+import { mountAlerts } from "./alerts.js";
 import { ApiError, token } from "./api.js";
 import { fill, h } from "./dom.js";
+import { mountFleet } from "./fleet.js";
 import { Live } from "./live.js";
 import { watch } from "./livebadge.js";
+import { mountRun } from "./run.js";
 import { shortcuts } from "./shortcuts.js";
 import { signIn } from "./signin.js";
 
 const VIEWS = [
-  { path: /^\/$/, load: () => import("./fleet.js") },
-  { path: /^\/alerts$/, load: () => import("./alerts.js") },
-  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, load: () => import("./run.js") },
+  { path: /^\/$/, mount: mountFleet },
+  { path: /^\/alerts$/, mount: mountAlerts },
+  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
 ];
 const root = document.getElementById("view");
 const live = new Live();
@@ -26,21 +29,12 @@ async function show() {
   mark();
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
-    const module = await loaded(view);
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
-    const ended = await module.mount(root, { live, fail, parameters });
+    const ended = await view.mount(root, { live, fail, parameters });
     if (turn === shown) leave = ended;
     else ended();
   } catch (error) {
     if (turn === shown) fail(error);
-  }
-}
-
-async function loaded(view) {
-  try {
-    return await view.load();
-  } catch {
-    throw new ApiError(0, "The service does not answer.");
   }
 }
 
@@ -96,5 +90,4 @@ window.addEventListener("popstate", show);
 shortcuts({ go });
 watch(document.getElementById("live"), live);
 live.start();
-// The other views are fetched in a quiet moment, so that they open while the service restarts.
-show().then(() => requestIdleCallback(() => VIEWS.forEach((view) => view.load().catch(() => {}))));
+show();

@@ -6,11 +6,12 @@ import { answer, headline, newService } from "./fleetanswer.js";
 import { COLUMNS, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
 
+const FIRST = 40; // So many runs fill a tall screen; the service may have to look at each of them.
 const MOST_SINGLY = 8; // So many runs that changed are asked for one by one; more are read as pages.
 const REFRESH_MS = 2000;
 const EVERY_MS = 30_000;
 
-export async function mount(root, { live, fail }) {
+export async function mountFleet(root, { live, fail }) {
   const fleet = new Fleet(root, fail);
   await fleet.read();
   const heard = ({ detail }) => fleet.heard(`${detail.data.project}/${detail.data.run}`);
@@ -45,15 +46,20 @@ class Fleet {
 
   /** Read every page; the first is shown before the second is asked for. */
   async read() {
+    const isFirst = this.runs.size === 0;
     this.#readAt = Date.now();
     this.#changed.clear();
     const found = new Map();
     let after = null;
     do {
-      const page = await get("/fleet", { after, archived: this.controls.archived() || null });
+      const limit = isFirst && !after ? FIRST : null;
+      const page = await get("/fleet", { after, limit, archived: this.controls.archived() || null });
       for (const run of page.items) found.set(`${run.project}/${run.run}`, run);
       after = page.next;
-      if (after && this.runs.size === 0) this.#show(new Map(found));
+      if (after && this.runs.size === 0) {
+        this.#show(new Map(found));
+        this.under.textContent = "reading the other runs …";
+      }
     } while (after);
     this.#show(found);
   }

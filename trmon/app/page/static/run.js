@@ -15,7 +15,7 @@ import { StepPanel } from "./steppanel.js";
 
 const REFRESH_MS = 1500;
 
-export async function mount(root, { live, fail, parameters: [project, run] }) {
+export async function mountRun(root, { live, fail, parameters: [project, run] }) {
   const view = new RunView(root, project, run);
   document.title = `${run} · trmon`;
   await view.begin();
