@@ -62,14 +62,12 @@ def bucketed(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: i
         update=axes["update"][last],
         closed_at=axes["closed_at"][last],
         count=np.diff(edges),
-        bands={name: _band(column, edges[:-1]) for name, column in values.items()},
+        bands={name: Band(*[column] * 4) if exact else _band(column, edges[:-1]) for name, column in values.items()},
     )
 
 
 def _band(column: Any, starts: Any) -> Band:
     """Reduce a column from every start to the next one."""
-    if not len(column):
-        return Band(column, column, column, column)
     known = ~np.isnan(column)
     counts = np.add.reduceat(known, starts, dtype=np.int64)
     some = counts > 0

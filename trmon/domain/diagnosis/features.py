@@ -104,38 +104,52 @@ def ratio_shift(history: History) -> Array:
 
 def relative(column: Array) -> Array:
     """Return values over the median of up to 100 before them; NaN before there are 20."""
-    return _over_past(column, lambda past, now: now / _median(past[-BASELINE_ROWS:]), least_rows=MIN_BASELINE_ROWS)
+
+    def ratios(values: Array) -> Array:
+        at = np.arange(len(values))
+        past = np.sort(_newest(np.append(math.nan, values[:-1]), BASELINE_ROWS), axis=1)
+        there = np.minimum(at, BASELINE_ROWS)
+        median = (past[at, np.maximum(there - 1, 0) // 2] + past[at, there // 2]) / 2
+        return np.where(at < MIN_BASELINE_ROWS, math.nan, values / _yardstick(median))
+
+    return _over_known(column, ratios)
 
 
 def rise(column: Array) -> Array:
     """Return the median of the newest 5 values over that of 5 up to 50 rows earlier; NaN before there are 25."""
 
-    def ratio(past: Array, now: float) -> float:
-        newest = np.append(past[-(MEDIAN_ROWS - 1) :], now)
-        earlier = past[: -(MEDIAN_ROWS - 1)][-RISE_ROWS:][:MEDIAN_ROWS]
-        return float(np.median(newest)) / _median(earlier)
+    def ratios(values: Array) -> Array:
+        at = np.arange(len(values))
+        medians = np.median(_newest(values, MEDIAN_ROWS), axis=1)
+        earlier = np.maximum(at - RISE_ROWS, MEDIAN_ROWS - 1)
+        ratio = medians / _yardstick(medians[np.minimum(earlier, at)])
+        return np.where(at < MIN_RISE_ROWS + MEDIAN_ROWS - 1, math.nan, ratio)
 
-    return _over_past(column, ratio, least_rows=MIN_RISE_ROWS + MEDIAN_ROWS - 1)
+    return _over_known(column, ratios)
 
 
 def least(column: Array) -> Array:
     """Return the smallest of the newest 20 values; NaN before there are 20."""
-    return _over_past(column, lambda past, now: min(past[-(FLAT_ROWS - 1) :].min(), now), least_rows=FLAT_ROWS - 1)
+    return _over_known(column, lambda values: _newest(values, FLAT_ROWS).min(axis=1))
 
 
-def _over_past(column: Array, feature: Callable[[Array, float], float], *, least_rows: int) -> Array:
-    """Apply a feature to each known value and the known ones before it, where there are enough of them."""
-    out = np.full(len(column), math.nan)
-    known = np.flatnonzero(~np.isnan(column))
-    for count, i in enumerate(known.tolist()):
-        if count >= least_rows:
-            out[i] = feature(column[known[:count]], column[i])
+def _over_known(column: Array, feature: Callable[[Array], Array]) -> Array:
+    """Apply a feature to the known values alone, and put its values in their places."""
+    out, known = np.full(len(column), math.nan), ~np.isnan(column)
+    if known.any():
+        with np.errstate(invalid="ignore"):
+            out[known] = feature(column[known])
     return out
 
 
-def _median(values: Array) -> float:
-    """A median of 0 is no yardstick."""
-    return float(np.median(values)) or math.nan
+def _newest(values: Array, n: int) -> Array:
+    """Return the newest n values as of each, [len(values), n], NaN before the first."""
+    return np.lib.stride_tricks.sliding_window_view(np.append(np.full(n - 1, math.nan), values), n)
+
+
+def _yardstick(medians: Array) -> Array:
+    """A median of 0 is none."""
+    return np.where(medians == 0, math.nan, medians)
 
 
 def _split_ratio(values: Array, lag: Array) -> float:

@@ -64,8 +64,8 @@ class History:
 
         A pair is there if any of its signals is: what it lacks is not taken from another one.
         """
-        there = [pair for pair in pairs if any(name.startswith(f"{pair}_") for name in self.values)]
-        of_pair = f"{there[0]}_{signal}" if there else signal
+        there = next((pair for pair in pairs if any(name.startswith(f"{pair}_") for name in self.values)), None)
+        of_pair = f"{there}_{signal}" if there else signal
         name = of_pair if of_pair in self.values else signal
         return name, self.values.get(name, np.full(len(self), math.nan))
 

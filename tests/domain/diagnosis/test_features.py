@@ -1,0 +1,60 @@
+"""Features of a signal's past, against their definitions row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from trmon.domain.diagnosis.features import least, relative, rise
+from trmon.domain.diagnosis.history import Array
+
+Feature = Callable[[Array], Array]
+
+
+def median(values: Array) -> float:
+    """A median that is no yardstick where it is 0."""
+    return float(np.median(values)) or math.nan
+
+
+def relative_at(values: Array, i: int) -> float:
+    return float(values[i]) / median(values[max(0, i - 100) : i]) if i >= 20 else math.nan
+
+
+def rise_at(values: Array, i: int) -> float:
+    first = max(0, i - 54)
+    return float(np.median(values[i - 4 : i + 1])) / median(values[first : first + 5]) if i >= 24 else math.nan
+
+
+def least_at(values: Array, i: int) -> float:
+    return float(values[i - 19 : i + 1].min()) if i >= 19 else math.nan
+
+
+@pytest.mark.parametrize(
+    ("feature", "expected"), [(relative, relative_at), (rise, rise_at), (least, least_at)], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("n", [1, 4, 19, 20, 21, 24, 25, 55, 100, 101, 256])
+@pytest.mark.parametrize("unknown", [0.0, 0.4])
+@pytest.mark.parametrize("zeros", [0.0, 0.6])
+def test_features_are_of_the_known_values_up_to_each(
+    feature: Feature, expected: Callable[[Array, int], float], n: int, unknown: float, zeros: float
+) -> None:
+    random = np.random.default_rng(n)
+    values = np.where(random.random(n) < zeros, 0.0, random.exponential(size=n))
+    known = random.random(n) >= unknown
+    column = np.where(known, values, math.nan)
+    wanted = np.full(n, math.nan)
+    wanted[known] = [expected(values[known], i) for i in range(int(known.sum()))]
+    np.testing.assert_array_equal(feature(column), wanted)
+
+
+@pytest.mark.parametrize("feature", [relative, rise, least])
+def test_a_signal_that_nobody_sent_has_no_features(feature: Feature) -> None:
+    assert np.isnan(feature(np.full(30, math.nan))).all()
+
+
+@pytest.mark.parametrize("feature", [relative, rise])
+def test_infinite_values_make_no_warning(feature: Feature) -> None:
+    assert len(feature(np.full(60, math.inf))) == 60
