@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.app import logs
+from trmon.app import collector, logs
 from trmon.app.replicas.supervisor import Child, Supervisor
 from trmon.app.server import Server, bind, url_of
 from trmon.app.service import create_app
@@ -40,7 +40,9 @@ def serve(
             return
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
-        Server(create_app(settings), url=url).run([bound])
+        app = create_app(settings)
+        collector.settle()
+        Server(app, url=url).run([bound])
 
 
 def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, workers: int) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from prometheus_client import start_http_server
 
-from trmon.app import logs
+from trmon.app import collector, logs
 from trmon.app.metrics.counters import Counters
 from trmon.app.watch import watching
 from trmon.cli.edge import configured, failing_plainly
@@ -28,6 +28,7 @@ def worker(
         ending = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
+        collector.settle()
         counters = Counters()
         with watching(settings, counters=counters):
             if metrics_port is not None:
