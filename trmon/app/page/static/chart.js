@@ -1,23 +1,18 @@
 // One chart: lines over steps with their healthy band, the value now against its reference, and what happened when.
 
-import { Canvas } from "./canvas.js";
 import { fill, h } from "./dom.js";
+import { Figure } from "./figure.js";
 import { range } from "./healthy.js";
 import { stem } from "./panels.js";
 import { number, step } from "./words.js";
 
 const BASELINE_POINTS = 20;
 
-export class Chart {
+export class Chart extends Figure {
   constructor({ uPlot, course, panel, open }) {
-    Object.assign(this, { course, panel });
-    this.now = h("span", { class: "strong" });
-    this.against = h("span", { class: "quiet" });
-    this.legend = h("span", {});
-    this.where = h("span", { class: "plot" });
+    super({ uPlot, course, open, title: panel.title, note: panel.note });
+    this.panel = panel;
     this.healthy = range(course.catalogue.get(panel.names[0])?.healthy);
-    this.element = h("figure", { class: "card panel" }, this.#caption(), this.where);
-    this.canvas = new Canvas(this.where, { uPlot, course, open, label: panel.title, said: (at) => this.#say(at) });
   }
 
   /** Whether it draws a signal that is evidence. */
@@ -47,30 +42,7 @@ export class Chart {
     });
     this.canvas.data([series.step, ...columns]);
     this.#name(series);
-    this.#say(null);
-  }
-
-  range() {
-    this.canvas.range();
-  }
-
-  redraw() {
-    this.canvas.redraw();
-  }
-
-  end() {
-    this.canvas.end();
-  }
-
-  #caption() {
-    return h(
-      "figcaption",
-      {},
-      h("h2", {}, this.panel.title),
-      this.now,
-      h("span", { class: "note" }, this.panel.note, this.legend),
-      this.against,
-    );
+    this.say(null);
   }
 
   /** Name the lines that there are, where there is more than one. */
@@ -82,7 +54,7 @@ export class Chart {
   }
 
   /** Say the values at the cursor, or the newest against what they should be. */
-  #say(at) {
+  say(at) {
     const { series } = this.course;
     const values = this.panel.names.map((name) => series.signals[name].mean);
     if (at !== null) {

@@ -1,32 +1,18 @@
 // The share of masked sequences over steps, by the reason of their rejection.
 
 import { get } from "./api.js";
-import { Canvas } from "./canvas.js";
 import { fill, h } from "./dom.js";
+import { Figure } from "./figure.js";
 import { percent, step } from "./words.js";
 
 const SHOWN = 3; // The most frequent reasons; the total says the rest.
 
-export class ReasonsChart {
+export class ReasonsChart extends Figure {
   #found = { steps: [], mask_rate: [], reasons: {} };
   #asked = 0;
 
   constructor({ uPlot, course, open }) {
-    this.course = course;
-    this.now = h("span", { class: "strong" });
-    this.against = h("span", { class: "quiet" });
-    this.legend = h("span", {});
-    this.where = h("span", { class: "plot" });
-    const caption = h(
-      "figcaption",
-      {},
-      h("h2", {}, "Masked, by reason"),
-      this.now,
-      h("span", { class: "note" }, this.legend),
-      this.against,
-    );
-    this.element = h("figure", { class: "card panel" }, caption, this.where);
-    this.canvas = new Canvas(this.where, { uPlot, course, open, label: "Masked", said: (at) => this.#say(at) });
+    super({ uPlot, course, open, title: "Masked, by reason", label: "Masked" });
   }
 
   shows(evidence) {
@@ -55,18 +41,6 @@ export class ReasonsChart {
     else this.make();
   }
 
-  range() {
-    this.canvas.range();
-  }
-
-  redraw() {
-    this.canvas.redraw();
-  }
-
-  end() {
-    this.canvas.end();
-  }
-
   #names() {
     const total = (name) => this.#found.reasons[name].reduce((sum, share) => sum + share, 0);
     return Object.keys(this.#found.reasons)
@@ -82,10 +56,10 @@ export class ReasonsChart {
       this.legend,
       names.map((name, i) => h("span", { class: `legend line-${i}` }, name)),
     );
-    this.#say(null);
+    this.say(null);
   }
 
-  #say(at) {
+  say(at) {
     const { steps, mask_rate: rates } = this.#found;
     const place = at === null ? rates.length - 1 : at;
     this.now.textContent = percent(rates[place]);

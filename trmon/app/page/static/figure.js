@@ -1,0 +1,31 @@
+// A figure with a plot: what it shows, the value now against its reference, and the canvas below.
+
+import { Canvas } from "./canvas.js";
+import { h } from "./dom.js";
+
+/** What draws something says by `say(at)` what there is at the cursor, or now where `at` is null. */
+export class Figure {
+  now = h("span", { class: "strong" });
+  against = h("span", { class: "quiet" });
+  legend = h("span", {});
+
+  constructor({ uPlot, course, open, title, note, label = title }) {
+    const where = h("span", { class: "plot" });
+    const words = [h("h2", {}, title), this.now, h("span", { class: "note" }, note, this.legend), this.against];
+    this.course = course;
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
+    this.canvas = new Canvas(where, { uPlot, course, open, label, said: (at) => this.say(at) });
+  }
+
+  range() {
+    this.canvas.range();
+  }
+
+  redraw() {
+    this.canvas.redraw();
+  }
+
+  end() {
+    this.canvas.end();
+  }
+}
