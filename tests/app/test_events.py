@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import httpx
 import msgspec
+import pytest
 
 from tests.app.conftest import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send_step, train
+from trmon.app.events.stream import pause_seconds
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
 
@@ -79,6 +81,18 @@ def test_a_reader_goes_on_after_a_restart(client: httpx.Client, service: Threade
     with service.client() as again, following(again, headers={"Last-Event-ID": str(seen[-1].id)}) as heard:
         send_step(again, MATH, step=3)
         assert take_steps(heard, 1)[0].data["step"] == 2
+
+
+@pytest.mark.parametrize(
+    ("since_read_seconds", "expected"),
+    [
+        pytest.param(0.0, 0.2, id="commits in a row are read together"),
+        pytest.param(0.15, 0.05, id="only the rest of the pause"),
+        pytest.param(14.0, 0.0, id="what comes after a quiet time is told at once"),
+    ],
+)
+def test_a_stream_pauses_between_two_reads_only(since_read_seconds: float, expected: float) -> None:
+    assert pause_seconds(since_read_seconds=since_read_seconds) == pytest.approx(expected)
 
 
 def test_one_run_can_be_followed(client: httpx.Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,7 +53,7 @@ async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[byte
     place = newest if after is None else min(after, newest)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
     while not follower.wakeups.closed:
-        seen = follower.wakeups.count
+        seen, read_at = follower.wakeups.count, time.monotonic()
         found = await asyncio.to_thread(follower.read, place)
         for stored in found:
             yield written(stored)
@@ -61,7 +62,12 @@ async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[byte
             continue
         if not await follower.wakeups.wait(seen, timeout_seconds=HEARTBEAT_SECONDS):
             yield b": alive\n\n"
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(pause_seconds(since_read_seconds=time.monotonic() - read_at))
+
+
+def pause_seconds(*, since_read_seconds: float) -> float:
+    """Return how long a stream still waits before it reads again: not at all where nothing came for a while."""
+    return max(0.0, PAUSE_SECONDS - since_read_seconds)
 
 
 def written(stored: StoredEvent) -> bytes:
