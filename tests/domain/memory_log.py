@@ -16,6 +16,8 @@ from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome
 from trmon.domain.policies.version import PolicyVersion, default_version
+from trmon.domain.runs.attempts import Claim, held
+from trmon.domain.runs.company import Speaker
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon_client.core import wire
 
@@ -57,6 +59,8 @@ class MemoryLog:
         self._checkpoint: Checkpoint | None = None
         self._seen_at: float | None = None
         self._attempts: list[str] = []
+        self.looks_at_speakers = 0
+        self._claims: dict[tuple[int, int], Claim] = {}
         self._looks = 0
 
     def receive(self, *messages: wire.Message, at: float) -> None:
@@ -70,6 +74,7 @@ class MemoryLog:
         if message.attempt not in self._attempts:
             self._attempts.append(message.attempt)
         attempt_id = self._attempts.index(message.attempt) + 1
+        self._claim(message, attempt_id, at)
         if isinstance(message, wire.Report):
             self.reports.append(trainer.stored(message, id_=len(self.reports) + 1, at=at, attempt_id=attempt_id))
             self.stored_run = replace(self.stored_run, last_report_at=at)
@@ -83,6 +88,18 @@ class MemoryLog:
                     message=message,
                 )
             )
+
+    def _claim(self, message: wire.Message, attempt_id: int, at: float) -> None:
+        place = (attempt_id, message.rank)
+        self._claims[place] = held(
+            self._claims.get(place),
+            launch=message.launch,
+            step=message.step if isinstance(message, wire.Report) else None,
+            now=at,
+            reports=isinstance(message, wire.Report),
+            ends=isinstance(message, wire.Finish),
+            beats=isinstance(message, wire.Heartbeat),
+        )
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         """See RunLog."""
@@ -165,6 +182,24 @@ class MemoryLog:
     def last_seen(self, run_id: int) -> float | None:
         """See RunLog."""
         return self._seen_at
+
+    def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
+        """See RunLog."""
+        self.looks_at_speakers += 1
+        return [
+            Speaker(
+                attempt_id=attempt_id,
+                attempt=self._attempts[attempt_id - 1],
+                rank=rank,
+                launch=claim.launch,
+                began_at=claim.began_at,
+                beat_at=claim.beat_at,
+                last_step=claim.last_step,
+                ended=claim.ended,
+            )
+            for (attempt_id, rank), claim in self._claims.items()
+            if claim.began_at is not None and (claim.beat_at or claim.began_at) > since
+        ]
 
     def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
         """See RunLog."""

@@ -9,7 +9,6 @@ import pytest
 
 from tests.domain.illness import Numbers
 from tests.domain.ruleruns import QUIET_STEPS, RuleRun, check, of, run
-from trmon.domain.rules.rule import InState
 from trmon.domain.rules.rulebook import builtin
 
 RULES = {rule.name: rule for rule in builtin()}
@@ -301,5 +300,5 @@ def test_a_healthy_run_raises_nothing() -> None:
 
 
 def test_every_builtin_rule_over_signals_has_a_case() -> None:
-    over_signals = {name for name, rule in RULES.items() if not isinstance(rule.when, InState)}
+    over_signals = {name for name, rule in RULES.items() if rule.reads_batches}
     assert over_signals == {case.rule for case in CASES} | {"spool_growing"}

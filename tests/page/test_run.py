@@ -34,6 +34,23 @@ def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
     assert page.url.endswith("?tab=trl")
 
 
+def test_what_fires_on_the_run_itself_is_said_with_what_to_do(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    text = page.evaluate(
+        """async () => {
+            const { diagnosisCard } = await import("/static/diagnosis.js");
+            const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
+            const diagnosis = { circumstances: [fires], observed: [], unknown: [], shortfall: [], remedy: null };
+            const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
+            const card = document.createElement("section");
+            diagnosisCard(card, { judged, diagnosis, alerts: { items: [] }, run: {} }, { catalogue: {} });
+            return card.textContent;
+        }"""
+    )
+    assert "Watch: two trainers since step 3" in text
+    assert "m/r: two trainers live: a & <b>. End one." in text
+
+
 def test_every_chart_is_drawn_and_those_that_are_evidence_are_outlined(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)

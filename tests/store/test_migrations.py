@@ -127,6 +127,27 @@ def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> No
         assert not inspect(connection).has_table("silence")
 
 
+def test_launches_that_spoke_before_their_hearts_were_kept_apart_are_still_known(engine: Engine) -> None:
+    migrations.upgrade(engine, revision="0007")
+    rows = (
+        *OLD_RUN,
+        "INSERT INTO attempt (id, run_id, name, ordinal, started_at, world_size, ranks_unverified) "
+        "VALUES (1, 7, 'a', 1, 1, 1, FALSE)",
+        "INSERT INTO claim (attempt_id, rank, run_id, launch, seen_at, ended) VALUES (1, 0, 7, 'one', 5, FALSE)",
+    )
+    with engine.begin() as connection:
+        for statement in rows:
+            connection.exec_driver_sql(statement)
+        before = connection.exec_driver_sql("SELECT * FROM claim").mappings().one()
+    migrations.upgrade(engine, revision="0008")
+    with engine.connect() as connection:
+        after = connection.exec_driver_sql("SELECT * FROM claim").mappings().one()
+    assert after == {**before, "began_at": None, "beat_at": None}
+    migrations.downgrade(engine, revision="0007")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT * FROM claim").mappings().one() == before
+
+
 def test_upgrading_again_keeps_what_is_there(store: Store) -> None:
     [receipt] = append(store, report_intake())
     store.migrate()

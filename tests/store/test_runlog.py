@@ -17,6 +17,7 @@ from tests.store.builders import (
     append,
     batch,
     batch_key,
+    beat,
     commit,
     delivery,
     intake,
@@ -239,3 +240,17 @@ def test_a_revision_is_another_one_after_an_edit_and_the_same_after_what_the_wor
         before = store.runlog.revision(run_id)
         edit().result(30)
         assert store.runlog.revision(run_id) > before
+
+
+def test_speakers_are_those_whose_hearts_beat_and_those_that_have_just_begun(
+    store: Store, log: RunLog, run_id: int
+) -> None:
+    append(store, report_intake(step=4), report_intake(step=9, launch="launch-2", seed=1), now=NOW + 50)
+    beat(store, at=NOW + 60)
+    append(store, intake(wire.Finish(attempt="a", launch="launch-2", sequence=1)), now=NOW + 70)
+    first, second = sorted(log.speakers(run_id, since=NOW + 40), key=lambda speaker: speaker.began_at)
+    assert (first.attempt, first.launch, first.began_at, first.beat_at) == ("a", "launch-1", NOW, NOW + 60)
+    assert (second.attempt, second.began_at, second.beat_at) == ("a~launch-2", NOW + 50, None)
+    assert [(speaker.last_step, speaker.ended) for speaker in (first, second)] == [(4, False), (9, True)]
+    assert [speaker.launch for speaker in log.speakers(run_id, since=NOW + 55)] == ["launch-1"]
+    assert log.speakers(run_id, since=NOW + 60) == []

@@ -14,6 +14,7 @@ from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.leases import Fences
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome
 from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.runs.company import Speaker
 from trmon.domain.runs.run import Attempt, Run
 
 
@@ -67,6 +68,9 @@ class RunLog(Protocol):
 
     def last_seen(self, run_id: int) -> float | None:
         """Return when the run's newest message of any kind came, heartbeats included, on the server's clock."""
+
+    def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
+        """Return, by rank, the launches of a run whose hearts have beaten since a time, or that began since."""
 
     def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
         """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.

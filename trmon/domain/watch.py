@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trmon.domain.policies.book import PolicyBook
-from trmon.domain.rules.rule import InState, Rule
+from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import Run
 
 
@@ -23,12 +23,12 @@ class Watch:
     @property
     def signal_rules(self) -> tuple[Rule, ...]:
         """The rules that read batches."""
-        return tuple(rule for rule in self.rules if not isinstance(rule.when, InState))
+        return tuple(rule for rule in self.rules if rule.reads_batches)
 
     @property
     def state_rules(self) -> tuple[Rule, ...]:
-        """The rules that read the run's state."""
-        return tuple(rule for rule in self.rules if isinstance(rule.when, InState))
+        """The rules that read the run's state, or who speaks for it."""
+        return tuple(rule for rule in self.rules if not rule.reads_batches)
 
     def rule(self, name: str) -> Rule | None:
         """Return a rule by its name."""

@@ -97,6 +97,7 @@ class Directory:
             now=arrival.at,
             reports=isinstance(message, wire.Report),
             ends=isinstance(message, wire.Finish),
+            beats=isinstance(message, wire.Heartbeat),
         )
         attempt.claims[message.rank] = claim
         place = {"attempt_id": attempt.id, "rank": message.rank, "run_id": attempt.run_id}

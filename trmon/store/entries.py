@@ -157,6 +157,8 @@ def _claim(row: Row[tuple[object, ...]]) -> Claim:
     return Claim(
         launch=row.launch,
         seen_at=row.seen_at,
+        began_at=row.began_at,
+        beat_at=row.beat_at,
         reported_at=row.reported_at,
         last_step=row.last_step,
         ended=row.ended,

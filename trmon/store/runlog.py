@@ -18,6 +18,7 @@ from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.leases import SLOTS, slot_of
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome
 from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.runs.company import Speaker
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
 from trmon.store.adaptations import Adaptations
@@ -155,6 +156,18 @@ class SqlRunLog:
             found: float | None = connection.scalar(newest)
         return found
 
+    def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
+        """Return, by rank, the launches of a run whose hearts have beaten since a time, or that began since."""
+        claim, attempt = schema.claim.c, schema.attempt
+        known = (claim.run_id == run_id) & (func.coalesce(claim.beat_at, claim.began_at) > since)
+        found = (
+            select(schema.claim, attempt.c.name.label("attempt"))
+            .join_from(schema.claim, attempt)
+            .where(known, claim.began_at.is_not(None))
+        )
+        with self._reader.connect() as connection:
+            return [_speaker(row) for row in connection.execute(found)]
+
     def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
         """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.
 
@@ -179,3 +192,16 @@ class SqlRunLog:
         with self._reader.connect() as connection:
             found = select(schema.run_state).where(schema.run_state.c.run_id == run_id)
             return connection.execute(found).one_or_none()
+
+
+def _speaker(row: Any) -> Speaker:
+    return Speaker(
+        attempt_id=row.attempt_id,
+        attempt=row.attempt,
+        rank=row.rank,
+        launch=row.launch,
+        began_at=row.began_at,
+        beat_at=row.beat_at,
+        last_step=row.last_step,
+        ended=row.ended,
+    )

@@ -116,6 +116,8 @@ claim = Table(
     Column("reported_at", Double),
     Column("last_step", BigInteger),
     _needed("ended", Boolean),
+    Column("began_at", Double),
+    Column("beat_at", Double),
     Column("former_launch", Text),
     Column("former_step", BigInteger),
     Index("ix_claim_run_id", "run_id"),

@@ -165,8 +165,14 @@ def test_a_rule_is_read_with_the_defaults() -> None:
         pytest.param(
             RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{all: [{state: stalled}]}"),
             "rules[0].when.all[0]",
-            "a state stands alone",
+            "stands alone",
             id="a state among signals",
+        ),
+        pytest.param(
+            RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{side_by_side: -1}"),
+            "rules[0].when.side_by_side",
+            "zero or more seconds",
+            id="trainers side by side for less than no time",
         ),
         pytest.param(
             RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{state: asleep}"),
@@ -193,6 +199,7 @@ CONDITIONS = [
     {"ratio": ["mask_rate_long", "mask_rate:geo_mask"], "above": 2.0, "clear": 2.0},
     {"absent": "reward_mean"},
     {"state": "paused"},
+    {"side_by_side": 60.0},
     {"all": [{"any": [{"absent": "kl_k1"}]}, {"signal": "kl_k3", "below": 1.0, "clear": 1.0}]},
 ]
 """One of each kind."""

@@ -78,30 +78,37 @@ def test_what_becomes_of_a_message(case: Case) -> None:
 
 
 def test_a_claim_remembers_how_far_its_holder_got() -> None:
-    first = held(None, launch="A", step=5, now=NOW, reports=True, ends=False)
-    late = held(first, launch="A", step=3, now=NOW + 1, reports=True, ends=False)
+    first = held(None, launch="A", step=5, now=NOW, reports=True)
+    late = held(first, launch="A", step=3, now=NOW + 1, reports=True)
     assert (late.last_step, late.seen_at, late.reported_at) == (5, NOW + 1, NOW + 1)
 
 
 def test_a_notice_is_a_sign_of_life_but_no_report() -> None:
-    claimed = held(None, launch="A", step=None, now=NOW, reports=False, ends=False)
+    claimed = held(None, launch="A", step=None, now=NOW)
     assert (claimed.seen_at, claimed.reported_at, claimed.last_step) == (NOW, None, None)
 
 
+def test_a_heartbeat_is_kept_apart_from_what_a_spool_may_have_delayed() -> None:
+    beaten = held(held(None, launch="A", step=None, now=NOW), launch="A", step=None, now=NOW + 1, beats=True)
+    later = held(beaten, launch="A", step=7, now=NOW + 2, reports=True)
+    assert (later.began_at, later.beat_at, later.seen_at) == (NOW, NOW + 1, NOW + 2)
+    assert held(later, launch="B", step=None, now=NOW + 3).beat_at is None
+
+
 def test_who_takes_over_inherits_the_step_that_was_reached() -> None:
-    taken = held(claim(last_step=50), launch="B", step=None, now=NOW, reports=False, ends=False)
+    taken = held(claim(last_step=50), launch="B", step=None, now=NOW)
     assert (taken.launch, taken.former_launch, taken.former_step, taken.last_step) == ("B", "A", 50, None)
 
 
 def test_a_former_holders_late_report_changes_nothing() -> None:
     before = claim(last_step=60, former_step=50)
-    assert held(before, launch="Z", step=49, now=NOW, reports=True, ends=False) is before
+    assert held(before, launch="Z", step=49, now=NOW, reports=True) is before
 
 
 def test_an_end_is_remembered() -> None:
-    ended = held(claim(), launch="A", step=None, now=NOW, reports=False, ends=True)
+    ended = held(claim(), launch="A", step=None, now=NOW, ends=True)
     assert ended.ended
-    assert held(ended, launch="A", step=49, now=NOW, reports=True, ends=False).ended
+    assert held(ended, launch="A", step=49, now=NOW, reports=True).ended
 
 
 def test_forks_are_named_by_the_launch_in_full_only_where_needed() -> None:

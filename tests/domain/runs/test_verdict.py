@@ -32,6 +32,7 @@ PAGE = Alert(
     labels={},
 )
 WARN = replace(PAGE, rule="stale_rollouts", severity=Severity.WARN, step=20)
+COMPANY = replace(WARN, rule="two_trainers", step=35)
 STALLED = replace(PAGE, rule="stalled")
 WELL = diagnose(history())
 ILL = diagnose(history(staleness_kl_k3=0.2))
@@ -57,6 +58,13 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
         pytest.param(judged(RUN, WARN), Kind.WATCH, "stale rollouts since step 20", id="an open warning"),
         pytest.param(judged(diagnosis=ILL), Kind.WATCH, "step too large since step", id="a finding without an alert"),
         pytest.param(judged(RUN, PAGE, diagnosis=ILL), Kind.ACT, "step too large", id="the cause before its alert"),
+        pytest.param(
+            judged(RUN, COMPANY, diagnosis=ILL),
+            Kind.WATCH,
+            "two trainers since step 35, step too large since",
+            id="a second trainer before a finding",
+        ),
+        pytest.param(judged(RUN, COMPANY), Kind.WATCH, "two trainers since step 35", id="a second trainer alone"),
         pytest.param(
             judged(RUN, replace(PAGE, state=AlertState.PENDING)), Kind.HEALTHY, "nothing", id="a page not yet due"
         ),

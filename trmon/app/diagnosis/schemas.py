@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 from pydantic import BaseModel, Field
 
 from trmon.app.http.numbers import Number
+from trmon.domain.alerts.alert import Alert, Severity
 from trmon.domain.diagnosis import (
     REMEDIES,
     Diagnosis,
@@ -127,6 +129,27 @@ class IgnoredOut(BaseModel):
     why: str
 
 
+class CircumstanceOut(BaseModel):
+    """What fires on the run itself, which no signal shows: that it is silent, that two trainers live under its name."""
+
+    rule: str
+    severity: Severity
+    since_step: int
+    summary: str
+    fix: str
+
+    @classmethod
+    def of(cls, alert: Alert) -> Self:
+        """Return a firing alert as a diagnosis tells it."""
+        return cls(
+            rule=alert.rule,
+            severity=alert.severity,
+            since_step=alert.step,
+            summary=alert.summary,
+            fix=alert.runbook,
+        )
+
+
 class DiagnosisOut(BaseModel):
     """What is wrong at the newest step. The primary finding is the cause; the others were seen beside it."""
 
@@ -135,6 +158,9 @@ class DiagnosisOut(BaseModel):
     primary: Finding
     title: str
     remedy: RemedyOut | None
+    circumstances: list[CircumstanceOut] = Field(
+        description="What fires on the run itself: stalled, crashed, two trainers; empty for a log line."
+    )
     observed: list[FindingOut] = Field(description="What was found, the cause first.")
     unknown: list[FindingOut] = Field(description="What cannot be told, and the signals that would tell it.")
     shortfall: list[EvidenceOut] = Field(description="Why a run in which nothing was found is not healthy.")
@@ -143,7 +169,9 @@ class DiagnosisOut(BaseModel):
     ignored: list[IgnoredOut] = Field(description="Names of a log line that were not read; empty for a run.")
 
     @classmethod
-    def of(cls, found: Diagnosis, *, ignored: list[IgnoredOut] | None = None) -> Self:
+    def of(
+        cls, found: Diagnosis, *, circumstances: Iterable[Alert] = (), ignored: list[IgnoredOut] | None = None
+    ) -> Self:
         """Return a diagnosis as answered."""
         return cls(
             step=found.step,
@@ -151,6 +179,7 @@ class DiagnosisOut(BaseModel):
             primary=found.primary,
             title=found.primary.title,
             remedy=RemedyOut.of(found.remedy) if found.remedy else None,
+            circumstances=[CircumstanceOut.of(alert) for alert in circumstances],
             observed=[FindingOut.of(item) for item in found.observed],
             unknown=[FindingOut.of(item) for item in found.unknown],
             shortfall=[EvidenceOut.of(item) for item in found.shortfall],

@@ -14,7 +14,10 @@ from trmon.domain.rules.rule import Bound
 
 
 def show(found: DiagnosisOut, console: Console) -> None:
-    """Print a diagnosis: the cause, its evidence and fix, what else was seen, and what is not known."""
+    """Print a diagnosis: what fires on the run itself, the cause, its evidence and fix, and what is not known."""
+    for fires in found.circumstances:
+        console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
+        console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
     console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
     for observation in found.observed:
         console.print(_evidence(observation))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from trmon.app.live import RunView
 from trmon.app.worker.advisor import Advisor
+from trmon.app.worker.attendance import Attendance
 from trmon.app.worker.inbox import Inbox, Stored
 from trmon.app.worker.ledger import Ledger, Tally
 from trmon.app.worker.portrait import Portrait, Vigil
@@ -15,7 +16,7 @@ from trmon.app.worker.recollection import recall
 from trmon.app.worker.tuner import Tuner
 from trmon.domain.advice import Advice
 from trmon.domain.alerts.alert import AlertState, Severity
-from trmon.domain.alerts.staterules import at_rest, judge_change, retire
+from trmon.domain.alerts.staterules import at_rest, judge_change, judge_company, retire
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
@@ -61,6 +62,7 @@ class RunKeeper:
         self._gauge = log.batch(self._mind.gauge_keys[-1]) if self._mind.gauge_keys else None
         self._newest = self._mind.folded
         self._tuner, self._advisor = Tuner(log), Advisor(log)
+        self._attendance = Attendance(log, run_id)
 
     @property
     def is_done(self) -> bool:
@@ -70,7 +72,8 @@ class RunKeeper:
     @property
     def is_at_rest(self) -> bool:
         """Whether only a message can change anything: the run does not train, and nothing of it waits."""
-        return self._life.state is not RunState.RUNNING and not self._assembly.batches
+        is_still = self._life.state is not RunState.RUNNING and not self._assembly.batches
+        return is_still and self._look_at == math.inf
 
     @property
     def due_at(self) -> float:
@@ -78,11 +81,12 @@ class RunKeeper:
         grace_ends = self._assembly.patience_ends(
             grace_seconds=self._vigil.grace_seconds, watching_since=self._watching_since
         )
+        waits = [self._look_at] if grace_ends is None else [self._look_at, grace_ends]
         if self._life.state is not RunState.RUNNING:
-            return math.inf if grace_ends is None else grace_ends
+            return min(waits)
         patience = self._vigil.patience.limit_seconds(self._mind.expected_step_seconds, heart_beats=False)
         silence_ends = max(self._life.silent_since, self._watching_since) + patience
-        return silence_ends if grace_ends is None else min(grace_ends, silence_ends)
+        return min(*waits, silence_ends)
 
     def advance(self, now: float) -> Pass:
         """Return what one pass changes; the caller writes it, or throws the keeper away."""
@@ -101,6 +105,7 @@ class RunKeeper:
         self._tune(ledger, now=now)
         if page.caught_up:
             self._watch_clock(ledger, now=now)
+            self._look_around(ledger, now=now)
             # Only the pass in which the run came to rest says so: one that repeated it would wake the worker for ever.
             if self.is_done and (ledger.rows or "state" in ledger.run):
                 self._tell(at_rest(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
@@ -140,6 +145,7 @@ class RunKeeper:
         late: dict[BatchKey, BatchRow] = {}
         for message in messages:
             change = None
+            self._attendance.heard(message.report if isinstance(message, StoredReport) else message.message)
             if isinstance(message, StoredReport):
                 if message.id > self._mind.heard_through:
                     self._life, change = heard_report(self._life, message)
@@ -262,6 +268,19 @@ class RunKeeper:
             patience=self._vigil.patience,
         )
         self._turn(change, ledger, now=now)
+
+    @property
+    def _look_at(self) -> float:
+        """Nothing fires on a finished run: who still lives is asked once somebody speaks again."""
+        return math.inf if self._life.state is RunState.FINISHED else self._attendance.look_at
+
+    def _look_around(self, ledger: Ledger, *, now: float) -> None:
+        if self._attendance.look_at > now:
+            return
+        found = self._attendance.look(now)
+        if self._life.state is RunState.FINISHED:
+            found = None
+        self._tell(judge_company(found, watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
 
     def _turn(self, change: LifeChange | None, ledger: Ledger, *, now: float) -> None:
         if change is None:

@@ -1,4 +1,4 @@
-"""Rules over a run's state: what a stall, a crash, a return or an end makes of alerts."""
+"""Rules over a run itself: what a stall, a crash, a return, an end or a second trainer makes of alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from trmon.domain.alerts.transitions import (
 )
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import RunMind
-from trmon.domain.rules.rule import Evaluation, InState, Rule, Truth
+from trmon.domain.rules.rule import Evaluation, InState, Rule, SideBySide, Truth
+from trmon.domain.runs.company import Company
 from trmon.domain.runs.liveness import LifeChange
 from trmon.domain.runs.run import RunState
 from trmon.domain.stages.transition import judge
@@ -34,12 +35,37 @@ def judge_change(
         return (), mind
     moved: dict[str, Transition] = {}
     for rule in watch.state_rules:
-        assert isinstance(rule.when, InState)
+        if not isinstance(rule.when, InState):
+            continue
         track = mind.tracks.get(rule.name, Track())
         if rule.when.state is change.state and track.alert is None:
-            moved[rule.name] = _raise(rule, change, watch=watch, mind=mind, key=key)
+            seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
+            since = change.silence_started_at
+            moved[rule.name] = _raise(rule, seen, watch=watch, mind=mind, key=key, at=change.at, since=since)
         elif rule.when.state is not change.state and track.alert is not None:
             moved[rule.name] = resolve_state(track, now=change.at, silence_started_at=change.silence_started_at)
+    return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
+
+
+def judge_company(
+    found: Company | None, *, watch: Watch, mind: RunMind, now: float
+) -> tuple[tuple[Transition, ...], RunMind]:
+    """Return what two trainers under the run's name make of alerts; they resolve once one of the two is gone.
+
+    Args: found: the two that have lived side by side for longest, None where one lives alone.
+    """
+    moved: dict[str, Transition] = {}
+    for rule in watch.state_rules:
+        if not isinstance(rule.when, SideBySide):
+            continue
+        track = mind.tracks.get(rule.name, Track())
+        if found is not None and found.seconds > rule.when.seconds:
+            if track.alert is None:
+                seen = Evaluation(Truth.TRUE, found.names, found.seconds, rule.when.seconds)
+                key = BatchKey(found.newer.attempt_id, found.newer.last_step or 0, None)
+                moved[rule.name] = _raise(rule, seen, watch=watch, mind=mind, key=key, at=now, since=now)
+        elif track.alert is not None:
+            moved[rule.name] = resolve_state(track, now=now, silence_started_at=track.alert.since_at)
     return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
 
 
@@ -63,17 +89,18 @@ def retire(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition
     return ended, mind.tracking(dict.fromkeys(gone, Track()))
 
 
-def _raise(rule: Rule, change: LifeChange, *, watch: Watch, mind: RunMind, key: BatchKey) -> Transition:
+def _raise(
+    rule: Rule, seen: Evaluation, *, watch: Watch, mind: RunMind, key: BatchKey, at: float, since: float
+) -> Transition:
     """In a run's first steps nothing pages: its owner still sits there, and is told by a warning."""
     severity = rule.severity_in(watch.run.mode)
     if severity is Severity.PAGE and mind.steps < rule.immune_steps:
         severity = Severity.WARN
-    seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
     text = AlertText(
-        at=change.at,
-        value=change.silent_seconds,
-        threshold=change.limit_seconds,
+        at=at,
+        value=seen.value,
+        threshold=seen.threshold,
         summary=rule.say(seen, run=str(watch.run.key), step=key.step),
-        silence_started_at=change.silence_started_at,
+        silence_started_at=since,
     )
     return raise_at_once(rule, run_id=watch.run.id, severity=severity, key=key, text=text)

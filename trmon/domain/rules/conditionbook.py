@@ -8,7 +8,7 @@ from typing import Any
 from trmon.domain.errors import InvalidInput
 from trmon.domain.rules import yamlvalues as values
 from trmon.domain.rules.measures import Growth, Measure, Newest, Ratio, Relative, Slope, ZScore
-from trmon.domain.rules.rule import Absent, AllOf, AnyOf, Bound, Comparison, Condition, InState, When
+from trmon.domain.rules.rule import Absent, AllOf, AnyOf, Bound, Comparison, Condition, InState, SideBySide, When
 from trmon.domain.rules.signalnames import is_known, likely
 from trmon.domain.runs.run import RunState
 from trmon.domain.windows import MAX_SPAN_STEPS
@@ -38,6 +38,8 @@ def written(when: object) -> dict[str, Any]:
             return {"all": [written(part) for part in parts]}
         case InState(state):
             return {"state": state.value}
+        case SideBySide(seconds):
+            return {"side_by_side": seconds}
         case Absent(signal):
             return {"absent": signal}
         case Comparison():
@@ -67,6 +69,11 @@ def _state(given: Mapping[str, Any], place: str) -> When:
     return InState(values.choice(RunState)(given["state"], f"{place}.state"))
 
 
+def _side_by_side(given: Mapping[str, Any], place: str) -> When:
+    values.only(given, place, "side_by_side")
+    return SideBySide(values.seconds(given["side_by_side"], f"{place}.side_by_side"))
+
+
 def _absent(given: Mapping[str, Any], place: str) -> When:
     values.only(given, place, "absent")
     return Absent(_signal(given["absent"], f"{place}.absent"))
@@ -88,8 +95,8 @@ def _parts(value: object, place: str) -> tuple[Condition, ...]:
 
 
 def _over_signals(part: When, place: str) -> Condition:
-    if isinstance(part, InState):
-        raise InvalidInput(place, "a state stands alone; it cannot be combined with signals")
+    if isinstance(part, InState | SideBySide):
+        raise InvalidInput(place, "what is asked of the run itself stands alone; it cannot be combined with signals")
     return part
 
 
@@ -158,4 +165,5 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], str], When]] = {
     "any": _any,
     "all": _all,
     "state": _state,
+    "side_by_side": _side_by_side,
 }

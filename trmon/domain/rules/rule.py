@@ -125,7 +125,14 @@ class InState:
     state: RunState
 
 
-When: TypeAlias = Comparison | Absent | AnyOf | AllOf | InState
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """True while two trainers have lived under the run's name for longer than some seconds, by their heartbeats."""
+
+    seconds: float
+
+
+When: TypeAlias = Comparison | Absent | AnyOf | AllOf | InState | SideBySide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +157,11 @@ class Rule:
     labels: dict[str, str] = field(default_factory=dict)
     runbook: str = ""
     meaning: str = ""
+
+    @property
+    def reads_batches(self) -> bool:
+        """Whether it is over signals; the others are over the run itself and judged by the clock and its trainers."""
+        return not isinstance(self.when, InState | SideBySide)
 
     @cached_property
     def reads_scalars(self) -> bool:

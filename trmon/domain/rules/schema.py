@@ -15,6 +15,7 @@ from trmon.domain.windows import MAX_SPAN_STEPS
 Schema = dict[str, Any]
 
 _STEPS: Schema = {"type": "integer", "minimum": 0}
+_SECONDS: Schema = {"type": "number", "minimum": 0}
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _NUMBER: Schema = {"type": "number"}
 _SIGNAL: Schema = {"$ref": "#/$defs/signal"}
@@ -38,9 +39,13 @@ def schema() -> Schema:
             "signal": {"type": "string", "pattern": pattern()},
             "rule": _object(_rule(), *REQUIRED),
             "over_signals": {"oneOf": over_signals},
-            "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, _alone("state", _choice(RunState))]},
+            "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_over_the_run()]},
         },
     }
+
+
+def _over_the_run() -> list[Schema]:
+    return [_alone("state", _choice(RunState)), _alone("side_by_side", _SECONDS)]
 
 
 def _rule() -> dict[str, Schema]:
@@ -54,7 +59,7 @@ def _rule() -> dict[str, Schema]:
         "summary": {**_TEXT, "pattern": rf"^([^{{}}]|\{{\{{|\}}\}}|\{{({names})\}})+$"},
         "reads": _choice(Reads),
         "for_steps": _STEPS,
-        "for_seconds": {"type": "number", "minimum": 0},
+        "for_seconds": _SECONDS,
         "clear_for_steps": _STEPS,
         "immune_steps": _STEPS,
         "labels": {"type": "object", "additionalProperties": _TEXT},

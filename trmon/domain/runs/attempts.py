@@ -25,11 +25,15 @@ class Resolution(Enum):
 class Claim:
     """Which launch speaks for one rank of an attempt, and how far it got.
 
-    `former_launch` held the claim before and reached `former_step`; times are seconds on the server's clock.
+    It began with its first message here, and its heart beat last at `beat_at`: a message may have lain in a spool
+    and come by another process, a heartbeat never. `former_launch` held the claim before and reached `former_step`;
+    times are seconds on the server's clock.
     """
 
     launch: str
     seen_at: float
+    began_at: float | None = None
+    beat_at: float | None = None
     reported_at: float | None = None
     last_step: int | None = None
     ended: bool = False
@@ -65,10 +69,19 @@ def resolve(claim: Claim | None, *, launch: str, step: int | None, now: float, l
     return Resolution.WENT_BACK if _back(step, claim.reached_step) else Resolution.TAKE_OVER
 
 
-def held(claim: Claim | None, *, launch: str, step: int | None, now: float, reports: bool, ends: bool) -> Claim:
+def held(
+    claim: Claim | None,
+    *,
+    launch: str,
+    step: int | None,
+    now: float,
+    reports: bool = False,
+    ends: bool = False,
+    beats: bool = False,
+) -> Claim:
     """Return the claim after a message that continued or took it over.
 
-    Args: reports: whether the message is a report; ends: whether it says that the launch ended.
+    Args: reports, beats: whether the message is a report or a heartbeat; ends: whether it says that the launch ended.
     """
     if claim is not None and launch == claim.former_launch:
         return claim
@@ -76,12 +89,14 @@ def held(claim: Claim | None, *, launch: str, step: int | None, now: float, repo
         claim = Claim(
             launch=launch,
             seen_at=now,
+            began_at=now,
             former_launch=claim.launch if claim else None,
             former_step=claim.reached_step if claim else None,
         )
     return replace(
         claim,
         seen_at=max(now, claim.seen_at),
+        beat_at=now if beats else claim.beat_at,
         reported_at=now if reports else claim.reported_at,
         last_step=_larger(step, claim.last_step),
         ended=ends or claim.ended,

@@ -15,6 +15,8 @@ REVIEW_SECONDS = 86_400.0
 """How long after its end a run in which a finding stood is still shown to be watched."""
 OF_STATE = frozenset({"stalled", "crashed"})
 """The built-in rules that only repeat what the state says."""
+OF_COMPANY = "two_trainers"
+"""The built-in rule that is named before any finding: until it is settled, nobody knows of whom they are."""
 
 
 class Need(Enum):
@@ -111,12 +113,15 @@ class _Ill:
 
 
 def _ills(firing: Sequence[Alert], diagnosis: Diagnosis | None) -> list[_Ill]:
-    """Return what is wrong: the findings with the cause first, else what the most severe alerts say."""
-    found = [_of_finding(observation) for observation in diagnosis.observed] if diagnosis else []
-    if found:
-        return found
+    """Return what is wrong: a second trainer, then the findings with the cause first, else what the alerts say."""
     worst_first = sorted(firing, key=lambda alert: (list(Severity).index(alert.severity), alert.step))
-    return [_Ill(alert.rule.replace("_", " "), alert.step) for alert in worst_first]
+    company = [_of_alert(alert) for alert in worst_first if alert.rule == OF_COMPANY]
+    found = [_of_finding(observation) for observation in diagnosis.observed] if diagnosis else []
+    return company + (found or [_of_alert(alert) for alert in worst_first if alert.rule != OF_COMPANY])
+
+
+def _of_alert(alert: Alert) -> _Ill:
+    return _Ill(alert.rule.replace("_", " "), alert.step)
 
 
 def _of_finding(observation: Observation) -> _Ill:

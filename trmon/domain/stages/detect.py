@@ -9,7 +9,7 @@ from trmon.domain.batch import BatchRow
 from trmon.domain.mind import RunMind
 from trmon.domain.rules.measures import Keeps
 from trmon.domain.rules.readout import Memory, Readout
-from trmon.domain.rules.rule import Finding, InState, Reads, Rule, kept_for
+from trmon.domain.rules.rule import Finding, InState, Reads, Rule, SideBySide, kept_for
 from trmon.domain.stages.fold import Folded
 from trmon.domain.watch import Watch
 
@@ -88,7 +88,7 @@ def _findings(row: BatchRow, *, mind: RunMind, watch: Watch) -> Iterator[tuple[R
         Reads.EVERY_UPDATE: _readout(row, memory=mind.update_memory),
     }
     for rule in watch.signal_rules:
-        assert not isinstance(rule.when, InState)
+        assert not isinstance(rule.when, InState | SideBySide)
         readout = readouts[rule.reads]
         finding = Finding(
             rule=rule.name,

@@ -61,8 +61,15 @@ class Kept:
         return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
 
     def read(self, batch: Any) -> list[dict[str, Any]]:
-        """Return the rows of a record batch, to be inserted. Errors: KeyError, pa.ArrowException for other columns."""
-        known = pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
+        """Return the rows of a record batch, to be inserted. Errors: KeyError, pa.ArrowException for other columns.
+
+        A column that an older trmon did not have yet is null, where it may be.
+        """
+        given = pa.Table.from_batches([batch])
+        for column in self.columns:
+            if column.nullable and column.name not in given.schema.names:
+                given = given.append_column(column.name, pa.nulls(len(given), _arrow_type(column)))
+        known = given.select(self.schema.names).cast(self.schema)
         documents = [column.name for column in self.columns if isinstance(column.type, Json)]
         return [{**row, **{name: msgspec.json.decode(row[name]) for name in documents}} for row in known.to_pylist()]
 

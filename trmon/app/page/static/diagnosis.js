@@ -16,6 +16,7 @@ export function diagnosisCard(where, facts, { catalogue, open, again }) {
   const seen = facts.diagnosis?.observed ?? [];
   const words = [
     headline(facts.judged.verdict),
+    circumstances(facts),
     why(seen, { catalogue, open }),
     also(seen),
     toDo(facts),
@@ -37,6 +38,12 @@ export function diagnosisCard(where, facts, { catalogue, open, again }) {
 
 const headline = ({ kind, why: words }) =>
   h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${capital(kind)}: `), h("span", {}, words));
+
+/** What fires on the run itself: no signal shows that two trainers live under its name. */
+function circumstances({ diagnosis }) {
+  const told = diagnosis?.circumstances ?? [];
+  return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
+}
 
 function why([first], { catalogue, open }) {
   if (!first) return null;

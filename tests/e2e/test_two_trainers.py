@@ -1,0 +1,112 @@
+"""Two clients train under one name: the service tells which two, everywhere people look, until one of them ends."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from tests.client.trainer import batch, settings
+from tests.fixtures.receiver import WebhookServer
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon.app.asking import Asked
+from trmon.app.diagnosis.text import show as show_diagnosis
+from trmon.app.terminal.portrait import portrait_of
+from trmon.app.terminal.run import show
+from trmon.domain.identity import RunKey
+from trmon.domain.rules.rulebook import builtin
+from trmon_client.monitor import Monitor
+
+RUN = RunKey("math", "grpo")
+BEAT_SECONDS = 0.1
+TOGETHER_SECONDS = 0.5
+RULES = f"""
+- name: two_trainers
+  severity: warn
+  when: {{side_by_side: {TOGETHER_SECONDS}}}
+  summary: "{{run}}: two trainers live under this name for {{value}} s: {{signal}}"
+  runbook: "End one of the two."
+"""
+
+
+@pytest.fixture
+def pager() -> Iterator[WebhookServer]:
+    with WebhookServer() as server:
+        yield server
+
+
+@pytest.fixture
+def service(tmp_path: Path, pager: WebhookServer) -> Iterator[ThreadedService]:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    serving = ThreadedService(
+        tmp_path / "data", rules_file=rules, webhook_url=pager.url, webhook_allow_hosts=("127.0.0.1",)
+    )
+    yield serving
+    serving.stop()
+
+
+def trainer(service: ThreadedService, folder: Path) -> Monitor:
+    """Return a monitor of the run, as a job of its own makes it, whose heart beats fast."""
+    limits = {"heartbeat_seconds": BEAT_SECONDS, "read_timeout_seconds": 10.0}
+    return Monitor(settings(folder, url=service.url, limits=limits))
+
+
+def train(*trainers: Monitor, step: int) -> None:
+    """Let each trainer make a step."""
+    for trainer in trainers:
+        trainer.log_batch(step=step, **batch(seed=step))
+
+
+def alerts(client: httpx.Client, state: str) -> list[dict[str, Any]]:
+    items = client.get("/api/v1/alerts", params={"state": state}).json()["items"]
+    return [item for item in items if item["rule"] == "two_trainers"]
+
+
+def told(pager: WebhookServer) -> list[str]:
+    messages = [json.loads(posted.body) for posted in pager.posted]
+    return [alert["status"] for message in messages for alert in message["alerts"] if alert["rule"] == "two_trainers"]
+
+
+def shown(print_to: Callable[..., None], *given: Any, **named: Any) -> str:
+    text = io.StringIO()
+    print_to(*given, Console(file=text, width=400), **named)
+    return text.getvalue()
+
+
+def test_two_clients_under_one_name_are_told_by_name_until_one_ends(
+    service: ThreadedService, pager: WebhookServer, tmp_path: Path
+) -> None:
+    assert "two_trainers" in {rule.name for rule in builtin()}
+    with service.client() as client, trainer(service, tmp_path / "one") as one:
+        one.log_batch(step=0, **batch())
+        path = f"/api/v1/runs/{RUN}"
+        eventually(lambda: client.get(path).status_code, lambda status: status == 200)
+        with trainer(service, tmp_path / "two") as two:
+            steps = count(1)
+            [alert] = eventually(lambda: train(one, two, step=next(steps)) or alerts(client, "firing"))
+            names = [attempt["name"] for attempt in client.get(f"{path}/attempts").json()]
+            assert len(names) == 2
+            assert all(f"attempt {name} (launch {name}, rank 0)" in alert["summary"] for name in names)
+
+            diagnosis = client.get(f"{path}/diagnosis").json()
+            assert [found["rule"] for found in diagnosis["circumstances"]] == ["two_trainers"]
+            asked = Asked(url=service.url, token=None)
+            portrait = portrait_of(asked, RUN)
+            assert portrait.run.verdict.why.startswith("two trainers since step")
+            assert portrait.diagnosis is not None
+            assert alert["summary"] in shown(show_diagnosis, portrait.diagnosis)
+            assert "warn: two_trainers since step" in shown(show, portrait, now=0.0)
+            two.close()
+        eventually(lambda: alerts(client, "resolved"))
+        eventually(lambda: told(pager), lambda found: found == ["firing", "resolved"])
+        one.log_batch(step=1000, **batch())
+    assert told(pager) == ["firing", "resolved"]
