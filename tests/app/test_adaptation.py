@@ -59,7 +59,7 @@ def test_a_recommendation_shows_its_effect_and_changes_nothing(run: httpx.Client
     assert (move["statistic"], move["before"]) == ("mean_k3", 0.01)
     tried = run.post(f"{RUN}/whatif", json={"policy": found["policy"]}).json()
     assert tried["total"]["mask_rate"] == pytest.approx(found["mask_rate_after"], abs=0.005)
-    assert len(run.get(f"{RUN}/policy/history").json()) == 2
+    assert len(run.get(f"{RUN}/policy/history").json()["items"]) == 2
 
 
 def test_too_few_sequences_are_said(run: httpx.Client) -> None:
@@ -79,8 +79,8 @@ def applied(run: httpx.Client) -> dict[str, Any]:
     """Train under `apply` until a version was made, and return it."""
     set_(run, "apply", every_steps=4)
     train(run, range(10))
-    versions = eventually(lambda: run.get(f"{RUN}/policy/history").json(), lambda versions: len(versions) > 2)
-    made: dict[str, Any] = versions[2]
+    versions = eventually(lambda: run.get(f"{RUN}/policy/history").json()["items"], lambda versions: len(versions) > 2)
+    made: dict[str, Any] = versions[-3]
     return made
 
 

@@ -53,7 +53,7 @@ def test_a_crash_is_an_alert(client: httpx.Client) -> None:
     assert (alert["project"], alert["run"]) == ("math", "grpo")
     assert "math/grpo" in str(alert["summary"])
     events = client.get("/api/v1/alerts/events", params={"identity": alert["identity"]}).json()
-    assert [event["state"] for event in events][-1] == "firing"
+    assert events["items"][0]["state"] == "firing"
     eventually(lambda: client.get("/api/v1/runs/math/grpo").json()["firing"], lambda firing: firing == ["crashed"])
 
 

@@ -37,8 +37,8 @@ def _listed(client: httpx.Client) -> list[dict[str, Any]]:
 
 def attempts(client: httpx.Client) -> list[dict[str, Any]]:
     """Return a run's attempts, oldest first."""
-    found: list[dict[str, Any]] = client.get(f"{RUN}/attempts").json()
-    return found
+    found: list[dict[str, Any]] = client.get(f"{RUN}/attempts").json()["items"]
+    return found[::-1]
 
 
 def test_steps_out_of_order_are_all_kept_and_the_late_ones_marked(client: httpx.Client) -> None:

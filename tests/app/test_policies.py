@@ -37,7 +37,7 @@ def test_a_new_run_has_the_default(run: httpx.Client) -> None:
     version = run.get(POLICY).json()
     assert (version["name"], version["author"]) == ("trm", "trmon")
     assert [shadow["name"] for shadow in version["shadows"]] == ["trm_max", "geo_mask", "token_veto"]
-    assert len(run.get(f"{POLICY}/history").json()) == 1
+    assert len(run.get(f"{POLICY}/history").json()["items"]) == 1
 
 
 def test_the_trainer_hears_of_a_change_with_its_next_report(run: httpx.Client) -> None:
@@ -93,7 +93,12 @@ def test_the_way_back_is_a_version_of_its_own(run: httpx.Client) -> None:
     assert "rolled back" in back["reason"]
     first = run.post(f"{POLICY}/rollback", json={"hash": preset("trm").hash, "reason": "enough"}).json()
     assert (first["name"], first["reason"]) == ("trm", "enough")
-    names = [version["name"] for version in run.get(f"{POLICY}/history").json()]
+    names, path = [], f"{POLICY}/history?limit=2"
+    for _ in range(3):
+        page = run.get(path).json()
+        names += [version["name"] for version in page["items"]]
+        path = f"{POLICY}/history?limit=2&after={page['next']}"
+    assert page["next"] is None
     assert names == ["trm", "geo_mask", "seq_mis", "geo_mask", "trm"]
 
 

@@ -76,5 +76,5 @@ def test_a_deleted_run_is_gone_with_everything_of_it(two_runs: httpx.Client) -> 
 
 
 def test_attempts_are_listed(two_runs: httpx.Client) -> None:
-    attempts = two_runs.get("/api/v1/runs/math/grpo/attempts").json()
+    attempts = two_runs.get("/api/v1/runs/math/grpo/attempts").json()["items"]
     assert [(attempt["name"], attempt["ordinal"], attempt["world_size"]) for attempt in attempts] == [("first", 1, 1)]

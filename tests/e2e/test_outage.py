@@ -97,6 +97,6 @@ def _alert_events(client: httpx.Client) -> Counter[tuple[str, int, str]]:
     counts: Counter[tuple[str, int, str]] = Counter()
     for identity in {alert["identity"] for alert in alerts}:
         rule = next(alert["rule"] for alert in alerts if alert["identity"] == identity)
-        for event in client.get("/api/v1/alerts/events", params={"identity": identity}).json():
+        for event in client.get("/api/v1/alerts/events", params={"identity": identity}).json()["items"]:
             counts[rule, event["step"], event["state"]] += 1
     return counts

@@ -93,7 +93,7 @@ def test_two_clients_under_one_name_are_told_by_name_until_one_ends(
         with trainer(service, tmp_path / "two") as two:
             steps = count(1)
             [alert] = eventually(lambda: train(one, two, step=next(steps)) or alerts(client, "firing"))
-            names = [attempt["name"] for attempt in client.get(f"{path}/attempts").json()]
+            names = [attempt["name"] for attempt in client.get(f"{path}/attempts").json()["items"]]
             assert len(names) == 2
             assert all(f"attempt {name} (launch {name}, rank 0)" in alert["summary"] for name in names)
 

@@ -127,9 +127,8 @@ def _courses(url: str) -> list[list[str]]:
     alerts = items(connection, f"/api/v1/alerts?project={PROJECT}")
     courses = []
     for identity in {alert["identity"] for alert in alerts}:
-        answer = connection.get(f"/api/v1/alerts/events?identity={identity}")
-        assert answer.status == 200, answer
-        courses.append([event["state"] for event in json.loads(answer.body)])
+        events = [*items(connection, f"/api/v1/alerts/events?identity={identity}")]
+        courses.append([event["state"] for event in reversed(events)])
     connection.close()
     return courses
 

@@ -65,17 +65,19 @@ def test_what_fires_is_found_for_many_runs_at_once(store: Store, alerts: list[Al
 
 def test_another_projects_alerts_do_not_exist(store: Store, alerts: list[Alert]) -> None:
     assert [listed.alert for listed in store.alerts.list(access=CODE).items] == alerts[2:]
-    assert store.alerts.events(alerts[0].identity, access=CODE) == ()
+    assert store.alerts.events(alerts[0].identity, access=CODE).items == ()
     assert store.alerts.counts(access=CODE)[AlertState.FIRING] == 1
 
 
-def test_transitions_come_oldest_first(store: Store, alerts: list[Alert]) -> None:
+def test_transitions_come_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
     later = replace(alerts[1], state=AlertState.RESOLVED)
     commit(store, later.run_id, alert_events=(alert_event(later),))
-    states = [event.state for event in store.alerts.events(later.identity, access=EVERYTHING)]
+    states = [event.state for event in store.alerts.events(later.identity, access=EVERYTHING).items]
     assert states == [AlertState.RESOLVED, AlertState.FIRING, AlertState.RESOLVED]
     newest = store.alerts.events(later.identity, access=EVERYTHING, limit=1)
-    assert newest == (alert_event(later),)
+    assert newest.items == (alert_event(later),)
+    before = store.alerts.events(later.identity, access=EVERYTHING, after=newest.next, limit=2)
+    assert ([event.state for event in before.items], before.next) == (states[1:], None)
 
 
 ACK = Ack(author="ana", note="looking", at=NOW)

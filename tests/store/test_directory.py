@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon_client.core import wire
@@ -68,6 +69,17 @@ def test_a_heartbeat_keeps_the_attempt(store: Store) -> None:
     beat(store, at=LATER)
     [receipt] = append(store, report_intake(step=11, launch="launch-2"), now=LATER + 1)
     assert names(store, receipt.run_id) == ["a", "a~launch-2"]
+
+
+def test_attempts_are_listed_newest_first_in_pages(store: Store) -> None:
+    receipts = append(store, *(start_intake(attempt=name) for name in "abcde"))
+    seen: list[str] = []
+    page = store.runs.list_attempts(receipts[0].run_id, access=EVERYTHING, limit=2)
+    append(store, start_intake(attempt="f"))
+    while page.next is not None:
+        seen += [attempt.name for attempt in page.items]
+        page = store.runs.list_attempts(receipts[0].run_id, access=EVERYTHING, after=page.next, limit=2)
+    assert [*seen, *(attempt.name for attempt in page.items)] == ["e", "d", "c", "b", "a"]
 
 
 def test_forks_and_claims_outlive_the_process(store: Store, url: str) -> None:

@@ -172,7 +172,7 @@ def test_the_same_transition_and_delivery_twice_are_one(store: Store, run_id: in
     silence = alert_event(firing, silence_started_at=NOW)
     for _ in range(2):
         commit(store, run_id, alert_events=(alert_event(firing), silence), deliveries=(delivery("once"),))
-    assert store.alerts.events(firing.identity, access=EVERYTHING) == (alert_event(firing), silence)
+    assert store.alerts.events(firing.identity, access=EVERYTHING).items == (silence, alert_event(firing))
     assert len(store.outbox.due(now=NOW)) == 1
 
 
@@ -190,6 +190,10 @@ def test_policy_versions_are_added(store: Store, log: RunLog, run_id: int) -> No
     later = replace(version, policy=preset("trm"), author="you")
     store.policies.put(run_id, later).result(10)
     assert log.policy_versions(run_id) == [version, later]
+    shown = store.policies.list(run_id, access=EVERYTHING, limit=2)
+    assert shown.items == (later, version)
+    last = store.policies.list(run_id, access=EVERYTHING, after=shown.next, limit=2)
+    assert (last.items, last.next) == ((default_version(now=NOW),), None)
     assert log.policy(run_id) == later
 
 

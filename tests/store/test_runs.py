@@ -49,10 +49,12 @@ def test_another_projects_run_does_not_exist(store: Store) -> None:
         lambda: store.runs.rename(RunKey("code", "grpo"), "mine", access=MATH).result(10),
         lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH),
         lambda: store.policies.current(run_id, access=MATH),
+        lambda: store.policies.list(run_id, access=MATH),
     ):
         with pytest.raises(NotFound):
             read()
     assert store.runs.attempts(run_id, access=MATH) == []
+    assert store.runs.list_attempts(run_id, access=MATH).items == ()
     assert store.policies.history(run_id, access=MATH) == []
     assert listed(store, access=MATH) == []
 

@@ -100,13 +100,19 @@ class Alerts:
 
         return self._writer.submit(take)
 
-    def events(self, identity: str, *, access: Access, limit: int = 500) -> tuple[AlertEvent, ...]:
-        """Return the newest transitions of an alert's episodes, oldest first."""
+    def events(self, identity: str, *, access: Access, after: str | None = None, limit: int = 50) -> Page[AlertEvent]:
+        """Return the transitions of an alert's episodes, newest first.
+
+        Errors: InvalidInput for a cursor that is none.
+        """
         table = schema.alert_event
         found = select(table).join(schema.run).where(table.c.identity == identity, visible(access))
+        if after is not None:
+            found = found.where(table.c.id < decode(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit)).all()
-        return tuple(event_of(row) for row in reversed(rows))
+            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
+        shown = page(rows, limit=limit, key=lambda row: (row.id,))
+        return Page(tuple(event_of(row) for row in shown.items), shown.next)
 
     def counts(self, *, access: Access) -> dict[AlertState, int]:
         """Return how many alerts are in each state."""

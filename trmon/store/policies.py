@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, insert, select
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon.store import schema
+from trmon.store.page import Page, decode, page
 from trmon.store.runrows import read_run, visible
 from trmon.store.writing.group import Transaction
 from trmon.store.writing.writer import GroupCommit
@@ -38,6 +39,23 @@ class Policies:
         found = select(table).join(schema.run).where(table.c.run_id == run_id, visible(access))
         with self._reader.connect() as connection:
             return [version_of(row) for row in connection.execute(found.order_by(table.c.id))]
+
+    def list(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[PolicyVersion]:
+        """Return the versions a run's policy had, newest first; the last one is what every run begins with.
+
+        Errors: NotFound for no such run; InvalidInput for a cursor that is none.
+        """
+        table = schema.policy_version.c
+        found = select(schema.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(limit + 1)
+        if after is not None:
+            found = found.where(table.id < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            run = read_run(connection, schema.run.c.id == run_id, name=str(run_id), access=access)
+            versions = [(row.id, version_of(row)) for row in connection.execute(found)]
+        if len(versions) <= limit:
+            versions.append((0, default_version(now=run.created_at)))
+        shown = page(versions, limit=limit, key=lambda version: version[:1])
+        return Page(tuple(version for _, version in shown.items), shown.next)
 
     def put(self, run_id: int, version: PolicyVersion) -> Future[None]:
         """Make a version the current one."""

@@ -46,6 +46,17 @@ class Runs:
         with self._reader.connect() as connection:
             return [attempt_of(row) for row in connection.execute(found.order_by(table.c.ordinal))]
 
+    def list_attempts(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[Attempt]:
+        """Return a run's attempts, newest first. Errors: InvalidInput for a cursor that is none."""
+        table = schema.attempt
+        found = select(table).join(schema.run).where(table.c.run_id == run_id, visible(access))
+        if after is not None:
+            found = found.where(table.c.ordinal < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            rows = connection.execute(found.order_by(table.c.ordinal.desc()).limit(limit + 1))
+            attempts = [attempt_of(row) for row in rows]
+        return page(attempts, limit=limit, key=lambda attempt: (attempt.ordinal,))
+
     def list(
         self,
         *,

@@ -71,7 +71,8 @@ def events_of(store: Store, run_id: int) -> list[tuple[str, str, int]]:
     """Return the events of a run's alerts as (identity, state, step)."""
     listed = store.alerts.list(access=EVERYTHING, limit=100).items
     identities = sorted({item.alert.identity for item in listed if item.alert.run_id == run_id})
-    found = [event for name in identities for event in store.alerts.events(name, access=EVERYTHING)]
+    pages = [store.alerts.events(name, access=EVERYTHING, limit=500) for name in identities]
+    found = [event for page in pages for event in reversed(page.items)]
     return [(event.identity, event.state.value, event.step) for event in found]
 
 

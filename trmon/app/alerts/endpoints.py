@@ -98,10 +98,15 @@ def list_alerts(
 
 @router.get("/events")
 def list_alert_events(
-    access: Reader, service: Service, identity: Annotated[str, Query(max_length=1024)]
-) -> list[AlertEventOut]:
-    """List the transitions of an alert's episodes, oldest first."""
-    return [AlertEventOut.of(event) for event in service.store.alerts.events(identity, access=access)]
+    access: Reader,
+    service: Service,
+    identity: Annotated[str, Query(max_length=1024)],
+    after: After = None,
+    limit: Limit = 50,
+) -> PageOut[AlertEventOut]:
+    """List the transitions of an alert's episodes, newest first."""
+    page = service.store.alerts.events(identity, access=access, after=after, limit=limit)
+    return PageOut(items=[AlertEventOut.of(event) for event in page.items], next=page.next)
 
 
 @router.post("/{identity:path}/ack")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fastapi import APIRouter
 
 from trmon.app.http.callers import Admin, Reader
+from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Parts, Service
 from trmon.app.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parsed, parsed_shadow
 from trmon.app.runs.endpoints import Named
@@ -26,10 +27,13 @@ def get_policy(key: Named, access: Reader, service: Service) -> PolicyVersionOut
 
 
 @router.get("/policy/history")
-def list_policy_versions(key: Named, access: Reader, service: Service) -> list[PolicyVersionOut]:
-    """List the versions the run's policy had, oldest first."""
+def list_policy_versions(
+    key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
+) -> PageOut[PolicyVersionOut]:
+    """List the versions the run's policy had, newest first; the last is what every run begins with."""
     run = service.store.runs.get(key, access=access)
-    return [PolicyVersionOut.of(version) for version in _history(service, run)]
+    page = service.store.policies.list(run.id, access=access, after=after, limit=limit)
+    return PageOut(items=[PolicyVersionOut.of(version) for version in page.items], next=page.next)
 
 
 @router.put("/policy")

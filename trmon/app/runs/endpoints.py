@@ -57,10 +57,13 @@ def get_run(key: Named, access: Reader, service: Service) -> RunOut:
 
 
 @router.get("/{project}/{run}/attempts")
-def list_attempts(key: Named, access: Reader, service: Service) -> list[AttemptOut]:
-    """List the starts of a run's trainer, oldest first."""
+def list_attempts(
+    key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
+) -> PageOut[AttemptOut]:
+    """List the starts of a run's trainer, newest first."""
     run = service.store.runs.get(key, access=access)
-    return [AttemptOut.of(attempt) for attempt in service.store.runs.attempts(run.id, access=access)]
+    page = service.store.runs.list_attempts(run.id, access=access, after=after, limit=limit)
+    return PageOut(items=[AttemptOut.of(attempt) for attempt in page.items], next=page.next)
 
 
 @router.patch("/{project}/{run}")

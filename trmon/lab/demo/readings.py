@@ -77,8 +77,8 @@ class Reader:
 
     def adapted(self, run: str, reading: Reading) -> Adaptation:
         """Return how a run's bounds were adapted."""
-        versions = self._get(f"/runs/{self._project}/{run}/policy/history")
-        first, last = versions[0]["policy"], versions[-1]["policy"]
+        versions = self._versions(run)
+        first, last = versions[-1]["policy"], versions[0]["policy"]
         return Adaptation(
             n_moves=len(versions) - 1,
             first_bound=_bound(first),
@@ -87,6 +87,15 @@ class Reader:
             first=self._whatif(run, first),
             last=self._whatif(run, last),
         )
+
+    def _versions(self, run: str) -> list[dict[str, Any]]:
+        """Return the versions of a run's policy, newest first."""
+        path, versions = f"/runs/{self._project}/{run}/policy/history", []
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            page = self._get(path, **({"after": page["next"]} if page["next"] else {}))
+            versions += page["items"]
+        return versions
 
     def _whatif(self, run: str, policy: dict[str, Any]) -> float:
         question = {"policy": policy, "max_steps": MAX_WHATIF_STEPS}

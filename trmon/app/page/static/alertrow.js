@@ -1,6 +1,6 @@
 // One alert: what it says, of which run, who has it, and on demand how it came and went.
 
-import { get, runPath } from "./api.js";
+import { newestLast, runPath } from "./api.js";
 import { acknowledge, silence } from "./dialogs.js";
 import { fill, h } from "./dom.js";
 import { ago, clock, number, step } from "./words.js";
@@ -61,7 +61,7 @@ export class AlertRow {
   }
 
   async #turn() {
-    this.#past = this.#past ? null : history(await get("/alerts/events", { identity: this.alert.identity }));
+    this.#past = this.#past ? null : history(await newestLast("/alerts/events", { identity: this.alert.identity }));
     this.show(this.alert);
   }
 }

@@ -1,6 +1,7 @@
 // The API, as everyone else asks it. A token lives as long as the tab, and only ever leaves in the header.
 
 const TOKEN = "trmon.token";
+const NEWEST = 200;
 
 /** What the service said no with, or that it said nothing (status 0). */
 export class ApiError extends Error {
@@ -26,6 +27,12 @@ export function get(path, query = {}, { signal } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
   const search = given.length ? `?${new URLSearchParams(given)}` : "";
   return ask(`/api/v1${path}${search}`, { headers: headers(), signal });
+}
+
+/** Return the newest items of a list, at most 200, the newest last. Errors: ApiError. */
+export async function newestLast(path, query = {}) {
+  const { items } = await get(path, { ...query, limit: NEWEST });
+  return items.reverse();
 }
 
 /** Send JSON and return what is answered. Errors: ApiError. */

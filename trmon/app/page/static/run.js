@@ -1,6 +1,6 @@
 // One run: what is wrong, since when, why, what to do; then its charts, its thresholds, and a step's sequences.
 
-import { get, orNothing, runPath } from "./api.js";
+import { get, newestLast, orNothing, runPath } from "./api.js";
 import { Charts } from "./charts.js";
 import { Course } from "./course.js";
 import { diagnosisCard } from "./diagnosis.js";
@@ -105,8 +105,8 @@ class RunView {
       judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run)}`),
       diagnosis: orNothing(get(`${path}/diagnosis`)),
       alerts: get("/alerts", { project, run, limit: 200 }),
-      policies: get(`${path}/policy/history`),
-      attempts: get(`${path}/attempts`),
+      policies: newestLast(`${path}/policy/history`),
+      attempts: newestLast(`${path}/attempts`),
       adaptation: get(`${path}/adaptation`),
     };
     const names = Object.keys(asked);
