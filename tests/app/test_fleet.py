@@ -36,6 +36,7 @@ def test_a_run_is_shown_with_its_verdict_and_its_course(two_runs: httpx.Client) 
     assert (ill["project"], ill["run"], ill["owner"], ill["state"]) == ("math", "ill", "me", "running")
     assert (ill["verdict"]["kind"], ill["verdict"]["need"], ill["verdict"]["since_step"]) == ("act", "now", 0)
     assert ill["verdict"]["why"].startswith("corrupt log-probs since step 0")
+    assert ill["verdict"]["todo"].startswith("Check the log-prob stream first")
     assert [(alert["rule"], alert["severity"]) for alert in ill["alerts"]] == [("corrupt_logprobs", "page")]
     assert (well["verdict"]["kind"], well["verdict"]["need"]) == ("watch", "soon")
     assert well["verdict"]["why"].endswith("; ended at step 2")

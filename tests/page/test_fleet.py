@@ -19,10 +19,11 @@ def test_the_title_says_who_needs_somebody(visiting: Visiting) -> None:
     expect(page).to_have_title("(1) Fleet · trmon")
 
 
-def test_the_ill_run_comes_first_with_what_is_wrong_and_since_when(visiting: Visiting) -> None:
+def test_the_ill_run_comes_first_with_what_is_wrong_since_when_and_what_to_do(visiting: Visiting) -> None:
     page = visiting().go("/")
     first = page.locator("tbody tr").first
     expect(first.locator("td").first).to_contain_text(re.compile(r"^Act staleness since step \d\d"))
+    expect(first.locator(".todo")).to_contain_text("Reduce the lag")
     expect(first.locator("a.run")).to_have_text("stale-8b")
     expect(first.locator("svg path")).to_have_count(2)
     expect(page.locator("tbody tr").nth(1).locator("td").first).to_contain_text("Unknown")

@@ -9,7 +9,7 @@ import pytest
 from tests.domain.diagnosis.runs import run as history
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState, Severity
-from trmon.domain.diagnosis import Diagnosis, diagnose
+from trmon.domain.diagnosis import REMEDIES, Diagnosis, diagnose
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.runs.verdict import REVIEW_SECONDS, Kind, Need, Standing, Verdict, duration, needs_somebody, verdict
 
@@ -122,6 +122,28 @@ def test_a_verdict_names_where_it_began() -> None:
     assert judged(RUN, WARN, PAGE).since_step == PAGE.step
     assert judged(diagnosis=ILL).since_step == ILL.observed[0].since_step
     assert judged().since_step is None
+
+
+@pytest.mark.parametrize(
+    ("found", "todo"),
+    [
+        pytest.param(judged(RUN, replace(PAGE, runbook="filter")), "filter", id="what the alert says"),
+        pytest.param(judged(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix, id="the cause's remedy"),
+        pytest.param(
+            judged(RUN, replace(COMPANY, runbook="end one"), diagnosis=ILL), "end one", id="a second trainer first"
+        ),
+        pytest.param(
+            judged(in_state(RunState.STALLED), replace(STALLED, runbook="look at its log")),
+            "look at its log",
+            id="a silent trainer",
+        ),
+        pytest.param(judged(in_state(RunState.CRASHED)), None, id="a crash of which no rule is asked"),
+        pytest.param(judged(), None, id="a healthy run"),
+        pytest.param(judged(diagnosis=UNSURE), None, id="nothing found"),
+    ],
+)
+def test_a_verdict_says_what_to_do_first(found: Verdict, todo: str | None) -> None:
+    assert found.todo == todo
 
 
 def test_what_somebody_has_taken_up_needs_nobody_else() -> None:

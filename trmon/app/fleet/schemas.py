@@ -22,13 +22,14 @@ class VerdictOut(BaseModel):
     need: Need = Field(description="How soon somebody should look; none once its alerts are acknowledged.")
     why: str
     since_step: int | None
+    todo: str | None = Field(description="What to do about it first; null where nobody must do anything.")
 
     @classmethod
     def of(cls, standing: Standing, *, acked: frozenset[str], now: float) -> Self:
         """Return the verdict on a run as answered."""
         found = verdict(standing, now=now)
         need = needs_somebody(found, alerts=standing.alerts, acked=acked)
-        return cls(kind=found.kind, need=need, why=found.why, since_step=found.since_step)
+        return cls(kind=found.kind, need=need, why=found.why, since_step=found.since_step, todo=found.todo)
 
 
 class OpenAlertOut(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trmon.domain.alerts.alert import Alert, AlertState, Severity
-from trmon.domain.diagnosis import Diagnosis, Finding
+from trmon.domain.diagnosis import REMEDIES, Diagnosis, Finding
 from trmon.domain.diagnosis.finding import Observation
 from trmon.domain.runs.run import Run, RunState
 
@@ -48,11 +48,15 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a run is judged to be, and why in a phrase; `since_step` is where it began, None where no step says so."""
+    """What a run is judged to be, and why in a phrase; `since_step` is where it began, None where no step says so.
+
+    `todo` is what to do about it first, in a sentence; None where nobody must do anything.
+    """
 
     kind: Kind
     why: str
     since_step: int | None = None
+    todo: str | None = None
 
     @property
     def sentence(self) -> str:
@@ -103,10 +107,11 @@ def needs_somebody(verdict: Verdict, *, alerts: Sequence[Alert], acked: frozense
 
 @dataclass(frozen=True, slots=True)
 class _Ill:
-    """Something that is wrong: what, and since which step."""
+    """Something that is wrong: what, since which step, and what to do about it."""
 
     what: str
     since_step: int
+    todo: str
 
     def __str__(self) -> str:
         return f"{self.what} since step {self.since_step}"
@@ -121,12 +126,12 @@ def _ills(firing: Sequence[Alert], diagnosis: Diagnosis | None) -> list[_Ill]:
 
 
 def _of_alert(alert: Alert) -> _Ill:
-    return _Ill(alert.rule.replace("_", " "), alert.step)
+    return _Ill(alert.rule.replace("_", " "), alert.step, alert.runbook)
 
 
 def _of_finding(observation: Observation) -> _Ill:
     assert observation.since_step is not None
-    return _Ill(observation.finding.title, observation.since_step)
+    return _Ill(observation.finding.title, observation.since_step, REMEDIES[observation.finding].fix)
 
 
 def _is_ill(diagnosis: Diagnosis | None) -> bool:
@@ -136,7 +141,7 @@ def _is_ill(diagnosis: Diagnosis | None) -> bool:
 def _ill(kind: Kind, ills: Sequence[_Ill], *, ended: str = "") -> Verdict:
     """Name the cause and the first of its symptoms; more than two make no sentence."""
     named = ", ".join([str(ills[0]), *(f"{ill.what} since {ill.since_step}" for ill in ills[1:2])])
-    return Verdict(kind=kind, why=f"{named}{ended}", since_step=ills[0].since_step)
+    return Verdict(kind=kind, why=f"{named}{ended}", since_step=ills[0].since_step, todo=ills[0].todo or None)
 
 
 def _gone(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdict:
@@ -144,12 +149,15 @@ def _gone(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdict:
     after = f"; before: {ills[0]}" if ills else ""
     since_step = ills[0].since_step if ills else run.last_step
     at = "" if run.last_step is None else f" at step {run.last_step}"
+    todo = next((alert.runbook for alert in standing.alerts if alert.rule == run.state.value), None)
     if run.state is RunState.CRASHED:
-        return Verdict(kind=Kind.CRASHED, why=f"the trainer ended with an error{at}{after}", since_step=since_step)
+        why = f"the trainer ended with an error{at}{after}"
+        return Verdict(kind=Kind.CRASHED, why=why, since_step=since_step, todo=todo)
     silent = now - (run.created_at if run.last_report_at is None else run.last_report_at)
     expected = standing.expected_step_seconds
     every = "" if expected is None else f", expected one every {duration(expected)}"
-    return Verdict(kind=Kind.STALLED, why=f"no report for {duration(silent)}{every}{after}", since_step=since_step)
+    why = f"no report for {duration(silent)}{every}{after}"
+    return Verdict(kind=Kind.STALLED, why=why, since_step=since_step, todo=todo)
 
 
 def _finished(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdict:

@@ -59,6 +59,7 @@ function verdict({ verdict }) {
     h("span", { class: `kind kind-${verdict.kind}` }, capital(verdict.kind)),
     " ",
     h("span", { class: "why" }, verdict.why),
+    verdict.todo && verdict.need !== "none" && h("div", { class: "todo", title: verdict.todo }, verdict.todo),
   ];
 }
 
