@@ -26,7 +26,7 @@ export class Chart extends Figure {
     this.canvas.make({
       n: panel.lines.length,
       banded: !this.course.series.exact,
-      log: panel.log,
+      log: panel.floor !== undefined,
       from: panel.from,
       healthy: this.healthy,
     });
@@ -38,7 +38,8 @@ export class Chart extends Figure {
     if (this.canvas.banded !== !series.exact) return this.make();
     const columns = this.panel.names.flatMap((name) => {
       const { mean, min, max } = series.signals[name];
-      return (series.exact ? [mean] : [mean, min, max]).map((values) => drawable(values, this.panel.log));
+      const isThere = this.#has(mean);
+      return (series.exact ? [mean] : [mean, min, max]).map((values) => this.#drawable(values, isThere));
     });
     this.canvas.data([series.step, ...columns]);
     this.#name(series);
@@ -49,7 +50,7 @@ export class Chart extends Figure {
   #name({ signals }) {
     const drawn = this.panel.lines
       .map((line, i) => ({ ...line, i }))
-      .filter(({ name }) => signals[name].mean.some((value) => value !== null && (value > 0 || !this.panel.log)));
+      .filter(({ name }) => this.#has(signals[name].mean));
     fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
   }
 
@@ -76,9 +77,15 @@ export class Chart extends Figure {
     const first = known.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
     return `at first ${number(first[Math.floor(first.length / 2)])}`;
   }
-}
 
-/** What can be drawn: infinities cannot, and no logarithm of what is not above zero. */
-function drawable(values, log) {
-  return values.map((value) => (typeof value !== "number" || (log && value <= 0) ? null : value));
+  /** Whether there is anything to draw: of nothing but zeros a logarithmic scale shows nothing. */
+  #has(values) {
+    return values.some((value) => value !== null && (value > 0 || this.panel.floor === undefined));
+  }
+
+  /** Infinities cannot be drawn, and what is below the floor lies on it. */
+  #drawable(values, isThere) {
+    const { floor = -Infinity } = this.panel;
+    return values.map((value) => (isThere && typeof value === "number" ? Math.max(value, floor) : null));
+  }
 }

@@ -75,7 +75,7 @@ export class Course extends EventTarget {
       ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.rule })),
       ...policies
         .slice(1)
-        .map((version) => ({ step: this.#stepOf(version), kind: "policy", what: `policy ${version.name}` })),
+        .map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),
     ];
     this.dispatchEvent(new Event("markers"));
   }
@@ -127,7 +127,8 @@ export class Course extends EventTarget {
     });
   }
 
-  #stepOf(version) {
+  /** The step from which a version of the policy was in force. */
+  stepOf(version) {
     if (version.from_step) return version.from_step;
     const at = this.series.closed_at.findIndex((closed) => closed >= version.created_at);
     return at < 0 ? this.extent[1] : this.series.step[at];

@@ -18,7 +18,7 @@ export function evidenceTable(found, { catalogue, open }) {
     h(
       "tr",
       {},
-      h("td", { title: catalogue.get(item.signal)?.description ?? "" }, h("code", {}, item.signal)),
+      h("td", { title: catalogue.get(item.signal)?.description ?? "" }, h("code", {}, breakable(item.signal))),
       h("td", { class: "number strong" }, number(item.value)),
       h("td", { class: "number quiet" }, limit(item)),
       h(
@@ -35,6 +35,9 @@ export function evidenceTable(found, { catalogue, open }) {
   );
   return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
 }
+
+/** A name that a narrow column breaks after an underscore. */
+const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, h("wbr")]);
 
 /** What the value would have to be. */
 function limit({ bound, threshold, away_from: centre }) {

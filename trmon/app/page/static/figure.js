@@ -11,7 +11,8 @@ export class Figure {
 
   constructor({ uPlot, course, open, title, note, label = title }) {
     const where = h("span", { class: "plot" });
-    const words = [h("h2", {}, title), this.now, h("span", { class: "note" }, note, this.legend), this.against];
+    const below = h("span", { class: "note" }, note && `${note}\u2003`, this.legend);
+    const words = [h("h2", {}, title), this.now, below, this.against];
     this.course = course;
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
     this.canvas = new Canvas(where, { uPlot, course, open, label, said: (at) => this.say(at) });

@@ -3,6 +3,7 @@
 const PRIMARY = ["total", "mismatch", "staleness"];
 const ENGINES = ["mismatch", "total"];
 
+/** A panel with a `floor` has a logarithmic scale: less is nothing, and an estimate of nothing may be below zero. */
 const PANELS = [
   { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
   {
@@ -13,7 +14,7 @@ const PANELS = [
       pair("kl_k3", ["staleness"], "staleness"),
       pair("kl_k3", ["total"], "total"),
     ],
-    log: true,
+    floor: 1e-6,
     also: ["kl_k1", "kl_k2", "k3_excess", "staleness_growth"],
   },
   {
@@ -27,7 +28,7 @@ const PANELS = [
     title: "χ²",
     note: "per token",
     lines: [pair("chi2_token", PRIMARY, "mean"), pair("chi2_token_p95", PRIMARY, "p95 of sequences")],
-    log: true,
+    floor: 1e-3,
   },
   {
     title: "Engines agree",

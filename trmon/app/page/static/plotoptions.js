@@ -3,6 +3,7 @@
 import { number, step } from "./words.js";
 
 const DASHES = [[], [5, 3], [2, 2]];
+const TICK_PX = 5; // Where the policy changed: adaptation does so often, and it is no alarm.
 const FONT = "11px system-ui, sans-serif";
 
 export function opts({ n, banded, log, from, healthy, stacked, width, height, course, hooks }) {
@@ -18,7 +19,7 @@ export function opts({ n, banded, log, from, healthy, stacked, width, height, co
       axis(ink, {
         size: 50,
         space: 30,
-        values: (_, at) => at.map(labelled),
+        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
         ...(log ? { splits: decades, filter: (_, at) => at } : {}),
       }),
     ],
@@ -52,13 +53,18 @@ export function inks() {
   };
 }
 
-const labelled = (value) => (value === null ? "" : number(value));
+/** A tick's value to the digits that tell it from the next one, which is `by` away. */
+function labelled(value, by) {
+  if (value === null) return "";
+  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
+}
 
-/** A flat line lies in the middle; a logarithmic scale has a decade at least. */
+/** A flat line lies in the middle, of nothing at the bottom; a logarithmic scale has a decade at least. */
 function ranged(log, from) {
   return (_, min, max) => {
     if (min === null) return log ? [0.001, 1] : [0, 1];
     if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
+    if (max === min && min === from) return [from, from + 1];
     const room = (max - min || Math.abs(max) || 1) * 0.06;
     return [from === undefined ? min - room : Math.min(from, min), max + room];
   };
@@ -124,11 +130,12 @@ function band(u, [least, most], ink) {
 
 function marks(u, course, ink) {
   for (const { step: at, kind } of course.markers)
-    upright(u, at, { colour: kind === "policy" ? ink.faint : ink[kind], dash: kind === "policy" ? [1, 3] : [3, 3] });
+    if (kind === "policy") upright(u, at, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else upright(u, at, { colour: ink[kind], dash: [3, 3] });
   if (course.chosen !== null) upright(u, course.chosen, { colour: ink.ink, dash: [] });
 }
 
-function upright(u, at, { colour, dash }) {
+function upright(u, at, { colour, dash, height = Infinity }) {
   const { min, max } = u.scales.x;
   if (at < min || at > max) return;
   const { ctx, bbox } = u;
@@ -139,7 +146,7 @@ function upright(u, at, { colour, dash }) {
   ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
   ctx.beginPath();
   ctx.moveTo(x, bbox.top);
-  ctx.lineTo(x, bbox.top + bbox.height);
+  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
   ctx.stroke();
   ctx.restore();
 }

@@ -16,7 +16,8 @@ export async function policiesCard(where, { policies, adaptation }, { course, pa
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  fill(where, caption, h("div", { class: "bars" }, bars), advised(adaptation, { path, again }), origin(current));
+  const words = [advised(adaptation, { path, again }), origin(policies, course)];
+  fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 
 /** The mean mask rates of the newest steps. */
@@ -27,8 +28,9 @@ async function newest(names, { course, path }) {
   return { rates: names.map((name) => mean(found.signals[name].mean)), n: found.step.length };
 }
 
-function origin({ name, from_step: from, author, reason }) {
-  const since = from ? `step ${step(from)}` : "the start";
+function origin(policies, course) {
+  const { name, author, reason } = policies.at(-1);
+  const since = policies.length > 1 ? `step ${step(course.stepOf(policies.at(-1)))}` : "the start";
   return h("p", { class: "quiet small" }, `${name} since ${since}, by ${author}${reason ? `: ${reason}` : ""}`);
 }
 
@@ -44,9 +46,9 @@ function bar(name, role, rate) {
   );
 }
 
-/** What the controller recommends, where it is asked; nothing where it would change nothing. */
+/** What the controller recommends, where somebody must put it in force, and why it would rather change nothing. */
 function advised({ mode, recommended }, { path, again }) {
-  if (mode === "off" || !recommended) return null;
+  if (mode === "off" || !recommended || (mode === "apply" && recommended.policy)) return null;
   if (!recommended.policy) return h("p", { class: "small" }, `Bounds stay: ${recommended.reason}`);
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`,
@@ -64,7 +66,7 @@ function advised({ mode, recommended }, { path, again }) {
     "div",
     { class: "stack small" },
     h("p", {}, effect),
-    mode === "shadow" && h("p", {}, h("button", { onclick: put }, "Put these bounds in force")),
+    h("p", {}, h("button", { onclick: put }, "Put these bounds in force")),
   );
 }
 

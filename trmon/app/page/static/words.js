@@ -1,14 +1,14 @@
 // Numbers and times for people.
 
-/** Three significant digits; null and NaN are a dash, "inf" stays. */
-export function number(value) {
+/** Three significant digits, or more; null and NaN are a dash, "inf" stays. */
+export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value === "string") return value;
   const size = Math.abs(value);
   if (value === 0) return "0";
-  if (size >= 1e6 || size < 1e-3) return value.toExponential(1).replace("e+", "e");
+  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
   if (Number.isInteger(value)) return value.toLocaleString("en");
-  return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+  return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
 }
 
 /** Whole steps with separators. */
