@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
+from tests.fixtures.redis import Redis
 from tests.fixtures.service import ServiceProcess
 
 UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
@@ -40,6 +43,25 @@ class Gear:
 
 GearOf: TypeAlias = Callable[..., AbstractContextManager[Gear]]
 """Runs a gear over a folder, TRMON_* variables given as keywords."""
+
+
+class Backend:
+    """Any one backend of a server: where one ends so, the server ends the others and recovers by itself."""
+
+    def __init__(self, postgres: Postgres, database_url: str) -> None:
+        self._postgres = postgres
+        self._database = database_url.rsplit("/", 1)[1]
+
+    def kill(self) -> None:
+        """End the one that serves whoever spoke last."""
+        [(pid,)] = self._postgres.execute(
+            f"SELECT pid FROM pg_stat_activity WHERE datname = '{self._database}' ORDER BY query_start DESC LIMIT 1"
+        )
+        os.kill(pid, signal.SIGKILL)
+
+    def start(self) -> None:
+        """Wait until the server has recovered."""
+        self._postgres.wait()
 
 
 class Worker:
@@ -83,19 +105,25 @@ def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
 
 @contextmanager
 def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
-    """Run `trmon serve` and two `trmon worker`s over a PostgreSQL that waits for its disk."""
+    """Run `trmon serve` and two `trmon worker`s over a Redis, and a PostgreSQL that waits for its disk."""
     folder.mkdir(exist_ok=True)
-    given = {"lease_seconds": LEASE_SECONDS, **UNLIMITED, **variables}
-    with Postgres(durable=True) as postgres:
+    with Postgres(durable=True) as postgres, Redis() as redis:
+        given = {"lease_seconds": LEASE_SECONDS, "redis_url": redis.url, **UNLIMITED, **variables}
         database_url = postgres.database()
         service = ServiceProcess(folder / "data", database_url=database_url, **given)
         workers = [Worker(database_url, folder=folder, **given) for _ in range(2)]
-        processes = {"postgres": postgres, "api": service, "worker": workers[0]}
+        servers: dict[str, Victim] = {
+            "postgres": postgres,
+            "a backend of postgres": Backend(postgres, database_url),
+            "redis": redis,
+        }
         try:
             yield Gear(
                 url=service.url,
-                victims=processes,
-                pids=lambda: [part.process.pid for part in (postgres, service, *(one.process for one in workers))],
+                victims=servers | {"api": service, "worker": workers[0]},
+                pids=lambda: [
+                    part.process.pid for part in (postgres, redis, service, *(one.process for one in workers))
+                ],
                 stored_bytes=lambda: _postgres_bytes(postgres, database_url),
             )
         finally:

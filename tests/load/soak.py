@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -33,6 +33,8 @@ CALM_SECONDS = (1.0, 4.0)
 """Least and longest time between a start and the next kill."""
 AWAY_SECONDS = (0.0, 1.0)
 """How long a killed process stays away."""
+ILL_SECONDS = 120.0
+"""How long a service may take, once nobody is killed any more, to get there."""
 PER_SECOND = 60.0
 WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25)
 
@@ -66,7 +68,10 @@ class Soaked:
 
 
 def soak(gear: Gear, pager: WebhookServer, *, n_moments: int, seed: int) -> Soaked:
-    """Send, kill and start again so many times, each process in turn; return what the service has in the end."""
+    """Send, kill and start again so many times; return what the service has in the end.
+
+    Who is killed is chance too, but that nobody is again before all others were.
+    """
     chance = random.Random(seed)
     pace = Pace(seconds=LONGEST_SECONDS, per_second=PER_SECOND)
     senders = Senders(lambda: gear.url, WORKLOAD, n_connections=6, pace=pace)
@@ -74,9 +79,8 @@ def soak(gear: Gear, pager: WebhookServer, *, n_moments: int, seed: int) -> Soak
     senders.start()
     moments = []
     try:
-        for number in range(n_moments):
+        for name in islice(_drawn(gear, chance), n_moments):
             time.sleep(chance.uniform(*CALM_SECONDS))
-            name = sorted(gear.victims)[number % len(gear.victims)]
             at, acknowledged = time.perf_counter() - began, senders.acknowledged
             away = _kill(gear, name, away_seconds=chance.uniform(*AWAY_SECONDS))
             moments.append(Moment(victim=name, at_seconds=at, acknowledged=acknowledged, away_seconds=away))
@@ -104,6 +108,11 @@ def paged_to(pager: WebhookServer) -> dict[str, str]:
     return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1"}
 
 
+def _drawn(gear: Gear, chance: random.Random) -> Iterator[str]:
+    while True:
+        yield from chance.sample(sorted(gear.victims), k=len(gear.victims))
+
+
 def _kill(gear: Gear, name: str, *, away_seconds: float) -> float:
     began = time.perf_counter()
     victim = gear.victims[name]
@@ -117,7 +126,9 @@ def _wait_for_illness(senders: Senders) -> None:
     """Go on until every run is ill for long enough to fire: a soak without an alert would show nothing of alerts."""
     assert WORKLOAD.ill_from is not None
     needed = (WORKLOAD.ill_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
+    deadline = time.monotonic() + ILL_SECONDS
     while senders.acknowledged < needed:
+        assert time.monotonic() < deadline, f"only {senders.acknowledged} of {needed} reports acknowledged"
         time.sleep(0.1)
 
 
@@ -157,7 +168,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.load.soak", description=__doc__)
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--fleet", action="store_true", help="kill PostgreSQL, the API process and a worker in turn")
+    parser.add_argument(
+        "--fleet", action="store_true", help="kill PostgreSQL, a backend, Redis, the API process and a worker"
+    )
     given = parser.parse_args()
     with _soaked(is_fleet=given.fleet, n_moments=min(given.moments, 1000), seed=given.seed) as soaked:
         console = Console(width=120)
