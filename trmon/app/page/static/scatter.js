@@ -24,7 +24,8 @@ function drawing(points, criterion) {
   const y = vertical([...values, ...bounds]);
   const x = linear(lengths, [LEFT + 8, WIDTH - 10]);
   const dots = points.map((point) => dot(point, { x, y }));
-  const lines = bounds.map((bound) => line(y.at(bound)));
+  const words = (bound) => `${bound === criterion.upper ? "at most" : "at least"} ${number(bound)}`;
+  const lines = bounds.map((bound) => line(y.at(bound), words(bound)));
   const n = points.filter((point) => !point.accepted).length;
   const label = `${criterion.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
   const given = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, class: "scatter" };
@@ -34,7 +35,10 @@ function drawing(points, criterion) {
 const dot = ({ length, value, accepted }, { x, y }) =>
   svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
 
-const line = (y) => svg("line", { x1: LEFT, x2: WIDTH, y1: y, y2: y, class: "bound" });
+const line = (y, words) => [
+  svg("line", { x1: LEFT, x2: WIDTH, y1: y, y2: y, class: "bound" }),
+  svg("text", { x: LEFT + 6, y: y - 5, class: "limit" }, words),
+];
 
 function legend() {
   const marks = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));

@@ -68,10 +68,10 @@ function columnsOf({ columns, decisions, first }, criterion) {
 const decided = (one) => ({
   name: one.policy,
   value: (i) => one.reasons[i] ?? "",
-  cell: (i) => h("span", { class: one.accepted[i] ? "quiet" : "strong" }, said(one, i)),
+  cell: (i) => h("span", { class: one.accepted[i] ? "quiet" : "" }, said(one, i)),
 });
 
-const said = (one, i) => (one.accepted[i] ? "accepted" : (one.reasons[i] ?? "rejected"));
+const said = (one, i) => (one.accepted[i] ? "accepted" : `✕\u00a0${one.reasons[i] ?? "rejected"}`);
 
 const worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
   name: "worst token",
