@@ -53,9 +53,9 @@ class Arrays:
 
 TORCH_GRAIN = 1 << 15
 """Elements up to which torch starts no threads of its own, whose waiting would cost the trainer a core."""
-LONGEST_PRODUCT = 1 << 13
-"""Elements up to which BLAS multiplies two vectors without threads of its own, which would wait for busy cores; and to
-which float32 keeps five digits where every addition rounds the same way."""
+PRODUCT = 1 << 8
+"""Elements of the vectors that rows are cut into to be multiplied. BLAS starts threads of its own for long ones, and
+float32 loses less in short ones; of more than 500 at once numpy lets other threads of Python run meanwhile."""
 FEW = 1 << 13
 """Elements for which the start of a function takes as long as its work."""
 
@@ -64,27 +64,33 @@ FEW = 1 << 13
 # counts take 2 to 8 times as long as BLAS, `clip` and `count_nonzero`, and its running sum 4 times torch's.
 def _sum(array: Array, axis: int) -> Array:
     if axis == -1 and array.dtype.kind == "f":
-        # As a product of two vectors, not of a matrix and one: BLAS then adds up in more, and so shorter, parts.
-        return _sum_product(array, _ones(array.shape[-1], array.dtype), axis)
+        return _sum_of_products(array, None)
     return np.add.reduce(array, axis)
 
 
-@lru_cache(maxsize=8)
+def _sum_product(left: Array, right: Array, axis: int) -> Array:
+    return _sum_of_products(left, right) if axis == -1 else np.add.reduce(left * right, axis)
+
+
+def _sum_of_products(left: Array, right: Array | None) -> Array:
+    """Return the sums over the last axis, of left times right or of left alone."""
+    n = left.shape[-1]
+    end = n - n % PRODUCT
+    if not end:
+        return _product(left, _ones(n, left.dtype) if right is None else right)
+    cut = (*left.shape[:-1], end // PRODUCT, PRODUCT)
+    others = _ones(PRODUCT, left.dtype) if right is None else right[..., :end].reshape(cut)
+    total = np.add.reduce(_product(left[..., :end].reshape(cut), others), -1, "f8")
+    return total if end == n else total + _sum_of_products(left[..., end:], None if right is None else right[..., end:])
+
+
+@lru_cache(maxsize=PRODUCT)
 def _ones(n: int, dtype: np.dtype[Any]) -> Array:
     return np.ones(n, dtype)
 
 
-def _sum_product(left: Array, right: Array, axis: int) -> Array:
-    if axis != -1:
-        return np.add.reduce(left * right, axis)
-    n = left.shape[-1]
-    if n <= LONGEST_PRODUCT:
-        return _product(left, right)
-    slices = [slice(start, start + LONGEST_PRODUCT) for start in range(0, n, LONGEST_PRODUCT)]
-    return np.sum([_product(left[..., part], right[..., part]) for part in slices], axis=0, dtype=np.float64)
-
-
 def _product(left: Array, right: Array) -> Array:
+    # As a product of two vectors, not of a matrix and one: BLAS then adds up in more, and so shorter, parts.
     return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
 
 
@@ -98,16 +104,21 @@ def _count(array: Array, axis: int) -> Array:
 
 
 def _running_sum(array: Array, axis: int) -> Array:
+    return running_sums(array, out=np.empty_like(array)) if axis == -1 else np.add.accumulate(array, axis, "f8")
+
+
+def running_sums(array: Array, *, out: Array) -> Array:
+    """Return the running sums of the rows of a numpy array, added up in float64, in `out`, contiguous as the array."""
     torch = sys.modules.get("torch")
-    if axis != -1 or torch is None:
-        return np.add.accumulate(array, axis, "f8")
-    rows = array.reshape(-1, array.shape[-1])
-    total = np.empty_like(rows)
+    rows, total = (each.reshape(-1, each.shape[-1]) for each in (array, out))
+    if torch is None:
+        total[...] = np.add.accumulate(rows, -1, "f8")
+        return out
     stride = max(1, TORCH_GRAIN // rows.shape[1])
     for start in range(0, len(rows), stride):
         part = slice(start, start + stride)
         torch.cumsum(torch.from_numpy(rows[part]), -1, out=torch.from_numpy(total[part]))
-    return total.reshape(array.shape)
+    return out
 
 
 def _at_least(array: Array, bound: float) -> Array:

@@ -25,19 +25,33 @@ def clipped_pair(pairs: tuple[Pair, ...]) -> Pair:
     return "staleness" if "staleness" in pairs else primary(pairs)
 
 
-def clip_columns(xp: Arrays, dev: Array, *, advantages: Array, clip: ClipRange, axis: int) -> dict[str, Array]:
+def clip_columns(xp: Arrays, above: Array, below: Array, *, advantages: Array, axis: int) -> dict[str, Array]:
     """Return how many tokens PPO's min takes the clipped branch of, and how many leave the range unclipped.
 
-    Args: dev: rho - 1 of the clipped pair, 0 where a token is not valid; advantages: of the same shape, or of one to
-        which it broadcasts; axis: that of time.
+    Args: above, below: where rho of the clipped pair is above 1 + high, and below 1 - low, false where a token is not
+        valid; advantages: of the same shape, or of one to which it broadcasts; axis: that of time.
     Source: [TRM] 4.1; formulas, section 3.
     """
     count = partial(xp.count, axis=axis)
-    above, below = dev > clip.high, dev < -clip.low
     gain, loss = advantages > 0, advantages < 0
     leaked_high = above & loss
     return {
         "n_clipped": count((above & gain) | (below & loss)),
         "n_leaked": count(leaked_high | (below & gain)),
         "n_leaked_high": count(leaked_high),
+    }
+
+
+def clip_counts(n_above: Array, n_below: Array, *, advantages: Array) -> dict[str, Array]:
+    """Return the same of sequences that have one advantage each, [B].
+
+    Args: n_above, n_below: of how many tokens rho is above 1 + high, and below 1 - low.
+    Source: [TRM] 4.1; formulas, section 3.
+    """
+    gain, loss = advantages > 0, advantages < 0
+    leaked_high = n_above * loss
+    return {
+        "n_clipped": n_above * gain + n_below * loss,
+        "n_leaked": leaked_high + n_below * gain,
+        "n_leaked_high": leaked_high,
     }

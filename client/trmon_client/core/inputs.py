@@ -50,14 +50,6 @@ class Inputs:
         for start in range(0, n_sequences, stride):
             yield self.mapped(itemgetter(slice(start, start + stride)))
 
-    def trimmed(self) -> Inputs:
-        """Return the same arguments without the positions behind the last one that counts in any sequence."""
-        if self.mask[:, -1].any():
-            return self
-        counting = np.flatnonzero(self.mask.any(0))
-        horizon = int(counting[-1]) + 1 if len(counting) else 1
-        return self.mapped(lambda array: array if array.ndim == 1 else array[:, :horizon])
-
     def mapped(self, change: Callable[[Array], Array]) -> Inputs:
         """Return the same arguments with every array changed."""
         others = ("mask", "advantages", "rewards", "group_ids", "versions")

@@ -112,4 +112,4 @@ def _clip_columns(advantages: Array, tokens: Tokens, ratios: Ratios, *, clip: Cl
     dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
     per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
     signs = arranged(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
-    return clip_columns(tokens.xp, dev, advantages=signs, clip=clip, axis=tokens.axis)
+    return clip_columns(tokens.xp, dev > clip.high, dev < -clip.low, advantages=signs, axis=tokens.axis)

@@ -1,83 +1,92 @@
-"""The tokens of a block of a large batch, and the reductions over them."""
+"""The tokens of a block of a large batch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from trmon_client.core.arrays import NUMPY, Array
 from trmon_client.core.inputs import Inputs
-from trmon_client.core.large.scratch import Buffers
-from trmon_client.core.validity import valid_tokens
+from trmon_client.core.schema import Pair
+from trmon_client.core.validity import MAX_LOGPROB, MIN_LOGPROB, valid_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """What a block adds up to: columns by name, [rows], but for what `finish` makes of them; histograms by pair."""
+
+    places: Array
+    """Those of the sequences in the batch, int64 [rows]."""
+    by_name: dict[str, Array]
+    histograms: dict[Pair, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Which tokens are valid, and what moves the others out of the way; arrays are [rows, horizon], or [rows]."""
+    """Which tokens are valid, and their log-probs; arrays are [rows, horizon], or [rows]."""
 
-    buffers: Buffers
-    counts: Array
-    """bool: the mask."""
     valid: Array
     """bool: counts and is not invalid."""
+    invalid: Array | None
+    """bool: the others; None: there are none."""
+    n_counted: Array
+    """int64 [rows]: how many count."""
     n_tokens: Array
     """int64 [rows]: how many are valid."""
-    weight: Array | None
-    """float32: 1 where valid, else 0; None: all are valid."""
-    away: Array | None
-    """float32: 0 where valid, else infinite; None: all are valid."""
+    logp: dict[str, Array]
+    """float32 by argument name, 0 where not valid."""
+    highest: dict[str, float]
+    """The highest of each."""
 
     @classmethod
-    def of(cls, inputs: Inputs, buffers: Buffers) -> Block:
-        """Return the tokens of a block. Source: formulas, section 2."""
-        valid = valid_tokens(inputs)
-        n_tokens = NUMPY.count(valid, -1)
+    def of(cls, inputs: Inputs, *, buffers: Array) -> Block:
+        """Return the tokens of a block.
+
+        Args: buffers: float32 [policies, rows, horizon], for log-probs that have to be changed.
+        Source: formulas, section 2.
+        """
+        highest = {name: raw.max() for name, raw in inputs.logprobs.items()}
+        # NaN passes through an extreme, and fails every comparison.
+        is_sound = all(
+            highest[name] <= MAX_LOGPROB and raw.min() > MIN_LOGPROB for name, raw in inputs.logprobs.items()
+        )
+        valid = inputs.mask if is_sound else valid_tokens(inputs)
+        n_tokens = _counted(valid)
+        n_counted = n_tokens if is_sound else _counted(inputs.mask)
+        memory = dict(zip(inputs.logprobs, buffers, strict=True))
         if n_tokens.sum() == valid.size:
-            return cls(buffers, inputs.mask, valid, n_tokens, None, None)
-        np.copyto(buffers.weight, valid)
-        away = np.divide(np.float32(1.0), buffers.weight, out=buffers.away)
-        away -= np.float32(1.0)
-        return cls(buffers, inputs.mask, valid, n_tokens, buffers.weight, away)
+            logp = {name: _usable(raw, out=memory[name]) for name, raw in inputs.logprobs.items()}
+            return cls(valid, None, n_counted, n_tokens, logp, highest)
+        invalid = ~valid
+        for name, raw in inputs.logprobs.items():
+            np.copyto(memory[name], raw)
+            np.copyto(memory[name], 0.0, where=invalid)
+        return cls(valid, invalid, n_counted, n_tokens, memory, {name: logp.max() for name, logp in memory.items()})
 
-    def kept(self, raw: Array, *, out: Array) -> Array:
-        """Return float32 terms, 0 where not valid, whatever they hold there, in `out` if they must be changed."""
-        if self.weight is None and raw.dtype == np.float32 and raw.flags.aligned:
-            return raw
-        np.copyto(out, raw)
-        if self.weight is not None:
-            # The bits of 0 are 0: no NaN withstands that, as it would a product.
-            bits = np.negative(self.valid.view(np.int8), out=self.buffers.bits, dtype=np.int32)
-            np.bitwise_and(out.view(np.int32), bits, out=out.view(np.int32))
-        return out
+    @property
+    def is_partly_valid(self) -> Array:
+        """bool [rows]: some tokens are valid, and some are not."""
+        return (self.n_tokens > 0) & (self.n_tokens < self.valid.shape[1])
 
-    def blanked(self, terms: Array, *, out: Array) -> Array:
-        """Return float32 terms with -inf where not valid, in `out`; the terms themselves where all are valid."""
-        return terms if self.away is None else np.subtract(terms, self.away, out=out)
+    def extremes(self, terms: Array) -> tuple[Array, Array]:
+        """Return the least and the largest valid term of each row; `terms` is not overwritten."""
+        found = []
+        for reduce, end in ((NUMPY.min, np.inf), (NUMPY.max, -np.inf)):
+            kept = terms.copy()
+            if self.invalid is not None:
+                np.copyto(kept, end, where=self.invalid)
+            found.append(reduce(kept, -1))
+        return found[0], found[1]
 
-    def min(self, terms: Array, *, out: Array) -> Array:
-        """Return the least valid term of every row, +inf where there is none; `out` may be overwritten."""
-        return (terms if self.away is None else np.add(terms, self.away, out=out)).min(-1)
 
-    def max(self, terms: Array, *, out: Array) -> Array:
-        """Return the largest valid term of every row, -inf where there is none; `out` may be overwritten."""
-        return self.blanked(terms, out=out).max(-1)
+def _counted(flags: Array) -> Array:
+    return np.full(len(flags), flags.shape[1]) if flags.all() else NUMPY.count(flags, -1)
 
-    def largest(self, terms: Array) -> Array:
-        """Return the same of terms that are never negative, and 0 where not valid."""
-        return np.where(self.n_tokens > 0, terms.max(-1), -np.inf)
 
-    @staticmethod
-    def sum(terms: Array) -> Array:
-        """Return the sum of every row."""
-        return NUMPY.sum(terms, -1)
-
-    @staticmethod
-    def dot(left: Array, right: Array) -> Array:
-        """Return the sum of products of every row."""
-        return NUMPY.sum_product(left, right, -1)
-
-    @staticmethod
-    def count(flags: Array) -> Array:
-        """Return how many are set in every row."""
-        return NUMPY.count(flags, -1)
+def _usable(raw: Array, *, out: Array) -> Array:
+    """Return float32 terms, in `out` if the arithmetic would have to convert them at every step."""
+    if raw.dtype == np.float32 and raw.flags.aligned:
+        return raw
+    np.copyto(out, raw)
+    return out
