@@ -68,7 +68,7 @@ def test_a_person_who_was_quicker_wins(store: Store, run_id: int, since: PolicyV
 def test_a_run_that_is_deleted_takes_its_setting_along(store: Store, run_id: int) -> None:
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     run = store.runs.by_id(run_id)
-    store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)))
+    store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
     assert store.adaptations.get(run_id) == Setting()
 
 

@@ -47,7 +47,7 @@ def test_another_projects_run_does_not_exist(store: Store) -> None:
         lambda: store.runs.by_id(run_id, access=MATH),
         lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, owner="me").result(10),
         lambda: store.runs.rename(RunKey("code", "grpo"), "mine", access=MATH).result(10),
-        lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH),
+        lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH, now=NOW),
         lambda: store.policies.current(run_id, access=MATH),
         lambda: store.policies.list(run_id, access=MATH),
     ):
@@ -117,7 +117,7 @@ def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:
         row = batch(batch_key(attempt.id, 0), run_id=id_, ordinal=1)
         commit(store, id_, batches=(row,), alerts=(alert(run_id=id_),), events=(Event(kind="x", data={}, at=NOW),))
     before = counts(store)
-    store.runs.delete(GRPO, access=MATH)
+    store.runs.delete(GRPO, access=MATH, now=NOW)
     after = counts(store)
     assert {name: before[name] - after[name] for name in ("run", "attempt", "report", "notice", "batch", "event")} == {
         "run": 1,

@@ -89,7 +89,7 @@ class Archives:
     def _drop_half(self, key: RunKey) -> None:
         """Delete what an import left behind that did not come to its end."""
         try:
-            self._runs.delete(key, access=EVERYTHING)
+            self._runs.delete(key, access=EVERYTHING, now=0.0)
         except NotFound:
             return
 

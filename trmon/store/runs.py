@@ -14,6 +14,7 @@ from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
 from trmon.store.directory import Directory
+from trmon.store.farewells import tell_of_deletion
 from trmon.store.page import Page, decode, page
 from trmon.store.runrows import attempt_of, named, read_run, read_runs, select_runs, visible, write_runs, write_tags
 from trmon.store.writing.group import Transaction
@@ -124,17 +125,21 @@ class Runs:
 
         return self._writer.submit(change, run=key)
 
-    def delete(self, key: RunKey, *, access: Access) -> None:
-        """Delete a run and everything of it, in small transactions; returns when it is gone. Errors: NotFound."""
+    def delete(self, key: RunKey, *, access: Access, now: float) -> None:
+        """Delete a run and everything of it, in small transactions; returns when it is gone. Errors: NotFound.
+
+        Who heard that an alert of it fires still hears that it is over.
+        """
         run = self.get(key, access=access)
         for table in (schema.report, schema.notice, schema.batch, schema.event):
             delete_all(self._writer, table, table.c.run_id == run.id)
         for attempt in self.attempts(run.id):
             for table in (schema.decision, schema.signal_chunk):
                 delete_all(self._writer, table, table.c.attempt_id == attempt.id)
-        self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id), run=run.key).result()
+        self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id, now=now), run=run.key).result()
 
-    def _delete_rest(self, transaction: Transaction, run_id: int) -> None:
+    def _delete_rest(self, transaction: Transaction, run_id: int, *, now: float) -> None:
+        tell_of_deletion(transaction, run_id, now=now)
         transaction.connection.execute(delete(schema.run).where(schema.run.c.id == run_id))
         transaction.edited.add(run_id)
         self._directory.forget()

@@ -113,7 +113,7 @@ def test_a_run_that_one_renames_begins_anew_at_the_other(stores: tuple[Store, St
 def test_a_run_that_one_deletes_begins_anew_at_the_other(stores: tuple[Store, Store]) -> None:
     one, other = stores
     [before] = append(one, report_intake(step=1))
-    other.runs.delete(other.runs.by_id(before.run_id).key, access=EVERYTHING)
+    other.runs.delete(other.runs.by_id(before.run_id).key, access=EVERYTHING, now=NOW)
     [after] = append(one, report_intake(step=1))
     assert (after.status, after.run_id == before.run_id) == (Stored.STORED, False)
     with pytest.raises(NotFound):

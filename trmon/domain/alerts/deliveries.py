@@ -42,6 +42,30 @@ def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
     )
 
 
+def farewell(heard: Delivery, *, now: float) -> Delivery:
+    """Return what tells a receiver that has heard that an alert fires that it is over, as its run is deleted.
+
+    It is of no run, so that it outlives the run's rows, and of its alert still, so that it is told after what is
+    being told of it.
+    """
+    over: dict[str, Any] = {
+        "status": AlertState.RESOLVED.value,
+        "reason": Reason.DELETED.value,
+        "url": None,
+        "firing": [],
+    }
+    return Delivery(
+        id=0,
+        receiver=heard.receiver,
+        dedup_key=f"{heard.receiver}:{heard.episode}:deleted:{AlertState.RESOLVED.value}",
+        body=heard.body | over | {"alert": heard.body["alert"] | {"at": now}},
+        due_at=now,
+        made_at=now,
+        episode=heard.episode,
+        told_state=AlertState.RESOLVED,
+    )
+
+
 def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
     if event.silence_started_at is not None:
         place = f"silence-{event.silence_started_at:.3f}"

@@ -25,6 +25,7 @@ class Reason(Enum):
     UNKNOWN = "a signal is missing: nothing changes"
     FINISHED = "the run has finished"
     RETIRED = "the rule is no longer in the rulebook"
+    DELETED = "the run was deleted"
 
 
 @dataclass(frozen=True, slots=True)
