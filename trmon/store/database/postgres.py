@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import psycopg
 from psycopg import errors
+from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 
 from trmon.domain.errors import NotReady
+from trmon.store.database.columntypes import BlobList
 from trmon.store.database.engines import Engines
 from trmon.store.writing.group import Again
 
@@ -51,6 +53,7 @@ _CONNECTING = (
     ("could not translate host name", "correct the host in TRMON_DATABASE_URL"),
     ("failed to resolve host", "correct the host in TRMON_DATABASE_URL"),
 )
+psycopg.adapters.register_dumper(BlobList, ListBinaryDumper)
 _LOST_RACES = (errors.DeadlockDetected, errors.SerializationFailure)
 
 

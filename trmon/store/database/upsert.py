@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ARRAY, Connection, Insert, Select, Table, bindparam, func, select
+from sqlalchemy import ARRAY, ColumnElement, Connection, Insert, LargeBinary, Select, Table, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+
+from trmon.store.database.columntypes import Blobs
 
 Row = Mapping[str, Any]
 
@@ -44,8 +47,12 @@ def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Se
 
 def unnested(table: Table, columns: Sequence[str]) -> Select[Any]:
     """Return a query for rows that are given as one array a column, under the columns' names; for PostgreSQL."""
-    given = [bindparam(name, type_=ARRAY(table.c[name].type, dimensions=1)) for name in columns]
+    given = [bindparam(name, type_=_array_of(table.c[name])) for name in columns]
     return select(func.unnest(*given).table_valued(*columns).render_derived(name="given"))
+
+
+def _array_of(column: ColumnElement[Any]) -> TypeEngine[Any]:
+    return Blobs() if isinstance(column.type, LargeBinary) else ARRAY(column.type, dimensions=1)
 
 
 def _given(dialect: str, rows: Sequence[Row]) -> Any:
