@@ -92,13 +92,34 @@ def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> 
     assert projects(engine) == ["good", "later"]
 
 
-def test_a_failure_but_a_refusal_tells_those_who_remember_what_was_undone(writer: GroupCommit) -> None:
+@pytest.mark.parametrize("error", [Conflict("no"), ValueError("no")], ids=["a refusal", "a failure"])
+def test_those_who_remember_hear_that_the_group_of_one_that_fails_was_undone(
+    writer: GroupCommit, error: Exception
+) -> None:
     undone = Event()
     writer.on_rollback(undone.set)
-    assert isinstance(writer.submit(add("refused", error=Conflict("no"))).exception(10), Conflict)
-    assert not undone.is_set()
-    assert isinstance(writer.submit(add("bad", error=ValueError("no"))).exception(10), ValueError)
+    assert writer.submit(add("bad", error=error)).exception(10) is error
     assert undone.is_set()
+
+
+def test_a_group_without_a_failure_is_written_once_and_one_with_it_twice(writer: GroupCommit) -> None:
+    done: list[str] = []
+
+    def noting(name: str, *, error: Exception | None = None) -> Operation[str]:
+        def operation(transaction: Transaction) -> str:
+            done.append(name)
+            return add(name, error=error)(transaction)
+
+        return operation
+
+    with Gate(writer):
+        good = [writer.submit(noting(name)) for name in "ab"]
+    assert [future.result(10) for future in good] == done == ["a", "b"]
+    with Gate(writer):
+        mixed = [writer.submit(noting("c")), writer.submit(noting("d", error=Conflict("no")))]
+    assert mixed[0].result(10) == "c"
+    assert isinstance(mixed[1].exception(10), Conflict)
+    assert done == ["a", "b", "c", "d", "c", "d"]
 
 
 def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:

@@ -1,4 +1,4 @@
-"""Committing one group: each of its works for itself, all of them in one transaction."""
+"""Committing one group: all of its works in one transaction or, if one fails, each of them for itself."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from trmon.store.writing.group import Again, Failed, Group, Transaction, Work
 
 MAX_TRIES = 5
 
+Perform = Callable[[Transaction, Sequence[Work]], list[Any]]
+"""Does works that share a handler, and returns a result for each."""
+
 
 class Committer:
     """Writes groups through the writing connection; with `locks`, beside other processes that do the same."""
@@ -28,27 +31,35 @@ class Committer:
 
         Slices are asked for as long as they come: SQLite's only writer loses nothing by taking in what arrives
         meanwhile. Beside other processes all are gathered first, so that their runs are locked in order.
+        Nearly every group goes through as a whole; the first time one does not, all of it is done once more, each
+        handler's works in a savepoint, so that one that fails spoils no other.
         Errors: whatever ends the transaction; Overloaded when others won against it too often.
         """
-        if self._locks is None:
-            return self._write(group, slices)
-        gathered = list(slices)
+        given: Iterable[list[Work]] = slices if self._locks is None else list(slices)
+        perform: Perform = _done
         for _ in range(MAX_TRIES):
             try:
-                return self._write(group, gathered)
+                return self._write(group, given, perform=perform)
+            except NotReady:
+                raise
             except Again:
-                group.results.clear()
-                self._undone()
+                pass
+            except Exception:
+                if perform is not _done:
+                    raise
+                perform = self._perform
+            group.results.clear()
+            self._undone()
+            given = group.slices()
         raise Overloaded("other processes write to the same runs", retry_after_seconds=1.0)
 
-    def _write(self, group: Group, slices: Iterable[list[Work]]) -> Transaction:
+    def _write(self, group: Group, slices: Iterable[list[Work]], *, perform: Perform) -> Transaction:
         with self._engine.begin() as connection:
             transaction = Transaction(connection)
             if self._locks is not None:
                 self._locks.take(connection, group.works)
             for works in slices:
-                alone = self._locks is not None and len(group.works) == 1
-                group.results.extend((_perform_alone if alone else self._perform)(transaction, works))
+                group.results.extend(perform(transaction, works))
             write_stream(connection, transaction.said)
         return transaction
 
@@ -71,15 +82,3 @@ class Committer:
 
 def _done(transaction: Transaction, works: Sequence[Work]) -> list[Any]:
     return list(works[0].handler(transaction, [work.item for work in works]))
-
-
-def _perform_alone(transaction: Transaction, works: Sequence[Work]) -> list[Any]:
-    """Return the result of a transaction's only work: it needs no savepoint, which is two round trips."""
-    try:
-        return _done(transaction, works)
-    except (NotReady, Again):
-        raise
-    except TrmonError as refusal:
-        transaction.connection.rollback()
-        transaction.said.clear()
-        return [Failed(refusal)]

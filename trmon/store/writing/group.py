@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -89,6 +91,10 @@ class Group:
     def full(self) -> bool:
         """Whether it is time to commit, whatever still waits."""
         return len(self.works) >= MAX_OPERATIONS or self.seconds >= MAX_SECONDS
+
+    def slices(self) -> list[list[Work]]:
+        """Return its works, those in a row that share a handler together."""
+        return [list(works) for _, works in groupby(self.works, key=attrgetter("handler"))]
 
     def fail(self, error: Exception) -> None:
         """Hand every caller the error for which nothing was committed."""

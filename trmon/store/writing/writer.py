@@ -42,8 +42,8 @@ class Commit:
 class GroupCommit:
     """A thread that owns the writing connection; results are handed out only after COMMIT has returned.
 
-    Operations run in the order in which they came, each call of a handler in a savepoint of its own: one that fails
-    spoils no other. A group ends when nothing waits, after 500 operations or 20 ms of work; it never waits for more.
+    Operations run in the order in which they came; one that fails spoils no other. A group ends when nothing waits,
+    after 500 operations or 20 ms of work; it never waits for more.
     """
 
     def __init__(self, engine: Engine, *, max_waiting: int = MAX_WAITING, locks: RunLocks | None = None) -> None:
