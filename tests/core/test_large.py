@@ -19,7 +19,7 @@ from trmon_client.core import large
 from trmon_client.core.clipping import USUAL_CLIP
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs import Inputs, checked
-from trmon_client.core.large.portions import portions
+from trmon_client.core.large.portions import places, portions
 from trmon_client.core.reduction import reduced
 
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
@@ -97,10 +97,10 @@ def test_portions_hold_every_token_that_counts_once_and_are_of_like_length(
     mask = random.random((n_sequences, horizon)) < random.choice([0.0, 0.5, 1.0])
     mask &= np.arange(horizon) < random.integers(0, horizon + 1, (n_sequences, 1))
     (found,) = portions(mask, size)
-    assert sorted(place for portion in found for place in portion.places) == list(range(n_sequences))
+    assert sorted(place for portion in found for place in places(portion.rows)) == list(range(n_sequences))
     for portion in found:
-        assert not mask[portion.places, portion.horizon :].any()
-        assert len(portion.places) * portion.horizon <= max(size, portion.horizon)
+        assert not mask[portion.rows, portion.horizon :].any()
+        assert len(places(portion.rows)) * portion.horizon <= max(size, portion.horizon)
     horizons = [portion.horizon for portion in found]
     assert horizons == sorted(horizons, reverse=True)
 

@@ -76,7 +76,7 @@ def _sum_of_products(left: Array, right: Array | None) -> Array:
     """Return the sums over the last axis, of left times right or of left alone."""
     n = left.shape[-1]
     end = n - n % PRODUCT
-    if not end:
+    if not end or left.size <= FEW:
         return _product(left, _ones(n, left.dtype) if right is None else right)
     cut = (*left.shape[:-1], end // PRODUCT, PRODUCT)
     others = _ones(PRODUCT, left.dtype) if right is None else right[..., :end].reshape(cut)

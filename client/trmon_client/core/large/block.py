@@ -16,8 +16,8 @@ from trmon_client.core.validity import MAX_LOGPROB, MIN_LOGPROB, valid_tokens
 class BlockSums:
     """What a block adds up to: columns by name, [rows], but for what `finish` makes of them; histograms by pair."""
 
-    places: Array
-    """Those of the sequences in the batch, int64 [rows]."""
+    rows: slice | Array
+    """Which sequences of the batch these are, as a portion has it."""
     by_name: dict[str, Array]
     histograms: dict[Pair, Array] = field(default_factory=dict)
 

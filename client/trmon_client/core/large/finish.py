@@ -9,6 +9,7 @@ import numpy as np
 from trmon_client.core.arrays import NUMPY, Array
 from trmon_client.core.columns import Columns
 from trmon_client.core.large.block import BlockSums
+from trmon_client.core.large.portions import places
 from trmon_client.core.ratios import clamped, k3
 from trmon_client.core.reduction import NAMES
 from trmon_client.core.schema import COLUMNS, LABELS, PAIRS, Pair, Reduction
@@ -35,7 +36,7 @@ def finished(parts: Sequence[BlockSums]) -> Columns:
     for pair in PAIRS:
         counts = [part.histograms[pair] for part in parts if pair in part.histograms]
         if counts:
-            histograms[pair] = np.sum(counts, axis=0)
+            histograms[pair] = sum(counts[1:], counts[0])
             sums |= _of_pair({stem: sums[name] for stem, name in NAMES[pair].items() if name in sums}, pair)
     is_empty = sums["n_tokens"] == 0
     found: dict[str, Array] = {}
@@ -54,7 +55,10 @@ def _gathered(parts: Sequence[BlockSums]) -> dict[str, Array]:
         kinds.setdefault(tuple(part.by_name), []).append(part)
     found: dict[str, Array] = {}
     for names, alike in kinds.items():
-        order = np.argsort(np.concatenate([part.places for part in alike]))
+        if len(alike) == 1 and isinstance(alike[0].rows, slice):
+            found |= alike[0].by_name
+            continue
+        order = np.argsort(np.concatenate([places(part.rows) for part in alike]))
         found |= {name: np.concatenate([part.by_name[name] for part in alike])[order] for name in names}
     return found
 

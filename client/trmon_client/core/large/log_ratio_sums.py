@@ -42,7 +42,7 @@ def log_ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch, *, clip: 
             found |= _of_clipping(given.advantages, ratio, clip=clip)
         found |= {name: by_stem[stem] for stem, name in NAMES[pair].items() if stem in by_stem}
         histograms[pair] = sorted_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
-    return BlockSums(portion.places, found | sequence_labels(given, valid=block.valid), histograms)
+    return BlockSums(portion.rows, found | sequence_labels(given, valid=block.valid), histograms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ class Portion:
     """A slice where they are neighbours, else int64 [rows]."""
     horizon: int
 
-    @property
-    def places(self) -> Array:
-        """The places of the sequences in the batch, int64 [rows]."""
-        return np.arange(self.rows.start, self.rows.stop) if isinstance(self.rows, slice) else self.rows
-
     def of(self, inputs: Inputs) -> Inputs:
         """Return the arguments of these sequences, of those positions; views where they are neighbours."""
+        is_whole = (
+            isinstance(self.rows, slice) and (self.rows.stop - self.rows.start, self.horizon) == inputs.mask.shape
+        )
+        if is_whole:
+            return inputs
         return inputs.mapped(
             lambda array: array[self.rows] if array.ndim == 1 else array[self.rows, : self.horizon],
         )
@@ -36,9 +36,21 @@ def portions(mask: Array, *sizes: int) -> list[list[Portion]]:
 
     The longest come first: what is left at the end, when one thread waits for the other, is short.
     """
-    horizons = np.full(len(mask), mask.shape[1]) if mask[:, -1].all() else _horizons(mask)
-    order = np.argsort(-horizons, kind="stable")
-    return [list(_portions(horizons[order], order, max_tokens=size)) for size in sizes]
+    n_sequences, horizon = mask.shape
+    if not mask[:, -1].all():
+        horizons = _horizons(mask)
+        order = np.argsort(-horizons, kind="stable")
+        return [list(_portions(horizons[order], order, max_tokens=size)) for size in sizes]
+    strides = [max(1, size // horizon) for size in sizes]
+    return [
+        [Portion(slice(start, min(start + n, n_sequences)), horizon) for start in range(0, n_sequences, n)]
+        for n in strides
+    ]
+
+
+def places(rows: slice | Array) -> Array:
+    """Return the places of sequences in their batch, int64 [rows]."""
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
 def _horizons(mask: Array) -> Array:

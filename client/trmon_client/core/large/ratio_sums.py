@@ -49,7 +49,7 @@ def ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch) -> BlockSums:
     if n_policies == len(POLICIES):
         apart = np.subtract(dev, mismatch_dev, out=rest)
         found["sum_abs_is_dev"] = NUMPY.sum(np.abs(apart, out=apart), -1)
-    return BlockSums(portion.places, found)
+    return BlockSums(portion.rows, found)
 
 
 def _of_pair(block: Block, policies: Probabilities, above: str, below: str, *, terms: _Terms) -> dict[str, Array]:
