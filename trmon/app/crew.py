@@ -16,11 +16,10 @@ from trmon.app.rules.inforce import RulesInForce
 from trmon.app.settings import Settings
 from trmon.app.telling.leasedoutbox import LeasedOutbox
 from trmon.app.telling.notifier import Notifier
-from trmon.app.telling.receivers import receivers_of
+from trmon.app.telling.receivers import receivers_of, routes_of
 from trmon.app.telling.teller import Outbox, Teller
 from trmon.app.worker.portrait import Vigil
 from trmon.app.worker.worker import Worker
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.settlement import Tries
 from trmon.domain.errors import NotReady
 from trmon.domain.leases import slot_of
@@ -69,7 +68,7 @@ def crew_of(
     receivers = receivers_of(settings)
     worker = Worker(
         store.runlog,
-        vigil=_vigil(settings, tuple(receivers), rules=rules),
+        vigil=_vigil(settings, rules=rules),
         live=live,
         observer=CountingObserver(counters),
         ownership=ownership,
@@ -82,10 +81,10 @@ def crew_of(
     return Crew(worker=worker, notifier=notifier, pruner=pruner, tenancy=tenancy)
 
 
-def _vigil(settings: Settings, receivers: tuple[str, ...], *, rules: RulesInForce) -> Vigil:
+def _vigil(settings: Settings, *, rules: RulesInForce) -> Vigil:
     return Vigil(
         rules=rules,
-        routes=Routes(receivers=receivers, by_owner=settings.routes),
+        routes=routes_of(settings),
         public_url=settings.public_url,
         grace_seconds=settings.grace_seconds,
         patience=Patience(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
@@ -97,7 +96,14 @@ def _notifier(settings: Settings, outbox: Outbox, receivers: Mapping[str, Receiv
         counters.delivery.labels(outcome).inc()
 
     tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
-    teller = Teller(outbox, receivers, tries=tries, remind_seconds=settings.remind_seconds, count=count)
+    teller = Teller(
+        outbox,
+        receivers,
+        tries=tries,
+        routes=routes_of(settings),
+        remind_seconds=settings.remind_seconds,
+        count=count,
+    )
     return Notifier(outbox, receivers, teller=teller, count=count)
 
 

@@ -171,6 +171,11 @@ class Settings(BaseSettings):
         return routes
 
     @property
+    def receivers(self) -> tuple[str, ...]:
+        """The receivers that are configured."""
+        return tuple(name for name, setting in RECEIVERS.items() if getattr(self, setting) is not None)
+
+    @property
     def store_url(self) -> str:
         """The database's URL."""
         return self.database_url or f"sqlite:///{self.data_dir / 'trmon.sqlite'}"

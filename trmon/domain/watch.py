@@ -11,7 +11,11 @@ from trmon.domain.runs.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """One run, its policies and rules, who hears of its alerts, and the time of this pass."""
+    """One run, its policies and rules, who hears of its alerts, and the time of this pass.
+
+    `receivers` hear that something fires; that it has resolved is for `everyone` who may have heard so, also under
+    another owner.
+    """
 
     run: Run
     policies: PolicyBook
@@ -19,6 +23,7 @@ class Watch:
     receivers: tuple[str, ...]
     public_url: str | None
     now: float
+    everyone: tuple[str, ...] = ()
 
     @property
     def signal_rules(self) -> tuple[Rule, ...]:

@@ -9,10 +9,13 @@ from sqlalchemy import Connection, Engine, delete, exists, select
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.access import EVERYTHING, Access
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.handover import Handover
 from trmon.domain.errors import Conflict
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
+from trmon.store.alertrows import alert_of, write_deliveries
 from trmon.store.directory import Directory
 from trmon.store.farewells import tell_of_deletion
 from trmon.store.page import Page, decode, page
@@ -92,8 +95,12 @@ class Runs:
         tags: Collection[str] | None = None,
         owner: str | None = None,
         archived: bool | None = None,
+        handover: Handover | None = None,
     ) -> Future[Run]:
-        """Change what is given. Errors, from the future: NotFound."""
+        """Change what is given; with a handover, the receivers of a new owner hear of what fires.
+
+        Errors, from the future: NotFound.
+        """
         given = {"owner": owner, "archived": archived}
         values = {name: value for name, value in given.items() if value is not None}
 
@@ -102,7 +109,10 @@ class Runs:
             write_runs(transaction.connection, {run.id: values})
             write_tags(transaction.connection, run.id, tags=tags)
             transaction.edit(run.id)
-            return _get(transaction.connection, key, access)
+            changed = _get(transaction.connection, key, access)
+            if handover is not None and changed.owner != run.owner:
+                _hand_over(transaction, handover, before=run, after=changed)
+            return changed
 
         return self._writer.submit(change, run=key)
 
@@ -144,6 +154,15 @@ class Runs:
         transaction.edited.add(run_id)
         self._directory.forget()
         self._directory.last_seen.pop(run_id, None)
+
+
+def _hand_over(transaction: Transaction, handover: Handover, *, before: Run, after: Run) -> None:
+    table = schema.alert.c
+    firing = select(schema.alert).where(table.run_id == after.id, table.state == AlertState.FIRING.value)
+    alerts = [alert_of(row) for row in transaction.connection.execute(firing.order_by(table.id))]
+    deliveries = handover.deliveries(alerts, before=before, after=after)
+    write_deliveries(transaction.connection, deliveries)
+    transaction.addressed.update(delivery.receiver for delivery in deliveries)
 
 
 def _get(connection: Connection, key: RunKey, access: Access) -> Run:

@@ -18,6 +18,7 @@ from trmon.app.telling.teller import Teller
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Ack, Alert, AlertState, Delivery, DeliveryState, Severity
 from trmon.domain.alerts.muting import Mute
+from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.settlement import Tries
 from trmon.domain.alerts.silences import Matcher, Operator, Silence
 from trmon.notify.receiver import Outcome, Receiver, Result
@@ -83,7 +84,8 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
         def count(outcome: str) -> None:
             counts.update([outcome])
 
-        teller = Teller(store.outbox, receivers, tries=tries, remind_seconds=REMIND_SECONDS, count=count)
+        routes = Routes(receivers=tuple(receivers))
+        teller = Teller(store.outbox, receivers, tries=tries, routes=routes, remind_seconds=REMIND_SECONDS, count=count)
         notifier = Notifier(store.outbox, receivers, teller=teller, count=count)
         notifier.start()
         started.append(notifier)

@@ -11,6 +11,8 @@ from trmon.app.http.callers import Admin, Reader
 from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Parts, Service
 from trmon.app.runs.schemas import AttemptOut, RunChange, RunOut
+from trmon.app.telling.receivers import routes_of
+from trmon.domain.alerts.handover import Handover
 from trmon.domain.identity import RunKey, checked_name
 from trmon.domain.runs.run import Run, RunState
 
@@ -69,10 +71,15 @@ def list_attempts(
 
 @router.patch("/{project}/{run}")
 def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
-    """Tag, archive, rename a run or give it an owner."""
+    """Tag, archive, rename a run or give it an owner, whose receivers hear of what fires."""
     tags = None if change.tags is None else [checked_name(tag, field="tags") for tag in change.tags]
     run = service.store.runs.update(
-        key, access=access, tags=tags, owner=change.owner, archived=change.archived
+        key,
+        access=access,
+        tags=tags,
+        owner=change.owner,
+        archived=change.archived,
+        handover=_handover(service),
     ).result()
     if change.name is not None and change.name != key.run:
         run = service.store.runs.rename(key, change.name, access=access).result()
@@ -83,6 +90,11 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
 def delete_run(key: Named, access: Admin, service: Service) -> None:
     """Delete a run and everything of it, for ever; whoever heard that an alert of it fires hears that it is over."""
     service.store.runs.delete(key, access=access, now=time.time())
+
+
+def _handover(service: Parts) -> Handover:
+    settings = service.settings
+    return Handover(routes=routes_of(settings), public_url=settings.public_url, now=time.time())
 
 
 def _answered(service: Parts, run: Run) -> RunOut:

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from trmon.app.settings import Settings
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.trial import trial
 from trmon.domain.errors import NotReady
 from trmon.notify.alertmanager import PATH, Alertmanager
@@ -40,6 +41,11 @@ def receivers_of(settings: Settings) -> dict[str, Receiver]:
         repeat_seconds = settings.alertmanager_repeat_seconds
         found["alertmanager"] = Alertmanager(peer(base + PATH), repeat_seconds=repeat_seconds)
     return found
+
+
+def routes_of(settings: Settings) -> Routes:
+    """Return which of the configured receivers hear of whose runs."""
+    return Routes(receivers=settings.receivers, by_owner=settings.routes)
 
 
 def try_out(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState, Result]]:

@@ -12,6 +12,7 @@ from trmon.domain.alerts import settlement
 from trmon.domain.alerts.alert import Delivery
 from trmon.domain.alerts.grouping import Group
 from trmon.domain.alerts.muting import Mute, Situation, muted
+from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.settlement import Settled, Settlement, Tries
 from trmon.domain.alerts.telling import again_after, presented
 from trmon.domain.errors import NotFound
@@ -47,12 +48,14 @@ class Teller:
         receivers: Mapping[str, Receiver],
         *,
         tries: Tries,
+        routes: Routes,
         remind_seconds: float,
         count: Callable[[str], None],
     ) -> None:
         self._outbox = outbox
         self._receivers = receivers
         self._tries = tries
+        self._routes = routes
         self._remind_seconds = remind_seconds
         self._count = count
 
@@ -86,8 +89,10 @@ class Teller:
 
     def _tell_of(self, situation: Situation, group: Group, receiver: Receiver, *, now: float) -> list[Settlement]:
         quiet, loud = [], []
+        is_routed = group[0].receiver in self._routes.of(situation.run.owner)
+        forgets = receiver.repeat_seconds is not None
         for one in group:
-            reason = muted(one, situation, now=now, forgets=receiver.repeat_seconds is not None)
+            reason = muted(one, situation, now=now, forgets=forgets, is_routed=is_routed)
             if reason is not None:
                 quiet.append(settlement.muted(one, now=now, reason=reason))
                 continue

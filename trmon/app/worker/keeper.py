@@ -190,7 +190,13 @@ class RunKeeper:
             self._assembly.enter(notice.attempt_id, message.rank)
             self._finish_ids.pop((notice.attempt_id, message.rank), None)
             if message.rank == 0:
-                self._portrait.introduced(notice, message, ledger, now=now)
+                self._introduce(notice, message, ledger, now=now)
+
+    def _introduce(self, notice: StoredNotice, start: wire.Start, ledger: Ledger, *, now: float) -> None:
+        before = self._portrait.run
+        self._portrait.introduced(notice, start, ledger, now=now)
+        alerts, after = self._mind.open_alerts(), self._portrait.run
+        ledger.deliveries += self._portrait.handover(now).deliveries(alerts, before=before, after=after)
 
     def _close_due(self, ledger: Ledger, *, now: float, caught_up: bool) -> None:
         """While more waits to be read, nothing closes for want of patience."""

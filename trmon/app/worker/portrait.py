@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trmon.app.worker.ledger import Ledger
+from trmon.domain.alerts.handover import Handover
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
@@ -52,7 +53,12 @@ class Portrait:
             receivers=self._vigil.routes.of(self.run.owner),
             public_url=self._vigil.public_url,
             now=now,
+            everyone=self._vigil.routes.receivers,
         )
+
+    def handover(self, now: float) -> Handover:
+        """Return who hears of the run if it changes hands now."""
+        return Handover(routes=self._vigil.routes, public_url=self._vigil.public_url, now=now)
 
     def refresh(self) -> None:
         """Read it again if it has changed: people rename and tag runs and change their policies beside the worker."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -38,8 +38,15 @@ def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
             episode=alert.episode,
             told_state=event.state,
         )
-        for receiver in watch.receivers
+        for receiver in _addressed(event, watch)
     )
+
+
+def _addressed(event: AlertEvent, watch: Watch) -> Iterable[str]:
+    """The owner may have changed since it fired: when it is told, it is known who heard of it."""
+    if event.state is AlertState.FIRING:
+        return watch.receivers
+    return dict.fromkeys((*watch.receivers, *watch.everyone))
 
 
 def farewell(heard: Delivery, *, now: float) -> Delivery:

@@ -29,6 +29,7 @@ class Mute(Enum):
     SILENCED = "a silence covers the alert"
     INHIBITED = "a cause of the alert fires on the same run"
     FLAPPING = "the alert flaps, and that was said"
+    REROUTED = "the run has another owner now"
     EARLY = "that the alert fired is still being told"
 
     @property
@@ -74,18 +75,23 @@ class Situation:
         return flap(of_alert, at_step=place.step, now_step=max(self.run.last_step or 0, place.step))
 
 
-def muted(delivery: Delivery, situation: Situation, *, now: float, forgets: bool = False) -> Mute | None:
+def muted(
+    delivery: Delivery, situation: Situation, *, now: float, forgets: bool = False, is_routed: bool = True
+) -> Mute | None:
     """Return why a delivery is not told, or None.
 
     That an alert fires is told late only while it does: after an outage nobody is woken for what is over, nor for what
     ended while it was muted. That it has resolved is told after that, to whoever may have heard of it, since a failed
     try may have arrived.
-    Args: forgets: the receiver drops what it does not hear of again, so it does whoever has acknowledged it.
+    Args: forgets: the receiver drops what it does not hear of again, so it does whoever has acknowledged it;
+    is_routed: the receiver is one of the run's owner.
     """
     if delivery.told_state is AlertState.RESOLVED:
         return _muted_end(delivery, situation)
     if situation.run.state is RunState.FINISHED:
         return Mute.FINISHED
+    if not is_routed:
+        return Mute.REROUTED
     alert = situation.alert(delivery.episode)
     if alert is None:
         return Mute.ENDED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from trmon.domain.alerts.alert import AlertState, Delivery, Severity
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS, WITHIN_STEPS, Flap
@@ -10,13 +11,15 @@ from trmon.domain.alerts.muting import Situation, muted_alert
 
 
 def presented(delivery: Delivery, situation: Situation, *, now: float) -> Delivery:
-    """Return a delivery as it is told now: with everything that fires on the run, and whether its alert flaps."""
+    """Return a delivery as it is told now: with everything that fires on the run, its owner, and whether it flaps."""
     flaps = situation.flap(delivery) is Flap.BEGINS
-    added = {
+    added: dict[str, Any] = {
         "firing": _firing(situation, now=now),
         "flapping": {"transitions": MAX_TRANSITIONS, "within_steps": WITHIN_STEPS} if flaps else None,
         "told_before": delivery.rounds,
     }
+    if "run" in delivery.body:
+        added["run"] = delivery.body["run"] | {"owner": situation.run.owner}
     return replace(delivery, body=delivery.body | added)
 
 
