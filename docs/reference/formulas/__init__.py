@@ -1,0 +1,14 @@
+"""Which function computes each formula, and which test holds it against an independent computation.
+
+Signals and presets come from their own registries; what else there is stands here. Tests check that every row leads to
+a function with a source and to a test, and that nothing is left out.
+"""
+
+from __future__ import annotations
+
+from .formula import Formula
+from .of_batches import OF_BATCHES
+from .of_sequences import OF_SEQUENCES
+
+FORMULAS: tuple[Formula, ...] = (*OF_SEQUENCES, *OF_BATCHES)
+"""Every formula of sections 1 to 7."""

@@ -1,0 +1,24 @@
+"""One row of the table of formulas, and the sections it may stand in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Formula(NamedTuple):
+    """One row: `test` is below `tests`; `source` is given where the docstring does not say it.
+
+    `function` is within `trmon_client.core`, or within `trmon.domain` if that is how it begins.
+    """
+
+    section: str
+    name: str
+    formula: str
+    function: str
+    test: str
+    source: str = ""
+
+
+PAIRS, VALIDITY = "1. Policies and pairs", "2. Valid, invalid and suspicious tokens"
+COLUMNS, DIVERGENCES = "3. Columns of a sequence", "4. Divergences from logits"
+SIGNALS_OF_A_BATCH, ACCEPTANCE, BOUNDS = "5. Signals of a batch", "6. Acceptance", "7. Error bounds"

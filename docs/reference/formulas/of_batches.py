@@ -1,0 +1,199 @@
+"""The formulas of sections 5 to 7: the signals of a batch, acceptance, error bounds."""
+
+from __future__ import annotations
+
+from trmon_client.core.acceptance import PRESETS, TOKEN_POLICIES, TOKEN_RULES, Criterion, preset
+from trmon_client.core.catalogue import SIGNALS, SignalSpec
+
+from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
+
+_STATISTIC = "core/test_acceptance.py::test_each_statistic_is_what_its_name_says"
+_OTHER_STATISTIC = "core/test_acceptance.py::test_each_statistic_of_other_inputs_is_what_its_name_says"
+_BOUND = "core/test_bounds.py::test_golden_bounds_hold"
+
+_SIGNALS_OF = {
+    **dict.fromkeys(("reward", "zero", "group", "version"), "the_labels"),
+    **dict.fromkeys(("kl", "reverse", "tv", "invalid"), "divergences_and_of_invalid_tokens"),
+    "token": "token_rules",
+}
+"""What a signal of the batch is computed from, by the first word of its name; else from the log-probs."""
+
+
+def _of_signal(spec: SignalSpec) -> Formula:
+    given = "the_log_probs" if spec.per_pair else _SIGNALS_OF.get(spec.stem.split("_")[0], "the_log_probs")
+    function = "pair_signals.pair_signals" if spec.per_pair else "signals.compute"
+    if spec.stem in ("zero_variance_groups", "group_ratio_variance"):
+        function = "group_signals.group_signals"
+    test = f"core/test_signal_definitions.py::test_signals_of_{given}_are_what_their_definitions_say"
+    return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
+
+
+_SIGNALS = (
+    *map(_of_signal, {spec.stem: spec for spec in SIGNALS.values()}.values()),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "k1, k2, k3",
+        "at rho = 0.5, 1, 2, 10, 100",
+        "signals.compute",
+        "core/test_signals.py::test_k_estimators_have_their_golden_values",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "response_length_growth",
+        "median of the last 5 over the median of 5 around 100 steps earlier",
+        "trmon.domain.windows.Window.growth",
+        "domain/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "mask_rate and its parts",
+        "rejected/(accepted + rejected): of sequences, tokens, lengths, signs of A",
+        "trmon.domain.stages.maskrates.mask_rates",
+        "domain/stages/test_maskrates.py::test_mask_rates",
+    ),
+)
+
+_STATISTIC_FORMULAS = {
+    "max_kl": "max KL",
+    "mean_kl": "(sum KL)/T",
+    "max_binary_kl": "max binary KL",
+    "max_abs_d": "max |d|",
+    "min_ratio": "exp(min d)",
+    "max_ratio": "exp(max d)",
+    "mean_k1": "-S/T",
+    "sum_k1": "-S",
+    "mean_k2": "(sum d^2)/(2T)",
+    "sum_k2": "(sum d^2)/2",
+    "max_k2": "max d^2/2",
+    "mean_k3": "(sum k3)/T",
+    "sum_k3": "sum k3",
+    "max_k3": "max k3",
+    "geo_ratio": "exp(S/T)",
+    "seq_ratio": "exp(S)",
+    "max_prob_diff": "max |p - q|",
+    "prefix_range": "max(|prefix_min_d|, |prefix_max_d|)",
+    "version_lag": "trainer_version - version_min",
+}
+_WITH_OTHER_INPUTS = {"max_kl", "mean_kl", "max_binary_kl", "version_lag"}
+
+
+def _bounds_of(criterion: Criterion) -> str:
+    lower = "" if criterion.lower is None else f"{criterion.lower:g} <= "
+    upper = "" if criterion.upper is None else f" <= {criterion.upper:g}"
+    where = "" if criterion.where is None else f" where {criterion.where}"
+    return f"{lower}{criterion.statistic}{upper}{where}"
+
+
+def _of_token_policy(name: str) -> Formula:
+    rule, kind = TOKEN_POLICIES[name], TOKEN_RULES[name]
+    bounds = f"upper {rule.upper:g}" if rule.lower is None else f"lower {rule.lower:g}, upper {rule.upper:g}"
+    test = "core/test_token_decision.py::test_masks_and_weights_equal_the_plain_reference"
+    return Formula(ACCEPTANCE, name, f"{kind.description}; {bounds}", "token_decision.apply", test, kind.source)
+
+
+_ACCEPTANCE = (
+    Formula(
+        ACCEPTANCE,
+        "invalid_logprobs, empty, then criteria",
+        "n_invalid > 0; n_tokens = 0; NaN fails",
+        "acceptance.decide",
+        "core/test_acceptance.py::test_golden_decisions_hold",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "mask_rate",
+        "rejected/(accepted + rejected), empty ones left out",
+        "decision.Decision.mask_rate",
+        "core/test_acceptance.py::test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside",
+    ),
+    *(
+        Formula(
+            ACCEPTANCE,
+            f"statistic {name}",
+            text,
+            "acceptance.decide",
+            _OTHER_STATISTIC if name in _WITH_OTHER_INPUTS else _STATISTIC,
+        )
+        for name, text in _STATISTIC_FORMULAS.items()
+    ),
+    *(
+        Formula(
+            ACCEPTANCE,
+            name,
+            "; ".join(map(_bounds_of, preset(name).criteria)),
+            "policy.preset",
+            "core/test_acceptance.py::test_golden_decisions_hold",
+            published.source,
+        )
+        for name, published in PRESETS.items()
+    ),
+    *map(_of_token_policy, TOKEN_POLICIES),
+    Formula(
+        ACCEPTANCE,
+        "verl's options",
+        "the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
+        "verl_options.rules",
+        "core/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_says",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "what a token rule would mask or cut",
+        "share of tokens outside its range of d",
+        "token_whatif.masked_or_cut",
+        "core/test_token_whatif.py::test_a_policys_what_if_holds_what_the_policy_does",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "L, se(L)",
+        "(1/N) sum_i M_i A_i (sum_t rho_t - T_i)",
+        "surrogate.surrogate",
+        "core/test_surrogate.py::test_it_is_the_plain_mean_over_sequences_and_its_standard_error",
+    ),
+)
+
+_BOUNDS = (
+    Formula(BOUNDS, "trpo", "T(T-1) D", "bounds.error_bounds", _BOUND),
+    Formula(BOUNDS, "pinsker_marginal", "4/3 T^1.5 D", "bounds.error_bounds", _BOUND),
+    Formula(BOUNDS, "mixed", "2T sqrt(D D_seq)", "bounds.error_bounds", _BOUND),
+    Formula(BOUNDS, "adaptive", "min(pinsker_marginal, mixed)", "bounds.error_bounds", _BOUND),
+    Formula(BOUNDS, "vacuous", "adaptive > 1", "bounds.error_bounds", _BOUND),
+    Formula(
+        BOUNDS,
+        "D of a batch",
+        "min(largest KL(p||q), largest KL(q||p), delta)",
+        "bounds.batch_bounds",
+        "core/test_bounds.py::test_the_smaller_of_the_two_largest_kls_bounds_never_the_largest_of_the_smaller",
+    ),
+    Formula(
+        BOUNDS,
+        "of accepted sequences",
+        "D = min(delta, largest accepted KL)",
+        "bounds.batch_bounds",
+        "core/test_bounds.py::test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delta",
+    ),
+    Formula(
+        BOUNDS,
+        "rewards of range r",
+        "r times each bound",
+        "bounds.error_bounds",
+        "core/test_bounds.py::test_a_range_of_rewards_scales_the_bounds_and_what_counts_as_vacuous",
+    ),
+    Formula(BOUNDS, "max_delta", "max(3b/(4 T^1.5), (b/2T)^2/D_seq)", "bounds.max_delta", _BOUND),
+    Formula(
+        BOUNDS,
+        "improvement_supported",
+        "KL exact, nothing rejected, L - 2 se(L) > adaptive",
+        "improvement.improvement",
+        "core/test_improvement.py::test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported",
+    ),
+    Formula(
+        BOUNDS,
+        "alpha split",
+        "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
+        "alpha.alpha_split",
+        "core/test_alpha.py::test_the_split_is_of_the_largest_gaps_of_probability",
+    ),
+)
+
+OF_BATCHES: tuple[Formula, ...] = (*_SIGNALS, *_ACCEPTANCE, *_BOUNDS)
+"""Every formula of sections 5 to 7."""

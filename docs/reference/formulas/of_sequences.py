@@ -1,0 +1,220 @@
+"""The formulas of sections 1 to 4: policies and pairs, valid tokens, the columns of a sequence, divergences."""
+
+from __future__ import annotations
+
+from trmon_client.core.schema import DIVERGENCE_STEMS
+
+from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula
+
+_PLAIN = "core/test_statistics.py::test_columns_equal_the_plain_reference"
+_OF_TOKENS = "core/test_token_decision.py::test_columns_count_what_masks_and_weights_hold"
+_DEFINITION = "core/test_divergence.py::test_columns_equal_their_definitions_in_extended_precision"
+
+_POLICIES = (
+    Formula(
+        PAIRS,
+        "pairs",
+        "every pair whose two policies are given",
+        "ratios.pairs_of",
+        "core/test_statistics.py::test_every_golden_column_holds_and_no_other_column_appears",
+    ),
+    Formula(PAIRS, "d", "log p - log q of the pair's policies", "ratios.Ratios.of", _PLAIN),
+    Formula(PAIRS, "primary", "total, else mismatch, else staleness", "schema.primary", _PLAIN),
+    Formula(
+        PAIRS,
+        "mismatch, else primary",
+        "the pair that engine rules read",
+        "pair_choice.resolved",
+        "core/test_token_decision.py::test_a_rule_reads_its_pair",
+    ),
+    Formula(
+        VALIDITY,
+        "valid",
+        "mask set, and -1000 < every log-prob <= 1e-4",
+        "validity.valid_mask",
+        "core/test_divergence.py::test_the_valid_mask_is_the_tokens_that_statistics_count",
+    ),
+    Formula(VALIDITY, "clamped", "|d| <= 20 inside exponentials", "ratios.clamped", _PLAIN),
+    Formula(
+        VALIDITY,
+        "empty",
+        "no token counts: outside every mean",
+        "sequences.Sequences.of",
+        "core/test_signals.py::test_empty_and_all_invalid_sequences_are_outside_every_mean",
+    ),
+)
+
+_COLUMN_FORMULAS = {
+    "sum_d": "sum d",
+    "sum_abs_d": "sum |d|",
+    "sum_sq_d": "sum d^2",
+    "min_d": "min d",
+    "max_d": "max d",
+    "sum_ratio_dev": "sum rho - 1",
+    "sum_sq_ratio_dev": "sum (rho - 1)^2",
+    "sum_ratio_deficit": "sum max(0, 1 - rho)",
+    "sum_k3": "sum rho - 1 - d",
+    "max_k3": "max rho - 1 - d",
+    "n_band_low": "#(rho < 0.5)",
+    "n_band_high": "#(rho > 5)",
+    "n_trunc": "#(rho > 2)",
+    "sum_trunc_ratio": "sum min(rho, 2)",
+    "sum_sq_trunc_ratio": "sum min(rho, 2)^2",
+    "max_prob_diff": "max |p - q|",
+    "sum_prob_diff": "sum |p - q|",
+    "sum_sq_prob_diff": "sum (p - q)^2",
+    "sum_p": "sum p",
+    "sum_q": "sum q",
+    "sum_pp": "sum p^2",
+    "sum_qq": "sum q^2",
+    "sum_pq": "sum p q",
+    "sum_binary_kl": "sum q log(q/p) + (1 - q) log((1 - q)/(1 - p))",
+    "max_binary_kl": "max q log(q/p) + (1 - q) log((1 - q)/(1 - p))",
+    "prefix_min_d": "min_t d_1 + ... + d_t",
+    "prefix_max_d": "max_t d_1 + ... + d_t",
+    "n_tokens": "#(valid)",
+    "n_invalid": "#(counts and is not valid)",
+    "n_saturated": "#(log mu = 0 and pi_old, else pi, < 0.99)",
+    "n_clamped": "#(|d| > 20) of the primary pair",
+    "argmax_abs_d": "argmax |d| of the primary pair",
+    "sum_logp_rollout": "sum log mu",
+    "sum_logp_old": "sum log pi_old",
+    "sum_logp": "sum log pi",
+    "sum_abs_is_dev": "sum |rho_total - rho_mismatch|",
+    "n_clipped": "#(rho > 1.2, A > 0) + #(rho < 0.8, A < 0)",
+    "n_leaked": "#(rho > 1.2, A < 0) + #(rho < 0.8, A > 0)",
+    "n_leaked_high": "#(rho > 1.2, A < 0)",
+}
+_LABEL_FORMULAS = {
+    "advantage": "mean A over valid tokens",
+    "version_min": "min version over valid tokens",
+    "version_max": "max version over valid tokens",
+    "reward": "as given",
+}
+_TOKEN_FORMULAS = {
+    "n_token_masked": "#(valid tokens that a rule masks)",
+    "n_token_truncated": "#(kept tokens whose weight is cut)",
+    "sum_token_weight": "sum w",
+    "sum_sq_token_weight": "sum w^2",
+}
+
+_COLUMNS = (
+    *(Formula(COLUMNS, name, text, "statistics.columns", _PLAIN) for name, text in _COLUMN_FORMULAS.items()),
+    *(
+        Formula(
+            COLUMNS,
+            name,
+            text,
+            "statistics.columns",
+            "core/test_statistics.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
+            if name != "reward"
+            else "core/test_statistics.py::test_labels_of_a_sequence_pass_through",
+        )
+        for name, text in _LABEL_FORMULAS.items()
+    ),
+    Formula(
+        COLUMNS,
+        "group_id",
+        "64 bits, or the first 8 bytes of BLAKE2b",
+        "labels.group_labels",
+        "core/test_labels.py::test_group_labels",
+    ),
+    *(Formula(COLUMNS, name, text, "token_decision.apply", _OF_TOKENS) for name, text in _TOKEN_FORMULAS.items()),
+    Formula(
+        COLUMNS,
+        "k3",
+        "rho - 1 - d, by its series near 0",
+        "ratios.k3",
+        "core/test_statistics.py::test_k3_is_exact_at_the_healthy_scale_where_float32_loses_it",
+    ),
+    Formula(COLUMNS, "histogram", "#(edge_i <= d < edge_(i+1))", "histogram.histograms", _PLAIN),
+    Formula(
+        COLUMNS,
+        "histogram of a large batch",
+        "#(edge_i <= d < edge_(i+1))",
+        "histogram.sorted_in_place",
+        "core/test_large.py::test_the_columns_are_those_of_the_plain_reduction",
+    ),
+    Formula(
+        COLUMNS,
+        "quantile of |d|",
+        "from the histogram, within a bin",
+        "quantiles.abs_quantiles",
+        "core/test_quantiles.py::test_quantiles_of_the_histogram_are_right_within_a_bin",
+    ),
+    Formula(
+        COLUMNS,
+        "percentile over sequences",
+        "linear between neighbours",
+        "quantiles.percentile",
+        "core/test_quantiles.py::test_percentiles_interpolate_linearly_as_numpy_does",
+    ),
+    Formula(
+        COLUMNS,
+        "outside [lower, upper]",
+        "fraction of the histogram, within a bin",
+        "token_whatif.outside",
+        "core/test_token_whatif.py::test_the_share_outside_lies_between_its_bounds",
+    ),
+    Formula(
+        COLUMNS,
+        "merge",
+        "sequences concatenated, histograms added",
+        "columns.Columns.merge",
+        "core/test_statistics.py::test_merged_parts_equal_the_whole",
+    ),
+)
+
+_DIVERGENCE_FORMULAS = {
+    "kl": "KL(p||q)",
+    "reverse_kl": "KL(q||p)",
+    "tv": "1/2 sum |p - q|",
+    "entropy_rollout": "H(p)",
+    "entropy": "H(q)",
+}
+
+
+def _of_divergence(stem: str) -> Formula:
+    if stem == "n_unbounded":
+        test = "core/test_divergence.py::test_every_golden_column_holds"
+        return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", test)
+    reduction, _, quantity = stem.partition("_")
+    test = _DEFINITION if reduction != "argmax" else "core/test_divergence.py::test_every_golden_column_holds"
+    text = f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}"
+    return Formula(DIVERGENCES, stem, text, "divergence.exact", test)
+
+
+_DIVERGENCES = (
+    *(_of_divergence(stem) for stem in DIVERGENCE_STEMS),
+    Formula(
+        DIVERGENCES,
+        "KL_S",
+        "KL of {each v in S, the rest} <= KL(p||q)",
+        "divergence.topk_lower_bound",
+        "core/test_certificate.py::test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not",
+    ),
+    Formula(
+        DIVERGENCES,
+        "KL_S of one token",
+        "its last term -(1 - q_S) where 1 - p_S <= 1e-5",
+        "certificate.lower_bounds",
+        "core/test_certificate.py::test_every_golden_token_holds",
+    ),
+    Formula(
+        DIVERGENCES,
+        "refused top-k",
+        "disagrees with mu by > 1e-3, or sums to 1 though k < V",
+        "certificate.TopK.is_refused",
+        "core/test_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_refused",
+    ),
+    Formula(
+        DIVERGENCES,
+        "certified",
+        "KL_S > delta + 1e-4, or KL > delta",
+        "acceptance.decide",
+        "core/test_certificate.py::test_a_drift_beyond_delta_is_certified_without_the_engines_logits",
+    ),
+)
+
+OF_SEQUENCES: tuple[Formula, ...] = (*_POLICIES, *_COLUMNS, *_DIVERGENCES)
+"""Every formula of sections 1 to 4."""
