@@ -134,7 +134,7 @@ def test_silence_stalls_a_running_run(
         life(RunState.RUNNING),
         now=now,
         watching_since=watching_since,
-        last_seen_at=last_seen_at,
+        last_seen=lambda: last_seen_at,
         expected_step_seconds=expected_seconds,
         patience=Patience(),
     )
@@ -149,6 +149,28 @@ def test_silence_stalls_a_running_run(
 def test_only_a_running_run_stalls(state: RunState) -> None:
     before = replace(life(state))
     after, change = watched(
-        before, now=1e6, watching_since=0.0, last_seen_at=None, expected_step_seconds=None, patience=Patience()
+        before, now=1e6, watching_since=0.0, last_seen=lambda: None, expected_step_seconds=None, patience=Patience()
     )
     assert (after, change) == (before, None)
+
+
+def test_whose_heart_beats_is_asked_only_once_the_shorter_limit_has_passed() -> None:
+    asked: list[float] = []
+
+    def look(now: float) -> None:
+        def last_seen() -> float | None:
+            asked.append(now)
+            return None
+
+        watched(
+            replace(life(RunState.RUNNING), silent_since=1000.0),
+            now=now,
+            watching_since=0.0,
+            last_seen=last_seen,
+            expected_step_seconds=None,
+            patience=Patience(),
+        )
+
+    for now in (1000.0, 1120.0, 1120.1):
+        look(now)
+    assert asked == [1120.1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from trmon.app.live import RunView
 from trmon.app.worker.advisor import Advisor
@@ -269,7 +270,7 @@ class RunKeeper:
             self._life,
             now=now,
             watching_since=self._watching_since,
-            last_seen_at=self._log.last_seen(self._portrait.run.id),
+            last_seen=partial(self._log.last_seen, self._portrait.run.id),
             expected_step_seconds=self._mind.expected_step_seconds,
             patience=self._vigil.patience,
         )

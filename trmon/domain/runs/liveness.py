@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -102,7 +103,7 @@ def watched(
     *,
     now: float,
     watching_since: float,
-    last_seen_at: float | None,
+    last_seen: Callable[[], float | None],
     expected_step_seconds: float | None,
     patience: Patience,
 ) -> tuple[Life, LifeChange | None]:
@@ -110,13 +111,15 @@ def watched(
 
     Silence counts from when the service began to watch: what it slept through is not the trainer's. A heartbeat
     after the newest report says that the process lives, not that it reports: it buys time up to the longer limit.
+    Args: last_seen: when a message of any kind came last; asked only once the shorter limit has passed.
     """
-    if life.state is not RunState.RUNNING:
-        return life, None
-    seen = life.silent_since if last_seen_at is None else last_seen_at
-    heart_beats = seen > life.silent_since and now - seen <= HEARTBEAT_FRESH_SECONDS
-    limit = patience.limit_seconds(expected_step_seconds, heart_beats=heart_beats)
     silent = now - max(life.silent_since, watching_since)
+    shorter, longer = (patience.limit_seconds(expected_step_seconds, heart_beats=beats) for beats in (False, True))
+    if life.state is not RunState.RUNNING or silent <= shorter:
+        return life, None
+    seen = last_seen()
+    heart_beats = seen is not None and seen > life.silent_since and now - seen <= HEARTBEAT_FRESH_SECONDS
+    limit = longer if heart_beats else shorter
     if silent <= limit:
         return life, None
     after = replace(life, state=RunState.STALLED)
