@@ -10,6 +10,13 @@ POISON = (np.nan, np.inf, -np.inf, -9999.0, -1000.0, 1.0, 2e-4)
 """Log-probs that are invalid."""
 ODD = (0.0, 5e-5, -1e-9, -30.0, -999.0)
 """Log-probs that look odd and are valid."""
+GIVES = {
+    "rollout and old": ("rollout_logprobs", "old_logprobs"),
+    "rollout and new": ("rollout_logprobs", "logprobs"),
+    "old and new": ("old_logprobs", "logprobs"),
+    "all three": ("rollout_logprobs", "old_logprobs", "logprobs"),
+}
+"""Which policies may be given."""
 
 
 def batch(

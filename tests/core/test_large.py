@@ -13,13 +13,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.batches import batch
-from tests.core.test_statistics import agree, same
-from trmon_client.core import large
+from tests.core.agreement import agree, same
+from tests.core.batches import GIVES, batch
+from trmon_client.core import large, statistics
 from trmon_client.core.clipping import USUAL_CLIP
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs import Inputs, checked
 from trmon_client.core.large.portions import places, portions
+from trmon_client.core.ratios import RATIOS
 from trmon_client.core.reduction import reduced
 
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
@@ -51,14 +52,7 @@ def widened(inputs: Inputs) -> Inputs:
 inputs = st.builds(
     inputs_of,
     st.integers(0, 10**6),
-    names=st.sampled_from(
-        [
-            ("rollout_logprobs", "old_logprobs"),
-            ("old_logprobs", "logprobs"),
-            ("rollout_logprobs", "logprobs"),
-            ("rollout_logprobs", "old_logprobs", "logprobs"),
-        ]
-    ),
+    names=st.sampled_from([*GIVES.values()]),
     n_sequences=st.integers(1, 9),
     horizon=st.sampled_from([1, 7, 300]),
     noise=st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 1.0, 8.0]),
@@ -196,3 +190,37 @@ def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon:
     whole = checked(given, mask=np.ones_like(rollout))
     expected = reduced(widened(whole), clip=USUAL_CLIP)
     agree(large.reduced(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
+
+
+LARGE = {"n_sequences": 12, "horizon": 4096}
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.05], ids=["clean", "poisoned"])
+@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
+@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
+def test_float32_terms_of_a_large_batch_are_as_good_as_float64(
+    names: tuple[str, ...], noise: float, odd: float
+) -> None:
+    inputs = batch(seed=9, noise=noise, odd=odd, **LARGE)
+    mask = inputs["mask"] & (np.arange(4096) < np.linspace(0, 4096, 12)[:, None])
+    advantages = np.random.default_rng(8).normal(size=mask.shape)
+    found = statistics.columns(**{name: inputs[name] for name in names}, mask=mask, advantages=advantages)
+    doubled = {name: inputs[name].astype(np.float64) for name in names}
+    expected = statistics.columns(**doubled, mask=mask, advantages=advantages)
+    np.testing.assert_allclose(found["advantage"], expected["advantage"], rtol=1e-12)
+    with np.errstate(invalid="ignore"):
+        agree(found, {name: expected[name] for name in expected if name not in ("advantage", "argmax_abs_d")})
+    # Which of two tokens is the further one, float32 cannot say when they are neighbours.
+    above, below = RATIOS[found.primary]
+    with np.errstate(invalid="ignore"):
+        size = np.abs(doubled[above] - doubled[below])[1:]
+    places = [columns["argmax_abs_d"][1:, None] for columns in (found, expected)]
+    np.testing.assert_allclose(*(np.take_along_axis(size, place, 1) for place in places), rtol=1e-6)
+    for pair in found.pairs:
+        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
+
+
+def test_sums_of_very_long_sequences_hold_in_float32() -> None:
+    inputs = batch(seed=10, n_sequences=2, horizon=1 << 17, noise=1e-4)
+    doubled = {name: array.astype(np.float64) for name, array in inputs.items() if name != "mask"}
+    agree(statistics.columns(**inputs), dict(statistics.columns(**doubled, mask=inputs["mask"])))

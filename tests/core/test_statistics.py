@@ -13,50 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.core import golden, reference
-from tests.core.batches import POISON, batch
+from tests.core.agreement import agree, same
+from tests.core.batches import GIVES, POISON, batch
 from trmon_client.core import statistics
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs import checked
-from trmon_client.core.ratios import RATIOS
 from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
 
-SIZES = dict.fromkeys(("sum_d", "sum_ratio_dev", "prefix_min_d", "prefix_max_d"), "sum_abs_d")
-"""Signed sums, and the column by whose size their error is judged."""
 QUICK = settings(max_examples=50, deadline=None)
-GIVES = {
-    "rollout and old": ("rollout_logprobs", "old_logprobs"),
-    "rollout and new": ("rollout_logprobs", "logprobs"),
-    "old and new": ("old_logprobs", "logprobs"),
-    "all three": ("rollout_logprobs", "old_logprobs", "logprobs"),
-}
-
-
-def agree(found: Columns, expected: dict[str, Any]) -> None:
-    """Check every expected column: counts exactly, sums to 1e-5 of their size, extremes to 1e-6, binary KL to 1e-6."""
-    for name, numbers in expected.items():
-        want, got = np.asarray(numbers, np.float64), np.asarray(found[name], np.float64)
-        if COLUMNS[name].dtype == "i8":
-            np.testing.assert_array_equal(got, want, err_msg=name)
-            continue
-        stem = name.split("_", 1)[1]
-        size = np.abs(want)
-        if stem in SIZES:
-            size = np.maximum(size, np.abs(np.asarray(expected[name.replace(stem, SIZES[stem])])))
-        relative = 1e-5 if "sum_" in name else 1e-6
-        absolute = 1e-6 if "binary_kl" in name else 1e-30
-        finite = np.isfinite(want)
-        np.testing.assert_array_equal(got[~finite], want[~finite], err_msg=name)
-        assert (np.abs(got - want)[finite] <= (relative * size + absolute)[finite]).all(), (name, got, want)
-
-
-def same(found: Columns, expected: Columns, *, relative: float = 1e-12) -> None:
-    """Check that two sets of columns are equal up to the order of summation."""
-    assert set(found) == set(expected)
-    for name in expected:
-        tolerance = 1e-6 if COLUMNS[name].dtype == "f4" else relative
-        np.testing.assert_allclose(found[name], expected[name], rtol=tolerance, atol=tolerance, err_msg=name)
-    for pair, counts in expected.histograms.items():
-        np.testing.assert_array_equal(found.histograms[pair], counts)
 
 
 @pytest.mark.parametrize("case", golden.cases())
@@ -227,91 +191,6 @@ def test_one_token(logps: tuple[float, float], expected: dict[str, float]) -> No
     assert {name: float(found[name][0]) for name in expected} == pytest.approx(expected, rel=1e-6)
 
 
-CLIPPED = {
-    "up with a gain: the clipped branch": (1.3, 1.0, (1, 0, 0)),
-    "up with a loss: unbounded": (1.3, -1.0, (0, 1, 1)),
-    "down with a loss: the clipped branch": (0.7, -1.0, (1, 0, 0)),
-    "down with a gain: leaks, but bounded": (0.7, 1.0, (0, 1, 0)),
-    "within the range": (1.1, 1.0, (0, 0, 0)),
-    "no advantage known": (1.3, math.nan, (0, 0, 0)),
-}
-
-
-@pytest.mark.parametrize(("ratio", "advantage", "expected"), CLIPPED.values(), ids=CLIPPED)
-@pytest.mark.parametrize("per_token", [False, True])
-@pytest.mark.parametrize("horizon", [2, 300])
-def test_clipping(ratio: float, advantage: float, expected: tuple[int, ...], per_token: bool, horizon: int) -> None:
-    old = np.full((1, horizon), -1.0)
-    mask = np.arange(horizon)[None] == 0
-    found = statistics.columns(
-        old_logprobs=old,
-        logprobs=old + math.log(ratio),
-        mask=mask,
-        advantages=np.full((1, horizon) if per_token else 1, advantage),
-    )
-    assert tuple(found[name][0] for name in ("n_clipped", "n_leaked", "n_leaked_high")) == expected
-
-
-def test_the_clip_range_is_an_argument() -> None:
-    old = np.full((1, 1), -1.0)
-    given: dict[str, Any] = {
-        "old_logprobs": old,
-        "logprobs": old + math.log(1.25),
-        "mask": old < 0,
-        "advantages": [1.0],
-    }
-    assert statistics.columns(**given, clip_high=0.28)["n_clipped"].tolist() == [0]
-    assert statistics.columns(**given)["n_clipped"].tolist() == [1]
-
-
-def test_clipping_reads_the_staleness_pair_where_there_is_one() -> None:
-    rollout = np.full((1, 1), -1.0)
-    given: dict[str, Any] = {
-        "rollout_logprobs": rollout,
-        "logprobs": rollout + 0.5,
-        "mask": rollout < 0,
-        "advantages": [1.0],
-    }
-    assert statistics.columns(**given)["n_clipped"].tolist() == [1]
-    assert statistics.columns(**given, old_logprobs=rollout + 0.5)["n_clipped"].tolist() == [0]
-
-
-def test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only() -> None:
-    logp = np.array([[-1.0, -1.0, -1.0], [-1.0, np.nan, -1.0], [-1.0, -1.0, -1.0]])
-    found = statistics.columns(
-        rollout_logprobs=logp,
-        logprobs=logp,
-        mask=np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]]),
-        advantages=np.array([[1.0, 2.0, 9.0], [1.0, 9.0, 3.0], [9.0, 9.0, 9.0]]),
-        versions=np.array([[3, 5, 99], [7, 1, 8], [4, 4, 4]]),
-    )
-    np.testing.assert_array_equal(found["advantage"], [1.5, 2.0, np.nan])
-    assert found["version_min"].tolist() == [3, 7, -1]
-    assert found["version_max"].tolist() == [5, 8, -1]
-
-
-def test_negative_versions_of_tokens_are_versions_like_others() -> None:
-    logp = np.full((2, 2), -1.0)
-    versions = np.array([[-5, -3], [-7, -7]])
-    found = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=np.array([[1, 1], [1, 0]]), versions=versions)
-    assert (found["version_min"].tolist(), found["version_max"].tolist()) == ([-5, -7], [-3, -7])
-
-
-def test_labels_of_a_sequence_pass_through() -> None:
-    found = statistics.columns(
-        **batch(0, n_sequences=2),
-        advantages=[0.5, -1],
-        rewards=[1, 0],
-        versions=[4, 6],
-        trainer_version=7,
-        old_version=6,
-    )
-    assert found["advantage"].tolist() == [0.5, -1.0]
-    assert found["reward"].tolist() == [1.0, 0.0]
-    assert found["version_min"].tolist() == found["version_max"].tolist() == [4, 6]
-    assert (found.trainer_version, found.old_version) == (7, 6)
-
-
 def test_the_first_of_equal_largest_log_ratios_is_named() -> None:
     rollout = np.full((2, 5), -2.0)
     new = rollout + np.array([[0.0, 0.5, -0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
@@ -390,43 +269,3 @@ def test_the_laws_of_the_columns(seed: int, noise: float, odd: float) -> None:
         assert (found[f"{pair}_max_prob_diff"][filled] >= 0).all()
         assert (found[f"{pair}_max_prob_diff"][filled] <= 1).all()
         assert found.histograms[pair].sum() == found["n_tokens"].sum()
-
-
-LARGE = {"n_sequences": 12, "horizon": 4096}
-
-
-@pytest.mark.parametrize("odd", [0.0, 0.05], ids=["clean", "poisoned"])
-@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
-@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
-def test_float32_terms_of_a_large_batch_are_as_good_as_float64(
-    names: tuple[str, ...], noise: float, odd: float
-) -> None:
-    inputs = batch(seed=9, noise=noise, odd=odd, **LARGE)
-    mask = inputs["mask"] & (np.arange(4096) < np.linspace(0, 4096, 12)[:, None])
-    advantages = np.random.default_rng(8).normal(size=mask.shape)
-    found = statistics.columns(**{name: inputs[name] for name in names}, mask=mask, advantages=advantages)
-    doubled = {name: inputs[name].astype(np.float64) for name in names}
-    expected = statistics.columns(**doubled, mask=mask, advantages=advantages)
-    np.testing.assert_allclose(found["advantage"], expected["advantage"], rtol=1e-12)
-    with np.errstate(invalid="ignore"):
-        agree(found, {name: expected[name] for name in expected if name not in ("advantage", "argmax_abs_d")})
-    # Which of two tokens is the further one, float32 cannot say when they are neighbours.
-    above, below = RATIOS[found.primary]
-    with np.errstate(invalid="ignore"):
-        size = np.abs(doubled[above] - doubled[below])[1:]
-    places = [columns["argmax_abs_d"][1:, None] for columns in (found, expected)]
-    np.testing.assert_allclose(*(np.take_along_axis(size, place, 1) for place in places), rtol=1e-6)
-    for pair in found.pairs:
-        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
-
-
-def test_sums_of_very_long_sequences_hold_in_float32() -> None:
-    inputs = batch(seed=10, n_sequences=2, horizon=1 << 17, noise=1e-4)
-    doubled = {name: array.astype(np.float64) for name, array in inputs.items() if name != "mask"}
-    agree(statistics.columns(**inputs), dict(statistics.columns(**doubled, mask=inputs["mask"])))
-
-
-def test_columns_own_their_memory() -> None:
-    given = {"advantages": np.ones(3), "rewards": np.ones(3), "group_ids": np.arange(3), "versions": np.arange(3)}
-    found = statistics.columns(**batch(seed=0, n_sequences=3), **given)
-    assert not any(np.shares_memory(array, mine) for array in given.values() for mine in found.values())

@@ -106,9 +106,9 @@ _COLUMNS = (
             name,
             text,
             "statistics.columns",
-            "core/test_statistics.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
+            "core/test_sequence_labels.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
             if name != "reward"
-            else "core/test_statistics.py::test_labels_of_a_sequence_pass_through",
+            else "core/test_sequence_labels.py::test_labels_of_a_sequence_pass_through",
         )
         for name, text in _LABEL_FORMULAS.items()
     ),
