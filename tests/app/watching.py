@@ -1,10 +1,11 @@
-"""A run that is watched in a test: its log, the rounds over it, and a clock that is set by hand."""
+"""A run that is watched in a test: its log, its trainer, the rounds over it, and a clock that is set by hand."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from tests.domain.memory_log import RUN_ID, MemoryLog
+from tests.domain.trainer import finished, report
 from trmon.app.live import Live, RunView
 from trmon.app.worker.ledger import Tally
 from trmon.app.worker.portrait import Vigil
@@ -13,6 +14,7 @@ from trmon.domain.alerts.routing import Routes
 from trmon.domain.rules import rulebook
 from trmon_client.core import wire
 
+ORIGIN = {"attempt": "a", "launch": "launch-1"}
 VIGIL = Vigil(rules=rulebook.builtin, routes=Routes(receivers=("hook",)), public_url="https://trmon.example")
 
 
@@ -63,3 +65,18 @@ class Watched:
         view = self.live.get(RUN_ID)
         assert view is not None
         return view
+
+
+def train(watched: Watched, steps: range, *, health: str = "healthy", **fields: object) -> None:
+    """Report steps one after the other, ten seconds apart; each states the chunk count of the one before."""
+    for step in steps:
+        counts = finished((step - 1, None, 1)) if step else []
+        watched.hear(report(step, health=health, finished=counts, **fields), at=10.0 * step)
+
+
+def finish(step: int, *, rank: int = 0, outcome: str = "finished", **fields: object) -> wire.Finish:
+    """Return the end of a rank, `step` its last one."""
+    return wire.Finish(
+        **{**ORIGIN, "sequence": 9, "rank": rank, "outcome": outcome, "sent_at": 5000.0, **fields},
+        finished=finished((step, None, 1)),
+    )
