@@ -14,7 +14,7 @@ from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.intake import StoredNotice, StoredReport
-from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome
+from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon.domain.runs.attempts import Claim, held
 from trmon.domain.runs.company import Speaker
@@ -126,9 +126,9 @@ class MemoryLog:
             for i, name in enumerate(self._attempts)
         ]
 
-    def frontier(self, run_id: int) -> Frontier:
+    def reached(self, run_id: int) -> Reached:
         """See RunLog."""
-        return self._frontier
+        return Reached(frontier=self._frontier, checkpoint=self._checkpoint)
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """See RunLog."""
@@ -154,10 +154,6 @@ class MemoryLog:
         """See RunLog."""
         found = sorted((row for row in self.rows.values() if row.ordinal > ordinal), key=lambda row: row.ordinal)
         return found[:limit]
-
-    def checkpoint(self, run_id: int) -> Checkpoint | None:
-        """See RunLog."""
-        return self._checkpoint
 
     def forget_checkpoint(self) -> None:
         """Lose the checkpoint, as a code of another version does."""

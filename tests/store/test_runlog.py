@@ -51,8 +51,8 @@ def log(store: Store) -> RunLog:
 
 
 def test_a_new_run_has_nothing_behind_it(log: RunLog, run_id: int) -> None:
-    assert log.frontier(run_id) == Frontier()
-    assert log.checkpoint(run_id) is None
+    assert log.reached(run_id).frontier == Frontier()
+    assert log.reached(run_id).checkpoint is None
     assert log.batches_after(run_id, 0, limit=10) == []
     assert log.open_alerts(run_id) == []
     assert log.policy(run_id) == default_version(now=NOW)
@@ -125,8 +125,8 @@ def test_the_frontier_and_the_checkpoint_move_together_or_alone(store: Store, lo
     checkpoint = Checkpoint(ordinal=64, version=1, state=b"mind")
     commit(store, run_id, frontier=Frontier(report_id=5, notice_id=2), checkpoint=checkpoint)
     commit(store, run_id, frontier=Frontier(report_id=9, notice_id=2))
-    assert log.frontier(run_id) == Frontier(report_id=9, notice_id=2)
-    assert log.checkpoint(run_id) == checkpoint
+    assert log.reached(run_id).frontier == Frontier(report_id=9, notice_id=2)
+    assert log.reached(run_id).checkpoint == checkpoint
 
 
 def test_what_an_outcome_says_of_the_run_is_written_and_the_rest_stays(store: Store, log: RunLog, run_id: int) -> None:
@@ -203,7 +203,7 @@ def test_an_outcome_is_written_whole_or_not_at_all(store: Store, log: RunLog, ru
     with pytest.raises(Exception, match=r"(?i)foreign key"):
         commit(store, run_id, batches=(first, clash), frontier=Frontier(report_id=9))
     assert log.batches_after(run_id, 0, limit=10) == []
-    assert log.frontier(run_id) == Frontier()
+    assert log.reached(run_id).frontier == Frontier()
 
 
 def test_unfinished_are_runs_that_live_or_have_something_unread(store: Store, log: RunLog) -> None:

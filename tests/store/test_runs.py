@@ -129,7 +129,7 @@ def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:
     }
     [again] = append(store, report_intake(step=0))
     assert again.run_id not in (run_id, other_id)
-    assert store.runlog.frontier(again.run_id) == Frontier()
+    assert store.runlog.reached(again.run_id).frontier == Frontier()
 
 
 def counts(store: Store) -> dict[str, int]:

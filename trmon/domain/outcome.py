@@ -29,6 +29,14 @@ class Checkpoint:
     state: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How far a worker has got with a run, and the newest checkpoint of its state, if there is one."""
+
+    frontier: Frontier = Frontier()
+    checkpoint: Checkpoint | None = None
+
+
 EDIT = "edit"
 """The kind of event that says that somebody beside its worker has changed a run, its policy or its adaptation."""
 

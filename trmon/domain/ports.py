@@ -12,7 +12,7 @@ from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.leases import Fences
-from trmon.domain.outcome import Checkpoint, Frontier, Outcome
+from trmon.domain.outcome import Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion
 from trmon.domain.runs.company import Speaker
 from trmon.domain.runs.run import Attempt, Run
@@ -33,8 +33,8 @@ class RunLog(Protocol):
     def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
 
-    def frontier(self, run_id: int) -> Frontier:
-        """Return how far the run was folded; zeros for a new one."""
+    def reached(self, run_id: int) -> Reached:
+        """Return how far the run was folded, zeros for a new one, and the newest checkpoint of its state."""
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """Return the run's reports with a larger id, oldest first."""
@@ -50,9 +50,6 @@ class RunLog(Protocol):
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
         """Return the run's closed batches folded after an ordinal, in that order."""
-
-    def checkpoint(self, run_id: int) -> Checkpoint | None:
-        """Return the newest checkpoint of the run's state."""
 
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""

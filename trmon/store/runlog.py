@@ -16,7 +16,7 @@ from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.leases import SLOTS, slot_of
-from trmon.domain.outcome import Checkpoint, Frontier, Outcome
+from trmon.domain.outcome import Checkpoint, Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion
 from trmon.domain.runs.company import Speaker
 from trmon.domain.runs.run import Attempt, Run, RunState
@@ -90,10 +90,12 @@ class SqlRunLog:
         """Return a run's attempts, oldest first."""
         return self._runs.attempts(run_id)
 
-    def frontier(self, run_id: int) -> Frontier:
-        """Return how far the run was folded; zeros for a new one."""
-        row = self._state(run_id)
-        return Frontier() if row is None else Frontier(report_id=row.report_id, notice_id=row.notice_id)
+    def reached(self, run_id: int) -> Reached:
+        """Return how far the run was folded, zeros for a new one, and the newest checkpoint of its state."""
+        found = select(schema.run_state).where(schema.run_state.c.run_id == run_id)
+        with self._reader.connect() as connection:
+            row = connection.execute(found).one_or_none()
+        return Reached() if row is None else _reached(row)
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """Return the run's reports with a larger id, oldest first."""
@@ -119,13 +121,6 @@ class SqlRunLog:
         newer = select(schema.batch).where(table.run_id == run_id, table.ordinal > ordinal)
         with self._reader.connect() as connection:
             return read_batches(connection, newer.order_by(table.ordinal).limit(limit), names=self._names)
-
-    def checkpoint(self, run_id: int) -> Checkpoint | None:
-        """Return the newest checkpoint of the run's state."""
-        row = self._state(run_id)
-        if row is None or row.state is None:
-            return None
-        return Checkpoint(ordinal=row.ordinal, version=row.version, state=row.state)
 
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""
@@ -188,10 +183,13 @@ class SqlRunLog:
     def _note(self, commit: Commit) -> None:
         self._revisions.update(commit.edited)
 
-    def _state(self, run_id: int) -> Any:
-        with self._reader.connect() as connection:
-            found = select(schema.run_state).where(schema.run_state.c.run_id == run_id)
-            return connection.execute(found).one_or_none()
+
+def _reached(row: Any) -> Reached:
+    frontier = Frontier(report_id=row.report_id, notice_id=row.notice_id)
+    if row.state is None:
+        return Reached(frontier=frontier)
+    checkpoint = Checkpoint(ordinal=row.ordinal, version=row.version, state=row.state)
+    return Reached(frontier=frontier, checkpoint=checkpoint)
 
 
 def _speaker(row: Any) -> Speaker:

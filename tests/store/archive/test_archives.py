@@ -225,10 +225,10 @@ def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, roo
     [run] = other.archives.take_in(root)
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert id_ in {unfinished.id for unfinished in other.runlog.unfinished_runs()}
-    [late] = other.reports.after(id_, other.runlog.frontier(id_).report_id, limit=10)
+    [late] = other.reports.after(id_, other.runlog.reached(id_).frontier.report_id, limit=10)
     assert late.report.attempt == "b"
     assert len(other.runlog.open_alerts(id_)) == 2
-    assert other.runlog.checkpoint(id_) is None
+    assert other.runlog.reached(id_).checkpoint is None
 
 
 def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: Store, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: 
     [run] = other.archives.take_in(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert {row.last_report_id for row in other.runlog.batches_after(id_, 0, limit=1000)} == {0}
-    assert other.runlog.frontier(id_).report_id == 0
+    assert other.runlog.reached(id_).frontier.report_id == 0
 
 
 def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, tmp_path: Path) -> None:

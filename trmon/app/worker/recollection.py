@@ -40,14 +40,15 @@ def recall(log: RunLog, watch: Watch) -> Recollection:
     A checkpoint may be older than the newest row's late scalars: these are considered once more.
     """
     run = watch.run
-    checkpoint = log.checkpoint(run.id)
+    reached = log.reached(run.id)
+    checkpoint = reached.checkpoint
     mind = RunMind()
     if checkpoint is not None and checkpoint.version == MIND_VERSION:
         mind = RunMind.from_bytes(checkpoint.state)
     known = Recollection(
         mind=mind,
         life=Life(state=run.state, silent_since=run.last_report_at or run.created_at),
-        frontier=log.frontier(run.id),
+        frontier=reached.frontier,
         checkpoint_ordinal=mind.ordinal,
     )
     while rows := log.batches_after(run.id, known.mind.ordinal, limit=PAGE):
