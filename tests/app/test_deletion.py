@@ -1,4 +1,4 @@
-"""A run is deleted while its alert fires: no incident stays open at whoever was told of it."""
+"""A run is deleted or renamed while its alert fires: no incident stays open at whoever was told of it."""
 
 from __future__ import annotations
 
@@ -115,3 +115,17 @@ def _crash_and_delete(client: httpx.Client, pager: WebhookServer, *, n_told: int
     eventually(lambda: len(pager.posted), lambda n: n == n_told - 1)
     assert client.delete(RUN).status_code == 204
     eventually(lambda: len(pager.posted), lambda n: n == n_told)
+
+
+def test_a_renamed_run_is_told_under_its_new_name_and_over_under_the_old(
+    serve: Serve, pager: WebhookServer, hook: WebhookServer
+) -> None:
+    old, new = "trmon:math/grpo:crashed:", "trmon:math/other:crashed:"
+    service = paging(serve, pager, hook)
+    with service.client() as client:
+        crash(client)
+        eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)
+        assert client.patch(RUN, json={"name": "other"}).status_code == 200
+        eventually(lambda: incidents(pager), lambda told: sorted(told[1:]) == [("resolve", old), ("trigger", new)])
+        assert client.delete("/api/v1/runs/math/other").status_code == 204
+        eventually(lambda: incidents(pager)[-1], lambda told: told == ("resolve", new))

@@ -46,7 +46,7 @@ def test_another_projects_run_does_not_exist(store: Store) -> None:
         lambda: store.runs.get(RunKey("code", "grpo"), access=MATH),
         lambda: store.runs.by_id(run_id, access=MATH),
         lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, owner="me").result(10),
-        lambda: store.runs.rename(RunKey("code", "grpo"), "mine", access=MATH).result(10),
+        lambda: store.runs.rename(RunKey("code", "grpo"), "mine", access=MATH, now=NOW).result(10),
         lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH, now=NOW),
         lambda: store.policies.current(run_id, access=MATH),
         lambda: store.policies.list(run_id, access=MATH),
@@ -96,7 +96,7 @@ def test_only_what_is_given_changes(store: Store) -> None:
 
 def test_a_renamed_run_leaves_its_name_free(store: Store) -> None:
     [old] = begin(store, "math/grpo")
-    assert store.runs.rename(GRPO, "first", access=MATH).result(10).key == RunKey("math", "first")
+    assert store.runs.rename(GRPO, "first", access=MATH, now=NOW).result(10).key == RunKey("math", "first")
     [new] = begin(store, "math/grpo")
     assert new != old
 
@@ -104,9 +104,9 @@ def test_a_renamed_run_leaves_its_name_free(store: Store) -> None:
 def test_a_name_is_given_once_and_must_be_one(store: Store) -> None:
     begin(store, "math/grpo", "math/taken")
     with pytest.raises(Conflict, match="math/taken"):
-        store.runs.rename(GRPO, "taken", access=MATH).result(10)
+        store.runs.rename(GRPO, "taken", access=MATH, now=NOW).result(10)
     with pytest.raises(InvalidInput):
-        store.runs.rename(GRPO, "../etc", access=MATH)
+        store.runs.rename(GRPO, "../etc", access=MATH, now=NOW)
 
 
 def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:

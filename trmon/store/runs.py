@@ -17,7 +17,7 @@ from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
 from trmon.store.alertrows import alert_of, write_deliveries
 from trmon.store.directory import Directory
-from trmon.store.farewells import tell_of_deletion
+from trmon.store.farewells import tell_of_deletion, tell_of_name
 from trmon.store.page import Page, decode, page
 from trmon.store.runrows import attempt_of, named, read_run, read_runs, select_runs, visible, write_runs, write_tags
 from trmon.store.writing.group import Transaction
@@ -116,9 +116,10 @@ class Runs:
 
         return self._writer.submit(change, run=key)
 
-    def rename(self, key: RunKey, name: str, *, access: Access) -> Future[Run]:
+    def rename(self, key: RunKey, name: str, *, access: Access, now: float) -> Future[Run]:
         """Give a run another name in its project; a trainer that still sends under the old one begins a new run.
 
+        Receivers hear that what fires is over under the old name, and that it fires under the new one.
         Errors: InvalidInput; from the future: NotFound, Conflict.
         """
         renamed = RunKey.checked(key.project, name)
@@ -129,6 +130,7 @@ class Runs:
                 write_runs(transaction.connection, {run.id: {"name": renamed.run}})
             except IntegrityError as error:
                 raise Conflict(f"there is a run {str(renamed)!r} already; choose another name") from error
+            tell_of_name(transaction, run.id, name=renamed.run, now=now)
             transaction.edit(run.id)
             self._directory.forget()
             return _get(transaction.connection, renamed, access)

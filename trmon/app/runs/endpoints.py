@@ -82,7 +82,7 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
         handover=_handover(service),
     ).result()
     if change.name is not None and change.name != key.run:
-        run = service.store.runs.rename(key, change.name, access=access).result()
+        run = service.store.runs.rename(key, change.name, access=access, now=time.time()).result()
     return _answered(service, run)
 
 

@@ -49,22 +49,24 @@ def _addressed(event: AlertEvent, watch: Watch) -> Iterable[str]:
     return dict.fromkeys((*watch.receivers, *watch.everyone))
 
 
-def farewell(heard: Delivery, *, now: float) -> Delivery:
-    """Return what tells a receiver that has heard that an alert fires that it is over, as its run is deleted.
+def farewell(heard: Delivery, *, reason: Reason, now: float) -> Delivery:
+    """Return what tells a receiver that has heard that an alert fires that it is over, under the name that it heard.
 
     It is of no run, so that it outlives the run's rows, and of its alert still, so that it is told after what is
     being told of it.
+    Args: reason: the run is gone, or has another name.
     """
+    named = f"{reason.name.lower()}:{heard.body['run']['run']}"
     over: dict[str, Any] = {
         "status": AlertState.RESOLVED.value,
-        "reason": Reason.DELETED.value,
+        "reason": reason.value,
         "url": None,
         "firing": [],
     }
     return Delivery(
         id=0,
         receiver=heard.receiver,
-        dedup_key=f"{heard.receiver}:{heard.episode}:deleted:{AlertState.RESOLVED.value}",
+        dedup_key=f"{heard.receiver}:{heard.episode}:{named}:{AlertState.RESOLVED.value}",
         body=heard.body | over | {"alert": heard.body["alert"] | {"at": now}},
         due_at=now,
         made_at=now,

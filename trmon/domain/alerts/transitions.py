@@ -26,6 +26,7 @@ class Reason(Enum):
     FINISHED = "the run has finished"
     RETIRED = "the rule is no longer in the rulebook"
     DELETED = "the run was deleted"
+    RENAMED = "the run has another name now"
     HANDED_OVER = "it fires, and the run has another owner now"
 
 
