@@ -13,6 +13,7 @@ PEERS := .venv-peers
 LOAD_PEERS := .venv-load-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate $(ARGS)
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
 .DEFAULT_GOAL := help
@@ -77,12 +78,11 @@ dashboards: $(VENV)/test  ## write Grafana's dashboards and alert rules anew
 screenshots: test-deps  ## take the pictures of the page that the documentation shows, of runs trained for them
 	PYTHONPATH=. $(BIN)/python docs/screenshots/take.py
 
-lock: $(VENV)/test  ## pin the versions anew
-	@$(PIP) pip-tools
-	$(BIN)/python requirements/lock.py | $(BIN)/pip-compile -q --strip-extras --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/run.txt -
-	$(BIN)/pip-compile -q --strip-extras --no-header --no-annotate -c requirements/run.txt \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/test.txt requirements/test.in
+lock: $(VENV)/test  ## pin what is new; ARGS=--upgrade pins everything anew
+	@$(PIP) uv
+	$(BIN)/python requirements/lock.py | $(LOCK) -o requirements/run.txt -
+	@# qh3, which nothing here uses, has markers that fill a page.
+	$(LOCK) -c requirements/run.txt --no-emit-package qh3 -o requirements/test.txt requirements/test.in
 
 clean:  ## remove the virtual environment and the caches
 	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
