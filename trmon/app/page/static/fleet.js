@@ -6,7 +6,7 @@ import { answer, headline, newService } from "./fleetanswer.js";
 import { COLUMNS, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
 
-const FIRST = 40; // So many runs fill a tall screen; the service may have to look at each of them.
+const FIRST = 25; // So many runs fill a screen; the service may have to look at each of them.
 const MOST_SINGLY = 8; // So many runs that changed are asked for one by one; more are read as pages.
 const REFRESH_MS = 2000;
 const EVERY_MS = 30_000;
