@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -25,7 +26,7 @@ from tests.load.connection import Connection
 from tests.load.ending import unwind_when_told
 from tests.load.gears import Gear, embedded, fleet
 from tests.load.sending import Pace, Senders, Sent
-from tests.load.verification import Verdict, items, verify
+from tests.load.verification import CLOSE_SECONDS, Verdict, items, verify
 from tests.load.workload import PROJECT, Workload
 
 LONGEST_SECONDS = 3600.0
@@ -36,6 +37,8 @@ AWAY_SECONDS = (0.0, 1.0)
 ILL_SECONDS = 120.0
 """How long a service may take, once nobody is killed any more, to get there."""
 PER_SECOND = 60.0
+Page: TypeAlias = tuple[str, str, str]
+"""What somebody is told: the run, the rule, and whether it fires or has resolved."""
 WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25)
 
 
@@ -51,7 +54,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soaked:
-    """What a soak found; `repeated_events` and `repeated_pages` count alert events and notifications said again."""
+    """What a soak found; `repeated_events` and `repeated_pages` count alert events and notifications said again.
+
+    `missing_pages` counts what the service takes for told, and the pager never heard.
+    """
 
     moments: tuple[Moment, ...]
     sent: Sent
@@ -60,11 +66,13 @@ class Soaked:
     repeated_events: int
     n_pages: int
     repeated_pages: int
+    missing_pages: int
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was lost or repeated."""
-        return self.verdict == Verdict(0, 0) and not self.repeated_events and not self.repeated_pages
+        wrong = self.repeated_events + self.repeated_pages + self.missing_pages
+        return self.verdict == Verdict(0, 0) and not wrong
 
 
 def soak(gear: Gear, pager: WebhookServer, *, n_moments: int, seed: int) -> Soaked:
@@ -91,6 +99,7 @@ def soak(gear: Gear, pager: WebhookServer, *, n_moments: int, seed: int) -> Soak
     assert not sent.failures, sent.failures[:3]
     verdict = verify(gear.url, WORKLOAD, sent.acknowledged)
     courses = _courses(gear.url)
+    told = _told(gear.url)
     pages = _pages(pager)
     return Soaked(
         moments=tuple(moments),
@@ -100,6 +109,7 @@ def soak(gear: Gear, pager: WebhookServer, *, n_moments: int, seed: int) -> Soak
         repeated_events=sum(one == other for course in courses for one, other in pairwise(course)),
         n_pages=len(pages),
         repeated_pages=pages.total() - len(pages),
+        missing_pages=len(told - pages.keys()),
     )
 
 
@@ -144,7 +154,22 @@ def _courses(url: str) -> list[list[str]]:
     return courses
 
 
-def _pages(pager: WebhookServer) -> Counter[tuple[object, ...]]:
+def _told(url: str) -> set[Page]:
+    """Return what the service says its pager has heard, once nothing waits to be told any more."""
+    connection = Connection(url)
+    deadline = time.monotonic() + CLOSE_SECONDS
+    path = "/api/v1/deliveries?state="
+    while any(items(connection, f"{path}due")):
+        assert time.monotonic() < deadline, f"deliveries still wait after {CLOSE_SECONDS} s"
+        time.sleep(0.2)
+    told = {
+        (one["run"], one["body"]["alert"]["rule"], one["told_state"]) for one in items(connection, f"{path}delivered")
+    }
+    connection.close()
+    return told
+
+
+def _pages(pager: WebhookServer) -> Counter[Page]:
     """Return what the pager was told, counted by what it tells; a try repeated under its own key is no repetition."""
     messages = [json.loads(posted.body) for posted in pager.posted]
     told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
@@ -194,7 +219,7 @@ def _summary(soaked: Soaked) -> str:
         f"{len(sent.acknowledged):,} reports acknowledged, {sent.broken:,} connections broken, "
         f"{sent.duplicates:,} sent again and known; lost {verdict.lost}, twice {verdict.duplicated}; "
         f"{soaked.n_events} alert events, {soaked.repeated_events} repeated; "
-        f"{soaked.n_pages} pages, {soaked.repeated_pages} repeated"
+        f"{soaked.n_pages} pages, {soaked.repeated_pages} repeated, {soaked.missing_pages} missing"
     )
 
 
