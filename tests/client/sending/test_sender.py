@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.server import HANG, HANG_UP, Answer, Peer, problem
+from tests.client.server import ACCEPT, HANG, HANG_UP, Answer, Peer, problem
 from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.core import wire
 from trmon_client.limits import Limits
@@ -127,10 +127,13 @@ def test_one_message_does_not_spoil_its_bundle(tmp_path: Path) -> None:
         is_bad = isinstance(message, wire.Report) and message.step == 2
         return wire.Ack("invalid", problem="step: is bad") if is_bad else wire.Ack("stored")
 
-    with Peer([HANG_UP, Answer(413), Answer(413)], acknowledge=refuse_step_two) as peer:
+    with Peer(otherwise=Answer(503), acknowledge=refuse_step_two) as peer:
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
             for step in range(4):
                 monitor.log_batch(step=step, **batch())
+            # Only now that all of them wait is a bundle too large, and not a message.
+            peer.script.extend([HANG_UP, Answer(413), Answer(413)])
+            peer.otherwise = ACCEPT
             peer.wait_until(lambda peer: len(peer.steps) == 4)
             monitor.pause()
             peer.wait_until(lambda peer: len(peer.of(wire.Pause)) == 1)
