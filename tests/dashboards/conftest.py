@@ -53,6 +53,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
                 eventually(partial(query, api, told), timeout_seconds=60.0)
             yield Watched(api, service.url, since)
             for run in runs:
-                run.close()  # type: ignore[attr-defined]
+                run.close()
     finally:
         service.kill()

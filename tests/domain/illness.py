@@ -15,7 +15,7 @@ from tests.domain.trainer import POLICY
 from trmon_client.core import wire
 from trmon_client.core.acceptance import Policy, decide, preset
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS
+from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS, KlIs
 
 Numbers = Mapping[str, float]
 """Signals and the trainer's scalars, by the names that the pipeline gives them."""
@@ -35,7 +35,7 @@ class Batch:
 
     lengths: np.ndarray[Any, Any]
     columns: dict[str, Any] = field(default_factory=dict)
-    kl_is: str = "exact"
+    kl_is: KlIs = "exact"
     trainer_version: int = VERSION
     old_version: int = VERSION
     policies: tuple[Policy | None, ...] = (POLICY,)
@@ -84,7 +84,7 @@ class Batch:
     def _reports(self) -> list[wire.Report]:
         content = Columns(
             by_name={name: np.asarray(value, COLUMNS[name].dtype) for name, value in self.columns.items()},
-            kl_is=self.kl_is,  # type: ignore[arg-type]
+            kl_is=self.kl_is,
             trainer_version=self.trainer_version,
             old_version=self.old_version,
         )

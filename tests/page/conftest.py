@@ -46,9 +46,9 @@ def visiting(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Visi
     """
     tabs: list[Visit] = []
 
-    def open_tab(url: str | None = None, **options: object) -> Visit:
+    def open_tab(url: str | None = None, *, size: tuple[int, int] = browser.WIDE, theme: str = "light") -> Visit:
         here = url or request.getfixturevalue("trained").url
-        tabs.append(browser.visit(chromium, here, **options))  # type: ignore[arg-type]
+        tabs.append(browser.visit(chromium, here, size=size, theme=theme))
         return tabs[-1]
 
     yield open_tab

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict
 
 import trmon_client as trmon
@@ -10,8 +10,11 @@ from trmon.lab.config import LabConfig
 from trmon.lab.training import StepResult, run
 
 
-def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Iterator[StepResult]:
-    """Train as configured under a project and a name, reporting to the service at `url`, and yield every step."""
+def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Generator[StepResult, None, None]:
+    """Train as configured under a project and a name, reporting to the service at `url`, and yield every step.
+
+    Closed, it ends the run early.
+    """
     described = {key: value for key, value in asdict(config).items() if key not in ("injection", "anchor")}
     described |= {"injection": config.injection.value if config.injection else "none", "anchor": config.anchor.value}
     with trmon.init(project=project, run=name, url=url, config=described, owner="demo", tags=["lab"]) as monitor:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT, fired
 from tests.domain.stages.closings import watch
-from trmon.domain.alerts.alert import AlertState, Severity
+from trmon.domain.alerts.alert import Alert, AlertState, Severity
 from trmon.domain.alerts.deliveries import deliveries_of
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS
 from trmon.domain.alerts.muting import Mute, Situation, muted
@@ -19,12 +19,12 @@ WARNING = replace(ALERT, severity=Severity.WARN)
 [DELIVERY] = deliveries_of(fired(), watch())
 
 
-def situation(*firing: object, transitions: int = 1, acked: bool = False) -> Situation:
+def situation(*firing: Alert, transitions: int = 1, acked: bool = False) -> Situation:
     """A run on which an alert fires that has changed a number of times in as many steps, the last at its own."""
     events = [event_of(replace(ALERT, step=ALERT.step - back)) for back in range(transitions)]
     return Situation(
         run=watch().run,
-        alerts=firing or (ALERT,),  # type: ignore[arg-type]
+        alerts=firing or (ALERT,),
         tried=frozenset(),
         acked=frozenset({ALERT.episode} if acked else ()),
         events=tuple(events),

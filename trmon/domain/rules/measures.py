@@ -79,7 +79,7 @@ class Growth:
 
     def of(self, signal: str, readout: Readout) -> float:
         """Return the growth, a ratio."""
-        return math.nan if math.isnan(readout[signal]) else _window(signal, readout).growth(over_steps=self.over_steps)
+        return _window(signal, readout).growth(over_steps=self.over_steps)
 
     def told(self, signal: str) -> str:
         """Return its name and span."""
@@ -95,8 +95,6 @@ class Relative:
 
     def of(self, signal: str, readout: Readout) -> float:
         """Return the ratio to the median of the steps before."""
-        if math.isnan(readout[signal]):
-            return math.nan
         return _window(signal, readout).relative(over_steps=self.over_steps)
 
     def told(self, signal: str) -> str:
@@ -113,7 +111,7 @@ class Slope:
 
     def of(self, signal: str, readout: Readout) -> float:
         """Return the slope, in units of the signal a step."""
-        return math.nan if math.isnan(readout[signal]) else _window(signal, readout).slope(over_steps=self.over_steps)
+        return _window(signal, readout).slope(over_steps=self.over_steps)
 
     def told(self, signal: str) -> str:
         """Return its name and span."""
@@ -136,4 +134,5 @@ class ZScore:
 
 
 def _window(signal: str, readout: Readout) -> Window:
-    return readout.memory.windows.get(signal, Window())
+    """Return the signal's past up to this row; an empty one where the row lacks it: nothing can be measured of that."""
+    return Window() if math.isnan(readout[signal]) else readout.memory.windows.get(signal, Window())
