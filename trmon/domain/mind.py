@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from statistics import median
 
 import msgspec
+from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.alerts.transitions import Track
+from trmon.domain.alerts.transitions import QUIET, Track
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.readout import Memory
 from trmon.domain.rules.rule import Finding
@@ -22,8 +22,7 @@ GAPS = 20
 GAUGE_KEYS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class RunMind:
+class RunMind(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a run after the batch `ordinal`; folding the run's rows in order gives it again.
 
     `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
@@ -44,12 +43,12 @@ class RunMind:
     has_rollout_row: bool = False
     gauge_keys: tuple[BatchKey, ...] = ()
     gaps_seconds: tuple[float, ...] = ()
-    response_length: Window = field(default_factory=Window)
-    ess_seq: Baseline = field(default_factory=Baseline)
-    memory: Memory = field(default_factory=Memory)
-    update_memory: Memory = field(default_factory=Memory)
-    provisional: dict[str, Finding] = field(default_factory=dict)
-    tracks: dict[str, Track] = field(default_factory=dict)
+    response_length: Window = msgspec.field(default_factory=Window)
+    ess_seq: Baseline = msgspec.field(default_factory=Baseline)
+    memory: Memory = msgspec.field(default_factory=Memory)
+    update_memory: Memory = msgspec.field(default_factory=Memory)
+    provisional: dict[str, Finding] = msgspec.field(default_factory=dict)
+    tracks: dict[str, Track] = msgspec.field(default_factory=dict)
     recall_from: int = 0
     heard_through: int = 0
 
@@ -75,7 +74,7 @@ class RunMind:
 
     def settled(self) -> RunMind:
         """Return the mind once what the rules said of the newest step has become final."""
-        return replace(self, provisional={})
+        return structs.replace(self, provisional={})
 
     def open_alerts(self) -> tuple[Alert, ...]:
         """Return the pending and firing alerts."""
@@ -84,7 +83,7 @@ class RunMind:
     def tracking(self, tracks: Mapping[str, Track]) -> RunMind:
         """Return the mind with these tracks instead of those of the same rules; quiet ones are forgotten."""
         merged = {**self.tracks, **tracks}
-        return replace(self, tracks={rule: track for rule, track in merged.items() if track != Track()})
+        return structs.replace(self, tracks={rule: track for rule, track in merged.items() if track != QUIET})
 
     def believing(self, stored: list[Alert]) -> RunMind:
         """Return the mind with exactly these open alerts: what was written outweighs what a replay concludes.
@@ -92,12 +91,12 @@ class RunMind:
         They differ only where a row was revised, or the rulebook changed, after the alert was judged.
         """
         tracks = {alert.rule: self._track(alert) for alert in stored}
-        return replace(self, tracks=tracks)
+        return structs.replace(self, tracks=tracks)
 
     def _track(self, alert: Alert) -> Track:
-        track = self.tracks.get(alert.rule, Track())
+        track = self.tracks.get(alert.rule, QUIET)
         same = track.alert is not None and (track.alert.identity, track.alert.state) == (alert.identity, alert.state)
-        return replace(track, alert=alert) if same else Track(alert=alert, holding_steps=1)
+        return structs.replace(track, alert=alert) if same else Track(alert=alert, holding_steps=1)
 
     def to_bytes(self) -> bytes:
         """Return the mind as a checkpoint keeps it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trmon.domain.policies.book import PolicyBook
 from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.ruleset import RuleSet
 from trmon.domain.runs.run import Run
 
 
@@ -19,7 +20,7 @@ class Watch:
 
     run: Run
     policies: PolicyBook
-    rules: tuple[Rule, ...]
+    rules: RuleSet
     receivers: tuple[str, ...]
     public_url: str | None
     now: float
@@ -28,13 +29,13 @@ class Watch:
     @property
     def signal_rules(self) -> tuple[Rule, ...]:
         """The rules that read batches."""
-        return tuple(rule for rule in self.rules if rule.reads_batches)
+        return self.rules.over_signals
 
     @property
     def state_rules(self) -> tuple[Rule, ...]:
         """The rules that read the run's state, or who speaks for it."""
-        return tuple(rule for rule in self.rules if not rule.reads_batches)
+        return self.rules.over_states
 
     def rule(self, name: str) -> Rule | None:
         """Return a rule by its name."""
-        return next((rule for rule in self.rules if rule.name == name), None)
+        return self.rules.by_name.get(name)

@@ -12,6 +12,7 @@ from trmon.domain.policies.book import PolicyBook
 from trmon.domain.policies.version import default_version
 from trmon.domain.rules import rulebook
 from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.ruleset import RuleSet
 from trmon.domain.stages.merge import Closing
 from trmon.domain.watch import Watch
 from trmon_client.core import wire
@@ -22,7 +23,7 @@ def watch(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> Watch:
     usual: dict[str, Any] = {
         "run": MemoryLog().stored_run,
         "policies": PolicyBook.of(default_version(now=0.0)),
-        "rules": rulebook.builtin() if rules is None else rules,
+        "rules": RuleSet(rulebook.builtin() if rules is None else rules),
         "receivers": ("hook",),
         "public_url": None,
         "now": 1000.0,

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from msgspec import structs
+
 from trmon.app.live import RunView
 from trmon.app.worker.advisor import Advisor
 from trmon.app.worker.attendance import Attendance
@@ -321,7 +323,8 @@ class RunKeeper:
 
     def _checkpoint(self) -> Checkpoint:
         """A change of state is always in a checkpoint, so that no report from before it is heard again after it."""
-        self._mind = replace(self._mind, recall_from=self._recall_from(), heard_through=self._inbox.read.report_id)
+        heard_through = self._inbox.read.report_id
+        self._mind = structs.replace(self._mind, recall_from=self._recall_from(), heard_through=heard_through)
         state = self._mind.to_bytes()
         return Checkpoint(ordinal=self._mind.ordinal, version=MIND_VERSION, state=state)
 

@@ -16,6 +16,7 @@ from trmon.domain.policies.book import PolicyBook
 from trmon.domain.policies.version import PolicyVersion, asked_by_trainer
 from trmon.domain.ports import RunLog
 from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.ruleset import RuleSet
 from trmon.domain.runs.liveness import LifeChange, Patience
 from trmon.domain.watch import Watch
 from trmon_client.core import wire
@@ -39,6 +40,7 @@ class Portrait:
     def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil) -> None:
         self._log = log
         self._vigil = vigil
+        self._rules = RuleSet(vigil.rules())
         self._revision = log.revision(run_id)
         self.run = log.run(run_id)
         self.policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
@@ -49,12 +51,19 @@ class Portrait:
         return Watch(
             run=self.run,
             policies=self.policies,
-            rules=self._vigil.rules(),
+            rules=self._in_force(),
             receivers=self._vigil.routes.of(self.run.owner),
             public_url=self._vigil.public_url,
             now=now,
             everyone=self._vigil.routes.receivers,
         )
+
+    def _in_force(self) -> RuleSet:
+        """Rules are replaced all at once: others are another tuple."""
+        rules = self._vigil.rules()
+        if rules is not self._rules.rules:
+            self._rules = RuleSet(rules)
+        return self._rules
 
     def handover(self, now: float) -> Handover:
         """Return who hears of the run if it changes hands now."""

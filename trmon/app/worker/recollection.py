@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from trmon.app.worker.inbox import PAGE
 from trmon.domain.assembly import Assembly
 from trmon.domain.intake import StoredNotice
@@ -69,7 +71,7 @@ def _anchored(mind: RunMind, log: RunLog) -> RunMind:
     if mind.began_at is not None or mind.first_key is None:
         return mind
     reports = log.batch_reports(mind.first_key)
-    return replace(mind, began_at=made_at(reports[0])) if reports else mind
+    return structs.replace(mind, began_at=made_at(reports[0])) if reports else mind
 
 
 def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:

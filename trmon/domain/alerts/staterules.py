@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trmon.domain.alerts.alert import Severity
 from trmon.domain.alerts.transitions import (
+    QUIET,
     AlertText,
     Reason,
-    Track,
     Transition,
     end,
     raise_at_once,
@@ -37,7 +37,7 @@ def judge_change(
     for rule in watch.state_rules:
         if not isinstance(rule.when, InState):
             continue
-        track = mind.tracks.get(rule.name, Track())
+        track = mind.tracks.get(rule.name, QUIET)
         if rule.when.state is change.state and track.alert is None:
             seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
             since = change.silence_started_at
@@ -58,7 +58,7 @@ def judge_company(
     for rule in watch.state_rules:
         if not isinstance(rule.when, SideBySide):
             continue
-        track = mind.tracks.get(rule.name, Track())
+        track = mind.tracks.get(rule.name, QUIET)
         if found is not None and found.seconds > rule.when.seconds:
             if track.alert is None:
                 seen = Evaluation(Truth.TRUE, found.names, found.seconds, rule.when.seconds)
@@ -79,14 +79,14 @@ def at_rest(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transitio
     if watch.run.state is not RunState.FINISHED:
         return made, mind
     ended = {name: end(track, reason=Reason.FINISHED, now=now) for name, track in mind.tracks.items()}
-    return (*made, *ended.values()), mind.tracking(dict.fromkeys(ended, Track()))
+    return (*made, *ended.values()), mind.tracking(dict.fromkeys(ended, QUIET))
 
 
 def retire(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition, ...], RunMind]:
     """Return the end of alerts whose rule is no longer in the rulebook."""
     gone = {name: track for name, track in mind.tracks.items() if watch.rule(name) is None}
     ended = tuple(end(track, reason=Reason.RETIRED, now=now) for track in gone.values())
-    return ended, mind.tracking(dict.fromkeys(gone, Track()))
+    return ended, mind.tracking(dict.fromkeys(gone, QUIET))
 
 
 def _raise(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+import msgspec
+from msgspec import structs
+
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.rule import Finding, Rule, Truth
@@ -30,8 +33,7 @@ class Reason(Enum):
     HANDED_OVER = "it fires, and the run has another owner now"
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(msgspec.Struct, frozen=True):
     """What is remembered of one rule in one run: its open alert, and for how many steps it held or was clear."""
 
     alert: Alert | None = None
@@ -39,8 +41,11 @@ class Track:
     clear_steps: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+QUIET = Track()
+"""Of a rule that has no alert."""
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """One step of an alert: the track after it, why, the alert as it now stands, and the event if it is one."""
 
     track: Track
@@ -72,11 +77,11 @@ def advance(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str
 def end(track: Track, *, reason: Reason, now: float) -> Transition:
     """Return the end of an open alert whatever its condition says: the run finished, or the rule is gone."""
     if track.alert is None:
-        return Transition(track=Track(), reason=Reason.QUIET)
+        return Transition(track=QUIET, reason=Reason.QUIET)
     if track.alert.state is AlertState.PENDING:
-        return Transition(track=Track(), reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
+        return Transition(track=QUIET, reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
     alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    return Transition(track=Track(), reason=reason, alert=alert, event=event_of(alert))
+    return Transition(track=QUIET, reason=reason, alert=alert, event=event_of(alert))
 
 
 def raise_at_once(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
@@ -89,10 +94,10 @@ def raise_at_once(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey,
 def resolve_state(track: Track, *, now: float, silence_started_at: float) -> Transition:
     """Return the end of an alert of a rule over states, when the run has left the state."""
     if track.alert is None:
-        return Transition(track=Track(), reason=Reason.QUIET)
+        return Transition(track=QUIET, reason=Reason.QUIET)
     alert = _ended(track.alert, AlertState.RESOLVED, at=now)
     event = event_of(alert, silence_started_at=silence_started_at)
-    return Transition(track=Track(), reason=Reason.RESOLVED, alert=alert, event=event)
+    return Transition(track=QUIET, reason=Reason.RESOLVED, alert=alert, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +131,9 @@ def event_of(alert: Alert, *, key: BatchKey | None = None, silence_started_at: f
 
 def _drop(track: Track, finding: Finding) -> Transition:
     if track.alert is None:
-        return Transition(track=Track(), reason=Reason.QUIET)
+        return Transition(track=QUIET, reason=Reason.QUIET)
     dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
-    return Transition(track=Track(), reason=Reason.DROPPED, alert=dropped)
+    return Transition(track=QUIET, reason=Reason.DROPPED, alert=dropped)
 
 
 def _hold(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str) -> Transition:
@@ -156,13 +161,13 @@ def _firing(track: Track, finding: Finding, *, rule: Rule, run: str) -> Transiti
     assert track.alert is not None
     if finding.lingering.truth is Truth.TRUE:
         alert = _updated(track.alert, _text(finding, rule=rule, run=run), state=AlertState.FIRING)
-        return Transition(track=replace(track, alert=alert, clear_steps=0), reason=Reason.FIRING, alert=alert)
+        return Transition(track=structs.replace(track, alert=alert, clear_steps=0), reason=Reason.FIRING, alert=alert)
     clear = track.clear_steps + 1
     if clear < rule.clear_for_steps:
-        return Transition(track=replace(track, clear_steps=clear), reason=Reason.CLEARING)
+        return Transition(track=structs.replace(track, clear_steps=clear), reason=Reason.CLEARING)
     alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
     event = event_of(alert, key=finding.key)
-    return Transition(track=Track(), reason=Reason.RESOLVED, alert=alert, event=event)
+    return Transition(track=QUIET, reason=Reason.RESOLVED, alert=alert, event=event)
 
 
 def _text(finding: Finding, *, rule: Rule, run: str) -> AlertText:

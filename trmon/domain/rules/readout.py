@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from trmon.domain.windows import Baseline, Window
 from trmon_client.core.schema import Pair
 
 SCALAR_PREFIX = "scalar:"
 """Before a trainer's own number, in rules."""
+REMEMBERED_NAMES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,8 @@ class Memory:
     def after(self, readout: Readout, *, step: int, windows: Iterable[str], baselines: Iterable[str]) -> Memory:
         """Return the memory with a gauge row's numbers; what no rule asks for any more is forgotten."""
         return Memory(
-            windows={name: self.windows.get(name, Window()).put(step, readout[name]) for name in sorted(windows)},
-            baselines={
-                name: self.baselines.get(name, Baseline()).put(step, readout[name]) for name in sorted(baselines)
-            },
+            windows={name: self.windows.get(name, Window()).put(step, readout[name]) for name in windows},
+            baselines={name: self.baselines.get(name, Baseline()).put(step, readout[name]) for name in baselines},
         )
 
 
@@ -40,8 +40,13 @@ class Readout:
 
     def __getitem__(self, name: str) -> float:
         """Return a number, NaN where it is missing."""
-        name = name.removeprefix(SCALAR_PREFIX)
-        for full in (name, f"mismatch_{name}", f"{self.primary}_{name}"):
+        for full in _full_names(name, self.primary):
             if full in self.numbers:
                 return self.numbers[full]
         return math.nan
+
+
+@lru_cache(REMEMBERED_NAMES)
+def _full_names(name: str, primary: Pair) -> tuple[str, ...]:
+    name = name.removeprefix(SCALAR_PREFIX)
+    return name, f"mismatch_{name}", f"{primary}_{name}"

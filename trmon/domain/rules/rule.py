@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from trmon.domain.alerts.alert import Severity
 from trmon.domain.identity import BatchKey
@@ -32,8 +34,7 @@ class Reads(Enum):
     EVERY_UPDATE = "every_update"
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(msgspec.Struct, frozen=True):
     """Whether a condition is true, and the comparison that decided: what it measured, the value and the threshold."""
 
     truth: Truth
@@ -102,8 +103,7 @@ class AnyOf:
 
     def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
         """Return the first true part, else the first unknown one, else the first."""
-        found = [part.evaluate(readout, lingering=lingering) for part in self.parts]
-        return _first(found, Truth.TRUE, Truth.UNKNOWN)
+        return _decisive(self.parts, Truth.TRUE, readout, lingering=lingering)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,7 @@ class AllOf:
 
     def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
         """Return the last false part, else the last unknown one, else the last."""
-        found = [part.evaluate(readout, lingering=lingering) for part in reversed(self.parts)]
-        return _first(found, Truth.FALSE, Truth.UNKNOWN)
+        return _decisive(reversed(self.parts), Truth.FALSE, readout, lingering=lingering)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +163,12 @@ class Rule:
         return not isinstance(self.when, InState | SideBySide)
 
     @cached_property
+    def condition(self) -> Condition:
+        """What it asks of a batch's signals; only of rules that read batches."""
+        assert not isinstance(self.when, InState | SideBySide)
+        return self.when
+
+    @cached_property
     def reads_scalars(self) -> bool:
         """Whether it reads a number of the trainer's own, which may come after the step's batches."""
         return any(is_scalar(signal) for signal in signals_of(self.when))
@@ -194,8 +199,7 @@ class Rule:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule says of one step: raised (beyond its threshold), or lingering (not yet beyond its clear one).
 
     `steps` counts the run's steps up to this one; `at` is when the row it read was closed.
@@ -236,14 +240,16 @@ def signals_of(when: object) -> Iterator[str]:
             yield when.signal
 
 
-def kept_for(rules: tuple[Rule, ...], keeps: Keeps) -> set[str]:
-    """Return the signals of which rules need this to be remembered."""
-    return {signal for rule in rules for signal in rule.kept[keeps]}
-
-
-def _first(found: list[Evaluation], *truths: Truth) -> Evaluation:
-    for truth in truths:
-        for evaluation in found:
-            if evaluation.truth is truth:
-                return evaluation
-    return found[0]
+def _decisive(parts: Iterable[Condition], truth: Truth, readout: Readout, *, lingering: bool) -> Evaluation:
+    """Return the first part of this truth, before which nothing else counts; else the first unknown, else the first."""
+    unknown = first = None
+    for part in parts:
+        found = part.evaluate(readout, lingering=lingering)
+        if found.truth is truth:
+            return found
+        if unknown is None and found.truth is Truth.UNKNOWN:
+            unknown = found
+        first = first or found
+    decided = unknown or first
+    assert decided is not None
+    return decided

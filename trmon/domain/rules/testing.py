@@ -21,6 +21,7 @@ from trmon.domain.policies.version import default_version
 from trmon.domain.rules import yamlvalues as values
 from trmon.domain.rules.readout import SCALAR_PREFIX
 from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.ruleset import RuleSet
 from trmon.domain.rules.signalnames import is_known, is_scalar, likely
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.stages.detect import detect
@@ -213,7 +214,7 @@ def _watch(test: RuleTest, rules: tuple[Rule, ...]) -> Watch:
     return Watch(
         run=replace(_RUN, mode=test.mode),
         policies=PolicyBook.of(default_version(now=0.0)),
-        rules=rules,
+        rules=RuleSet(rules),
         receivers=(),
         public_url=None,
         now=0.0,

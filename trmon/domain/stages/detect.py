@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from msgspec import structs
 
 from trmon.domain.batch import BatchRow
 from trmon.domain.mind import RunMind
-from trmon.domain.rules.measures import Keeps
 from trmon.domain.rules.readout import Memory, Readout
-from trmon.domain.rules.rule import Finding, InState, Reads, Rule, SideBySide, kept_for
+from trmon.domain.rules.rule import Finding, Reads, Rule
+from trmon.domain.rules.ruleset import Kept
 from trmon.domain.stages.fold import Folded
 from trmon.domain.watch import Watch
+
+Numbers: TypeAlias = Mapping[str, float]
+"""A row's scalars and signals by name; a signal outweighs a scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +38,14 @@ def detect(folded: Folded) -> Detected:
     if not folded.folded:
         return Detected(folded=folded, findings=())
     watch, row = folded.draft.watch, folded.row
-    mind = _remembering(folded.mind, row, watch=watch, is_gauge=folded.is_gauge)
+    numbers = _numbers(row)
+    mind = _remembering(folded.mind, row, numbers, watch=watch, is_gauge=folded.is_gauge)
     final: list[tuple[Rule, Finding]] = []
     provisional = dict(mind.provisional)
     if folded.began_step:
         final += [(rule, provisional[rule.name]) for rule in watch.signal_rules if rule.name in provisional]
         provisional = {}
-    for rule, finding in _findings(row, mind=mind, watch=watch):
+    for rule, finding in _findings(watch.signal_rules, row, numbers, mind=mind):
         if rule.reads is Reads.EVERY_UPDATE:
             former = provisional.get(rule.name)
             provisional[rule.name] = former.or_worse(finding) if former else finding
@@ -46,7 +53,7 @@ def detect(folded: Folded) -> Detected:
             provisional[rule.name] = finding
         elif folded.is_gauge:
             final.append((rule, finding))
-    folded = replace(folded, mind=replace(mind, provisional=provisional))
+    folded = replace(folded, mind=structs.replace(mind, provisional=provisional))
     return Detected(folded=folded, findings=tuple(final))
 
 
@@ -57,50 +64,43 @@ def reconsider(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
     """
     if mind.begins_step(row.key) or mind.gauge_keys[-1:] != (row.key,):
         return mind
-    mind = replace(mind, memory=_after(mind.memory, row, rules=_reading(watch, Reads.GAUGE)))
-    again = {
-        rule.name: finding
-        for rule, finding in _findings(row, mind=mind, watch=watch)
-        if rule.reads_scalars and rule.reads is Reads.GAUGE
-    }
-    return replace(mind, provisional={**mind.provisional, **again})
+    numbers = _numbers(row)
+    mind = structs.replace(mind, memory=_after(mind.memory, row, numbers, kept=watch.rules.kept[Reads.GAUGE]))
+    reading = (rule for rule in watch.signal_rules if rule.reads_scalars and rule.reads is Reads.GAUGE)
+    again = {rule.name: finding for rule, finding in _findings(reading, row, numbers, mind=mind)}
+    return structs.replace(mind, provisional={**mind.provisional, **again})
 
 
-def _remembering(mind: RunMind, row: BatchRow, *, watch: Watch, is_gauge: bool) -> RunMind:
-    of_updates = _after(mind.update_memory, row, rules=_reading(watch, Reads.EVERY_UPDATE))
-    of_gauges = _after(mind.memory, row, rules=_reading(watch, Reads.GAUGE)) if is_gauge else mind.memory
-    return replace(mind, memory=of_gauges, update_memory=of_updates)
+def _remembering(mind: RunMind, row: BatchRow, numbers: Numbers, *, watch: Watch, is_gauge: bool) -> RunMind:
+    kept = watch.rules.kept
+    of_updates = _after(mind.update_memory, row, numbers, kept=kept[Reads.EVERY_UPDATE])
+    of_gauges = _after(mind.memory, row, numbers, kept=kept[Reads.GAUGE]) if is_gauge else mind.memory
+    return structs.replace(mind, memory=of_gauges, update_memory=of_updates)
 
 
-def _after(memory: Memory, row: BatchRow, *, rules: tuple[Rule, ...]) -> Memory:
-    windows, baselines = (kept_for(rules, keeps) for keeps in (Keeps.WINDOW, Keeps.BASELINE))
-    readout = _readout(row, memory=memory)
-    return memory.after(readout, step=row.key.step, windows=windows, baselines=baselines)
+def _after(memory: Memory, row: BatchRow, numbers: Numbers, *, kept: Kept) -> Memory:
+    readout = Readout(numbers, row.primary_pair, memory)
+    return memory.after(readout, step=row.key.step, windows=kept.windows, baselines=kept.baselines)
 
 
-def _reading(watch: Watch, reads: Reads) -> tuple[Rule, ...]:
-    return tuple(rule for rule in watch.signal_rules if rule.reads is reads)
-
-
-def _findings(row: BatchRow, *, mind: RunMind, watch: Watch) -> Iterator[tuple[Rule, Finding]]:
-    readouts = {
-        Reads.GAUGE: _readout(row, memory=mind.memory),
-        Reads.EVERY_UPDATE: _readout(row, memory=mind.update_memory),
-    }
-    for rule in watch.signal_rules:
-        assert not isinstance(rule.when, InState | SideBySide)
-        readout = readouts[rule.reads]
+def _findings(
+    rules: Iterable[Rule], row: BatchRow, numbers: Numbers, *, mind: RunMind
+) -> Iterator[tuple[Rule, Finding]]:
+    of_gauges = Readout(numbers, row.primary_pair, mind.memory)
+    of_updates = Readout(numbers, row.primary_pair, mind.update_memory)
+    for rule in rules:
+        readout = of_gauges if rule.reads is Reads.GAUGE else of_updates
         finding = Finding(
             rule=rule.name,
             key=row.key,
             at=row.closed_at,
             steps=mind.steps,
             mode=row.mode,
-            raised=rule.when.evaluate(readout, lingering=False),
-            lingering=rule.when.evaluate(readout, lingering=True),
+            raised=rule.condition.evaluate(readout, lingering=False),
+            lingering=rule.condition.evaluate(readout, lingering=True),
         )
         yield rule, finding
 
 
-def _readout(row: BatchRow, *, memory: Memory) -> Readout:
-    return Readout({**row.scalars, **row.signals}, row.primary_pair, memory)
+def _numbers(row: BatchRow) -> Numbers:
+    return {**row.scalars, **row.signals}

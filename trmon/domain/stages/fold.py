@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import GAPS, GAUGE_KEYS, RunMind
@@ -39,14 +41,14 @@ def fold(draft: Draft) -> Folded:
     mind, row = draft.mind, draft.row
     if not mind.follows(row.key):
         unknown = dict.fromkeys(HISTORICAL, math.nan)
-        mind = replace(mind, ordinal=max(mind.ordinal, row.ordinal))
+        mind = structs.replace(mind, ordinal=max(mind.ordinal, row.ordinal))
         return Folded(draft=draft, row=_with(row, unknown), mind=mind, folded=False)
     began_step = mind.begins_step(row.key)
     has_rollout_row = row.key.update is None or (not began_step and mind.has_rollout_row)
     is_gauge = row.key.update is None or not has_rollout_row
-    mind = replace(_paced(mind, draft, began_step=began_step), has_rollout_row=has_rollout_row)
+    mind = structs.replace(_paced(mind, draft, began_step=began_step), has_rollout_row=has_rollout_row)
     mind, historical = _compared(mind, row, is_gauge=is_gauge)
-    mind = replace(
+    mind = structs.replace(
         mind,
         ordinal=row.ordinal,
         folded=row.key,
@@ -74,7 +76,7 @@ def _paced(mind: RunMind, draft: Draft, *, began_step: bool) -> RunMind:
     if draft.made_at is not None and mind.began_at is not None and same_attempt:
         seconds = draft.made_at - mind.began_at
     gaps = mind.gaps_seconds if same_attempt else ()
-    return replace(
+    return structs.replace(
         mind,
         steps=mind.steps + 1,
         first_key=draft.row.key,
@@ -96,7 +98,7 @@ def _compared(mind: RunMind, row: BatchRow, *, is_gauge: bool) -> tuple[RunMind,
         "ess_seq_relative": ess_seq / baseline.value if baseline.value else math.nan,
         "step_seconds": mind.step_seconds,
     }
-    return replace(mind, response_length=lengths, ess_seq=baseline), historical
+    return structs.replace(mind, response_length=lengths, ess_seq=baseline), historical
 
 
 def _gauge_keys(mind: RunMind, row: BatchRow, *, began_step: bool) -> tuple[BatchKey, ...]:

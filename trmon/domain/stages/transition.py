@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trmon.domain.alerts.transitions import Track, Transition, advance
+from trmon.domain.alerts.transitions import QUIET, Track, Transition, advance
 from trmon.domain.mind import RunMind
 from trmon.domain.rules.rule import Finding, Rule
 from trmon.domain.stages.detect import Detected
@@ -32,11 +32,12 @@ def judge(
     findings: Iterable[tuple[Rule, Finding]], *, watch: Watch, mind: RunMind
 ) -> tuple[tuple[Transition, ...], RunMind]:
     """Return what findings make of their rules' alerts, and the mind that remembers it."""
-    tracks = dict(mind.tracks)
+    run_id, run = watch.run.id, str(watch.run.key)
+    tracks: dict[str, Track] = {}
     made = []
     for rule, finding in findings:
-        track = tracks.get(rule.name, Track())
-        moved = advance(track, finding, rule=rule, run_id=watch.run.id, run=str(watch.run.key))
+        track = tracks.get(rule.name) or mind.tracks.get(rule.name, QUIET)
+        moved = advance(track, finding, rule=rule, run_id=run_id, run=run)
         tracks[rule.name] = moved.track
         made.append(moved)
     return tuple(made), mind.tracking(tracks)
