@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from tests.store.builders import NOW, intake, realistic_columns, report
+from tests.store.builders import NOW, body, intake, realistic_columns, report
 from trmon.domain.intake import Intake, Receipt
 from trmon.store import Store, codec
 from trmon_client.core import wire
@@ -50,10 +50,11 @@ def _print_codec() -> None:
         made = realistic_columns(n=n, length=length)
         raw = sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
         message = wire.Report(attempt="a", launch="launch-1", step=1, columns={})
-        payload = codec.pack(message, columns=made)
+        laid_out = body(made)
+        payload = codec.pack(message, body=laid_out)
         unpacked = codec.unpack(payload)[1]
         times = (
-            _median(lambda message=message, made=made: codec.pack(message, columns=made)),
+            _median(lambda message=message, laid_out=laid_out: codec.pack(message, body=laid_out)),
             _median(lambda payload=payload: codec.unpack(payload)),
             _median(unpacked),
         )

@@ -48,6 +48,20 @@ def test_columns_survive_packing_bit_for_bit() -> None:
     assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in sent.histograms.items())
 
 
+def test_columns_in_blocks_are_the_same_but_for_odd_nans_and_zeros() -> None:
+    odd_nan = np.uint64(0xFFF8000000000001).view(np.float64)
+    sent = report(columns(5, reward=np.array([0.0, -0.0, odd_nan, math.inf, -math.inf])))
+    blocks = wire.unpack_blocks(sent)
+    assert (blocks.n_sequences, blocks.n_tokens) == (5, 80)
+    straight, got = wire.unpack_columns(sent), wire.columns_of(sent, blocks)
+    assert got["reward"].tobytes() == np.array([0.0, 0.0, math.nan, math.inf, -math.inf]).tobytes()
+    assert got.keys() == straight.keys()
+    assert all(np.array_equal(got[name], straight[name], equal_nan=True) for name in got)
+    assert all(got[name].dtype == straight[name].dtype for name in got)
+    assert got.histograms.keys() == straight.histograms.keys()
+    assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in straight.histograms.items())
+
+
 def test_json_says_nan_as_null_and_infinity_by_name() -> None:
     sent = report(columns(3, reward=np.array([math.nan, math.inf, -math.inf])))
     body = as_json(sent)

@@ -17,8 +17,10 @@ from trmon.store import Store, codec
 from trmon.store.entries import Arrival
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
+from trmon_client.core.schema import COLUMNS, N_BINS, DType
 from trmon_client.core.statistics import columns
 
+DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
 NOW = 1_800_000_000.0
 """A moment on the server's clock, seconds since the epoch."""
 
@@ -49,21 +51,33 @@ def report(*, step: int = 0, n: int = 8, seed: int = 0, **fields: Any) -> wire.R
     return wire.Report(step=step, columns=wire.pack_columns(made), histograms=wire.pack_histograms(made), **given)
 
 
+def body(made: Columns) -> codec.Body:
+    """Return columns as they are stored, bit for bit."""
+    names = {dtype: tuple(name for name in made if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
+    matrices = {
+        dtype: np.array([made[name] for name in rows], f"<{dtype}").reshape(len(rows), made.n_sequences)
+        for dtype, rows in names.items()
+    }
+    histograms = np.array(list(made.histograms.values()), "<i8").reshape(-1, N_BINS)
+    return codec.Body.of(wire.Blocks(names, matrices, tuple(made.histograms), histograms))
+
+
 def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> Intake:
     """Return a message of a run on its way to the disk; a report without bits accepts every sequence."""
     key = RunKey(project, run)
     message = msgspec.structs.replace(message, project=project, run=run)
     if not isinstance(message, wire.Report):
         return Intake(key=key, message=message, digest=codec.digest(message), payload=codec.pack_notice(message))
-    made = wire.unpack_columns(message)
+    blocks = wire.unpack_blocks(message)
+    made = codec.Body.of(blocks)
     return Intake(
         key=key,
         message=message,
-        digest=codec.digest(message, columns=made),
-        payload=codec.pack(message, columns=made),
-        n_sequences=made.n_sequences,
-        n_tokens=int(made["n_tokens"].sum()),
-        accepted=message.accepted or wire.pack_bits(np.ones(made.n_sequences, bool)),
+        digest=codec.report_digest(message, body=made),
+        payload=codec.pack(message, body=made),
+        n_sequences=blocks.n_sequences,
+        n_tokens=blocks.n_tokens,
+        accepted=message.accepted or wire.pack_bits(np.ones(blocks.n_sequences, bool)),
     )
 
 

@@ -10,18 +10,27 @@ import pytest
 import zstandard
 
 from tests.core.golden import cases, inputs
-from tests.store.builders import realistic_columns, report
+from tests.fixtures.messages import as_json
+from tests.fixtures.messages import columns as columns_of_messages
+from tests.fixtures.messages import report as report_of_messages
+from tests.store.builders import body, realistic_columns, report
 from trmon.domain.errors import TrmonError
 from trmon.store import codec
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
+from trmon_client.core.schema import COLUMNS
 from trmon_client.core.statistics import columns
 
 
 def packed(made: Columns) -> bytes:
     """Return the stored form of a report with these columns."""
     message = wire.Report(attempt="a", launch="l", step=1, columns={})
-    return codec.pack(message, columns=made)
+    return codec.pack(message, body=body(made))
+
+
+def stored(sent: wire.Report) -> bytes:
+    """Return the stored form of a report."""
+    return codec.pack(sent, body=codec.Body.of(wire.unpack_blocks(sent)))
 
 
 def assert_same(found: Columns, expected: Columns) -> None:
@@ -43,14 +52,14 @@ def test_every_bit_of_the_golden_columns_comes_back(case: str) -> None:
 
 def test_the_report_comes_back_without_its_columns() -> None:
     sent = report(step=3, update=1, scalars={"lr": 1e-6, "bad": None, "far": "-inf"}, accepted=b"\xff", kl_is="exact")
-    found, unpacked = codec.unpack(codec.pack(sent))
+    found, unpacked = codec.unpack(stored(sent))
     assert found == msgspec.structs.replace(sent, columns={}, histograms={})
     assert_same(unpacked(), wire.unpack_columns(sent))
 
 
 def test_what_the_columns_say_of_themselves_comes_back() -> None:
     sent = report(kl_is="lower_bound", kl_pair="total", trainer_version=7, old_version=6)
-    found = codec.unpack(codec.pack(sent))[1]()
+    found = codec.unpack(stored(sent))[1]()
     assert (found.kl_is, found.kl_pair, found.trainer_version, found.old_version) == ("lower_bound", "total", 7, 6)
 
 
@@ -80,16 +89,73 @@ def test_a_newer_format_is_refused() -> None:
         codec.unpack(msgspec.msgpack.encode(fields))
 
 
+def digest(sent: wire.Report) -> bytes:
+    """Return the digest of a report."""
+    return codec.report_digest(sent, body=codec.Body.of(wire.unpack_blocks(sent)))
+
+
+def changed(sent: wire.Report, name: str, values: list[float]) -> wire.Report:
+    """Return a report of which a column begins with other values."""
+    packed = sent.columns[name]
+    assert isinstance(packed, wire.PackedColumn)
+    array = np.frombuffer(packed.data, f"<{packed.dtype}").copy()
+    array[: len(values)] = values
+    column = wire.PackedColumn(packed.dtype, array.tobytes())
+    return msgspec.structs.replace(sent, columns=sent.columns | {name: column})
+
+
 def test_a_digest_tells_what_is_said_and_not_how_it_was_sent() -> None:
-    sent = report(step=1)
-    made = realistic_columns()
-    same = [sent, msgspec.structs.replace(sent, sent_at=5.0, losses=wire.Losses({"full": 1}), wire=(1, 1))]
-    assert len({codec.digest(message, columns=made) for message in same}) == 1
-    other = [
-        codec.digest(msgspec.structs.replace(sent, step=2), columns=made),
-        codec.digest(sent, columns=realistic_columns(seed=1)),
-        codec.digest(sent, columns=replace(made, histograms={})),
-        codec.digest(wire.Pause(attempt="a", launch="l", sequence=1)),
-        codec.digest(wire.Pause(attempt="a", launch="l", sequence=2)),
+    sent = report(step=1, accepted=b"\x05", policy="ab")
+    again = msgspec.structs.replace(sent, sent_at=5.0, losses=wire.Losses({"full": 1}), wire=(1, 1))
+    reordered = msgspec.structs.replace(sent, columns=dict(reversed(sent.columns.items())))
+    assert digest(sent) == digest(again) == digest(reordered)
+    others = [
+        msgspec.structs.replace(sent, step=2),
+        msgspec.structs.replace(sent, accepted=b"\x04"),
+        msgspec.structs.replace(sent, policy="cd"),
+        msgspec.structs.replace(sent, histograms={}),
+        report(step=1, accepted=b"\x05", policy="ab", seed=1),
+        report(step=1, accepted=b"\x05", policy="ab", n=7),
+        changed(sent, "reward", [0.5]),
+        changed(sent, "total_max_d", [np.inf]),
+        changed(sent, "n_invalid", [1]),
     ]
-    assert len({codec.digest(sent, columns=made), *other}) == 6
+    assert len({digest(sent), *map(digest, others)}) == 1 + len(others)
+
+
+def test_the_same_numbers_are_the_same_bytes_whatever_their_nans_and_zeros() -> None:
+    plain = changed(report(step=1), "reward", [0.0, np.nan, np.inf])
+    odd = changed(report(step=1), "reward", [-0.0, np.uint64(0xFFF8000000000001).view(np.float64), np.inf])
+    assert plain.columns != odd.columns
+    assert digest(plain) == digest(odd)
+    assert stored(plain) == stored(odd)
+
+
+def test_the_same_numbers_are_the_same_bytes_in_every_encoding() -> None:
+    sent = changed(report(step=1, accepted=b"\x05"), "reward", [-0.0, np.nan, np.inf])
+    read = wire.decode(as_json(sent), media_type=wire.JSON)
+    assert isinstance(read, wire.Report)
+    assert digest(read) == digest(sent)
+    assert codec.Body.of(wire.unpack_blocks(read)).planes == codec.Body.of(wire.unpack_blocks(sent)).planes
+
+
+def test_a_digest_stays_what_it_is_as_it_lies_in_databases() -> None:
+    """Where this has to change, so has what digests begin with."""
+    nothing = {name: np.zeros(1, f"<{COLUMNS[name].dtype}") for name in columns_of_messages()}
+    sent = report_of_messages(columns_of_messages(1, **nothing), accepted=b"\x01", policy="ab")
+    assert digest(sent).hex() == "02c99418d0cf53466d3cd453ab4bd7b133"
+
+
+def test_a_digest_of_a_message_without_columns_tells_what_is_said() -> None:
+    said = [wire.Pause(attempt="a", launch="l", sequence=sequence, sent_at=at) for sequence in (1, 2) for at in (0, 9)]
+    assert len({codec.digest(message) for message in said}) == 2
+
+
+@pytest.mark.parametrize("accepted", [b"\x05", None], ids=["decided by its sender", "left to the service"])
+def test_a_report_that_an_older_service_digested_is_known_again(accepted: bytes | None) -> None:
+    sent = report(step=1, accepted=accepted, policy="ab")
+    decided = msgspec.structs.replace(sent, policy=sent.policy if accepted else "cd", sent_at=9.0)
+    for other, same in ((decided, True), (msgspec.structs.replace(decided, step=2), False)):
+        older = {"stored_digest": bytes(16), "payload": stored(other)}
+        assert codec.is_repeated(digest(sent), **older) is same
+    assert not codec.is_repeated(digest(sent), stored_digest=bytes(17), payload=b"not read")

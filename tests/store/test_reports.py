@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,12 @@ def test_another_payload_under_one_identity_is_a_conflict(store: Store) -> None:
     append(store, report_intake(seed=1))
     [receipt] = append(store, report_intake(seed=2))
     assert receipt.status is Stored.CONFLICT
+
+
+def test_what_an_older_service_stored_with_a_digest_of_another_kind_is_known_again(store: Store) -> None:
+    append(store, replace(report_intake(seed=1), digest=b"of sixteen bytes"))
+    statuses = [receipt.status for receipt in append(store, report_intake(seed=1), report_intake(seed=2))]
+    assert statuses == [Stored.DUPLICATE, Stored.CONFLICT]
 
 
 def test_one_group_judges_its_own_reports_as_if_they_had_come_apart(store: Store) -> None:

@@ -23,7 +23,7 @@ class Stored(Enum):
 class Intake:
     """A checked message on its way to the disk.
 
-    `digest` is 16 bytes over what the message says (not when it was sent or what the sender lost); `payload` is
+    `digest` stands for what the message says (not when it was sent or what the sender lost); `payload` is
     its stored form; `accepted` has one bit a sequence, the client's own or decided on arrival. A report's `columns` and
     its `header`, what is stored beside them, are given where they are at hand.
     """

@@ -133,7 +133,7 @@ def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any]
     planes = axes.view(np.uint8).reshape(-1, AXES.itemsize).T.tobytes()
     upsert(connection, schema.chunk_axes, key=tuple(key), rows=[key | span | {"axes": compressed(planes)}])
     blobs = [
-        key | {"name": name, "data": compressed(shuffled([column], "f8"))}
+        key | {"name": name, "data": compressed(shuffled(column.astype("<f8", copy=False)))}
         for name, column in values_of(rows, sets).items()
     ]
     upsert(connection, schema.signal_chunk, key=(*key, "name"), rows=blobs)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from hashlib import blake2b
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from trmon.domain.errors import TrmonError
-from trmon.store.compression import compressed, decompressed, shuffled, unshuffled
+from trmon.store.compression import compressed, compressed_noise, decompressed, shuffled, unshuffled
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, N_BINS, DType, Pair
+from trmon_client.core.schema import N_BINS, DType, Pair
 
 FORMAT = 1
 DIGEST_BYTES = 16
-_DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
+REPORT_DIGEST = b"\x02"
+"""What digests of reports begin with, before their 16 bytes; those of reports that an older service stored do not."""
 
 
 class _Payload(msgspec.Struct, frozen=True, array_like=True):
@@ -33,28 +34,41 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     """The report without columns, and which columns and histograms the body holds, in its order."""
 
     report: wire.Report
-    names: dict[DType, list[str]]
-    pairs: list[Pair]
+    names: Mapping[DType, tuple[str, ...]]
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """The columns of a report as they are stored, but for compression: the same data is the same bytes.
+
+    `planes` holds the matrix of each dtype, whose rows `names` says, then the histograms of `pairs`, byte-shuffled.
+    """
+
+    names: Mapping[DType, tuple[str, ...]]
+    pairs: tuple[Pair, ...]
+    n_sequences: int
+    planes: bytes
+
+    @classmethod
+    def of(cls, blocks: wire.Blocks) -> Body:
+        """Return columns as they are stored."""
+        planes = [shuffled(blocks.matrices[dtype]) for dtype in blocks.names]
+        return cls(blocks.names, blocks.pairs, blocks.n_sequences, b"".join([*planes, shuffled(blocks.histograms)]))
 
 
 _PAYLOAD = msgspec.msgpack.Decoder(_Payload)
 _HEADER = msgspec.msgpack.Decoder(_Header)
 
 
-def pack(report: wire.Report, *, columns: Columns | None = None) -> bytes:
-    """Return the stored form of a report; `columns` are its own, if the caller has unpacked them already.
+def pack(report: wire.Report, *, body: Body) -> bytes:
+    """Return the stored form of a report with its columns.
 
     Nothing is lost: `unpack` gives back the same bits. Callers pack before they queue, so that the writer need not.
-    Errors: WireError from unpacking the columns.
     """
-    columns = wire.unpack_columns(report) if columns is None else columns
-    names = {dtype: [name for name in columns if COLUMNS[name].dtype == dtype] for dtype in _DTYPES}
-    pairs = list(columns.histograms)
-    header = _Header(msgspec.structs.replace(report, columns={}, histograms={}), names, pairs)
-    planes = [shuffled([columns[name] for name in group], dtype) for dtype, group in names.items()]
-    body = b"".join([*planes, shuffled(list(columns.histograms.values()), "i8")])
+    header = _Header(msgspec.structs.replace(report, columns={}, histograms={}), body.names, body.pairs)
     packed_header = compressed(msgspec.msgpack.encode(header))
-    return msgspec.msgpack.encode(_Payload(FORMAT, columns.n_sequences, packed_header, compressed(body)))
+    return msgspec.msgpack.encode(_Payload(FORMAT, body.n_sequences, packed_header, compressed_noise(body.planes)))
 
 
 def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
@@ -62,10 +76,7 @@ def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
 
     Errors: TrmonError if a newer service wrote it.
     """
-    packed = _PAYLOAD.decode(payload)
-    if packed.format != FORMAT:
-        raise TrmonError(f"a stored report has format {packed.format}, this service reads {FORMAT}; upgrade it")
-    header = _HEADER.decode(decompressed(packed.header))
+    packed, header = _opened(payload)
     return header.report, lambda: _columns(header, packed)
 
 
@@ -74,25 +85,48 @@ def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -
     return wire.encode(message)
 
 
-def digest(message: wire.Message, *, columns: Columns | None = None) -> bytes:
-    """Return 16 bytes over what a message says: not when it was sent, in which encoding, or what its sender lost.
+def digest(message: wire.Message) -> bytes:
+    """Return 16 bytes over what a message without columns says: not when it was sent, or what its sender lost."""
+    return blake2b(_said(message), digest_size=DIGEST_BYTES).digest()
 
-    Args: columns: a report's own, unpacked; needed for reports only.
+
+def report_digest(report: wire.Report, *, body: Body) -> bytes:
+    """Return 17 bytes over what a report says: not when it was sent, in which encoding, or what its sender lost.
+
+    One that leaves the decision to the service says nothing by the policy that it knows.
     """
+    known = report.policy if report.accepted is not None else None
+    header = msgspec.structs.replace(report, columns={}, histograms={}, policy=known)
+    said = sha256(_said(header))
+    said.update(msgspec.msgpack.encode((body.names, body.pairs)))
+    said.update(body.planes)
+    return REPORT_DIGEST + said.digest()[:DIGEST_BYTES]
+
+
+def is_repeated(digest: bytes, *, stored_digest: bytes, payload: bytes) -> bool:
+    """Whether a report's digest is that of a stored one; where that is of an older kind, its payload is digested anew.
+
+    Errors: as of `unpack`.
+    """
+    if len(stored_digest) == len(digest):
+        return digest == stored_digest
+    packed, header = _opened(payload)
+    body = Body(header.names, header.pairs, packed.n_sequences, decompressed(packed.body))
+    return digest == report_digest(header.report, body=body)
+
+
+def _said(message: wire.Message) -> bytes:
     neutral: dict[str, Any] = {"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, wire.WIRE_MINOR)}
     if isinstance(message, wire.Report | wire.Finish):
         neutral["losses"] = wire.Losses()
-    if isinstance(message, wire.Report):
-        neutral |= {"columns": {}, "histograms": {}}
-    said = blake2b(msgspec.msgpack.encode(msgspec.structs.replace(message, **neutral)), digest_size=DIGEST_BYTES)
-    arrays: dict[str, Any] = {}
-    if columns is not None:
-        arrays = dict(columns) | {f"histogram {pair}": counts for pair, counts in columns.histograms.items()}
-    for name in sorted(arrays):
-        # Array by array: above 2 KiB hashing lets go of the interpreter, which costs more to have back than to hash.
-        said.update(name.encode())
-        said.update(np.ascontiguousarray(arrays[name]).data)
-    return said.digest()
+    return msgspec.msgpack.encode(msgspec.structs.replace(message, **neutral))
+
+
+def _opened(payload: bytes) -> tuple[_Payload, _Header]:
+    packed = _PAYLOAD.decode(payload)
+    if packed.format != FORMAT:
+        raise TrmonError(f"a stored report has format {packed.format}, this service reads {FORMAT}; upgrade it")
+    return packed, _HEADER.decode(decompressed(packed.header))
 
 
 def _columns(header: _Header, packed: _Payload) -> Columns:

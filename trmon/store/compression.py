@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from threading import local
 from typing import Any
 
@@ -12,15 +11,19 @@ import zstandard
 from trmon_client.core.schema import DType
 
 LEVEL = 3
-"""Noise in the mantissas is most of the data: level 6 gains 1% of the raw size and takes three times as long."""
+NOISE_LEVEL = -1
+"""Of columns the noise in the mantissas is most: in 40% of the time it loses 0.5% of the raw size at most, or gains."""
+MAX_NOISE_BYTES = 1 << 18
+"""Beyond it level 3 finds likeness far apart, which gains 3% of the raw size."""
 
 
-def shuffled(arrays: Sequence[Any], dtype: DType) -> bytes:
-    """Return arrays of one dtype, one after the other, as planes: all first bytes, then all second ones."""
-    if not arrays:
-        return b""
-    flat = np.concatenate(arrays).astype(f"<{dtype}", copy=False)
-    return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
+def shuffled(numbers: Any) -> bytes:
+    """Return numbers as planes: all first bytes, then all second ones.
+
+    Args: numbers: contiguous, of any shape, little-endian.
+    """
+    planes: bytes = numbers.reshape(-1).view(np.uint8).reshape(-1, numbers.itemsize).T.tobytes()
+    return planes
 
 
 def unshuffled(data: bytes, *, dtype: DType, shape: tuple[int, int], offset: int = 0) -> Any:
@@ -35,6 +38,11 @@ def compressed(data: bytes) -> bytes:
     return _contexts.compressor.compress(data)
 
 
+def compressed_noise(data: bytes) -> bytes:
+    """Return the same of bytes that are mostly noise, sooner."""
+    return (_contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor).compress(data)
+
+
 def decompressed(data: bytes) -> bytes:
     """Return the bytes of a frame. Errors: zstandard.ZstdError when it was damaged."""
     return _contexts.decompressor.decompress(data)
@@ -45,6 +53,7 @@ class _Contexts(local):
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self.noise = zstandard.ZstdCompressor(level=NOISE_LEVEL, write_checksum=True)
         self.decompressor = zstandard.ZstdDecompressor()
 
 

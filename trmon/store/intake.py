@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from trmon.domain.intake import Intake, Receipt
-from trmon.store import schema
+from trmon.domain.intake import Intake, Receipt, Stored
+from trmon.store import codec, schema
 from trmon.store.database.upsert import Row
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival, AttemptEntry
@@ -36,7 +36,7 @@ def _receipts(
     found = store_once(connection, table, key=key, rows=[rows[i] for i in indices])
     return {
         i: Receipt(
-            status=status,
+            status=status if notices else _judged_anew(status, rows[i], standing),
             id=standing["id"],
             run_id=standing["run_id"],
             attempt_id=standing["attempt_id"],
@@ -44,6 +44,15 @@ def _receipts(
         )
         for i, (status, standing) in zip(indices, found, strict=True)
     }
+
+
+def _judged_anew(status: Stored, row: Row, standing: Row) -> Stored:
+    """What stands may have been stored with a digest of another kind."""
+    if status is Stored.CONFLICT and codec.is_repeated(
+        row["digest"], stored_digest=standing["digest"], payload=standing["payload"]
+    ):
+        return Stored.DUPLICATE
+    return status
 
 
 def _arrival(intake: Intake, at: float) -> Arrival:

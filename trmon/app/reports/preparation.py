@@ -30,7 +30,8 @@ def prepare(message: wire.Message, key: RunKey, *, policy_of: PolicyOf) -> Intak
 
 
 def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) -> Intake:
-    columns = wire.unpack_columns(report, canonical=True)
+    blocks = wire.unpack_blocks(report)
+    columns, body = wire.columns_of(report, blocks), codec.Body.of(blocks)
     stored, accepted = report, report.accepted
     if accepted is None:
         policy, accepted = _decide(columns, policy_of(key))
@@ -38,10 +39,10 @@ def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) ->
     return Intake(
         key=key,
         message=msgspec.structs.replace(report, columns={}, histograms={}),
-        digest=codec.digest(report, columns=columns),
-        payload=codec.pack(stored, columns=columns),
-        n_sequences=columns.n_sequences,
-        n_tokens=int(columns["n_tokens"].sum()),
+        digest=codec.report_digest(report, body=body),
+        payload=codec.pack(stored, body=body),
+        n_sequences=blocks.n_sequences,
+        n_tokens=blocks.n_tokens,
         accepted=accepted,
         header=msgspec.structs.replace(stored, columns={}, histograms={}),
         columns=columns,

@@ -8,6 +8,7 @@ is a newer minor version.
 from __future__ import annotations
 
 from trmon_client.core.acceptance import SEMANTICS_VERSION
+from trmon_client.core.wire.blocks import Blocks
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (
     JSON,
@@ -43,7 +44,7 @@ from trmon_client.core.wire.messages import (
     WireColumn,
 )
 from trmon_client.core.wire.packing import pack_bits, pack_columns, pack_histograms, unpack_bits
-from trmon_client.core.wire.unpacking import MAX_SEQUENCES, number, unpack_columns
+from trmon_client.core.wire.unpacking import MAX_SEQUENCES, columns_of, number, unpack_blocks, unpack_columns
 
 __all__ = [
     "JSON",
@@ -57,6 +58,7 @@ __all__ = [
     "WIRE_MINOR",
     "Ack",
     "Acks",
+    "Blocks",
     "Bundle",
     "ChunkCount",
     "Finish",
@@ -73,6 +75,7 @@ __all__ = [
     "Start",
     "WireColumn",
     "WireError",
+    "columns_of",
     "decode",
     "decode_ack",
     "decode_acks",
@@ -84,5 +87,6 @@ __all__ = [
     "pack_columns",
     "pack_histograms",
     "unpack_bits",
+    "unpack_blocks",
     "unpack_columns",
 ]

@@ -1,21 +1,19 @@
-"""Columns from the wire, checked.
-
-A report has about 90 columns of a few hundred bytes each, so columns of one dtype are taken as one matrix: what is done
-to each of them costs more than what is in them.
-"""
+"""Columns from the wire, checked: those of one dtype are taken as one matrix."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, DType, Pair
+from trmon_client.core.wire.blocks import Blocks
 from trmon_client.core.wire.errors import WireError, shown
 from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Report, WireColumn
 
@@ -23,37 +21,61 @@ MAX_SEQUENCES = 1 << 20
 REMEMBERED_LAYOUTS = 256
 
 
+_DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
+_dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The columns of a report that are known here: as they came, in the order of their names, and so by dtype."""
+    """The columns of a report that are known here: as they came, and by dtype in the order of their names."""
 
     given: tuple[str, ...]
-    sorted: tuple[str, ...]
     by_dtype: Mapping[DType, tuple[str, ...]]
 
 
-def unpack_columns(report: Report, *, canonical: bool = False) -> Columns:
-    """Return the columns of a report as numpy arrays, checked.
+def unpack_columns(report: Report) -> Columns:
+    """Return the columns of a report as numpy arrays, checked, bit for bit and in the order in which they came.
 
-    Args: canonical: in the order of their names, with one NaN and one zero, so that the same data is the same bytes
-    however its sender wrote it down; else bit for bit and in the order in which they came.
     Errors: WireError naming the column: unknown, wrong dtype, wrong length, or a pair that lacks one.
     """
     layout = _layout(_known_names(report))
-    n = _n_sequences(report.columns["n_tokens"])
-    values: dict[str, Any] = {}
-    for dtype, names in layout.by_dtype.items():
-        matrix = _matrix([report.columns[name] for name in names], names=names, dtype=dtype, n=n)
-        values.update(zip(names, _one_nan(matrix) if canonical else matrix, strict=True))
-    _check_bits(report.accepted, n)
+    values = _by_name(layout.by_dtype, _matrices(report, layout))
+    pairs = _pairs(report)
+    return _columns(
+        report, {name: values[name] for name in layout.given}, dict(zip(pairs, _histograms(report, pairs), strict=True))
+    )
+
+
+def unpack_blocks(report: Report) -> Blocks:
+    """Return the columns of a report, checked, in their canonical form. Errors: as of `unpack_columns`."""
+    layout = _layout(_known_names(report))
+    matrices = {dtype: _one_nan(matrix) for dtype, matrix in _matrices(report, layout).items()}
+    pairs = _pairs(report)
+    return Blocks(layout.by_dtype, matrices, pairs, _histograms(report, pairs))
+
+
+def columns_of(report: Report, blocks: Blocks) -> Columns:
+    """Return the blocks of a report as its columns; nothing is copied."""
+    histograms = dict(zip(blocks.pairs, blocks.histograms, strict=True))
+    return _columns(report, _by_name(blocks.names, blocks.matrices), histograms)
+
+
+def _columns(report: Report, values: dict[str, Any], histograms: dict[Pair, Any]) -> Columns:
     return Columns(
-        by_name={name: values[name] for name in (layout.sorted if canonical else layout.given)},
-        histograms={pair: _unpack_histogram(pair, report.histograms[pair]) for pair in sorted(report.histograms)},
+        by_name=values,
+        histograms=histograms,
         kl_is=report.kl_is,
         kl_pair=report.kl_pair,
         trainer_version=report.trainer_version,
         old_version=report.old_version,
     )
+
+
+def _by_name(names: Mapping[DType, tuple[str, ...]], matrices: Mapping[DType, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for dtype, rows in names.items():
+        values.update(zip(rows, matrices[dtype], strict=True))
+    return values
 
 
 def number(value: JsonNumber) -> float:
@@ -63,7 +85,7 @@ def number(value: JsonNumber) -> float:
 
 def _known_names(report: Report) -> tuple[str, ...]:
     """A newer client may send columns that are not known here: they are left out."""
-    known = tuple(name for name in report.columns if name in COLUMNS)
+    known = tuple(filter(COLUMNS.__contains__, report.columns))
     if len(known) < len(report.columns) and report.wire[1] <= WIRE_MINOR:
         unknown = next(name for name in report.columns if name not in COLUMNS)
         raise WireError(f"columns.{shown(unknown)}", "unknown column; this service knows wire version 1.0")
@@ -73,15 +95,12 @@ def _known_names(report: Report) -> tuple[str, ...]:
 @lru_cache(REMEMBERED_LAYOUTS)
 def _layout(given: tuple[str, ...]) -> _Layout:
     """Remembered, as all reports of a run have the same columns."""
-    names = tuple(sorted(given))
+    names = sorted(given)
     for needed in ("n_tokens", "n_invalid"):
         if needed not in names:
             raise WireError(f"columns.{needed}", "is required")
     _check_pairs(names)
-    dtypes: tuple[DType, ...] = ("f8", "f4", "i8")
-    return _Layout(
-        given, names, {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in dtypes}
-    )
+    return _Layout(given, {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in _DTYPES})
 
 
 def _check_pairs(names: Iterable[str]) -> None:
@@ -102,17 +121,33 @@ def _n_sequences(n_tokens: WireColumn) -> int:
     return n
 
 
-def _matrix(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, n: int) -> Any:
+def _matrices(report: Report, layout: _Layout) -> dict[DType, Any]:
+    """Return all columns as [columns, n] a dtype."""
+    n = _n_sequences(report.columns["n_tokens"])
+    matrices = {dtype: _matrix(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
+    _check_counts(matrices["i8"], layout.by_dtype["i8"])
+    _check_bits(report.accepted, n)
+    return matrices
+
+
+def _matrix(columns: Mapping[str, WireColumn], names: tuple[str, ...], *, dtype: DType, n: int) -> Any:
     """Return columns of one dtype as [columns, n]."""
-    n_bytes = n * int(dtype[1])
-    packed = [c.data for c in columns if isinstance(c, PackedColumn) and c.dtype == dtype and len(c.data) == n_bytes]
-    if len(packed) == len(columns):
-        matrix = np.frombuffer(b"".join(packed), f"<{dtype}").reshape(len(columns), n)
-    else:
-        matrix = np.array(_arrays(columns, names=names, dtype=dtype, n=n), f"<{dtype}").reshape(len(columns), n)
-    if dtype == "i8":
-        _check_counts(matrix, names)
-    return matrix
+    picked = [columns[name] for name in names]
+    packed = _packed(picked, dtype=dtype, n=n)
+    if packed is None:
+        return np.array(_arrays(picked, names=names, dtype=dtype, n=n), f"<{dtype}").reshape(len(names), n)
+    return packed
+
+
+def _packed(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> Any:
+    """Return columns as [columns, n] by one copy; None where one is a list, or is not what it should be."""
+    try:
+        data = list(map(_data_of, columns))
+    except AttributeError:
+        return None
+    if set(map(_dtype_of, columns)) <= {dtype} and set(map(len, data)) <= {n * int(dtype[1])}:
+        return np.frombuffer(b"".join(data), f"<{dtype}").reshape(len(data), n)
+    return None
 
 
 def _one_nan(matrix: Any) -> Any:
@@ -169,10 +204,24 @@ def _floats(field: str, packed: list[JsonNumber], dtype: DType) -> Any:
         raise WireError(field, "holds a number too large for a float64") from error
 
 
-def _unpack_histogram(pair: Pair, packed: WireColumn) -> Any:
+def _pairs(report: Report) -> tuple[Pair, ...]:
+    return tuple(sorted(report.histograms))
+
+
+def _histograms(report: Report, pairs: tuple[Pair, ...]) -> Any:
+    """Return the counts of these pairs as [pairs, N_BINS]."""
+    given = [report.histograms[pair] for pair in pairs]
+    counts = _packed(given, dtype="i8", n=N_BINS)
+    if counts is None:
+        counts = np.array([_histogram(pair, packed) for pair, packed in zip(pairs, given, strict=True)], "<i8")
+    for pair, row in zip(pairs, counts, strict=True) if (counts < 0).any() else ():
+        if (row < 0).any():
+            raise WireError(f"histograms.{pair}", "counts must be zero or more")
+    return counts
+
+
+def _histogram(pair: Pair, packed: WireColumn) -> Any:
     counts = _array(f"histograms.{pair}", packed, "i8")
     if len(counts) != N_BINS:
         raise WireError(f"histograms.{pair}", f"must have {N_BINS} bins, and has {len(counts)}")
-    if (counts < 0).any():
-        raise WireError(f"histograms.{pair}", "counts must be zero or more")
     return counts
