@@ -46,7 +46,7 @@ class Watched:
 
     def restart(self) -> None:
         """Begin anew with what was written."""
-        self.rounds = Rounds(self.log, vigil=self._vigil, live=self.live, observer=self.counted)
+        self.rounds = Rounds(self.log, outcomes=self.log, vigil=self._vigil, display=self.live, observer=self.counted)
 
     def hear(self, *messages: wire.Message, at: float) -> None:
         """Receive messages and make rounds until nothing more waits."""

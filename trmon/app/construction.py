@@ -30,7 +30,7 @@ from trmon.app.rules.inforce import RulesInForce, rules_of
 from trmon.app.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.domain.outcome import EDIT
-from trmon.store import Store
+from trmon.store import Role, Store
 from trmon.store.events import StoredEvent
 from trmon.store.redis.buckets import SharedBuckets
 from trmon.store.writing.writer import Commit
@@ -54,7 +54,8 @@ async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Part
 
 
 def _opened(settings: Settings) -> Store:
-    store = Store.open(settings.store_url)
+    role = Role.WRITER if settings.worker == "process" else Role.ALONE
+    store = Store.open(settings.store_url, role=role)
     try:
         store.migrate()
         check_bind(settings, store.tokens)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
+from trmon.app.apart.attendant import Attendant
 from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.metrics.observer import CountingObserver
@@ -26,16 +28,33 @@ from trmon.domain.leases import slot_of
 from trmon.domain.ports import Ownership
 from trmon.domain.runs.liveness import Patience
 from trmon.notify.receiver import Receiver
-from trmon.store import Store
+from trmon.store import Role, Store
 
 SECONDS_PER_DAY = 86_400.0
+
+
+class Watcher(Protocol):
+    """Whoever watches runs: a worker, or the attendant of one in a process of its own."""
+
+    def start(self) -> None:
+        """Begin, with every run that has not ended or was not read to its end."""
+
+    def wake(self, run_ids: Iterable[int]) -> None:
+        """Look at these runs soon; never blocks for long, may be called from any thread."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether runs are being watched."""
+
+    def close(self) -> None:
+        """Stop, once every run is at rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
     """The worker, the notifier and the pruner, over the runs that are the process's own; tenancy None: all."""
 
-    worker: Worker
+    worker: Watcher
     notifier: Notifier
     pruner: Pruner
     tenancy: Tenancy | None = None
@@ -66,14 +85,7 @@ def crew_of(
     """Return a crew, not started; with a tenancy it owns what that holds, else everything."""
     ownership = SoleOwner() if tenancy is None else tenancy
     receivers = receivers_of(settings)
-    worker = Worker(
-        store.runlog,
-        vigil=_vigil(settings, rules=rules),
-        live=live,
-        observer=CountingObserver(counters),
-        ownership=ownership,
-        clock=time.time,
-    )
+    worker = _watcher(settings, store, rules=rules, live=live, counters=counters, ownership=ownership)
     notifier = _notifier(settings, LeasedOutbox(store.outbox, ownership), receivers, counters=counters)
     pruner = _pruner(settings, store, counters=counters, ownership=ownership)
     if tenancy is not None:
@@ -81,7 +93,25 @@ def crew_of(
     return Crew(worker=worker, notifier=notifier, pruner=pruner, tenancy=tenancy)
 
 
-def _vigil(settings: Settings, *, rules: RulesInForce) -> Vigil:
+def _watcher(
+    settings: Settings, store: Store, *, rules: RulesInForce, live: Live, counters: Counters, ownership: Ownership
+) -> Watcher:
+    observer = CountingObserver(counters)
+    if store.role is Role.WRITER:
+        return Attendant(settings, store.runlog, display=live, observer=observer)
+    return Worker(
+        store.runlog,
+        outcomes=store.runlog,
+        vigil=vigil_of(settings, rules=rules),
+        display=live,
+        observer=observer,
+        ownership=ownership,
+        clock=time.time,
+    )
+
+
+def vigil_of(settings: Settings, *, rules: RulesInForce) -> Vigil:
+    """Return how the settings say that runs are watched."""
     return Vigil(
         rules=rules,
         routes=routes_of(settings),

@@ -35,6 +35,11 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         None, description="Database to use instead of SQLite in the data folder, as a SQLAlchemy URL."
     )
+    worker: Literal["process", "thread"] = Field(
+        "process",
+        description="Where the runs of a SQLite file are watched: in a process of its own, which lets two cores work, "
+        "or in a thread of the service, which takes less memory.",
+    )
     redis_url: SecretStr | None = Field(
         None, description="Redis that tells processes of each other at once; without, they look each second."
     )

@@ -1,4 +1,4 @@
-"""`trmon serve`: the service, in one process or several."""
+"""`trmon serve`: the service, in one or several processes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def serve(
     workers: Annotated[int, typer.Option(min=0, max=64, help="Workers beside them; over PostgreSQL.")] = 0,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that the supervisor has bound.")] = None,
 ) -> None:
-    """Run the service: over SQLite all of it in one process; over PostgreSQL the API, and workers where asked for."""
+    """Run the service: over SQLite all of it; over PostgreSQL the API, and workers where asked for."""
     with failing_plainly():
         settings = configured(host=host, port=port, data_dir=data_dir)
         logs.configure(settings)
         if not is_shared(settings.store_url) and (replicas > 1 or workers):
-            raise NotReady("a SQLite file has one process; for several set TRMON_DATABASE_URL=postgresql://...")
+            raise NotReady("a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://...")
         bound = bind(settings) if fd is None else socket.socket(fileno=fd)
         url = url_of(bound)
         if replicas > 1 or workers:

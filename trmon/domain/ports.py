@@ -19,7 +19,7 @@ from trmon.domain.runs.run import Attempt, Run
 
 
 class RunLog(Protocol):
-    """The durable log of runs, as a worker reads and extends it; every method may be called from any thread."""
+    """The durable log of runs, as a worker reads it; every method may be called from any thread."""
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         """Return the runs, of some slots or all, that have not ended or have reports beyond their frontier."""
@@ -68,6 +68,10 @@ class RunLog(Protocol):
 
     def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
         """Return, by rank, the launches of a run whose hearts have beaten since a time, or that began since."""
+
+
+class Outcomes(Protocol):
+    """Whoever makes durable what a worker finds."""
 
     def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
         """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.

@@ -31,13 +31,15 @@ _NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wir
 class Reports:
     """What trainers say, as it lies on the disk."""
 
-    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory) -> None:
+    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory, is_alone: bool) -> None:
+        """Args: is_alone: no other process reads what comes, so that it may wait in memory."""
+        self._is_alone = is_alone
         self._reader = reader
         self._writer = writer
         self._directory = directory
         self._flushed_at = 0.0
-        self._tails = None if directory.is_shared else Tails[StoredReport]()
-        self._notice_tails = None if directory.is_shared else Tails[StoredNotice]()
+        self._tails = Tails[StoredReport]() if is_alone else None
+        self._notice_tails = Tails[StoredNotice]() if is_alone else None
         self._uncommitted: list[tuple[Intake, Receipt, float]] = []
         writer.on_commit(self._committed)
         writer.on_rollback(self._undone)
@@ -134,7 +136,7 @@ class Reports:
         for arrival in arrivals:
             self._directory.touch(transaction.connection, arrival)
         newest = max(arrival.at for arrival in arrivals)
-        if self._directory.is_shared or newest - self._flushed_at >= FLUSH_SECONDS:
+        if not self._is_alone or newest - self._flushed_at >= FLUSH_SECONDS:
             self._directory.flush(transaction.connection)
             self._flushed_at = newest
         return [None] * len(arrivals)

@@ -1,9 +1,9 @@
-"""The durable log of runs, as a worker reads and extends it; implements trmon.domain.ports.RunLog."""
+"""The durable log of runs, as a worker reads and extends it; implements RunLog and Outcomes of trmon.domain.ports."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -173,6 +173,11 @@ class SqlRunLog:
     def edited(self, run_ids: Collection[int]) -> None:
         """Note that somebody in another process has changed runs."""
         self._revisions.update(run_ids)
+
+    def revised(self, revisions: Mapping[int, int]) -> None:
+        """Take over what another process counts as the revisions of runs."""
+        for run_id, revision in revisions.items():
+            self._revisions[run_id] = revision
 
     def _write(self, transaction: Transaction, items: Sequence[tuple[Outcome, int | None]]) -> list[None]:
         fences = {slot_of(outcome.run_id): fence for outcome, fence in items if fence is not None}

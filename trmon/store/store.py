@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from pathlib import Path
 
 from sqlalchemy import select
@@ -40,17 +41,29 @@ LIVE_SECONDS = 90.0
 """A trainer whose last sign of life is younger still lives: three of its heartbeats."""
 
 
+class Role(Enum):
+    """What a process does with a SQLite file: all of it, all but the reading on that a worker does, or only that.
+
+    Over PostgreSQL every process reads and writes beside others, whatever its role.
+    """
+
+    ALONE = auto()
+    WRITER = auto()
+    READER = auto()
+
+
 class Store:
     """Everything durable. Reads may come from any thread and never wait for the writer; writes return futures."""
 
-    def __init__(self, engines: Engines, *, live_seconds: float) -> None:
+    def __init__(self, engines: Engines, *, live_seconds: float, role: Role) -> None:
+        self.role = role
         self._engines = engines
         self._reader = reader = engines.reader
         names = NameSets()
         directory = Directory(live_seconds=live_seconds, is_shared=engines.is_shared)
         self.writer = writer = _writer(engines, directory, names)
         self.runs = Runs(reader, writer, directory=directory)
-        self.reports = Reports(reader, writer, directory=directory)
+        self.reports = Reports(reader, writer, directory=directory, is_alone=self._is_alone)
         self.policies = Policies(reader, writer)
         self.adaptations = Adaptations(reader, writer)
         self.batches = Batches(reader, names=names)
@@ -75,19 +88,25 @@ class Store:
             policies=self.policies,
             adaptations=self.adaptations,
         )
-        writer.start()
+        if role is not Role.READER:
+            writer.start()
 
     @classmethod
-    def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS) -> Store:
+    def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS, role: Role = Role.ALONE) -> Store:
         """Open a database and start its writer; a SQLite file that is not there is made, without tables.
 
         Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; live_seconds: how long a
-        silent trainer keeps its attempt to itself.
+        silent trainer keeps its attempt to itself; role: a reader has no writer, and whoever writes through it gets
+        NotReady.
         Errors: NotReady naming the database.
         """
         engines = engines_of(url)
         with engines.writing.connect():
-            return cls(engines, live_seconds=live_seconds)
+            return cls(engines, live_seconds=live_seconds, role=role)
+
+    @property
+    def _is_alone(self) -> bool:
+        return self.role is Role.ALONE and not self.is_shared
 
     @property
     def is_shared(self) -> bool:

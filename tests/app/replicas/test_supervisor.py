@@ -101,4 +101,4 @@ def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
         [*TRMON, "--replicas", "2", "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert refused.returncode == 1
-    assert "a SQLite file has one process; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
+    assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr

@@ -52,7 +52,7 @@ def receive(store: Store, *messages: wire.Message, at: float, run: str = "grpo")
 
 def rounds_over(store: Store) -> Rounds:
     """Return fresh rounds: all that is in memory of them is lost with them, as in a kill."""
-    return Rounds(store.runlog, vigil=VIGIL, live=Live(), observer=Counted())
+    return Rounds(store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=Counted())
 
 
 def make(rounds: Rounds, run_id: int, *, at: float) -> None:
@@ -164,7 +164,9 @@ def test_a_worker_takes_up_every_run_that_was_left_unfinished(store: Store) -> N
     names = [f"run-{i}" for i in range(3 * ADOPTED_A_ROUND)]
     now = time.time()
     run_ids = [receive(store, step_of(0), step_of(1), at=now - i, run=name) for i, name in enumerate(names)]
-    worker = Worker(store.runlog, vigil=VIGIL, live=Live(), observer=Counted(), clock=time.time)
+    worker = Worker(
+        store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=Counted(), clock=time.time
+    )
     worker.start()
     eventually(lambda: all(rows_of(store, run_id) for run_id in run_ids))
     worker.close()
@@ -184,7 +186,7 @@ def test_a_run_that_pauses_leaves_memory_and_goes_on_where_it_was(store: Store) 
 
 def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -> None:
     live = Live()
-    worker = Worker(store.runlog, vigil=VIGIL, live=live, observer=Counted(), clock=time.time)
+    worker = Worker(store.runlog, outcomes=store.runlog, vigil=VIGIL, display=live, observer=Counted(), clock=time.time)
     store.on_commit(worker.wake)
     worker.start()
     run_id = receive(store, *(step_of(step) for step in range(5)), at=time.time())
@@ -202,7 +204,9 @@ def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -
 
 def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -> None:
     run_id = receive(store, step_of(0), step_of(1), at=time.time())
-    worker = Worker(store.runlog, vigil=VIGIL, live=Live(), observer=Counted(), clock=time.time)
+    worker = Worker(
+        store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=Counted(), clock=time.time
+    )
     worker.start()
     eventually(lambda: len(rows_of(store, run_id)) == 1)
     worker.close()
@@ -211,7 +215,15 @@ def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -
 def test_the_clock_alone_closes_a_batch_whose_grace_ends(store: Store) -> None:
     clock, live = [0.0], Live()
     run_id = receive(store, report(0), at=0.0)
-    worker = Worker(store.runlog, vigil=VIGIL, live=live, observer=Counted(), clock=lambda: clock[0], tick_seconds=0.01)
+    worker = Worker(
+        store.runlog,
+        outcomes=store.runlog,
+        vigil=VIGIL,
+        display=live,
+        observer=Counted(),
+        clock=lambda: clock[0],
+        tick_seconds=0.01,
+    )
     worker.start()
     eventually(lambda: live.get(run_id) is not None)
     clock[0] = 61.0
@@ -242,7 +254,9 @@ def test_a_run_that_fails_stops_no_other_and_is_tried_again(store: Store) -> Non
     sound = receive(store, step_of(0), step_of(1), at=0.0, run="sound")
     log = OneBroken(store, run_id=broken)
     clock, counted = [0.0], Counted()
-    worker = Worker(log, vigil=VIGIL, live=Live(), observer=counted, clock=lambda: clock[0], tick_seconds=0.01)
+    worker = Worker(
+        log, outcomes=log, vigil=VIGIL, display=Live(), observer=counted, clock=lambda: clock[0], tick_seconds=0.01
+    )
     worker.start()
     eventually(lambda: len(rows_of(store, sound)) == 1 and bool(counted.failures))
     assert not rows_of(store, broken)
@@ -257,7 +271,9 @@ def test_a_log_that_cannot_be_read_at_the_start_is_asked_again() -> None:
     log, counted = MemoryLog(), Counted()
     log.receive(step_of(0), step_of(1), at=0.0)
     log.broken = True
-    worker = Worker(log, vigil=VIGIL, live=Live(), observer=counted, clock=lambda: 0.0, tick_seconds=0.01)
+    worker = Worker(
+        log, outcomes=log, vigil=VIGIL, display=Live(), observer=counted, clock=lambda: 0.0, tick_seconds=0.01
+    )
     worker.start()
     eventually(lambda: bool(counted.failures))
     log.broken = False

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from trmon.app.live import Live, RunView
+from trmon.app.live import RunView
 from trmon.app.worker.alarms import Alarms
 from trmon.app.worker.keeper import Pass, RunKeeper
 from trmon.app.worker.ledger import Tally
@@ -17,7 +17,7 @@ from trmon.app.worker.portrait import Vigil
 from trmon.domain.errors import Fenced, NotFound
 from trmon.domain.leases import Fences, in_slots, slot_of
 from trmon.domain.outcome import Outcome
-from trmon.domain.ports import RunLog
+from trmon.domain.ports import Outcomes, RunLog
 from trmon.domain.runs.outlook import Outlook
 
 TICK_SECONDS = 1.0
@@ -27,6 +27,16 @@ MAX_BACKOFF_SECONDS = 60.0
 COMMIT_TIMEOUT_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
+
+
+class Display(Protocol):
+    """Where runs are seen; called from the worker's thread."""
+
+    def show(self, view: RunView) -> None:
+        """Replace what is known of a run."""
+
+    def drop(self, run_id: int) -> None:
+        """Forget a run."""
 
 
 class Observer(Protocol):
@@ -60,10 +70,13 @@ class Written:
 class Rounds:
     """The runs in memory: those that train, or of which something waits. Not thread-safe: one thread makes rounds."""
 
-    def __init__(self, run_log: RunLog, *, vigil: Vigil, live: Live, observer: Observer) -> None:
+    def __init__(
+        self, run_log: RunLog, *, outcomes: Outcomes, vigil: Vigil, display: Display, observer: Observer
+    ) -> None:
         self._log = run_log
+        self._outcomes = outcomes
         self._vigil = vigil
-        self._live = live
+        self._display = display
         self._observer = observer
         self._fences: Fences | None = None
         self._keepers: dict[int, RunKeeper] = {}
@@ -142,7 +155,7 @@ class Rounds:
             return False
         self._setbacks.pop(run_id, None)
         keeper = self._keepers[run_id]
-        self._live.show(written.view)
+        self._display.show(written.view)
         self._observer.passed(made.tally)
         self._alarms.arm(run_id, max(keeper.due_at, now + TICK_SECONDS))
         if keeper.is_at_rest and not made.more:
@@ -164,11 +177,11 @@ class Rounds:
 
     def _commit(self, outcome: Outcome) -> Future[None]:
         fence = None if self._fences is None else self._fences[slot_of(outcome.run_id)]
-        return self._log.commit(outcome, fence=fence)
+        return self._outcomes.commit(outcome, fence=fence)
 
     def _forget(self, run_id: int) -> None:
         self._leave(run_id)
-        self._live.drop(run_id)
+        self._display.drop(run_id)
 
     def _leave(self, run_id: int) -> None:
         self._keepers.pop(run_id, None)

@@ -9,11 +9,10 @@ from threading import Condition, Thread
 
 import structlog
 
-from trmon.app.live import Live
 from trmon.app.replicas.tenancy import SoleOwner
 from trmon.app.worker.portrait import Vigil
-from trmon.app.worker.rounds import Observer, Rounds
-from trmon.domain.ports import Ownership, RunLog
+from trmon.app.worker.rounds import Display, Observer, Rounds
+from trmon.domain.ports import Outcomes, Ownership, RunLog
 from trmon.domain.runs.run import Run
 
 TICK_SECONDS = 1.0
@@ -33,17 +32,21 @@ class Worker:
         self,
         run_log: RunLog,
         *,
+        outcomes: Outcomes,
         vigil: Vigil,
-        live: Live,
+        display: Display,
         observer: Observer,
         ownership: Ownership | None = None,
+        listen: Callable[[], None] = lambda: None,
         clock: Callable[[], float],
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
+        """Args: listen: called on the worker's thread after each round, and before the first."""
         self._log = run_log
-        self._rounds = Rounds(run_log, vigil=vigil, live=live, observer=observer)
+        self._rounds = Rounds(run_log, outcomes=outcomes, vigil=vigil, display=display, observer=observer)
         self._observer = observer
         self._ownership = ownership or SoleOwner()
+        self._listen = listen
         self._clock = clock
         self._tick_seconds = tick_seconds
         self._woken: set[int] = set()
@@ -76,10 +79,12 @@ class Worker:
             self._thread.join()
 
     def _run(self) -> None:
+        self._listen()
         while self._has_work():
             began = time.monotonic()
             try:
                 self._round()
+                self._listen()
                 least, longest = BREATH_SECONDS
                 self._pause(min(max((time.monotonic() - began) / 2, least), longest))
             except Exception as error:

@@ -1,0 +1,82 @@
+"""The worker's process: `python -m trmon.app.apart DESCRIPTOR`, as trmon.app.apart.attendant starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from threading import Event, Thread
+
+from trmon.app import collector, logs
+from trmon.app.apart.line import Leave, Line, News, Written
+from trmon.app.apart.office import Office
+from trmon.app.crew import vigil_of
+from trmon.app.live import Live
+from trmon.app.replicas.mirror import Mirror
+from trmon.app.rules.inforce import rules_of
+from trmon.app.settings import Settings
+from trmon.app.worker.worker import Worker
+from trmon.store import Role, Store
+
+
+def main(descriptor: int) -> None:
+    """Watch the runs of the service at the other end of a line, until it says so."""
+    # Whoever stops the service by its terminal or its group stops it alone: it says when this process may end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    line = Line(descriptor)
+    settings: Settings = line.receive()
+    logs.configure(settings)
+    with ExitStack() as stack:
+        store = Store.open(settings.store_url, role=Role.READER)
+        stack.callback(store.close)
+        leaving = Event()
+        worker, office = _worker(settings, store, line, stack)
+        Thread(target=_hear, args=(line, store, worker, office, leaving), name="trmon-line", daemon=True).start()
+        collector.settle()
+        worker.start()
+        leaving.wait()
+        worker.close()
+        office.listen()
+
+
+def _worker(settings: Settings, store: Store, line: Line, stack: ExitStack) -> tuple[Worker, Office]:
+    live = Live(idle_after_seconds=settings.idle_after_seconds)
+    # A change of the rules concerns all that is shown, also what is at rest.
+    Mirror(store.outlooks, live, idle_after_seconds=settings.idle_after_seconds).fill(now=time.time())
+    rules, office = rules_of(settings), Office(line, live)
+    worker = Worker(
+        store.runlog,
+        outcomes=office,
+        vigil=vigil_of(settings, rules=rules),
+        display=office,
+        observer=office,
+        listen=office.listen,
+        clock=time.time,
+    )
+    rules.watched_by(changed=lambda: worker.wake(view.run.id for view in live.active(time.time())), failed=lambda: None)
+    rules.start()
+    stack.callback(rules.close)
+    return worker, office
+
+
+def _hear(line: Line, store: Store, worker: Worker, office: Office, leaving: Event) -> None:
+    """Take in what the service says. Without a service nothing can be written: the process ends at once."""
+    while True:
+        try:
+            message = line.receive()
+        except (EOFError, OSError):
+            os._exit(1)
+        if isinstance(message, Written):
+            office.answered(message)
+        elif isinstance(message, News):
+            store.runlog.revised(message.revisions)
+            worker.wake(message.revisions)
+        elif isinstance(message, Leave):
+            leaving.set()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,172 @@
+"""The attendant: in the service's process, what stands for the worker's process, and starts it again if it dies."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+from threading import Condition, Thread
+from typing import Protocol
+
+import structlog
+
+from trmon.app.apart.line import Leave, Line, News, Seen, Write, Written
+from trmon.app.settings import Settings
+from trmon.app.worker.rounds import Display, Observer
+from trmon.domain.errors import TrmonError
+from trmon.domain.outcome import Outcome
+
+COMMAND = (sys.executable, "-m", "trmon.app.apart")
+BACKOFF_SECONDS = 1.0
+"""Shortest time between two starts."""
+STOP_SECONDS = 30.0
+"""How long the worker may take to bring its runs to rest."""
+
+log = structlog.get_logger(__name__)
+
+
+class RunLog(Protocol):
+    """What the attendant asks of the store."""
+
+    def commit(self, outcome: Outcome) -> Future[None]:
+        """Write an outcome."""
+
+    def revision(self, run_id: int) -> int:
+        """Return a number that changes when somebody changes the run."""
+
+
+class Attendant:
+    """Keeps one worker's process at work: news go to it, outcomes are written and views shown for it.
+
+    News are sent only when the worker listens, so that a thread that commits never waits for it.
+    """
+
+    def __init__(self, settings: Settings, run_log: RunLog, *, display: Display, observer: Observer) -> None:
+        self._settings = settings
+        self._log = run_log
+        self._display = display
+        self._observer = observer
+        self._woken: set[int] = set()
+        self._under_way: set[Future[None]] = set()
+        self._line: Line | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_listening = False
+        self._closing = False
+        self._changed = Condition()
+        self._thread = Thread(target=self._run, name="trmon-attendant", daemon=True)
+
+    def start(self) -> None:
+        """Start the process; it reads for itself what was left unfinished."""
+        self._thread.start()
+
+    def wake(self, run_ids: Iterable[int]) -> None:
+        """Have these runs looked at soon; never blocks for long, may be called from any thread."""
+        with self._changed:
+            self._woken.update(run_ids)
+            self._tell()
+
+    @property
+    def alive(self) -> bool:
+        """Whether runs are being watched."""
+        return self._thread.is_alive() and self._line is not None
+
+    def close(self) -> None:
+        """Let the worker bring every run to rest, and end its process."""
+        with self._changed:
+            self._closing = True
+            if self._line is not None:
+                _send(self._line, Leave())
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive() and self._process is not None:
+            log.error("worker_killed", after_seconds=STOP_SECONDS)
+            self._process.kill()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing:
+            began = time.monotonic()
+            status = self._attend()
+            # The next one reads from the tables what this one had written.
+            with self._changed:
+                under_way = set(self._under_way)
+            wait(under_way)
+            with self._changed:
+                if not self._closing:
+                    log.error("worker_ended", status=status)
+                    self._changed.wait(BACKOFF_SECONDS - (time.monotonic() - began))
+
+    def _attend(self) -> int:
+        """Run one process to its end, and return its exit status."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [*COMMAND, str(theirs.fileno())]
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603 - our own
+        line = Line(ours.detach())
+        with self._changed:
+            self._process, self._line = process, line
+            _send(line, self._settings)
+            if self._closing:
+                _send(line, Leave())
+        try:
+            while True:
+                self._hear(line.receive(), line)
+        except (EOFError, OSError):
+            with self._changed:
+                self._line, self._is_listening = None, False
+        finally:
+            line.close()
+        return process.wait()
+
+    def _hear(self, message: Write | Seen, line: Line) -> None:
+        if isinstance(message, Write):
+            self._write(message, line)
+            return
+        for view in message.views:
+            self._display.show(view)
+        for run_id in message.dropped:
+            self._display.drop(run_id)
+        for tally in message.tallies:
+            self._observer.passed(tally)
+        for failure in message.failures:
+            self._observer.failed(TrmonError(failure))
+        with self._changed:
+            self._is_listening = True
+            self._tell()
+
+    def _tell(self) -> None:
+        """Send the news there are, if the worker listens; it will say when it does again."""
+        if self._line is not None and self._is_listening and self._woken:
+            self._is_listening = False
+            news = News({run_id: self._log.revision(run_id) for run_id in self._woken})
+            if _send(self._line, news):
+                self._woken.clear()
+
+    def _write(self, message: Write, line: Line) -> None:
+        def written(future: Future[None]) -> None:
+            with self._changed:
+                self._under_way.discard(future)
+            error = future.exception()
+            _send(line, Written(message.number, None if error is None else str(error)))
+
+        try:
+            future = self._log.commit(message.outcome)
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: the worker tries again
+            _send(line, Written(message.number, str(error)))
+            return
+        with self._changed:
+            self._under_way.add(future)
+        future.add_done_callback(written)
+
+
+def _send(line: Line, message: object) -> bool:
+    """Send a message; return whether anybody was there. If not, the next process reads the tables."""
+    try:
+        line.send(message)
+    except OSError:
+        return False
+    return True
