@@ -25,14 +25,16 @@ _NEWEST = (
     .where(schema.chunk_axes.c.attempt_id.in_(bindparam("attempts", expanding=True)))
     .group_by(schema.chunk_axes.c.attempt_id)
 )
-"""Asked at every write, and made once: making it costs more than asking it."""
+"""Made once: making it costs more than asking it."""
 
 
 def extend_history(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:
     """Write the chunks that these batches, just written, revise or complete."""
     by_attempt: dict[int, list[int]] = {}
     for batch in batches:
-        by_attempt.setdefault(batch.key.attempt_id, []).append(batch.ordinal)
+        # One that is not revised is the run's newest: it lies in no chunk yet.
+        if batch.revised or batch.ordinal % LOOK_BATCHES == 0:
+            by_attempt.setdefault(batch.key.attempt_id, []).append(batch.ordinal)
     chunked = _chunked_to_each(connection, by_attempt)
     for attempt_id, ordinals in by_attempt.items():
         if min(ordinals) <= chunked[attempt_id]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 
 from sqlalchemy import Connection, update
 
 from trmon.domain.identity import RunKey
-from trmon.domain.runs.attempts import fork_name, held, resolve
+from trmon.domain.runs.attempts import Claim, fork_name, held, resolve
 from trmon.store import schema
 from trmon.store.database.upsert import Row, upsert
 from trmon.store.entries import Arrival, AttemptEntry, RunEntry, make_attempt, make_run, read_entries, select_entries
@@ -17,6 +17,7 @@ from trmon_client.core import wire
 
 MAX_RUNS = 10_000
 """Runs kept in memory; beyond it all are forgotten and read again when they speak."""
+_OF_CLAIM = tuple(field.name for field in fields(Claim))
 
 
 class Directory:
@@ -100,8 +101,12 @@ class Directory:
             beats=isinstance(message, wire.Heartbeat),
         )
         attempt.claims[message.rank] = claim
-        place = {"attempt_id": attempt.id, "rank": message.rank, "run_id": attempt.run_id}
-        self._changed[attempt.id, message.rank] = place | asdict(claim)
+        self._changed[attempt.id, message.rank] = {
+            "attempt_id": attempt.id,
+            "rank": message.rank,
+            "run_id": attempt.run_id,
+            **{name: getattr(claim, name) for name in _OF_CLAIM},
+        }
         self.last_seen[attempt.run_id] = max(arrival.at, self.last_seen.get(attempt.run_id, 0.0))
 
     def _run(self, connection: Connection, key: RunKey) -> RunEntry | None:

@@ -9,13 +9,11 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    bindparam,
     delete,
     func,
     insert,
     select,
     true,
-    update,
 )
 
 from trmon.domain.access import EVERYTHING, Access
@@ -24,14 +22,13 @@ from trmon.domain.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store import schema
+from trmon.store.database.upsert import change_all
 
 Tags = Mapping[int, tuple[str, ...]]
 
 _LAST_REPORT_AT = (
     select(func.max(schema.claim.c.reported_at)).where(schema.claim.c.run_id == schema.run.c.id).scalar_subquery()
 )
-_CHANGE = update(schema.run).where(schema.run.c.id == bindparam("of_run"))
-"""Sets the columns that the rows it is executed with name."""
 
 
 def visible(access: Access) -> ColumnElement[bool]:
@@ -69,9 +66,9 @@ def write_runs(connection: Connection, changed: Mapping[int, Mapping[str, Any]])
     alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for run_id, values in changed.items():
         if values:
-            alike.setdefault(tuple(values), []).append({"of_run": run_id, **values})
+            alike.setdefault(tuple(values), []).append({"id": run_id, **values})
     for rows in alike.values():
-        connection.execute(_CHANGE, rows)
+        change_all(connection, schema.run, rows=rows)
 
 
 def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | None) -> None:

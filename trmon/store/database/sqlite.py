@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 
 from trmon.domain.errors import NotReady
@@ -38,7 +38,7 @@ def engines(url: str) -> Engines:
     return Engines(writing=writer_engine(path), reader=reader_engine(path), folder=path.parent)
 
 
-def file_of(url: str) -> Path:
+def file_of(url: str | URL) -> Path:
     """Return the file a URL names. Errors: NotReady when it names none, or another kind of database."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
@@ -67,7 +67,7 @@ def reader_engine(path: Path) -> Engine:
 
 def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float) -> Engine:
     engine = create_engine(
-        "sqlite://",
+        URL.create("sqlite", database=str(path)),
         creator=lambda: _connect(path, busy_seconds),
         poolclass=QueuePool,
         pool_size=pool_size,
@@ -76,7 +76,10 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float) -> E
 
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        try:
+            connection.connection.cursor().execute(begin)
+        except sqlite3.OperationalError as error:
+            raise explained(path, error) from error
 
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> NotReady | None:

@@ -1,4 +1,4 @@
-"""INSERT ... ON CONFLICT, which SQLite and PostgreSQL spell alike and SQLAlchemy twice.
+"""Writing rows, with ON CONFLICT where needed, which SQLite and PostgreSQL spell alike and SQLAlchemy twice.
 
 SQLite gets a statement with one row's places and many rows; PostgreSQL one statement a call, over an array a column,
 so that five hundred rows cost it one plan and one round trip.
@@ -10,44 +10,78 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Connection, Insert, LargeBinary, Select, Table, bindparam, func, select
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Insert,
+    LargeBinary,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
 from trmon.store.database.columntypes import Blobs
+from trmon.store.database.plainsql import PlainSql
 
 Row = Mapping[str, Any]
+Columns = tuple[str, ...]
+_NEW = "new_"
+"""Before the names of an update's parameters: SQLAlchemy keeps those of the columns to itself."""
 
 
 def insert_all(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
     """Insert rows, all with the same columns."""
     if rows:
-        dialect, columns = connection.dialect.name, tuple(rows[0])
-        connection.execute(_insert(dialect, table, columns), _given(dialect, rows))
+        _run(connection, _insert(connection.dialect.name, table, tuple(rows[0])), rows)
 
 
-def insert_new(
-    connection: Connection, table: Table, *, rows: Sequence[Row], returning: Sequence[str] = ()
-) -> list[tuple[Any, ...]]:
-    """Insert rows, leaving alone what stands under any unique key; return columns of those that were inserted."""
+def insert_new(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
+    """Insert rows, all with the same columns, leaving alone what stands under any unique key."""
+    if rows:
+        _run(connection, _insert_new(connection.dialect.name, table, tuple(rows[0])), rows)
+
+
+def new_ids(
+    connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
+) -> dict[tuple[Any, ...], int]:
+    """Insert rows as `insert_new` does, and return the ids of those that were new, by their keys."""
     if not rows:
-        return []
-    dialect = connection.dialect.name
-    statement = _insert_new(dialect, table, tuple(rows[0]), tuple(returning))
-    result = connection.execute(statement, _given(dialect, rows))
-    return [tuple(row) for row in result] if returning else []
+        return {}
+    statement = _insert_new(connection.dialect.name, table, tuple(rows[0]))
+    if _is_sqlite(connection):
+        ids = _plain(statement, tuple(rows[0])).ids_of(connection, rows)
+        keys = (tuple(row[name] for name in key) for row in rows)
+        return {of_row: id_ for of_row, id_ in zip(keys, ids, strict=True) if id_ is not None}
+    found = connection.execute(_returning(statement, table, ("id", *key)), _arrays(rows))
+    return {tuple(row[1:]): row[0] for row in found}
 
 
 def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]) -> None:
     """Write rows, all with the same columns and each with a key of its own, over those that stand under that key."""
     if rows:
-        dialect = connection.dialect.name
-        connection.execute(_upsert(dialect, table, tuple(key), tuple(rows[0])), _given(dialect, rows))
+        _run(connection, _upsert(connection.dialect.name, table, tuple(key), tuple(rows[0])), rows)
 
 
-def unnested(table: Table, columns: Sequence[str]) -> Select[Any]:
-    """Return a query for rows that are given as one array a column, under the columns' names; for PostgreSQL."""
-    given = [bindparam(name, type_=_array_of(table.c[name])) for name in columns]
+def change_all(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
+    """Change rows that stand under their ids; `rows` have the id, and all the same columns to change."""
+    if rows:
+        statement = _change(connection.dialect.name, table, tuple(rows[0]))
+        _run(connection, statement, [{_NEW + name: value for name, value in row.items()} for row in rows])
+
+
+def unnested(table: Table, columns: Sequence[str], *, prefix: str = "") -> Select[Any]:
+    """Return a query for rows under the columns' names; for PostgreSQL.
+
+    They are given as one array a column, as parameters under the same names after a prefix.
+    """
+    given = [bindparam(prefix + name, type_=_array_of(table.c[name])) for name in columns]
     return select(func.unnest(*given).table_valued(*columns).render_derived(name="given"))
 
 
@@ -55,30 +89,58 @@ def _array_of(column: ColumnElement[Any]) -> TypeEngine[Any]:
     return Blobs() if isinstance(column.type, LargeBinary) else ARRAY(column.type, dimensions=1)
 
 
-def _given(dialect: str, rows: Sequence[Row]) -> Any:
-    if dialect == "postgresql":
-        return {name: [row[name] for row in rows] for name in rows[0]}
-    return list(rows)
+def _run(connection: Connection, statement: Insert | Update, rows: Sequence[Row]) -> None:
+    if _is_sqlite(connection):
+        _plain(statement, tuple(rows[0])).write(connection, rows)
+    else:
+        connection.execute(statement, _arrays(rows))
+
+
+def _is_sqlite(connection: Connection) -> bool:
+    return connection.dialect.name == "sqlite"
+
+
+def _arrays(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 # Making a statement costs SQLAlchemy more than running it, and there are only a handful.
 
 
 @cache
-def _insert_new(dialect: str, table: Table, columns: tuple[str, ...], returning: tuple[str, ...]) -> Insert:
-    statement = _insert(dialect, table, columns).on_conflict_do_nothing()
-    return statement.returning(*(table.c[name] for name in returning)) if returning else statement
+def _plain(statement: Insert | Update, columns: Columns) -> PlainSql:
+    return PlainSql(statement, columns if isinstance(statement, Insert) else None)
 
 
 @cache
-def _upsert(dialect: str, table: Table, key: tuple[str, ...], columns: tuple[str, ...]) -> Insert:
+def _returning(statement: Insert, table: Table, columns: Columns) -> Insert:
+    return statement.returning(*(table.c[name] for name in columns))
+
+
+@cache
+def _insert_new(dialect: str, table: Table, columns: Columns) -> Insert:
+    return _insert(dialect, table, columns).on_conflict_do_nothing()
+
+
+@cache
+def _upsert(dialect: str, table: Table, key: Columns, columns: Columns) -> Insert:
     statement = _insert(dialect, table, columns)
     changed = {name: statement.excluded[name] for name in columns if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
 
 @cache
-def _insert(dialect: str, table: Table, columns: tuple[str, ...]) -> sqlite.Insert | postgresql.Insert:
+def _insert(dialect: str, table: Table, columns: Columns) -> sqlite.Insert | postgresql.Insert:
     if dialect == "postgresql":
         return postgresql.insert(table).from_select(columns, unnested(table, columns), include_defaults=False)
     return sqlite.insert(table)
+
+
+@cache
+def _change(dialect: str, table: Table, columns: Columns) -> Update:
+    changed = [name for name in columns if name != "id"]
+    if dialect == "postgresql":
+        given = unnested(table, columns, prefix=_NEW).subquery()
+        return update(table).where(table.c.id == given.c.id).values({name: given.c[name] for name in changed})
+    of_row = update(table).where(table.c.id == bindparam(_NEW + "id"))
+    return of_row.values({name: bindparam(_NEW + name) for name in changed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from trmon.domain.errors import NotReady, Overloaded, TrmonError
 from trmon.store.database.runlocks import RunLocks
@@ -25,6 +25,7 @@ class Committer:
         self._engine = engine
         self._locks = locks
         self._undone = undone
+        self._connection: Connection | None = None
 
     def commit(self, group: Group, slices: Iterable[list[Work]]) -> Transaction:
         """Write works, a handler's together, and note their results in the group; they are durable at the return.
@@ -53,14 +54,25 @@ class Committer:
             given = group.slices()
         raise Overloaded("other processes write to the same runs", retry_after_seconds=1.0)
 
+    def close(self) -> None:
+        """Let go of the connection, which is kept from one group to the next."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def _write(self, group: Group, slices: Iterable[list[Work]], *, perform: Perform) -> Transaction:
-        with self._engine.begin() as connection:
-            transaction = Transaction(connection)
-            if self._locks is not None:
-                self._locks.take(connection, group.works)
-            for works in slices:
-                group.results.extend(perform(transaction, works))
-            write_stream(connection, transaction.said)
+        connection = self._connection = self._connection or self._engine.connect()
+        try:
+            with connection.begin():
+                transaction = Transaction(connection)
+                if self._locks is not None:
+                    self._locks.take(connection, group.works)
+                for works in slices:
+                    group.results.extend(perform(transaction, works))
+                write_stream(connection, transaction.said)
+        except BaseException:
+            self.close()
+            raise
         return transaction
 
     def _perform(self, transaction: Transaction, works: Sequence[Work]) -> list[Any]:

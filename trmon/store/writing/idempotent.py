@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from trmon.domain.intake import Stored
-from trmon.store.database.upsert import Row, insert_new
+from trmon.store.database.upsert import Row, new_ids
 
 
 def store_once(
@@ -24,7 +24,7 @@ def store_once(
     first: dict[Any, Row] = {}
     for row in rows:
         first.setdefault(identity(row), row)
-    new = _insert(connection, table, key=key, rows=list(first.values())) if first else {}
+    new = new_ids(connection, table, key=key, rows=list(first.values()))
     standing: dict[Any, Row] = {}
     for found, row in first.items():
         is_new = found in new
@@ -33,11 +33,6 @@ def store_once(
         (_judged(row, standing[found], new=found in new and row is first[found]), standing[found])
         for row, found in zip(rows, map(identity, rows), strict=True)
     ]
-
-
-def _insert(connection: Connection, table: Table, *, key: Sequence[str], rows: list[Row]) -> dict[Any, int]:
-    """Return the ids of the rows that were new, by their keys."""
-    return {found[1:]: found[0] for found in insert_new(connection, table, rows=rows, returning=("id", *key))}
 
 
 def _standing(connection: Connection, table: Table, *, key: Sequence[str], found: Any) -> Row:

@@ -121,6 +121,7 @@ class GroupCommit:
     def _run(self) -> None:
         while self._wait():
             self._commit_group()
+        self._committer.close()
 
     def _wait(self) -> bool:
         with self._wakeup:

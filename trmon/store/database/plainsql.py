@@ -1,0 +1,75 @@
+"""Statements for SQLite that SQLAlchemy writes once and that are run without it.
+
+What SQLAlchemy does at each call (a cache key, a context, a result) costs several times what SQLite's own work does.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Insert, Update
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import IntegrityError
+
+from trmon.store.database.sqlite import explained, file_of
+
+Row = Mapping[str, Any]
+
+_DIALECT = sqlite.dialect()
+
+
+class PlainSql:
+    """A statement that is run for rows with the same columns, in a transaction that is under way.
+
+    Errors, of each call: those of SQLAlchemy's connection.
+    """
+
+    def __init__(self, statement: Insert | Update, columns: Sequence[str] | None = None) -> None:
+        """Take a statement; for an insert that does not say so itself, of which columns."""
+        compiled = statement.compile(dialect=_DIALECT, column_keys=columns)
+        self._text = str(compiled)
+        self._names = tuple(compiled.positiontup or ())
+        kinds = (compiled.binds[name].type.dialect_impl(_DIALECT) for name in self._names)
+        writers = [kind.bind_processor(_DIALECT) for kind in kinds]
+        self._writers = [(i, written) for i, written in enumerate(writers) if written is not None]
+
+    def write(self, connection: Connection, rows: Iterable[Row]) -> None:
+        """Run it for every row."""
+        cursor = _cursor(connection)
+        try:
+            cursor.executemany(self._text, [self._values(row) for row in rows])
+        except sqlite3.Error as error:
+            raise self._meant(connection, error) from error
+
+    def ids_of(self, connection: Connection, rows: Iterable[Row]) -> list[int | None]:
+        """Run an insert for every row, and return the id that each got; None for one that was not inserted."""
+        cursor = _cursor(connection)
+        try:
+            return [self._id_of(cursor, row) for row in rows]
+        except sqlite3.Error as error:
+            raise self._meant(connection, error) from error
+
+    def _id_of(self, cursor: DBAPICursor, row: Row) -> int | None:
+        cursor.execute(self._text, self._values(row))
+        return cursor.lastrowid if cursor.rowcount else None
+
+    def _values(self, row: Row) -> list[Any]:
+        values = [row[name] for name in self._names]
+        for i, written in self._writers:
+            values[i] = written(values[i])
+        return values
+
+    def _meant(self, connection: Connection, error: sqlite3.Error) -> Exception:
+        if isinstance(error, sqlite3.OperationalError):
+            return explained(file_of(connection.engine.url), error)
+        return IntegrityError(self._text, None, error) if isinstance(error, sqlite3.IntegrityError) else error
+
+
+def _cursor(connection: Connection) -> DBAPICursor:
+    """Return a cursor of the driver; outside a transaction each statement would be on the disk for itself."""
+    if not connection.in_transaction():
+        raise RuntimeError("a statement must lie in a transaction that has begun")
+    return connection.connection.cursor()
