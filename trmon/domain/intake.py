@@ -24,8 +24,7 @@ class Intake:
     """A checked message on its way to the disk.
 
     `digest` stands for what the message says (not when it was sent or what the sender lost); `payload` is
-    its stored form; `accepted` has one bit a sequence, the client's own or decided on arrival. A report's `columns` and
-    its `header`, what is stored beside them, are given where they are at hand.
+    its stored form; `accepted` has one bit a sequence, the client's own or decided on arrival.
     """
 
     key: RunKey
@@ -35,8 +34,6 @@ class Intake:
     n_sequences: int = 0
     n_tokens: int = 0
     accepted: bytes = b""
-    header: wire.Report | None = None
-    columns: Columns | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

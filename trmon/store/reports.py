@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,18 +10,15 @@ import msgspec
 from sqlalchemy import Engine, Select, Table, bindparam, select
 
 from trmon.domain.identity import BatchKey, ReportKey
-from trmon.domain.intake import Intake, Receipt, Stored, StoredNotice, StoredReport
+from trmon.domain.intake import Intake, Receipt, StoredNotice, StoredReport
 from trmon.store import codec, schema
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival
 from trmon.store.intake import take_in
-from trmon.store.tails import Tails
 from trmon.store.writing.group import Transaction
-from trmon.store.writing.writer import Commit, GroupCommit
+from trmon.store.writing.writer import GroupCommit
 from trmon_client.core import wire
-from trmon_client.core.columns import Columns
 
-NUMBER_BYTES = 8
 FLUSH_SECONDS = 10.0
 """How old a sign of life may grow in memory before it is written."""
 
@@ -38,11 +35,6 @@ class Reports:
         self._writer = writer
         self._directory = directory
         self._flushed_at = 0.0
-        self._tails = Tails[StoredReport]() if is_alone else None
-        self._notice_tails = Tails[StoredNotice]() if is_alone else None
-        self._uncommitted: list[tuple[Intake, Receipt, float]] = []
-        writer.on_commit(self._committed)
-        writer.on_rollback(self._undone)
 
     def append(self, intakes: Sequence[Intake], *, now: float) -> list[Future[Receipt]]:
         """Queue messages, in their order; each future ends when its message is on the disk.
@@ -61,23 +53,6 @@ class Reports:
         """Queue the writing of signs of life that lie in memory, if there are any. Errors: NotReady after close."""
         if self._directory.pending or self._writer.depth:
             self._writer.submit(lambda transaction: self._directory.flush(transaction.connection))
-
-    def newest(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
-        """Return the same as `after` to the one who reads a run on and on, from memory as long as that holds it."""
-
-        def stored() -> list[StoredReport]:
-            return self.after(run_id, report_id, limit=limit)
-
-        return stored() if self._tails is None else self._tails.read(run_id, report_id, limit=limit, tables=stored)
-
-    def newest_notices(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
-        """Return the same as `notices_after`, as `newest` does."""
-
-        def stored() -> list[StoredNotice]:
-            return self.notices_after(run_id, notice_id, limit=limit)
-
-        tails = self._notice_tails
-        return stored() if tails is None else tails.read(run_id, notice_id, limit=limit, tables=stored)
 
     def after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """Return the run's reports with a larger id, oldest first."""
@@ -100,37 +75,7 @@ class Reports:
         return [_stored_report(row) for row in rows]
 
     def _store(self, transaction: Transaction, items: Sequence[tuple[Intake, float]]) -> list[Receipt]:
-        receipts = take_in(transaction, self._directory, items=items)
-        if self._tails is not None:
-            found = zip(items, receipts, strict=True)
-            self._uncommitted += ((intake, receipt, at) for (intake, at), receipt in found)
-        return receipts
-
-    def _committed(self, _: Commit) -> None:
-        """Hand what is new over to the worker."""
-        waiting, self._uncommitted = self._uncommitted, []
-        for intake, receipt, at in waiting:
-            if receipt.status is Stored.STORED:
-                self._hand_over(intake, receipt, at=at)
-
-    def _hand_over(self, intake: Intake, receipt: Receipt, *, at: float) -> None:
-        message, n_bytes = intake.message, len(intake.payload)
-        if isinstance(message, wire.Report) and self._tails is not None:
-            report = _taken_in(intake, message, receipt=receipt, at=at)
-            n_bytes += NUMBER_BYTES * intake.n_sequences * len(intake.columns or ())
-            self._tails.add(receipt.run_id, receipt.id, report, n_bytes=n_bytes)
-        elif (
-            isinstance(message, wire.Start | wire.Scalars | wire.Pause | wire.Finish) and self._notice_tails is not None
-        ):
-            ids = {"id": receipt.id, "run_id": receipt.run_id, "attempt_id": receipt.attempt_id}
-            notice = StoredNotice(**ids, received_at=at, message=message)
-            self._notice_tails.add(receipt.run_id, receipt.id, notice, n_bytes=n_bytes)
-
-    def _undone(self) -> None:
-        self._uncommitted.clear()
-        for tails in (self._tails, self._notice_tails):
-            if tails is not None:
-                tails.forget()
+        return take_in(transaction, self._directory, items=items)
 
     def _touch(self, transaction: Transaction, arrivals: Sequence[Arrival]) -> list[None]:
         for arrival in arrivals:
@@ -157,29 +102,6 @@ def _of_batch() -> Select[Any]:
 
 _OF_BATCH = _of_batch()
 _NEWER_REPORTS, _NEWER_NOTICES = _newer(schema.report), _newer(schema.notice)
-
-
-def _taken_in(intake: Intake, message: wire.Report, *, receipt: Receipt, at: float) -> StoredReport:
-    """Return what reading a message back that was just taken in would give."""
-    if intake.header is not None and intake.columns is not None:
-        header, columns = intake.header, _always(intake.columns)
-    else:
-        header, columns = codec.unpack(intake.payload)
-    return StoredReport(
-        id=receipt.id,
-        run_id=receipt.run_id,
-        key=ReportKey(BatchKey(receipt.attempt_id, message.step, message.update), message.rank, message.chunk),
-        received_at=at,
-        accepted=receipt.accepted,
-        n_sequences=intake.n_sequences,
-        n_tokens=intake.n_tokens,
-        report=header,
-        columns=columns,
-    )
-
-
-def _always(columns: Columns) -> Callable[[], Columns]:
-    return lambda: columns
 
 
 def _stored_report(row: Any) -> StoredReport:

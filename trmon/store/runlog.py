@@ -99,11 +99,11 @@ class SqlRunLog:
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """Return the run's reports with a larger id, oldest first."""
-        return self._reports.newest(run_id, report_id, limit=limit)
+        return self._reports.after(run_id, report_id, limit=limit)
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
         """Return the run's notices with a larger id, oldest first."""
-        return self._reports.newest_notices(run_id, notice_id, limit=limit)
+        return self._reports.notices_after(run_id, notice_id, limit=limit)
 
     def batch_reports(self, key: BatchKey) -> list[StoredReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""

@@ -31,10 +31,10 @@ def prepare(message: wire.Message, key: RunKey, *, policy_of: PolicyOf) -> Intak
 
 def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) -> Intake:
     blocks = wire.unpack_blocks(report)
-    columns, body = wire.columns_of(report, blocks), codec.Body.of(blocks)
+    body = codec.Body.of(blocks)
     stored, accepted = report, report.accepted
     if accepted is None:
-        policy, accepted = _decide(columns, policy_of(key))
+        policy, accepted = _decide(wire.columns_of(report, blocks), policy_of(key))
         stored = msgspec.structs.replace(report, policy=policy.hash)
     return Intake(
         key=key,
@@ -44,8 +44,6 @@ def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) ->
         n_sequences=blocks.n_sequences,
         n_tokens=blocks.n_tokens,
         accepted=accepted,
-        header=msgspec.structs.replace(stored, columns={}, histograms={}),
-        columns=columns,
     )
 
 
