@@ -24,7 +24,7 @@ def test_the_split_is_of_the_largest_gaps_of_probability() -> None:
     assert split.mismatch_share == pytest.approx(mismatch / (mismatch + staleness), rel=1e-6)
     assert split.mismatch_share + split.staleness_share == 1.0
     computed = signals.compute(columns)
-    assert split == AlphaSplit(computed["staleness_prob_diff_max"], computed["mismatch_prob_diff_max"])
+    assert split == AlphaSplit.of_signals(computed)
     assert alpha_split(as_torch(columns)) == split
 
 

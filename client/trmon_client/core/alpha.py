@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trmon_client.core.columns import Columns
@@ -20,6 +21,14 @@ class AlphaSplit:
 
     staleness: float
     mismatch: float
+
+    @classmethod
+    def of_signals(cls, signals: Mapping[str, float]) -> AlphaSplit:
+        """Return the split that a batch's signals show."""
+        return cls(
+            staleness=signals.get("staleness_prob_diff_max", math.nan),
+            mismatch=signals.get("mismatch_prob_diff_max", math.nan),
+        )
 
     @property
     def mismatch_share(self) -> float:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, get_args
 
 import numpy as np
 
 from trmon_client.core.arrays import Array as Array
 from trmon_client.core.arrays import functions_of, is_tensor
-from trmon_client.core.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
+from trmon_client.core.schema import COLUMNS, KL_IS_ORDER, PAIRS, DType, KlIs, Pair, Reduction, primary
 from trmon_client.core.transfer import Transfer
+
+REMEMBERED_LAYOUTS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +46,12 @@ class Columns(Mapping[str, Array]):
         """B, the number of sequences, empty ones included."""
         return len(self.by_name["n_tokens"])
 
-    @property
+    @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs that were given, in the order mismatch, staleness, total."""
         return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in self.by_name)
 
-    @property
+    @cached_property
     def primary(self) -> Pair:
         """The pair that decisions and gauges read."""
         return primary(self.pairs)
@@ -85,12 +88,8 @@ class Columns(Mapping[str, Array]):
         if len(parts) == 1:
             return parts[0]
         first, *rest = parts
-        shared = {name for name in first.by_name if all(name in part.by_name for part in rest)}
-        labels = {name for part in parts for name in part.by_name if COLUMNS[name].reduction is Reduction.LABEL}
-        names = [name for name in COLUMNS if name in shared or name in labels]
-        concatenate = functions_of(first.by_name["n_tokens"]).concatenate
         return Columns(
-            by_name={name: concatenate([_column(part, name) for part in parts]) for name in names},
+            by_name=_concatenated(parts),
             histograms={
                 pair: sum((part.histograms[pair] for part in rest), first.histograms[pair])
                 for pair in PAIRS
@@ -103,11 +102,41 @@ class Columns(Mapping[str, Array]):
         )
 
 
-def _column(part: Columns, name: str) -> Array:
-    if name in part.by_name:
-        return part.by_name[name]
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of merged parts, in the order of the registry, and so by dtype."""
+
+    names: tuple[str, ...]
+    by_dtype: tuple[tuple[str, ...], ...]
+
+
+@lru_cache(REMEMBERED_LAYOUTS)
+def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
+    """Remembered by the columns that the parts have: those of a run's ranks are alike."""
+    shared = set.intersection(*map(set, given))
+    labels = {name for names in given for name in names if COLUMNS[name].reduction is Reduction.LABEL}
+    names = tuple(name for name in COLUMNS if name in shared or name in labels)
+    by_dtype = (tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in get_args(DType))
+    return _Layout(names, tuple(filter(None, by_dtype)))
+
+
+def _concatenated(parts: Sequence[Columns]) -> dict[str, Array]:
+    """Columns of one dtype become one array: what is done to each of some 90 costs more than what is in them."""
+    given = frozenset(tuple(part.by_name) for part in parts)
+    layout = _layout(given)
+    values = [part.by_name if len(given) == 1 else _completed(part, layout.names) for part in parts]
+    concatenate = functions_of(values[0]["n_tokens"]).concatenate
+    found: dict[str, Array] = {}
+    for names in layout.by_dtype:
+        joined = concatenate([by_name[name] for name in names for by_name in values])
+        found.update(zip(names, joined.reshape(len(names), -1), strict=True))
+    return {name: found[name] for name in layout.names}
+
+
+def _completed(part: Columns, names: Sequence[str]) -> dict[str, Array]:
     n_tokens = part.by_name["n_tokens"]
-    return n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
+    nothing = n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
+    return {name: part.by_name.get(name, nothing) for name in names}
 
 
 def _extreme(pick: Any, versions: list[int | None]) -> int | None:

@@ -21,15 +21,19 @@ class _Groups:
 
     @classmethod
     def of(cls, ids: Array) -> _Groups:
-        order = np.argsort(ids, kind="stable")
+        order = ids.argsort(kind="stable")
         ordered = ids[order]
-        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-        sizes = np.diff(np.append(starts, len(ids)))
+        begins = np.empty(len(ids), bool)
+        begins[0] = True
+        np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+        (starts,) = begins.nonzero()
+        ends = np.append(starts[1:], len(ids))
+        sizes = ends - starts
         return cls(order, starts, sizes, sizes > 1)
 
     def mean_of(self, statistic: Array) -> float:
         """Return the mean over groups of two or more; nan without any."""
-        return float(statistic[self.is_group].sum() / np.float64(self.is_group.sum()))
+        return float(np.add.reduce(statistic[self.is_group]) / np.float64(np.count_nonzero(self.is_group)))
 
 
 def group_signals(sequences: Sequences) -> dict[str, float]:
@@ -40,29 +44,31 @@ def group_signals(sequences: Sequences) -> dict[str, float]:
     if "group_id" not in sequences.columns:
         return {}
     ids = sequences.labels("group_id")
-    signals = {"group_ratio_variance": _ratio_variance(sequences, ids)}
+    groups = _Groups.of(ids)
+    signals = {"group_ratio_variance": _ratio_variance(sequences, groups)}
     if "reward" in sequences.columns:
-        signals["zero_variance_groups"] = _zero_variance(sequences.matrix(("reward",))[0], ids)
+        signals["zero_variance_groups"] = _zero_variance(sequences.of_column("reward"), ids, groups)
     return signals
 
 
-def _zero_variance(rewards: Array, ids: Array) -> float:
+def _zero_variance(rewards: Array, ids: Array, groups: _Groups) -> float:
     """Sequences without a reward (NaN) leave their group; a batch may have rewards on some ranks only."""
-    given = ~np.isnan(rewards)
-    if not given.any():
-        return float("nan")
-    groups = _Groups.of(ids[given])
-    ordered = rewards[given][groups.order]
+    missing = np.isnan(rewards)
+    if missing.any():
+        rewards = rewards[~missing]
+        if not len(rewards):
+            return float("nan")
+        groups = _Groups.of(ids[~missing])
+    ordered = rewards[groups.order]
     lowest = np.minimum.reduceat(ordered, groups.starts)
     highest = np.maximum.reduceat(ordered, groups.starts)
     return groups.mean_of(lowest == highest)
 
 
-def _ratio_variance(sequences: Sequences, ids: Array) -> float:
+def _ratio_variance(sequences: Sequences, groups: _Groups) -> float:
     """Mean over groups of the variance of exp(S/T) on the primary pair: how unevenly a prompt's responses weigh."""
-    geo = np.exp(sequences.matrix((f"{sequences.columns.primary}_sum_d",))[0] / sequences.lengths)
-    groups = _Groups.of(ids)
+    geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
     ordered = geo[groups.order]
     means = np.add.reduceat(ordered, groups.starts) / groups.sizes
-    deviations = ordered - np.repeat(means, groups.sizes)
+    deviations = ordered - means.repeat(groups.sizes)
     return groups.mean_of(np.add.reduceat(deviations * deviations, groups.starts) / groups.sizes)

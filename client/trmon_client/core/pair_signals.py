@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
+from trmon_client.core.arrays import NUMPY
 from trmon_client.core.columns import Array
 from trmon_client.core.quantiles import abs_quantiles, percentile
-from trmon_client.core.ratios import MAX_ABS_EXPONENT
+from trmon_client.core.ratios import clamped
 from trmon_client.core.schema import Pair
-from trmon_client.core.sequences import Sequences
+from trmon_client.core.sequences import REMEMBERED_LAYOUTS, Sequences, places
 
 CHI2_SEQ_CAP = 1e12
 MIN_VARIANCE = 1e-12
 """At or below it a probability is constant and its correlation undefined."""
 
-_STEMS = (
+_MEANS = (
     *("sum_d", "sum_abs_d", "sum_sq_d", "sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit", "sum_k3"),
     *("n_band_low", "n_band_high", "n_trunc", "sum_trunc_ratio", "sum_sq_trunc_ratio"),
     *("sum_prob_diff", "sum_sq_prob_diff", "sum_p", "sum_q", "sum_pp", "sum_qq", "sum_pq", "sum_binary_kl"),
+)
+_EACH = (
+    *("sum_d", "sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit"),
     *("min_d", "max_d", "max_prob_diff", "max_binary_kl"),
 )
 
@@ -29,7 +33,6 @@ _STEMS = (
 class _Pairs:
     """The columns of all pairs: `each` by sequence, `mean` per token of the batch."""
 
-    n: float
     lengths: Array
     each: dict[str, Array]
     mean: dict[str, Array]
@@ -46,7 +49,7 @@ def pair_signals(sequences: Sequences) -> dict[str, float]:
         **_perplexities(batch),
         **_probabilities(batch),
     }
-    found = dict(zip(_names(pairs, tuple(stems)), np.array(list(stems.values())).ravel().tolist(), strict=True))
+    found = dict(zip(_names(pairs, tuple(stems)), np.concatenate(list(stems.values())).tolist(), strict=True))
     return {**found, **_tails(sequences, stems["abs_log_ratio_max"])}
 
 
@@ -55,11 +58,17 @@ def _names(pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{pair}_{stem}" for stem in stems for pair in pairs)
 
 
+@lru_cache(REMEMBERED_LAYOUTS)
+def _rows(columns: tuple[str, ...], pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> Array:
+    """Return the rows of all pairs' columns among all columns, [stems, P]."""
+    at = places(columns)
+    return np.array([at[name] for name in _names(pairs, stems)]).reshape(len(stems), len(pairs))
+
+
 def _gather(sequences: Sequences, pairs: tuple[Pair, ...]) -> _Pairs:
-    stacked = sequences.matrix(_names(pairs, _STEMS)).reshape(len(_STEMS), len(pairs), -1)
-    n = sequences.lengths.sum()
-    means = stacked.sum(axis=-1) / n
-    return _Pairs(n, sequences.lengths, dict(zip(_STEMS, stacked, strict=True)), dict(zip(_STEMS, means, strict=True)))
+    each = sequences.values[_rows(sequences.names, pairs, _EACH)]
+    means = sequences.totals[_rows(sequences.names, pairs, _MEANS)] / sequences.sums["n_tokens"]
+    return _Pairs(sequences.lengths, dict(zip(_EACH, each, strict=True)), dict(zip(_MEANS, means, strict=True)))
 
 
 def _divergences(batch: _Pairs) -> dict[str, Array]:
@@ -71,11 +80,11 @@ def _divergences(batch: _Pairs) -> dict[str, Array]:
         "kl_k3": k3,
         "k3_k1_ratio": np.where(np.abs(k1) > 1e-6, k3 / k1, np.nan),
         "abs_log_ratio_mean": mean["sum_abs_d"],
-        "abs_log_ratio_max": np.maximum(-each["min_d"], each["max_d"]).max(axis=-1),
+        "abs_log_ratio_max": _highest(np.maximum(-each["min_d"], each["max_d"])),
         "tv": mean["sum_ratio_deficit"],
-        "tv_seq_max": (each["sum_ratio_deficit"] / batch.lengths).max(axis=-1),
+        "tv_seq_max": _highest(each["sum_ratio_deficit"] / batch.lengths),
         "binary_kl_mean": mean["sum_binary_kl"],
-        "binary_kl_max": each["max_binary_kl"].max(axis=-1),
+        "binary_kl_max": _highest(each["max_binary_kl"]),
     }
 
 
@@ -94,8 +103,8 @@ def _token_weights(batch: _Pairs) -> dict[str, Array]:
         "ess_token": 1 / (1 + chi2_sn),
         "ess_truncated": mean["sum_trunc_ratio"] ** 2 / mean["sum_sq_trunc_ratio"],
         "is_weight_std": np.sqrt(variance),
-        "is_weight_min": np.exp(np.clip(each["min_d"].min(axis=-1), -MAX_ABS_EXPONENT, MAX_ABS_EXPONENT)),
-        "is_weight_max": np.exp(np.clip(each["max_d"].max(axis=-1), -MAX_ABS_EXPONENT, MAX_ABS_EXPONENT)),
+        "is_weight_min": np.exp(clamped(NUMPY, _lowest(each["min_d"]))),
+        "is_weight_max": np.exp(clamped(NUMPY, _highest(each["max_d"]))),
         "band_fraction": mean["n_band_low"] + mean["n_band_high"],
         "trunc_fraction": mean["n_trunc"],
     }
@@ -105,16 +114,16 @@ def _sequence_weights(batch: _Pairs) -> dict[str, Array]:
     """exp(S_i) overflows on long sequences, so the largest is divided out first."""
     log_weight = batch.each["sum_d"]
     n = log_weight.shape[-1]
-    largest = log_weight.max(axis=-1)
+    largest = _highest(log_weight)
     weight = np.exp(log_weight - largest[:, None])
-    sum_weight, sum_sq_weight = weight.sum(axis=-1), (weight * weight).sum(axis=-1)
+    sum_weight, sum_sq_weight = _sum(weight), _sum(weight * weight)
     chi2_log1p = 2 * largest + np.log(sum_sq_weight / n)
     return {
         "chi2_seq_log1p": chi2_log1p,
         "chi2_seq": np.minimum(np.expm1(chi2_log1p), CHI2_SEQ_CAP),
         "ess_seq": sum_weight**2 / (n * sum_sq_weight),
-        "seq_log_ratio_mean": log_weight.sum(axis=-1) / n,
-        "seq_log_ratio_min": log_weight.min(axis=-1),
+        "seq_log_ratio_mean": _sum(log_weight) / n,
+        "seq_log_ratio_min": _lowest(log_weight),
         "seq_log_ratio_max": largest,
     }
 
@@ -124,14 +133,14 @@ def _perplexities(batch: _Pairs) -> dict[str, Array]:
     n = log_geo.shape[-1]
     geo = np.exp(log_geo)
     return {
-        "geo_ratio_mean": geo.sum(axis=-1) / n,
-        "geo_ratio_min": geo.min(axis=-1),
-        "geo_ratio_max": geo.max(axis=-1),
-        "ppl_ratio": np.exp(-log_geo).sum(axis=-1) / n,
-        "log_ppl_diff_mean": -log_geo.sum(axis=-1) / n,
-        "log_ppl_diff_abs_mean": np.abs(log_geo).sum(axis=-1) / n,
-        "log_ppl_diff_min": -log_geo.max(axis=-1),
-        "log_ppl_diff_max": -log_geo.min(axis=-1),
+        "geo_ratio_mean": _sum(geo) / n,
+        "geo_ratio_min": _lowest(geo),
+        "geo_ratio_max": _highest(geo),
+        "ppl_ratio": _sum(np.exp(-log_geo)) / n,
+        "log_ppl_diff_mean": -_sum(log_geo) / n,
+        "log_ppl_diff_abs_mean": _sum(np.abs(log_geo)) / n,
+        "log_ppl_diff_min": -_highest(log_geo),
+        "log_ppl_diff_max": -_lowest(log_geo),
     }
 
 
@@ -139,13 +148,25 @@ def _probabilities(batch: _Pairs) -> dict[str, Array]:
     mean = batch.mean
     p, q, gap = mean["sum_p"], mean["sum_q"], mean["sum_prob_diff"]
     var_p, var_q = mean["sum_pp"] - p * p, mean["sum_qq"] - q * q
-    correlation = np.clip((mean["sum_pq"] - p * q) / np.sqrt(var_p * var_q), -1.0, 1.0)
+    correlation = np.minimum(np.maximum((mean["sum_pq"] - p * q) / np.sqrt(var_p * var_q), -1.0), 1.0)
     return {
         "prob_pearson": np.where((var_p > MIN_VARIANCE) & (var_q > MIN_VARIANCE), correlation, np.nan),
         "prob_diff_mean": gap,
         "prob_diff_std": np.sqrt(np.maximum(mean["sum_sq_prob_diff"] - gap * gap, 0.0)),
-        "prob_diff_max": batch.each["max_prob_diff"].max(axis=-1),
+        "prob_diff_max": _highest(batch.each["max_prob_diff"]),
     }
+
+
+def _sum(array: Array) -> Array:
+    return np.add.reduce(array, -1)
+
+
+def _lowest(array: Array) -> Array:
+    return np.minimum.reduce(array, -1)
+
+
+def _highest(array: Array) -> Array:
+    return np.maximum.reduce(array, -1)
 
 
 def _tails(sequences: Sequences, largest: Array) -> dict[str, float]:
@@ -156,8 +177,9 @@ def _tails(sequences: Sequences, largest: Array) -> dict[str, float]:
         return {}
     counts = np.array([sequences.columns.histograms[pair] for pair in at_hand])
     most = largest[[pairs.index(pair) for pair in at_hand]]
-    tails = {stem: abs_quantiles(counts, fraction, largest=most).tolist() for stem, fraction in _TAILS.items()}
-    return {f"{pair}_{stem}": tail[i] for stem, tail in tails.items() for i, pair in enumerate(at_hand)}
+    tails = abs_quantiles(counts, _TAIL_FRACTIONS, largest=most)
+    return dict(zip(_names(tuple(at_hand), tuple(_TAILS)), tails.ravel().tolist(), strict=True))
 
 
 _TAILS = {"abs_log_ratio_p99": 0.99, "abs_log_ratio_p999": 0.999}
+_TAIL_FRACTIONS = np.array([*_TAILS.values()])[:, None]

@@ -23,31 +23,31 @@ def percentile(values: Array, fraction: float) -> Array:
     return ordered[..., below] + (position - below) * (ordered[..., above] - ordered[..., below])
 
 
-def abs_quantiles(counts: Array, fraction: float, *, largest: Array) -> Array:
+def abs_quantiles(counts: Array, fraction: float | Array, *, largest: Array) -> Array:
     """Return the quantile of |d| in nats for each histogram of d, interpolated linearly between tokens.
 
     Tokens are taken to lie evenly within their bin, 26% wide, and none above `largest`, which also ends the overflow
     bin.
-    Args: counts: [P, N_BINS]; fraction: in [0, 1]; largest: the largest |d|, [P].
-    Returns: [P]; nan where a histogram is empty.
+    Args: counts: [P, N_BINS]; fraction: in [0, 1], one or [..., 1]; largest: the largest |d|, [P].
+    Returns: [..., P]; nan where a histogram is empty.
     Source: formulas, sections 3 and 5.
     """
     folded = counts[:, ZERO_BIN:].astype(np.float64)
     folded[:, 1:] += counts[:, ZERO_BIN - 1 :: -1]
-    reached = np.cumsum(folded, axis=1)
-    last = np.maximum(reached[:, -1] - 1, 0)
+    reached = np.add.accumulate(folded, 1)
+    n = reached[:, -1]
+    last = np.maximum(n - 1, 0)
     position = fraction * last
     rank = np.floor(position)
-    below = _value_at(rank, folded, reached, largest)
-    above = _value_at(np.minimum(rank + 1, last), folded, reached, largest)
-    return np.where(reached[:, -1] > 0, below + (position - rank) * (above - below), np.nan)
+    below, above = _values_at(np.array([rank, np.minimum(rank + 1, last)]), folded, reached, largest)
+    return np.where(n > 0, below + (position - rank) * (above - below), np.nan)
 
 
-def _value_at(rank: Array, folded: Array, reached: Array, largest: Array) -> Array:
-    """Return the |d| of the token of each rank, counted from 0, [P]; of the last, the largest itself."""
+def _values_at(rank: Array, folded: Array, reached: Array, largest: Array) -> Array:
+    """Return the |d| of the token of each rank, counted from 0, [..., P]; of the last, the largest itself."""
     overflow = len(_ABS_EDGES) - 1
-    rows = np.arange(len(rank))
-    bins = np.minimum((reached <= rank[:, None]).sum(axis=1), overflow)
+    rows = np.arange(len(largest))
+    bins = np.minimum(np.count_nonzero(reached <= rank[..., None], axis=-1), overflow)
     inside = folded[rows, bins]
     low = _ABS_EDGES[bins]
     high = np.where(bins == overflow, largest, _ABS_EDGES[np.minimum(bins + 1, overflow)])

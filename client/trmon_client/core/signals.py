@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from trmon_client.core.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
@@ -21,15 +23,18 @@ def compute(columns: Columns) -> dict[str, float]:
     Returns: names within `SIGNALS`; nan where a signal cannot be computed, as for a batch without a valid token.
     Source: formulas, section 5.
     """
-    columns = columns.numpy()
-    sequences = Sequences.of(columns)
+    return of_sequences(Sequences.of(columns.numpy()))
+
+
+def of_sequences(sequences: Sequences) -> dict[str, float]:
+    """Return the same of sequences that are at hand."""
     with np.errstate(all="ignore"):
         return {
             **pair_signals(sequences),
             **_lengths(sequences),
             **_token_fractions(sequences),
             **_token_weights(sequences),
-            **_suspicious_fractions(columns),
+            **_suspicious_fractions(sequences),
             **_perplexities(sequences),
             **_rewards(sequences),
             **group_signals(sequences),
@@ -41,16 +46,16 @@ def compute(columns: Columns) -> dict[str, float]:
 def _lengths(sequences: Sequences) -> dict[str, float]:
     lengths = sequences.lengths
     return {
-        "response_length_mean": float(lengths.mean()),
+        "response_length_mean": sequences.sums["n_tokens"] / len(lengths),
         "response_length_p95": float(percentile(lengths, 0.95)),
         "response_length_max": float(lengths.max()),
     }
 
 
 def _token_fractions(sequences: Sequences) -> dict[str, float]:
-    present = [name for name in _OF_TOKENS if name in sequences.columns]
-    fractions = sequences.matrix(present).sum(axis=-1) / sequences.lengths.sum() if present else ()
-    return {_OF_TOKENS[name][0]: float(x) * _OF_TOKENS[name][1] for name, x in zip(present, fractions, strict=True)}
+    sums = sequences.sums
+    n = sums["n_tokens"]
+    return {signal: sums[name] / n * factor for name, (signal, factor) in _OF_TOKENS.items() if name in sums}
 
 
 _OF_TOKENS = {
@@ -65,29 +70,34 @@ _OF_TOKENS = {
 
 
 def _token_weights(sequences: Sequences) -> dict[str, float]:
-    names = ("sum_token_weight", "sum_sq_token_weight")
-    if any(name not in sequences.columns for name in names):
+    sums = sequences.sums
+    if "sum_token_weight" not in sums or "sum_sq_token_weight" not in sums:
         return {}
-    total, total_sq = sequences.matrix(names).sum(axis=-1)
-    return {"token_weight_ess": float(total * total / (sequences.lengths.sum() * total_sq))}
+    total, total_sq = np.float64(sums["sum_token_weight"]), sums["sum_sq_token_weight"]
+    return {"token_weight_ess": float(total * total / (sums["n_tokens"] * total_sq))}
 
 
-def _suspicious_fractions(columns: Columns) -> dict[str, float]:
+def _suspicious_fractions(sequences: Sequences) -> dict[str, float]:
     """Fractions of valid + invalid tokens: sequences whose tokens are all invalid count here."""
-    counting = columns["n_tokens"].sum() + columns["n_invalid"].sum()
+    columns, sums = sequences.columns, sequences.sums
+    if sequences.rows is not None:
+        sums = {name: float(columns[name].sum()) for name in ("n_tokens", *_SUSPICIOUS) if name in columns}
+    counting = sums["n_tokens"] + sums["n_invalid"]
     return {
-        f"{kind}_fraction": float(columns[f"n_{kind}"].sum() / counting)
-        for kind in ("invalid", "saturated", "clamped")
-        if f"n_{kind}" in columns
+        signal: sums[name] / counting if counting else math.nan for name, signal in _SUSPICIOUS.items() if name in sums
     }
+
+
+_SUSPICIOUS = {"n_invalid": "invalid_fraction", "n_saturated": "saturated_fraction", "n_clamped": "clamped_fraction"}
 
 
 def _perplexities(sequences: Sequences) -> dict[str, float]:
     present = [name for name in _LOGPS if name in sequences.columns]
     if not present:
         return {}
-    perplexities = np.exp(-sequences.matrix(present) / sequences.lengths).mean(axis=-1)
-    return {_LOGPS[name]: float(value) for name, value in zip(present, perplexities, strict=True)}
+    perplexities = np.exp(-sequences.matrix(present) / sequences.lengths)
+    means = np.add.reduce(perplexities, -1) / perplexities.shape[-1]
+    return {_LOGPS[name]: value for name, value in zip(present, means.tolist(), strict=True)}
 
 
 _LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
@@ -96,7 +106,7 @@ _LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_log
 def _rewards(sequences: Sequences) -> dict[str, float]:
     if "reward" not in sequences.columns:
         return {}
-    rewards = sequences.matrix(("reward",))[0]
+    rewards = sequences.of_column("reward")
     rewards = rewards[~np.isnan(rewards)]
     n = np.float64(len(rewards))
     mean = rewards.sum() / n
@@ -107,7 +117,7 @@ def _versions(sequences: Sequences) -> dict[str, float]:
     columns = sequences.columns
     if "version_min" not in columns or "version_max" not in columns:
         return {}
-    oldest, newest = sequences.matrix(("version_min", "version_max"))
+    oldest, newest = sequences.of_column("version_min"), sequences.of_column("version_max")
     signals = {"version_span_max": float((newest - oldest).max())}
     if columns.trainer_version is not None:
         lag = columns.trainer_version - oldest
@@ -118,11 +128,11 @@ def _versions(sequences: Sequences) -> dict[str, float]:
 def _divergences(sequences: Sequences) -> dict[str, float]:
     columns = sequences.columns
     signals = {
-        signal: float(sequences.matrix((name,)).max())
+        signal: float(sequences.of_column(name).max())
         for signal, name in (("kl_max", "max_kl"), ("reverse_kl_max", "max_reverse_kl"), ("tv_max", "max_tv"))
         if name in columns
     }
     if "sum_kl" in columns:
-        sums = sequences.matrix(("sum_kl",))[0]
-        signals |= {"kl_mean": float(sums.sum() / sequences.lengths.sum()), "kl_seq": float(sums.mean())}
+        total = sequences.sums["sum_kl"]
+        signals |= {"kl_mean": total / sequences.sums["n_tokens"], "kl_seq": total / len(sequences.lengths)}
     return signals

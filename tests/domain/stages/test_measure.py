@@ -14,6 +14,7 @@ from tests.domain.trainer import made, report
 from trmon.domain.stages.measure import engine_lag, k3_excess, measure, ratio_shift, staleness_lag
 from trmon.domain.stages.merge import merge
 from trmon_client.core.columns import Columns
+from trmon_client.core.sequences import Sequences
 from trmon_client.core.statistics import columns
 
 
@@ -33,12 +34,12 @@ def of(d: list[float]) -> Columns:
     ],
 )
 def test_k3_excess_is_k3_over_ten_times_what_honest_log_probs_can_show(d: list[float], excess: float) -> None:
-    assert k3_excess(of(d), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
+    assert k3_excess(Sequences.of(of(d)), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
 
 
 def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
-    assert math.isnan(k3_excess(empty, "mismatch"))
+    assert math.isnan(k3_excess(Sequences.of(empty), "mismatch"))
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,12 @@ def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
     ],
 )
 def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float], shift: float) -> None:
-    assert ratio_shift(of(d), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
+    assert ratio_shift(Sequences.of(of(d)), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
 
 
 def test_a_shift_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
-    assert math.isnan(ratio_shift(empty, "mismatch"))
+    assert math.isnan(ratio_shift(Sequences.of(empty), "mismatch"))
 
 
 @pytest.mark.parametrize(

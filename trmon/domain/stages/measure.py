@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from trmon.domain.stages.merge import Merged
 from trmon_client.core import bounds, signals
-from trmon_client.core.alpha import alpha_split
+from trmon_client.core.alpha import AlphaSplit
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import Pair
+from trmon_client.core.sequences import Sequences
 
 K3_FLOOR = 1e-6
 K3_FACTOR = 10.0
@@ -30,11 +32,11 @@ class Measured:
 
 def measure(merged: Merged) -> Measured:
     """Return the batch's signals, those of the rules and the bounds among them."""
-    columns = merged.columns
-    found = signals.compute(columns)
-    found |= {f"{pair}_k3_excess": k3_excess(columns, pair) for pair in columns.pairs}
-    found |= {f"{pair}_ratio_shift": ratio_shift(columns, pair) for pair in columns.pairs}
-    found["alpha_mismatch_share"] = alpha_split(columns).mismatch_share
+    columns, sequences = merged.columns, Sequences.of(merged.columns)
+    found = signals.of_sequences(sequences)
+    found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
+    found |= {f"{pair}_ratio_shift": ratio_shift(sequences, pair) for pair in columns.pairs}
+    found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["engine_lag"] = engine_lag(columns)
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
     limits = _bounds(columns)
@@ -43,33 +45,33 @@ def measure(merged: Merged) -> Measured:
     return Measured(merged=merged, signals=found)
 
 
-def k3_excess(columns: Columns, pair: Pair) -> float:
+def k3_excess(sequences: Sequences, pair: Pair) -> float:
     """Return by what factor kl_k3 exceeds what honest log-probs can show; above 1 they look corrupt.
 
     Returns: kl_k3 / (10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6)); NaN without a valid token.
     Source: formulas, section 9, A'.
     """
-    n = float(columns["n_tokens"].sum())
-    if n == 0:
-        return math.nan
-    mean = float(columns[f"{pair}_sum_d"].sum()) / n
-    standard_error = math.sqrt(_variance(columns, f"{pair}_sum_d", f"{pair}_sum_sq_d", n) / n)
+    sums = sequences.sums
+    n = sums["n_tokens"]
+    mean = sums[f"{pair}_sum_d"] / n
+    standard_error = math.sqrt(_variance(sums, f"{pair}_sum_d", f"{pair}_sum_sq_d") / n)
     honest = max(abs(mean), STANDARD_ERRORS * standard_error, K3_FLOOR)
-    return float(columns[f"{pair}_sum_k3"].sum()) / n / (K3_FACTOR * honest)
+    return sums[f"{pair}_sum_k3"] / n / (K3_FACTOR * honest)
 
 
-def ratio_shift(columns: Columns, pair: Pair) -> float:
+def ratio_shift(sequences: Sequences, pair: Pair) -> float:
     """Return how many standard errors the mean ratio is above 1; far below or above, the supports differ.
 
     Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)); NaN without a valid token, or where ratios are so heavy-tailed that
     their mean rests on tokens that a sample misses.
     Source: formulas, section 9, A''.
     """
-    n = float(columns["n_tokens"].sum())
-    if n == 0 or _variance(columns, f"{pair}_sum_d", f"{pair}_sum_sq_d", n) > HEAVY_TAIL_VARIANCE:
+    sums = sequences.sums
+    n = sums["n_tokens"]
+    if math.isnan(n) or _variance(sums, f"{pair}_sum_d", f"{pair}_sum_sq_d") > HEAVY_TAIL_VARIANCE:
         return math.nan
-    deviation = float(columns[f"{pair}_sum_ratio_dev"].sum()) / n
-    variance = _variance(columns, f"{pair}_sum_ratio_dev", f"{pair}_sum_sq_ratio_dev", n)
+    deviation = sums[f"{pair}_sum_ratio_dev"] / n
+    variance = _variance(sums, f"{pair}_sum_ratio_dev", f"{pair}_sum_sq_ratio_dev")
     if variance == 0.0:
         return math.copysign(math.inf, deviation) if deviation else 0.0
     return deviation / math.sqrt(variance / n)
@@ -103,9 +105,10 @@ def staleness_lag(columns: Columns, *, version_lag: float) -> float:
     return 0.0 if math.isnan(lag) else lag
 
 
-def _variance(columns: Columns, sums: str, squares: str, n: float) -> float:
-    mean = float(columns[sums].sum()) / n
-    return max(float(columns[squares].sum()) / n - mean * mean, 0.0)
+def _variance(sums: Mapping[str, float], of: str, squares: str) -> float:
+    n = sums["n_tokens"]
+    mean = sums[of] / n
+    return max(sums[squares] / n - mean * mean, 0.0)
 
 
 def _bounds(columns: Columns) -> bounds.ErrorBounds:
