@@ -32,6 +32,7 @@ __all__ = [
     "PairChoice",
     "Policy",
     "PolicyError",
+    "Readings",
     "TokenRule",
     "Where",
     "decide",
@@ -50,26 +51,57 @@ def decide(columns: Columns, policy: Policy) -> Decision:
     Errors: PolicyError naming the argument that is missing (`Policy.needs`).
     Source: formulas, section 6.
     """
-    for rule in policy.tokens:
-        rule.resolve(columns.pairs)
-    where = functions_of(columns["n_tokens"]).where
-    codes = where(columns["n_tokens"] > 0, int(Outcome.ACCEPTED), int(Outcome.EMPTY))
-    codes = where(columns["n_invalid"] > 0, int(Outcome.INVALID_LOGPROBS), codes)
-    certified = codes < 0
-    compared: list[Array | None] = []
-    with np.errstate(all="ignore"):
-        for index, criterion in enumerate(policy.criteria):
-            verdict = _judge(columns, criterion)
-            compared.append(None if verdict is None else verdict.compared)
-            if verdict is None:
-                continue
-            if verdict.unjudgeable is not None:
-                codes = where((codes == 0) & verdict.unjudgeable, int(Outcome.ADVANTAGE), codes)
-            failed = (codes == 0) & verdict.broken
-            codes = where(failed, FIRST_CRITERION + index, codes)
-            if verdict.proven is not None:
-                certified = certified | (failed & verdict.proven)
-    return Decision(policy, codes == 0, codes, certified, tuple(compared))
+    return Readings(columns).decide(policy)
+
+
+class Readings:
+    """What policies read of one batch: each statistic once, however many of them ask for it."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._where = functions_of(columns["n_tokens"]).where
+        codes = self._where(columns["n_tokens"] > 0, int(Outcome.ACCEPTED), int(Outcome.EMPTY))
+        self._codes = self._where(columns["n_invalid"] > 0, int(Outcome.INVALID_LOGPROBS), codes)
+        self._read: dict[tuple[str, Pair], Array] = {}
+
+    def decide(self, policy: Policy) -> Decision:
+        """Return what `decide` returns of the batch under a policy. Errors: PolicyError, as there."""
+        for rule in policy.tokens:
+            rule.resolve(self._columns.pairs)
+        where, codes, undecided = self._where, self._codes, self._codes == 0
+        certified = codes < 0
+        compared: list[Array | None] = []
+        with np.errstate(all="ignore"):
+            for index, criterion in enumerate(policy.criteria):
+                verdict = self._judge(criterion)
+                compared.append(None if verdict is None else verdict.compared)
+                if verdict is None:
+                    continue
+                if verdict.unjudgeable is not None:
+                    codes = where(undecided & verdict.unjudgeable, int(Outcome.ADVANTAGE), codes)
+                    undecided = undecided & ~verdict.unjudgeable
+                failed = undecided & verdict.broken
+                codes = where(failed, FIRST_CRITERION + index, codes)
+                undecided = undecided ^ failed
+                if verdict.proven is not None:
+                    certified = certified | (failed & verdict.proven)
+        return Decision(policy, undecided, codes, certified, tuple(compared))
+
+    def _judge(self, criterion: Criterion) -> _Verdict | None:
+        columns = self._columns
+        pair = criterion.resolve(columns)
+        if not criterion.applies(columns, pair):
+            return None
+        view = PairView(columns, pair)
+        compared = self._read.get((criterion.statistic, pair))
+        if compared is None:
+            compared = self._read[criterion.statistic, pair] = criterion.measured.read(view)
+        broken = ~_within(criterion, compared)
+        proven = compared > criterion.upper_compared if _proves(columns, criterion, pair) else None
+        if criterion.where != "advantage_negative":
+            return _Verdict(compared, broken, None, proven)
+        advantage = view.of_sequence("advantage")
+        return _Verdict(compared, broken & (advantage < 0), advantage != advantage, proven)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +117,6 @@ class _Verdict:
     proven: Array | None
 
 
-def _judge(columns: Columns, criterion: Criterion) -> _Verdict | None:
-    pair = criterion.resolve(columns)
-    if not criterion.applies(columns, pair):
-        return None
-    view = PairView(columns, pair)
-    compared = criterion.measured.read(view)
-    broken = ~_within(criterion, compared)
-    proven = compared > criterion.upper_compared if _proves(columns, criterion, pair) else None
-    if criterion.where != "advantage_negative":
-        return _Verdict(compared, broken, None, proven)
-    advantage = view.of_sequence("advantage")
-    return _Verdict(compared, broken & (advantage < 0), advantage != advantage, proven)
-
-
 def _within(criterion: Criterion, compared: Array) -> Array:
     """NaN compares false, so it is never within."""
     lower, upper = criterion.lower_compared, criterion.upper_compared
@@ -111,9 +129,9 @@ def _proves(columns: Columns, criterion: Criterion, pair: Pair) -> bool:
     """Whether going above the bound is proof; a bound on a lower bound of KL carries CERTIFICATE_MARGIN."""
     if criterion.upper is None:
         return False
+    if criterion.statistic == "max_binary_kl":
+        return True
     kl_is = columns.kl_is if columns.kl_pair == pair else "sampled"
-    return {
-        "max_kl": kl_is != "sampled",
-        "mean_kl": kl_is == "exact",
-        "max_binary_kl": True,
-    }.get(criterion.statistic, False)
+    if criterion.statistic == "max_kl":
+        return kl_is != "sampled"
+    return criterion.statistic == "mean_kl" and kl_is == "exact"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, functions_of
+from trmon_client.core.arrays import Array, bring, functions_of
 from trmon_client.core.criterion import Criterion
 from trmon_client.core.policy import Policy
 
@@ -82,14 +81,23 @@ class Decision:
 
         Source: formulas, section 6.
         """
-        counts = self.counts()
+        counts = self._counts
         decided = sum(counts.values()) - counts.get("empty", 0)
         return (decided - counts["accepted"]) / decided if decided else math.nan
 
     def counts(self) -> dict[str, int]:
-        """Return the number of sequences accepted, and rejected by each reason that occurs."""
-        reasons = Counter(self.reasons)
-        return {"accepted": reasons.pop(None, 0), **{str(reason): n for reason, n in reasons.items()}}
+        """Return how many were accepted, and rejected by each reason that occurs; synchronises on a device."""
+        return dict(self._counts)
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        """Two criteria may have one statistic, and so one reason."""
+        accepted, *rejected = np.bincount(bring(self.codes, None), minlength=1).tolist()
+        counts = {"accepted": accepted}
+        for reason, n in zip(self.reason_names, rejected, strict=False):
+            if n:
+                counts[reason] = counts.get(reason, 0) + n
+        return counts
 
     def _nothing(self) -> tuple[Array, Callable[..., Array]]:
         functions = functions_of(self.codes)

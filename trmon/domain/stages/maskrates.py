@@ -22,19 +22,18 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
     rejected = ~accepted[decided]
     lengths = columns["n_tokens"][decided].astype(np.float64)
     short, long = (percentile(lengths, share) if len(lengths) else math.nan for share in (0.25, 0.75))
-    rates = {
-        "mask_rate": _share(rejected, np.ones_like(lengths)),
-        "mask_rate_tokens": _share(rejected, lengths),
-        "mask_rate_long": _share(rejected, lengths >= long),
-        "mask_rate_short": _share(rejected, lengths <= short),
+    weights = {
+        "mask_rate": np.ones_like(lengths),
+        "mask_rate_tokens": lengths,
+        "mask_rate_long": lengths >= long,
+        "mask_rate_short": lengths <= short,
     }
     if "advantage" in columns:
         advantage = columns["advantage"][decided]
-        rates["mask_rate_positive"] = _share(rejected, advantage > 0)
-        rates["mask_rate_negative"] = _share(rejected, advantage < 0)
-    return rates
-
-
-def _share(rejected: Array, weights: Array) -> float:
-    total = float(weights.sum())
-    return float((rejected * weights).sum()) / total if total else math.nan
+        weights |= {"mask_rate_positive": advantage > 0, "mask_rate_negative": advantage < 0}
+    matrix = np.array(list(weights.values()), np.float64)
+    totals = np.add.reduce(matrix, -1).tolist()
+    shares = np.add.reduce(matrix * rejected, -1).tolist()
+    return {
+        name: share / total if total else math.nan for name, share, total in zip(weights, shares, totals, strict=True)
+    }

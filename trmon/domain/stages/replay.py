@@ -14,8 +14,8 @@ from trmon.domain.derived import SHADOW_PREFIX
 from trmon.domain.stages.maskrates import mask_rates
 from trmon.domain.stages.measure import Measured
 from trmon.domain.stages.merge import Merged, Part
-from trmon_client.core.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, decide
-from trmon_client.core.columns import Array, Columns
+from trmon_client.core.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, Readings
+from trmon_client.core.columns import Array
 from trmon_client.core.wire import pack_bits, unpack_bits
 
 UNKNOWN_POLICY = "unknown_policy"
@@ -50,8 +50,9 @@ class _Standing:
 def replay(measured: Measured) -> Replayed:
     """Return the batch with a decision for its active policy and for each shadow, and their mask rates."""
     merged = measured.merged
-    standing = _replay_active(merged)
-    shadows = _shadows(merged)
+    readings = Readings(merged.columns)
+    standing = _replay_active(merged, readings)
+    shadows = _shadows(merged, readings)
     active = {
         **mask_rates(merged.columns, standing.accepted),
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
@@ -69,7 +70,7 @@ def replay(measured: Measured) -> Replayed:
     )
 
 
-def _replay_active(merged: Merged) -> _Standing:
+def _replay_active(merged: Merged, readings: Readings) -> _Standing:
     """Judge each report by the policy it names, over its own columns.
 
     Ranks may be on different versions, and merged columns are as exact only as their weakest part.
@@ -77,24 +78,26 @@ def _replay_active(merged: Merged) -> _Standing:
     bits = np.concatenate([unpack_bits(part.stored.accepted, part.columns.n_sequences) for part in merged.parts])
     reasons: Counter[str] = Counter()
     mismatches = unreplayed = 0
-    for parts, columns, rows in _judged_at_once(merged):
+    for parts, read, rows in _judged_at_once(merged, readings):
         report, stands = parts[0].stored.report, bits[rows]
-        decision = _decide(columns, merged.closing.watch.policies.find(report.policy))
-        unreplayed += 0 if decision else len(parts)
-        reasons.update(_reasons(decision, stands))
-        if decision and report.policy is not None and report.semantics == SEMANTICS_VERSION:
-            mismatches += int(np.count_nonzero(decision.accepted != stands))
+        decision = _decide(read, merged.closing.watch.policies.find(report.policy))
+        agree = None if decision is None else decision.accepted == stands
+        reasons.update(_reasons(decision, stands, agree=agree))
+        if agree is None:
+            unreplayed += len(parts)
+        elif report.policy is not None and report.semantics == SEMANTICS_VERSION:
+            mismatches += len(agree) - int(np.count_nonzero(agree))
     return _Standing(accepted=bits, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
 
 
-def _judged_at_once(merged: Merged) -> list[tuple[tuple[Part, ...], Columns, slice]]:
+def _judged_at_once(merged: Merged, readings: Readings) -> list[tuple[tuple[Part, ...], Readings, slice]]:
     """Parts of one policy whose columns say the same as the merged ones are decided together: each sequence for itself.
 
     So a batch of 64 ranks, which are nearly always alike, costs one decision.
     """
-    if len({_manner(part) for part in merged.parts}) == 1:
-        return [(merged.parts, merged.columns, slice(None))]
-    return [((part,), part.columns, part.rows) for part in merged.parts]
+    if len(merged.parts) == 1 or len({_manner(part) for part in merged.parts}) == 1:
+        return [(merged.parts, readings, slice(None))]
+    return [((part,), Readings(part.columns), part.rows) for part in merged.parts]
 
 
 def _manner(part: Part) -> tuple[object, ...]:
@@ -104,12 +107,13 @@ def _manner(part: Part) -> tuple[object, ...]:
     return report.policy, report.semantics, columns.kl_is, columns.kl_pair, versions, frozenset(columns)
 
 
-def _reasons(decision: Decision | None, bits: Array) -> Counter[str]:
+def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> Counter[str]:
     """Count the reasons of sequences as they stand: the replay's, where the two agree."""
-    n_accepted = int(np.count_nonzero(bits))
-    if decision is None:
+    if decision is None or agree is None:
+        n_accepted = int(np.count_nonzero(bits))
         return +Counter({"accepted": n_accepted, UNKNOWN_POLICY: len(bits) - n_accepted})
-    agree = decision.accepted == bits
+    if agree.all():
+        return +Counter(decision.counts())
     n_forced = int(np.count_nonzero(bits & ~agree))
     found = Counter({"accepted": n_forced, DISAGREEMENT: int(np.count_nonzero(~agree)) - n_forced})
     counts = np.bincount(decision.codes[agree]).tolist()
@@ -118,18 +122,18 @@ def _reasons(decision: Decision | None, bits: Array) -> Counter[str]:
     return +found
 
 
-def _shadows(merged: Merged) -> dict[str, Decision | None]:
+def _shadows(merged: Merged, readings: Readings) -> dict[str, Decision | None]:
     current = merged.closing.watch.policies.current
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
-    return {policy.name: _decide(merged.columns, policy) for policy in others}
+    return {policy.name: _decide(readings, policy) for policy in others}
 
 
-def _decide(columns: Columns, policy: Policy | None) -> Decision | None:
+def _decide(readings: Readings, policy: Policy | None) -> Decision | None:
     if policy is None:
         return None
     try:
-        return decide(columns, policy)
+        return readings.decide(policy)
     except PolicyError:
         return None
 
