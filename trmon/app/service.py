@@ -25,17 +25,16 @@ from trmon.app.events.endpoints import router as events
 from trmon.app.fleet.endpoints import router as fleet
 from trmon.app.health.endpoints import router as health
 from trmon.app.http import problems
-from trmon.app.http.auth import Guarded
 from trmon.app.http.body import WholeBody
 from trmon.app.http.compression import CompressedReads
 from trmon.app.http.edge import Edge
-from trmon.app.http.ratelimit import RateLimit, RateLimited
-from trmon.app.http.security import KnownHosts, SameSite, SecurityHeaders
+from trmon.app.http.ratelimit import RateLimit
 from trmon.app.metrics.endpoints import router as metrics
 from trmon.app.page.endpoints import router as page
 from trmon.app.policies.endpoints import router as policies
 from trmon.app.reports.endpoints import router as reports
 from trmon.app.reports.openapi import schemas
+from trmon.app.reports.shortway import ShortWay
 from trmon.app.rules.endpoints import router as rules
 from trmon.app.runs.endpoints import router as runs
 from trmon.app.settings import Settings
@@ -79,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     problems.install(app)
     for router in ROUTERS:
@@ -89,15 +89,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     """Return what every request passes, outermost first."""
+    bodies = WholeBody(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
     return [
-        Middleware(SecurityHeaders),
+        Middleware(Edge, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
+        Middleware(ShortWay),
         Middleware(CompressedReads),
-        Middleware(Edge),
-        Middleware(KnownHosts, hosts=settings.answered_hosts),
-        Middleware(SameSite),
-        Middleware(Guarded),
-        Middleware(RateLimited, limit=limit),
-        Middleware(WholeBody, max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes),
     ]
 
 

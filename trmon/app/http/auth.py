@@ -7,10 +7,10 @@ import hashlib
 import math
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from trmon.app.settings import Settings
 from trmon.domain.access import EVERYTHING, Access, Token
@@ -72,18 +72,17 @@ class Door:
         return found
 
 
-class Guarded:
-    """Lets nobody through to the API without knowing who it is; the answer stands in the connection's state."""
+async def known(scope: Scope, headers: Mapping[str, str]) -> Access | None:
+    """Return what the caller of a guarded path may do, None on an open one; it stands in the connection's state too.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(GUARDED_PATHS):
-            door: Door = scope["app"].state.parts.door
-            authorization = Headers(scope=scope).get("authorization")
-            scope.setdefault("state", {})["access"] = await door.access(authorization, now=time.time())
-        await self._app(scope, receive, send)
+    Errors: Unauthenticated.
+    """
+    if not scope["path"].startswith(GUARDED_PATHS):
+        return None
+    door: Door = scope["app"].state.parts.door
+    access = await door.access(headers.get("authorization"), now=time.time())
+    scope.setdefault("state", {})["access"] = access
+    return access
 
 
 def new_secret() -> str:

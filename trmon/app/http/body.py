@@ -6,66 +6,66 @@ import asyncio
 import gzip
 import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import zstandard
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.app.http.held import Held, Hold
-from trmon.app.http.security import SAFE_METHODS
 from trmon.domain.errors import InvalidInput, TooLarge, UnsupportedMedia
 
 MAX_ZSTD_WINDOW_BYTES = 8 << 20
 
 
 class WholeBody:
-    """Hands the app a request's body whole and decompressed, or refuses it.
+    """Hands an app a request's body whole and decompressed, in one message, or refuses it.
 
     What bodies of all requests take in memory until they are answered is bounded too: however slow the database is,
     what waits for it does not grow.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, max_held_bytes: int) -> None:
-        self._app = app
+    def __init__(self, *, max_bytes: int, max_held_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._held = Held(max_held_bytes)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
-            await self._app(scope, receive, send)
-            return
+    async def hand(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str]
+    ) -> None:
+        """Call the app, unless the client goes away first. Errors: TooLarge, Overloaded; those of `decompress`."""
         hold = Hold(self._held)
         try:
-            body = await self._read(Headers(scope=scope), receive, hold=hold)
-            if body is not None:
-                await self._app(_decoded(scope, len(body)), _whole(body, receive), send)
+            body = await self._read(headers, receive, hold=hold)
+            if body is None:
+                return
+            encoding = headers.get("content-encoding", "identity").strip().lower()
+            if encoding != "identity":
+                body = await asyncio.to_thread(decompress, body, encoding=encoding, max_bytes=self._max_bytes)
+                hold.grow(len(body))
+                scope = _decoded(scope, len(body))
+            await app(scope, _whole(body, receive), send)
         finally:
             hold.end()
 
-    async def _read(self, headers: Headers, receive: Receive, *, hold: Hold) -> bytes | None:
+    async def _read(self, headers: Mapping[str, str], receive: Receive, *, hold: Hold) -> bytes | None:
         """Return the body, or None where the client went away before it was through."""
         announced = headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > self._max_bytes:
             raise _too_large(self._max_bytes)
-        body = bytearray()
-        more = True
+        pieces: list[bytes] = []
+        n_bytes, more = 0, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            body += message.get("body", b"")
-            if len(body) > self._max_bytes:
+            pieces.append(message.get("body", b""))
+            n_bytes += len(pieces[-1])
+            if n_bytes > self._max_bytes:
                 raise _too_large(self._max_bytes)
-            hold.grow(len(body))
+            hold.grow(n_bytes)
             more = message.get("more_body", False)
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        if encoding == "identity":
-            return bytes(body)
-        plain = await asyncio.to_thread(decompress, bytes(body), encoding=encoding, max_bytes=self._max_bytes)
-        hold.grow(len(plain))
-        return plain
+        return b"".join(pieces)
 
 
 def decompress(body: bytes, *, encoding: str, max_bytes: int) -> bytes:

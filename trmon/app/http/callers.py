@@ -17,6 +17,12 @@ def access_of(connection: Connection) -> Access | None:
     return access
 
 
+def address_of(connection: Connection) -> str:
+    """Return the address from which a request comes, empty where it is not known."""
+    client: tuple[str, int] | None = connection.get("client")
+    return client[0] if client else ""
+
+
 def _with(request: Request, scope: Scope) -> Access:
     access = access_of(request.scope)
     if access is None:

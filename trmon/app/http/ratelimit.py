@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from trmon.app.http.callers import access_of
-from trmon.domain.access import EVERYTHING
+from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.errors import Overloaded
 
 MAX_BUCKETS = 10_000
@@ -55,6 +52,12 @@ class RateLimit:
                 self._spent[caller] += 1
             return 0.0
 
+    def check(self, access: Access, *, address: str) -> None:
+        """Take one request of a caller, known by its token, else by its address. Errors: Overloaded."""
+        wait_seconds = self.take(access.name if access != EVERYTHING else address, now=time.monotonic())
+        if wait_seconds > 0:
+            raise Overloaded("too many requests from this caller", retry_after_seconds=wait_seconds)
+
     def spent(self) -> dict[str, int]:
         """Return how many requests each caller made since this was last asked."""
         with self._lock:
@@ -67,20 +70,3 @@ class RateLimit:
             for caller, level in left.items():
                 if caller in self._buckets:
                     self._buckets[caller] = Bucket(level - self._spent[caller], now)
-
-
-class RateLimited:
-    """Answers 429 with Retry-After to a caller beyond the limit."""
-
-    def __init__(self, app: ASGIApp, *, limit: RateLimit) -> None:
-        self._app = app
-        self._limit = limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        access = access_of(scope)
-        if access is not None:
-            caller = access.name if access != EVERYTHING else (scope.get("client") or ("",))[0]
-            wait_seconds = self._limit.take(caller, now=time.monotonic())
-            if wait_seconds > 0:
-                raise Overloaded("too many requests from this caller", retry_after_seconds=wait_seconds)
-        await self._app(scope, receive, send)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import urlsplit
-
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.domain.errors import Forbidden
 
@@ -21,49 +19,25 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SAME_SITES = frozenset({"same-origin", "none"})
 
 
-class SecurityHeaders:
-    """Puts the security headers on every answer."""
+def check_host(headers: Mapping[str, str], *, hosts: frozenset[str] | None) -> None:
+    """Refuse a Host the service does not go by, so that a foreign name resolving here reaches nothing.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def secured(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, secured)
+    Errors: Forbidden, unless `hosts` is None.
+    """
+    if hosts is None:
+        return
+    host = _without_port(headers.get("host", ""))
+    if host not in hosts:
+        raise Forbidden(f"the host {host[:64]!r} is not answered here; TRMON_ALLOW_HOSTS adds it")
 
 
-class KnownHosts:
-    """Refuses a Host the service does not go by, so that a foreign name resolving here reaches nothing."""
-
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._hosts is not None:
-            host = _without_port(Headers(scope=scope).get("host", ""))
-            if host not in self._hosts:
-                raise Forbidden(f"the host {host[:64]!r} is not answered here; TRMON_ALLOW_HOSTS adds it")
-        await self._app(scope, receive, send)
+def check_site(headers: Mapping[str, str], *, method: str) -> None:
+    """Refuse what another site's page makes a browser write here. Errors: Forbidden."""
+    if method not in SAFE_METHODS and _is_cross_site(headers):
+        raise Forbidden("a page of another site may not write here")
 
 
-class SameSite:
-    """Refuses what another site's page makes a browser write here."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and _is_cross_site(Headers(scope=scope)):
-            raise Forbidden("a page of another site may not write here")
-        await self._app(scope, receive, send)
-
-
-def _is_cross_site(headers: Headers) -> bool:
+def _is_cross_site(headers: Mapping[str, str]) -> bool:
     site = headers.get("sec-fetch-site")
     if site is not None and site not in SAME_SITES:
         return True

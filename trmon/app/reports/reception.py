@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,9 @@ class Reception:
         self._policies = policies
         self._counters = counters
         self._losses = ClientLosses()
+        # Looking a label up costs more than to count.
+        self._by_status = {status: counters.reports.labels(status.value) for status in Stored}
+        self._accepted, self._rejected = map(counters.sequences.labels, ("accepted", "rejected"))
 
     async def one(self, body: bytes, *, media_type: str, key: RunKey) -> wire.Ack:
         """Take one message of a run in. Errors: WireError; Conflict; Overloaded."""
@@ -98,7 +102,7 @@ class Reception:
         durable = [intake for intake in intakes if not _is_heartbeat(intake)]
         futures = self._store.reports.append(durable, now=now) if durable else []
         self._touch([intake for intake in intakes if _is_heartbeat(intake)], now=now)
-        receipts = iter(await asyncio.gather(*map(asyncio.wrap_future, futures)))
+        receipts = iter([await _resolved(future) for future in futures])
         answered = [Answered(intake, None if _is_heartbeat(intake) else next(receipts)) for intake in intakes]
         self._count(answered)
         return answered
@@ -160,13 +164,22 @@ class Reception:
     def _count(self, answered: Sequence[Answered]) -> None:
         for one in answered:
             status = one.receipt.status if one.receipt else Stored.STORED
-            self._counters.reports.labels(status.value).inc()
+            self._by_status[status].inc()
             for reason, n in self._losses.grown(one.intake.key, one.intake.message).items():
                 self._counters.dropped.labels(reason).inc(n)
             if status is Stored.STORED and one.intake.n_sequences:
-                n_accepted = int(wire.unpack_bits(one.intake.accepted, one.intake.n_sequences).sum())
-                self._counters.sequences.labels("accepted").inc(n_accepted)
-                self._counters.sequences.labels("rejected").inc(one.intake.n_sequences - n_accepted)
+                n_accepted = _n_set(one.intake.accepted, one.intake.n_sequences)
+                self._accepted.inc(n_accepted)
+                self._rejected.inc(one.intake.n_sequences - n_accepted)
+
+
+async def _resolved(future: Future[Receipt]) -> Receipt:
+    return future.result() if future.done() else await asyncio.wrap_future(future)
+
+
+def _n_set(bits: bytes, n: int) -> int:
+    """Return how many of the first n bits are set, of the little-endian bits of the wire."""
+    return (int.from_bytes(bits, "little") & ((1 << n) - 1)).bit_count()
 
 
 def _is_heartbeat(intake: Intake) -> bool:
