@@ -20,12 +20,16 @@ from trmon.app.settings import Settings
 from trmon.app.worker.worker import Worker
 from trmon.store import Role, Store
 
+NICENESS = 5
+"""Where cores are short, reports are acknowledged first: a trainer waits for that, nobody for a step's signals."""
+
 
 def main(descriptor: int) -> None:
     """Watch the runs of the service at the other end of a line, until it says so."""
     # Whoever stops the service by its terminal or its group stops it alone: it says when this process may end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    os.nice(NICENESS)
     line = Line(descriptor)
     settings: Settings = line.receive()
     logs.configure(settings)

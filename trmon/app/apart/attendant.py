@@ -52,7 +52,6 @@ class Attendant:
         self._woken: set[int] = set()
         self._under_way: set[Future[None]] = set()
         self._line: Line | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._is_listening = False
         self._closing = False
         self._changed = Condition()
@@ -60,6 +59,8 @@ class Attendant:
 
     def start(self) -> None:
         """Start the process; it reads for itself what was left unfinished."""
+        with self._changed:
+            self._spawn()
         self._thread.start()
 
     def wake(self, run_ids: Iterable[int]) -> None:
@@ -82,36 +83,49 @@ class Attendant:
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-        if self._thread.is_alive() and self._process is not None:
+        if self._thread.is_alive():
             log.error("worker_killed", after_seconds=STOP_SECONDS)
             self._process.kill()
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._closing:
-            began = time.monotonic()
-            status = self._attend()
-            # The next one reads from the tables what this one had written.
+        while True:
+            self._attend()
             with self._changed:
                 under_way = set(self._under_way)
+            # The next one reads from the tables what this one had written.
             wait(under_way)
             with self._changed:
                 if not self._closing:
-                    log.error("worker_ended", status=status)
-                    self._changed.wait(BACKOFF_SECONDS - (time.monotonic() - began))
+                    log.error("worker_ended", status=self._process.returncode)
+                self._start_another()
+                if self._line is None:
+                    return
 
-    def _attend(self) -> int:
-        """Run one process to its end, and return its exit status."""
+    def _start_another(self) -> None:
+        """Start one again and again until it can be done, but not while the service closes."""
+        while self._line is None and not self._closing:
+            waited_seconds = time.monotonic() - self._started_at
+            if self._changed.wait_for(lambda: self._closing, BACKOFF_SECONDS - waited_seconds):
+                return
+            try:
+                self._spawn()
+            except OSError as error:
+                log.error("worker_not_started", error=str(error))
+
+    def _spawn(self) -> None:
+        self._started_at = time.monotonic()
         ours, theirs = socket.socketpair()
         with theirs:
             command = [*COMMAND, str(theirs.fileno())]
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603 - our own
-        line = Line(ours.detach())
-        with self._changed:
-            self._process, self._line = process, line
-            _send(line, self._settings)
-            if self._closing:
-                _send(line, Leave())
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603 - our own
+        self._line = Line(ours.detach())
+        _send(self._line, self._settings)
+
+    def _attend(self) -> None:
+        """Hear one process to its end."""
+        line = self._line
+        assert line is not None
         try:
             while True:
                 self._hear(line.receive(), line)
@@ -120,7 +134,7 @@ class Attendant:
                 self._line, self._is_listening = None, False
         finally:
             line.close()
-        return process.wait()
+        self._process.wait()
 
     def _hear(self, message: Write | Seen, line: Line) -> None:
         if isinstance(message, Write):
