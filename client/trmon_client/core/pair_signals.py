@@ -177,9 +177,12 @@ def _tails(sequences: Sequences, largest: Array) -> dict[str, float]:
         return {}
     counts = np.array([sequences.columns.histograms[pair] for pair in at_hand])
     most = largest[[pairs.index(pair) for pair in at_hand]]
-    tails = abs_quantiles(counts, _TAIL_FRACTIONS, largest=most)
-    return dict(zip(_names(tuple(at_hand), tuple(_TAILS)), tails.ravel().tolist(), strict=True))
+    tails = abs_quantiles(counts, tuple(_TAILS.values()), largest=most)
+    return {
+        f"{pair}_{stem}": value
+        for pair, row in zip(at_hand, tails, strict=True)
+        for stem, value in zip(_TAILS, row, strict=True)
+    }
 
 
 _TAILS = {"abs_log_ratio_p99": 0.99, "abs_log_ratio_p999": 0.999}
-_TAIL_FRACTIONS = np.array([*_TAILS.values()])[:, None]
