@@ -1,6 +1,7 @@
 """What grows and what does not: CPU a report over runs and over what is stored, start, /metrics; prints a table.
 
 PYTHONPATH=. python -m tests.load.scaling [--runs 10,5000] [--batches 10000,1000000] [--restart 10000] [--active 500]
+    [--memory 10000,100000,1000000]
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.load.workload import Workload
 
 MIB = 1 << 20
 CONNECTIONS = 4
+MEMORY_SEQUENCES = 4
 ASKED = 9
 """How often a page is read for the median of its time."""
 
@@ -57,6 +59,9 @@ def main() -> None:
     for n_sequences in given.whatif:
         with tempfile.TemporaryDirectory() as folder:
             _measure_whatif(table, folder=Path(folder), n_sequences=n_sequences)
+    if given.memory:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure_memory(table, folder=Path(folder), counts=given.memory)
     console.print(table)
     console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
 
@@ -73,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--restart", type=numbers, default=[10_000], help="over how many runs the service starts")
     parser.add_argument("--active", type=numbers, default=[500], help="how many runs /metrics shows")
     parser.add_argument("--whatif", type=numbers, default=[250_000, 1_000_000], help="over how many sequences to ask")
+    parser.add_argument("--memory", type=numbers, default=[], help="after how many small reports to look at memory")
     parser.add_argument("--reports", type=int, default=5000, help="how many reports are measured")
     return parser.parse_args()
 
@@ -126,6 +132,25 @@ def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
         again = _ask(service.url, "/metrics", times=ASKED)
         table.add_row("/metrics, all runs new", f"{n_runs:,} active runs", "", "", f"{first:,.0f}")
         table.add_row("/metrics again", f"{n_runs:,} active runs", "", "", f"{again:,.0f}")
+    finally:
+        service.stop()
+
+
+def _measure_memory(table: Table, *, folder: Path, counts: Sequence[int]) -> None:
+    """Resident memory of the service and its worker after so many reports of few sequences in all, ascending."""
+    service = ServiceProcess(folder, **UNLIMITED)
+    try:
+        workload = Workload(n_runs=4, n_ranks=4, n_sequences=MEMORY_SEQUENCES)
+        done = 0
+        for count in counts:
+            steps = range(done, count // (workload.n_runs * workload.n_ranks))
+            before = cpu_seconds([service.process.pid])
+            _send(service, workload, steps)
+            spent = cpu_seconds([service.process.pid]) - before
+            done = steps.stop
+            resident = resident_bytes([service.process.pid]) / MIB
+            n_reports = len(steps) * workload.n_runs * workload.n_ranks
+            table.add_row("memory", f"{count:,} reports", f"{spent / n_reports * 1000:.2f}", f"{resident:.0f}", "")
     finally:
         service.stop()
 
