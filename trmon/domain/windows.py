@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from statistics import median
+
+import msgspec
 
 GROWTH_SPAN_STEPS = 100
 MEDIAN_ROWS = 5
@@ -17,8 +18,7 @@ MAD_TO_DEVIATION = 1.4826
 """The standard deviation of normal numbers over the median of their absolute deviations."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The newest gauge values of one signal with their steps, oldest first, at most WINDOW_ROWS of them."""
 
     steps: tuple[int, ...] = ()
@@ -81,8 +81,7 @@ class Window:
         return rise / sum((step - middle) ** 2 for step in steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(msgspec.Struct, frozen=True):
     """How a signal was in a run's first 20 steps; it never moves afterwards."""
 
     steps: tuple[int, ...] = ()

@@ -5,8 +5,6 @@ The same code decides in the trainer, over numpy or torch and without a host syn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trmon_client.core.arrays import Array, functions_of
@@ -62,59 +60,42 @@ class Readings:
         self._where = functions_of(columns["n_tokens"]).where
         codes = self._where(columns["n_tokens"] > 0, int(Outcome.ACCEPTED), int(Outcome.EMPTY))
         self._codes = self._where(columns["n_invalid"] > 0, int(Outcome.INVALID_LOGPROBS), codes)
+        self._undecided, self._none = self._codes == 0, self._codes < 0
         self._read: dict[tuple[str, Pair], Array] = {}
 
     def decide(self, policy: Policy) -> Decision:
         """Return what `decide` returns of the batch under a policy. Errors: PolicyError, as there."""
+        columns, where = self._columns, self._where
         for rule in policy.tokens:
-            rule.resolve(self._columns.pairs)
-        where, codes, undecided = self._where, self._codes, self._codes == 0
-        certified = codes < 0
+            rule.resolve(columns.pairs)
+        codes, undecided, certified = self._codes, self._undecided, self._none
         compared: list[Array | None] = []
         with np.errstate(all="ignore"):
-            for index, criterion in enumerate(policy.criteria):
-                verdict = self._judge(criterion)
-                compared.append(None if verdict is None else verdict.compared)
-                if verdict is None:
+            for code, criterion in enumerate(policy.criteria, start=FIRST_CRITERION):
+                pair = criterion.resolve(columns)
+                if not criterion.applies(columns, pair):
+                    compared.append(None)
                     continue
-                if verdict.unjudgeable is not None:
-                    codes = where(undecided & verdict.unjudgeable, int(Outcome.ADVANTAGE), codes)
-                    undecided = undecided & ~verdict.unjudgeable
-                failed = undecided & verdict.broken
-                codes = where(failed, FIRST_CRITERION + index, codes)
-                undecided = undecided ^ failed
-                if verdict.proven is not None:
-                    certified = certified | (failed & verdict.proven)
+                read = self._of(criterion, pair)
+                compared.append(read)
+                broken = ~_within(criterion, read)
+                if criterion.where == "advantage_negative":
+                    advantage = PairView(columns, pair).of_sequence("advantage")
+                    unjudgeable = undecided & (advantage != advantage)
+                    codes, undecided = where(unjudgeable, int(Outcome.ADVANTAGE), codes), undecided ^ unjudgeable
+                    broken = broken & (advantage < 0)
+                failed = undecided & broken
+                codes, undecided = where(failed, code, codes), undecided ^ failed
+                if _proves(columns, criterion, pair):
+                    certified = certified | (failed & (read > criterion.upper_compared))
         return Decision(policy, undecided, codes, certified, tuple(compared))
 
-    def _judge(self, criterion: Criterion) -> _Verdict | None:
-        columns = self._columns
-        pair = criterion.resolve(columns)
-        if not criterion.applies(columns, pair):
-            return None
-        view = PairView(columns, pair)
-        compared = self._read.get((criterion.statistic, pair))
-        if compared is None:
-            compared = self._read[criterion.statistic, pair] = criterion.measured.read(view)
-        broken = ~_within(criterion, compared)
-        proven = compared > criterion.upper_compared if _proves(columns, criterion, pair) else None
-        if criterion.where != "advantage_negative":
-            return _Verdict(compared, broken, None, proven)
-        advantage = view.of_sequence("advantage")
-        return _Verdict(compared, broken & (advantage < 0), advantage != advantage, proven)
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What one criterion says of each sequence, [B]: what it compared, and where that is out of bounds.
-
-    `unjudgeable`: where its condition cannot be told; `proven`: where KL itself is shown to be above the bound.
-    """
-
-    compared: Array
-    broken: Array
-    unjudgeable: Array | None
-    proven: Array | None
+    def _of(self, criterion: Criterion, pair: Pair) -> Array:
+        known = self._read.get((criterion.statistic, pair))
+        if known is not None:
+            return known
+        read = self._read[criterion.statistic, pair] = criterion.measured.read(PairView(self._columns, pair))
+        return read
 
 
 def _within(criterion: Criterion, compared: Array) -> Array:

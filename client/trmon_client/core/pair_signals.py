@@ -31,10 +31,12 @@ _EACH = (
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The columns of all pairs: `each` by sequence, `mean` per token of the batch."""
+    """The columns of all pairs: `each` by sequence with its extremes, `mean` per token of the batch."""
 
     lengths: Array
     each: dict[str, Array]
+    lowest: dict[str, Array]
+    highest: dict[str, Array]
     mean: dict[str, Array]
 
 
@@ -68,11 +70,17 @@ def _rows(columns: tuple[str, ...], pairs: tuple[Pair, ...], stems: tuple[str, .
 def _gather(sequences: Sequences, pairs: tuple[Pair, ...]) -> _Pairs:
     each = sequences.values[_rows(sequences.names, pairs, _EACH)]
     means = sequences.totals[_rows(sequences.names, pairs, _MEANS)] / sequences.sums["n_tokens"]
-    return _Pairs(sequences.lengths, dict(zip(_EACH, each, strict=True)), dict(zip(_MEANS, means, strict=True)))
+    return _Pairs(
+        lengths=sequences.lengths,
+        each=dict(zip(_EACH, each, strict=True)),
+        lowest=dict(zip(_EACH, _lowest(each), strict=True)),
+        highest=dict(zip(_EACH, _highest(each), strict=True)),
+        mean=dict(zip(_MEANS, means, strict=True)),
+    )
 
 
 def _divergences(batch: _Pairs) -> dict[str, Array]:
-    mean, each = batch.mean, batch.each
+    mean, highest = batch.mean, batch.highest
     k1, k3 = -mean["sum_d"], mean["sum_k3"]
     return {
         "kl_k1": k1,
@@ -80,11 +88,11 @@ def _divergences(batch: _Pairs) -> dict[str, Array]:
         "kl_k3": k3,
         "k3_k1_ratio": np.where(np.abs(k1) > 1e-6, k3 / k1, np.nan),
         "abs_log_ratio_mean": mean["sum_abs_d"],
-        "abs_log_ratio_max": _highest(np.maximum(-each["min_d"], each["max_d"])),
+        "abs_log_ratio_max": np.maximum(-batch.lowest["min_d"], highest["max_d"]),
         "tv": mean["sum_ratio_deficit"],
-        "tv_seq_max": _highest(each["sum_ratio_deficit"] / batch.lengths),
+        "tv_seq_max": _highest(batch.each["sum_ratio_deficit"] / batch.lengths),
         "binary_kl_mean": mean["sum_binary_kl"],
-        "binary_kl_max": _highest(each["max_binary_kl"]),
+        "binary_kl_max": highest["max_binary_kl"],
     }
 
 
@@ -103,8 +111,8 @@ def _token_weights(batch: _Pairs) -> dict[str, Array]:
         "ess_token": 1 / (1 + chi2_sn),
         "ess_truncated": mean["sum_trunc_ratio"] ** 2 / mean["sum_sq_trunc_ratio"],
         "is_weight_std": np.sqrt(variance),
-        "is_weight_min": np.exp(clamped(NUMPY, _lowest(each["min_d"]))),
-        "is_weight_max": np.exp(clamped(NUMPY, _highest(each["max_d"]))),
+        "is_weight_min": np.exp(clamped(NUMPY, batch.lowest["min_d"])),
+        "is_weight_max": np.exp(clamped(NUMPY, batch.highest["max_d"])),
         "band_fraction": mean["n_band_low"] + mean["n_band_high"],
         "trunc_fraction": mean["n_trunc"],
     }
@@ -114,7 +122,7 @@ def _sequence_weights(batch: _Pairs) -> dict[str, Array]:
     """exp(S_i) overflows on long sequences, so the largest is divided out first."""
     log_weight = batch.each["sum_d"]
     n = log_weight.shape[-1]
-    largest = _highest(log_weight)
+    largest = batch.highest["sum_d"]
     weight = np.exp(log_weight - largest[:, None])
     sum_weight, sum_sq_weight = _sum(weight), _sum(weight * weight)
     chi2_log1p = 2 * largest + np.log(sum_sq_weight / n)
@@ -123,7 +131,7 @@ def _sequence_weights(batch: _Pairs) -> dict[str, Array]:
         "chi2_seq": np.minimum(np.expm1(chi2_log1p), CHI2_SEQ_CAP),
         "ess_seq": sum_weight**2 / (n * sum_sq_weight),
         "seq_log_ratio_mean": _sum(log_weight) / n,
-        "seq_log_ratio_min": _lowest(log_weight),
+        "seq_log_ratio_min": batch.lowest["sum_d"],
         "seq_log_ratio_max": largest,
     }
 
@@ -153,7 +161,7 @@ def _probabilities(batch: _Pairs) -> dict[str, Array]:
         "prob_pearson": np.where((var_p > MIN_VARIANCE) & (var_q > MIN_VARIANCE), correlation, np.nan),
         "prob_diff_mean": gap,
         "prob_diff_std": np.sqrt(np.maximum(mean["sum_sq_prob_diff"] - gap * gap, 0.0)),
-        "prob_diff_max": _highest(batch.each["max_prob_diff"]),
+        "prob_diff_max": batch.highest["max_prob_diff"],
     }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+import msgspec
 
 from trmon.domain.windows import Baseline, Window
 from trmon_client.core.schema import Pair
@@ -15,12 +16,11 @@ SCALAR_PREFIX = "scalar:"
 REMEMBERED_NAMES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True):
     """The past of those signals that rules measure over time, each by the name that the rules give it."""
 
-    windows: dict[str, Window] = field(default_factory=dict)
-    baselines: dict[str, Baseline] = field(default_factory=dict)
+    windows: dict[str, Window] = {}
+    baselines: dict[str, Baseline] = {}
 
     def after(self, readout: Readout, *, step: int, windows: Iterable[str], baselines: Iterable[str]) -> Memory:
         """Return the memory with a gauge row's numbers; what no rule asks for any more is forgotten."""
@@ -30,13 +30,12 @@ class Memory:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Readout:
+class Readout(msgspec.Struct, frozen=True):
     """The numbers that conditions read; a name without prefix means the mismatch pair, else the primary one."""
 
     numbers: Mapping[str, float]
     primary: Pair
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = Memory()
 
     def __getitem__(self, name: str) -> float:
         """Return a number, NaN where it is missing."""

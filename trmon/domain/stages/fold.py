@@ -93,9 +93,10 @@ def _compared(mind: RunMind, row: BatchRow, *, is_gauge: bool) -> tuple[RunMind,
     if is_gauge:
         lengths = lengths.put(row.key.step, row.signals.get("response_length_mean", math.nan))
         baseline = baseline.put(row.key.step, ess_seq)
+    usual = baseline.value
     historical = {
         "response_length_growth": lengths.growth(),
-        "ess_seq_relative": ess_seq / baseline.value if baseline.value else math.nan,
+        "ess_seq_relative": ess_seq / usual if usual else math.nan,
         "step_seconds": mind.step_seconds,
     }
     return structs.replace(mind, response_length=lengths, ess_seq=baseline), historical
