@@ -35,8 +35,8 @@ def life(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> li
             at=seconds * step,
             steps=step,
             mode="observe",
-            raised=rule.when.evaluate(readout, lingering=False),
-            lingering=rule.when.evaluate(readout, lingering=True),
+            raised=rule.condition.evaluate(readout).raised,
+            lingering=rule.condition.evaluate(readout).lingering,
         )
         moved = advance(track, finding, rule=rule, run_id=1, run="math/grpo")
         track = moved.track

@@ -69,12 +69,12 @@ def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, floa
 def test_conditions_have_three_truths(
     condition: Comparison | Absent | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
 ) -> None:
-    assert condition.evaluate(readout(**numbers), lingering=False).truth is truth
+    assert condition.evaluate(readout(**numbers)).raised.truth is truth
 
 
 def test_a_condition_names_the_comparison_that_decided() -> None:
     condition = AnyOf((above("x", 1), AllOf((below("lag", 1), above("y", 5)))))
-    found = condition.evaluate(readout(x=0.0, lag=0.0, y=7.0), lingering=False)
+    found = condition.evaluate(readout(x=0.0, lag=0.0, y=7.0)).raised
     assert found == Evaluation(Truth.TRUE, "y", 7.0, 5.0)
 
 
@@ -84,8 +84,8 @@ def test_a_trainers_own_number_may_be_named_with_a_prefix() -> None:
 
 def test_lingering_asks_with_the_clear_threshold() -> None:
     condition = above("x", 1.0, clear=0.5)
-    assert condition.evaluate(readout(x=0.7), lingering=False).truth is Truth.FALSE
-    assert condition.evaluate(readout(x=0.7), lingering=True) == Evaluation(Truth.TRUE, "x", 0.7, 0.5)
+    assert condition.evaluate(readout(x=0.7)).raised.truth is Truth.FALSE
+    assert condition.evaluate(readout(x=0.7)).lingering == Evaluation(Truth.TRUE, "x", 0.7, 0.5)
 
 
 def test_a_rule_is_known_by_its_run_its_name_and_its_labels() -> None:

@@ -73,9 +73,7 @@ def test_weights_that_moved_are_not_blamed_on_the_engines(signals: dict[str, flo
     healthy = {"prob_diff_max": 0.1, "ppl_ratio": 1.0, "kl_k1": 0.0, "kl_k3": 0.0, "chi2_token": 0.0}
     readout = Readout({"prob_pearson": 1.0, **healthy, **signals}, "mismatch")
     rules = {name: by_name(name).when for name in ("engine_mismatch", "stale_rollouts")}
-    evaluations = {
-        name: when.evaluate(readout, lingering=False) for name, when in rules.items() if isinstance(when, AllOf)
-    }
+    evaluations = {name: when.evaluate(readout).raised for name, when in rules.items() if isinstance(when, AllOf)}
     assert {name for name, found in evaluations.items() if found.truth is Truth.TRUE} == true
     assert all(evaluations[name].signal != "engine_lag" for name in true)
 

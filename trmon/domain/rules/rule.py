@@ -43,11 +43,18 @@ class Evaluation(msgspec.Struct, frozen=True):
     threshold: float
 
 
-class Condition(Protocol):
-    """Anything that can be asked of a readout; `lingering` asks with the clear thresholds."""
+class Verdict(msgspec.Struct, frozen=True):
+    """What a condition makes of a readout: by its thresholds, and, lingering, by the ones behind which it is clear."""
 
-    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
-        """Return whether it holds and why."""
+    raised: Evaluation
+    lingering: Evaluation
+
+
+class Condition(Protocol):
+    """Anything that can be asked of a readout."""
+
+    def evaluate(self, readout: Readout) -> Verdict:
+        """Return whether it holds, and still holds, and why."""
 
 
 class Bound(Enum):
@@ -71,12 +78,15 @@ class Comparison:
     away_from: float | None = None
     measure: Measure = NEWEST
 
-    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
-        """Return whether the measure lies beyond its threshold; NaN is unknown."""
+    def evaluate(self, readout: Readout) -> Verdict:
+        """Return whether the measure lies beyond its thresholds; NaN is unknown."""
         value, told = self.measure.of(self.signal, readout), self.measure.told(self.signal)
         if self.away_from is not None:
             value = abs(value - self.away_from)
-        limit = self.clear if lingering else self.threshold
+        raised = self._beside(self.threshold, value, told)
+        return Verdict(raised, raised if self.clear == self.threshold else self._beside(self.clear, value, told))
+
+    def _beside(self, limit: float, value: float, told: str) -> Evaluation:
         if math.isnan(value):
             return Evaluation(Truth.UNKNOWN, told, value, limit)
         beyond = value > limit if self.bound is Bound.ABOVE else value < limit
@@ -89,10 +99,11 @@ class Absent:
 
     signal: str
 
-    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:  # noqa: ARG002 - it has no threshold
+    def evaluate(self, readout: Readout) -> Verdict:
         """Return whether the signal is missing."""
         value = readout[self.signal]
-        return Evaluation(Truth.TRUE if math.isnan(value) else Truth.FALSE, self.signal, value, math.nan)
+        found = Evaluation(Truth.TRUE if math.isnan(value) else Truth.FALSE, self.signal, value, math.nan)
+        return Verdict(found, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +112,9 @@ class AnyOf:
 
     parts: tuple[Condition, ...]
 
-    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
+    def evaluate(self, readout: Readout) -> Verdict:
         """Return the first true part, else the first unknown one, else the first."""
-        return _decisive(self.parts, Truth.TRUE, readout, lingering=lingering)
+        return _decisive(self.parts, Truth.TRUE, readout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +123,9 @@ class AllOf:
 
     parts: tuple[Condition, ...]
 
-    def evaluate(self, readout: Readout, *, lingering: bool) -> Evaluation:
+    def evaluate(self, readout: Readout) -> Verdict:
         """Return the last false part, else the last unknown one, else the last."""
-        return _decisive(reversed(self.parts), Truth.FALSE, readout, lingering=lingering)
+        return _decisive(reversed(self.parts), Truth.FALSE, readout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +251,21 @@ def signals_of(when: object) -> Iterator[str]:
             yield when.signal
 
 
-def _decisive(parts: Iterable[Condition], truth: Truth, readout: Readout, *, lingering: bool) -> Evaluation:
-    """Return the first part of this truth, before which nothing else counts; else the first unknown, else the first."""
-    unknown = first = None
-    for part in parts:
-        found = part.evaluate(readout, lingering=lingering)
-        if found.truth is truth:
-            return found
-        if unknown is None and found.truth is Truth.UNKNOWN:
-            unknown = found
-        first = first or found
-    decided = unknown or first
-    assert decided is not None
+def _decisive(parts: Iterable[Condition], truth: Truth, readout: Readout) -> Verdict:
+    """Return the first part of this truth, behind which none counts, else the first unknown one, else the first."""
+    first, *others = parts
+    decided = first.evaluate(readout)
+    for part in others:
+        if decided.raised.truth is truth and decided.lingering.truth is truth:
+            break
+        found = part.evaluate(readout)
+        decided = Verdict(
+            _decisive_of(decided.raised, found.raised, truth), _decisive_of(decided.lingering, found.lingering, truth)
+        )
     return decided
+
+
+def _decisive_of(known: Evaluation, new: Evaluation, truth: Truth) -> Evaluation:
+    if known.truth is truth or new.truth is known.truth:
+        return known
+    return new if new.truth is truth or new.truth is Truth.UNKNOWN else known

@@ -89,15 +89,15 @@ def _findings(
     of_gauges = Readout(numbers, row.primary_pair, mind.memory)
     of_updates = Readout(numbers, row.primary_pair, mind.update_memory)
     for rule in rules:
-        readout = of_gauges if rule.reads is Reads.GAUGE else of_updates
+        verdict = rule.condition.evaluate(of_gauges if rule.reads is Reads.GAUGE else of_updates)
         finding = Finding(
             rule=rule.name,
             key=row.key,
             at=row.closed_at,
             steps=mind.steps,
             mode=row.mode,
-            raised=rule.condition.evaluate(readout, lingering=False),
-            lingering=rule.condition.evaluate(readout, lingering=True),
+            raised=verdict.raised,
+            lingering=verdict.lingering,
         )
         yield rule, finding
 
