@@ -15,7 +15,7 @@ from tests.load.verification import Verdict
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("gear_of", "n_moments"),
-    [(embedded, 1), pytest.param(fleet, 5, marks=pytest.mark.server("postgres", "redis-server"))],
+    [(embedded, 2), pytest.param(fleet, 5, marks=pytest.mark.server("postgres", "redis-server"))],
 )
 def test_a_kill_under_load_loses_no_acknowledged_report_and_repeats_no_alert(
     tmp_path: Path, gear_of: GearOf, n_moments: int

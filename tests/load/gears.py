@@ -15,6 +15,8 @@ from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.redis import Redis
 from tests.fixtures.service import ServiceProcess
+from tests.fixtures.waiting import eventually
+from tests.load.processes import family
 
 UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
 """One address sends for a whole fleet here."""
@@ -88,14 +90,37 @@ class Worker:
         self.process.__exit__()
 
 
+class Apart:
+    """The worker's process of an embedded service, which starts it again by itself."""
+
+    def __init__(self, service: ServiceProcess) -> None:
+        self._service = service
+        self._killed = 0
+
+    @property
+    def pid(self) -> int:
+        """Its id, once there is one."""
+        service = self._service.process.pid
+        return eventually(lambda: family([service]) - {service}, lambda found: len(found) == 1).pop()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._killed = self.pid
+        os.kill(self._killed, signal.SIGKILL)
+
+    def start(self) -> None:
+        """Wait until there is another one."""
+        eventually(lambda: self.pid, lambda pid: pid != self._killed)
+
+
 @contextmanager
 def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
-    """Run `trmon serve` over SQLite; it is one process."""
+    """Run `trmon serve` over SQLite, with its worker's process."""
     service = ServiceProcess(folder / "data", **UNLIMITED, **variables)
     try:
         yield Gear(
             url=service.url,
-            victims={"service": service},
+            victims={"service": service, "its worker": Apart(service)},
             pids=lambda: [service.process.pid],
             stored_bytes=lambda: _sqlite_bytes(folder / "data"),
         )

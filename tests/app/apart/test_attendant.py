@@ -15,7 +15,7 @@ import pytest
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
-from tests.load.processes import family
+from tests.load.gears import Apart
 from trmon.domain.identity import RunKey
 from trmon.store import Role, Store
 
@@ -28,20 +28,6 @@ def client(process: ServiceProcess) -> Iterator[httpx.Client]:
     """A client of the service."""
     with process.client() as client:
         yield client
-
-
-def worker_of(process: ServiceProcess) -> int:
-    """Return the id of the worker's process, once there is one."""
-    return eventually(
-        lambda: family([process.process.pid]) - {process.process.pid}, lambda found: len(found) == 1
-    ).pop()
-
-
-def kill_worker(process: ServiceProcess) -> None:
-    """End the worker's process at once, and wait until there is another one."""
-    dead = worker_of(process)
-    os.kill(dead, signal.SIGKILL)
-    eventually(lambda: worker_of(process), lambda pid: pid != dead)
 
 
 def batches(client: httpx.Client) -> list[dict[str, Any]]:
@@ -86,10 +72,12 @@ def test_it_hears_what_people_change(process: ServiceProcess, client: httpx.Clie
 def test_one_that_dies_is_replaced_and_every_batch_is_closed_once(
     process: ServiceProcess, client: httpx.Client
 ) -> None:
+    worker = Apart(process)
     with Sending(process.url, KEY) as sending:
         for n in range(1, 3):
             closed(client, at_least=10 * n)
-            kill_worker(process)
+            worker.kill()
+            worker.start()
         eventually(lambda: len(sending.acknowledged) > 30)
     steps = closed(client, at_least=len(sending.acknowledged) - 1)
     assert steps == list(range(len(steps)))
@@ -100,7 +88,7 @@ def test_one_that_dies_is_replaced_and_every_batch_is_closed_once(
 def test_one_that_hangs_keeps_no_trainer_waiting_and_catches_up(process: ServiceProcess, client: httpx.Client) -> None:
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=2)
-        hanging = worker_of(process)
+        hanging = Apart(process).pid
         os.kill(hanging, signal.SIGSTOP)
         n = len(sending.acknowledged)
         eventually(lambda: len(sending.acknowledged) > n + 200)
@@ -115,7 +103,7 @@ def test_one_that_hangs_keeps_no_trainer_waiting_and_catches_up(process: Service
 def test_told_to_end_the_service_lets_it_bring_every_run_to_rest(process: ServiceProcess, client: httpx.Client) -> None:
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
-    worker = worker_of(process)
+    worker = Apart(process).pid
     assert process.stop() in (0, -signal.SIGTERM)
     assert not Path(f"/proc/{worker}").exists()
     with store_of(process) as store:
@@ -126,7 +114,7 @@ def test_told_to_end_the_service_lets_it_bring_every_run_to_rest(process: Servic
 
 
 def test_a_service_that_is_killed_takes_it_along(process: ServiceProcess) -> None:
-    worker = worker_of(process)
+    worker = Apart(process).pid
     process.kill()
     eventually(lambda: not Path(f"/proc/{worker}").exists())
 
@@ -135,7 +123,7 @@ def test_a_signal_to_the_whole_group_ends_it_in_order(process: ServiceProcess, c
     """A terminal or a process manager tells every process at once; the worker leaves when the service says so."""
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
-    os.kill(worker_of(process), signal.SIGTERM)
+    os.kill(Apart(process).pid, signal.SIGTERM)
     assert process.stop() in (0, -signal.SIGTERM)
     with store_of(process) as store:
         (run,) = store.runlog.unfinished_runs()
