@@ -17,7 +17,7 @@ from trmon.store import Store, codec
 from trmon.store.entries import Arrival
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, N_BINS, DType
+from trmon_client.core.schema import COLUMNS, DType
 from trmon_client.core.statistics import columns
 
 DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
@@ -54,12 +54,9 @@ def report(*, step: int = 0, n: int = 8, seed: int = 0, **fields: Any) -> wire.R
 def body(made: Columns) -> codec.Body:
     """Return columns as they are stored, bit for bit."""
     names = {dtype: tuple(name for name in made if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
-    matrices = {
-        dtype: np.array([made[name] for name in rows], f"<{dtype}").reshape(len(rows), made.n_sequences)
-        for dtype, rows in names.items()
-    }
-    histograms = np.array(list(made.histograms.values()), "<i8").reshape(-1, N_BINS)
-    return codec.Body.of(wire.Blocks(names, matrices, tuple(made.histograms), histograms))
+    rows = {dtype: b"".join(made[name].tobytes() for name in group) for dtype, group in names.items()}
+    histograms = b"".join(counts.tobytes() for counts in made.histograms.values())
+    return codec.Body.of(wire.Blocks(made.n_sequences, names, rows, tuple(made.histograms), histograms))
 
 
 def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> Intake:

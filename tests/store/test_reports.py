@@ -40,7 +40,7 @@ def test_another_payload_under_one_identity_is_a_conflict(store: Store) -> None:
     assert receipt.status is Stored.CONFLICT
 
 
-def test_what_an_older_service_stored_with_a_digest_of_another_kind_is_known_again(store: Store) -> None:
+def test_what_another_version_stored_with_another_digest_is_known_again(store: Store) -> None:
     append(store, replace(report_intake(seed=1), digest=b"of sixteen bytes"))
     statuses = [receipt.status for receipt in append(store, report_intake(seed=1), report_intake(seed=2))]
     assert statuses == [Stored.DUPLICATE, Stored.CONFLICT]

@@ -132,10 +132,10 @@ def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any]
         "first_step": int(axes["step"].min()),
         "last_step": int(axes["step"].max()),
     }
-    planes = axes.view(np.uint8).reshape(-1, AXES.itemsize).T.tobytes()
+    planes = shuffled(axes.tobytes(), AXES.itemsize)
     upsert(connection, schema.chunk_axes, key=tuple(key), rows=[key | span | {"axes": compressed(planes)}])
     blobs = [
-        key | {"name": name, "data": compressed(shuffled(column.astype("<f8", copy=False)))}
+        key | {"name": name, "data": compressed(shuffled(column.astype("<f8", copy=False).tobytes(), 8))}
         for name, column in values_of(rows, sets).items()
     ]
     upsert(connection, schema.signal_chunk, key=(*key, "name"), rows=blobs)

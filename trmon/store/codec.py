@@ -17,12 +17,10 @@ from trmon_client.core.schema import N_BINS, DType, Pair
 
 FORMAT = 1
 DIGEST_BYTES = 16
-REPORT_DIGEST = b"\x02"
-"""What digests of reports begin with, before their 16 bytes; those of reports that an older service stored do not."""
 
 
 class _Payload(msgspec.Struct, frozen=True, array_like=True):
-    """`header` is a _Header, `body` the shuffled bytes, both compressed."""
+    """`header` is a _Header, compressed, `body` that of a Body."""
 
     format: int
     n_sequences: int
@@ -40,21 +38,23 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """The columns of a report as they are stored, but for compression: the same data is the same bytes.
+    """The columns of a report as they are stored: the same data is the same bytes, as long as the same zstd packs it.
 
-    `planes` holds the matrix of each dtype, whose rows `names` says, then the histograms of `pairs`, byte-shuffled.
+    `packed` holds the numbers of each dtype, whose rows `names` says, then the histograms of `pairs`: byte-shuffled and
+    compressed.
     """
 
+    n_sequences: int
     names: Mapping[DType, tuple[str, ...]]
     pairs: tuple[Pair, ...]
-    n_sequences: int
-    planes: bytes
+    packed: bytes
 
     @classmethod
     def of(cls, blocks: wire.Blocks) -> Body:
         """Return columns as they are stored."""
-        planes = [shuffled(blocks.matrices[dtype]) for dtype in blocks.names]
-        return cls(blocks.names, blocks.pairs, blocks.n_sequences, b"".join([*planes, shuffled(blocks.histograms)]))
+        planes = [shuffled(rows, int(dtype[1])) for dtype, rows in blocks.rows.items()]
+        packed = compressed_noise(b"".join([*planes, shuffled(blocks.histograms, 8)]))
+        return cls(blocks.n_sequences, blocks.names, blocks.pairs, packed)
 
 
 _PAYLOAD = msgspec.msgpack.Decoder(_Payload)
@@ -68,7 +68,7 @@ def pack(report: wire.Report, *, body: Body) -> bytes:
     """
     header = _Header(msgspec.structs.replace(report, columns={}, histograms={}), body.names, body.pairs)
     packed_header = compressed(msgspec.msgpack.encode(header))
-    return msgspec.msgpack.encode(_Payload(FORMAT, body.n_sequences, packed_header, compressed_noise(body.planes)))
+    return msgspec.msgpack.encode(_Payload(FORMAT, body.n_sequences, packed_header, body.packed))
 
 
 def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
@@ -91,34 +91,35 @@ def digest(message: wire.Message) -> bytes:
 
 
 def report_digest(report: wire.Report, *, body: Body) -> bytes:
-    """Return 17 bytes over what a report says: not when it was sent, in which encoding, or what its sender lost.
+    """Return 16 bytes over what a report says, as of `digest`, and over its columns as they are stored.
 
-    One that leaves the decision to the service says nothing by the policy that it knows.
+    The same report has the same digest in every encoding, but not from every version of the service: where digests
+    differ, `is_same` knows.
     """
-    known = report.policy if report.accepted is not None else None
-    header = msgspec.structs.replace(report, columns={}, histograms={}, policy=known)
-    said = sha256(_said(header))
+    said = sha256(_said(msgspec.structs.replace(report, columns={}, histograms={})))
     said.update(msgspec.msgpack.encode((body.names, body.pairs)))
-    said.update(body.planes)
-    return REPORT_DIGEST + said.digest()[:DIGEST_BYTES]
+    said.update(body.packed)
+    return said.digest()[:DIGEST_BYTES]
 
 
-def is_repeated(digest: bytes, *, stored_digest: bytes, payload: bytes) -> bool:
-    """Whether a report's digest is that of a stored one; where that is of an older kind, its payload is digested anew.
+def is_same(payload: bytes, other: bytes) -> bool:
+    """Whether two stored reports say the same, whatever packed them. Errors: as of `unpack`."""
+    return _content(payload) == _content(other)
 
-    Errors: as of `unpack`.
-    """
-    if len(stored_digest) == len(digest):
-        return digest == stored_digest
+
+def _content(payload: bytes) -> tuple[bytes, bytes]:
     packed, header = _opened(payload)
-    body = Body(header.names, header.pairs, packed.n_sequences, decompressed(packed.body))
-    return digest == report_digest(header.report, body=body)
+    said = msgspec.msgpack.encode((_said(header.report), header.names, header.pairs))
+    return said, decompressed(packed.body)
 
 
 def _said(message: wire.Message) -> bytes:
+    """A report that leaves the decision to the service says nothing by the policy that it knows."""
     neutral: dict[str, Any] = {"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, wire.WIRE_MINOR)}
     if isinstance(message, wire.Report | wire.Finish):
         neutral["losses"] = wire.Losses()
+    if isinstance(message, wire.Report) and message.accepted is None:
+        neutral["policy"] = None
     return msgspec.msgpack.encode(msgspec.structs.replace(message, **neutral))
 
 

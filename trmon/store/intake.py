@@ -47,10 +47,8 @@ def _receipts(
 
 
 def _judged_anew(status: Stored, row: Row, standing: Row) -> Stored:
-    """What stands may have been stored with a digest of another kind."""
-    if status is Stored.CONFLICT and codec.is_repeated(
-        row["digest"], stored_digest=standing["digest"], payload=standing["payload"]
-    ):
+    """What stands may have been packed by another version of the service, and has another digest then."""
+    if status is Stored.CONFLICT and codec.is_same(row["payload"], standing["payload"]):
         return Stored.DUPLICATE
     return status
 

@@ -174,7 +174,12 @@ class Reception:
 
 
 async def _resolved(future: Future[Receipt]) -> Receipt:
-    return future.result() if future.done() else await asyncio.wrap_future(future)
+    """Return the same as asyncio.wrap_future, which takes twice as long to carry the result over."""
+    if not future.done():
+        loop, resolved = asyncio.get_running_loop(), asyncio.Event()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(resolved.set))
+        await resolved.wait()
+    return future.result()
 
 
 def _n_set(bits: bytes, n: int) -> int:

@@ -1,4 +1,4 @@
-"""Columns from the wire as a few matrices: what is done to each of 90 columns costs more than what is in them."""
+"""Columns from the wire as a few blocks: what is done to each of 90 columns costs more than what is in them."""
 
 from __future__ import annotations
 
@@ -6,28 +6,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.core.schema import DType, Pair
+import numpy as np
+
+from trmon_client.core.schema import N_BINS, DType, Pair
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """The columns of B sequences in their canonical form, a matrix a dtype: the same data is the same bytes.
+    """The columns of B sequences in their canonical form, a block a dtype: the same data is the same bytes.
 
-    `matrices` holds [columns, B] a dtype, with one NaN and one zero; `names` says whose its rows are, sorted.
-    `histograms` holds [pairs, N_BINS] of i8, in the order of `pairs`. All are little-endian.
+    `rows` holds little-endian numbers, [columns, B] a dtype, with one NaN and one zero; `names` says whose rows they
+    are, sorted. `histograms` holds [pairs, N_BINS] of i8, in the order of `pairs`.
     """
 
+    n_sequences: int
     names: Mapping[DType, tuple[str, ...]]
-    matrices: Mapping[DType, Any]
+    rows: Mapping[DType, bytes]
     pairs: tuple[Pair, ...]
-    histograms: Any
-
-    @property
-    def n_sequences(self) -> int:
-        """B, the number of sequences, empty ones included."""
-        return int(self.matrices["i8"].shape[1])
+    histograms: bytes
 
     @property
     def n_tokens(self) -> int:
         """The number of valid tokens of all sequences."""
-        return int(self.matrices["i8"][self.names["i8"].index("n_tokens")].sum())
+        offset = 8 * self.n_sequences * self.names["i8"].index("n_tokens")
+        return int(np.frombuffer(self.rows["i8"], "<i8", self.n_sequences, offset).sum())
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the columns as arrays [B]; nothing is copied."""
+        values: dict[str, Any] = {}
+        for dtype, names in self.names.items():
+            matrix = np.frombuffer(self.rows[dtype], f"<{dtype}").reshape(len(names), self.n_sequences)
+            values.update(zip(names, matrix, strict=True))
+        return values
+
+    def histograms_by_pair(self) -> dict[Pair, Any]:
+        """Return the histograms as arrays [N_BINS]; nothing is copied."""
+        counts = np.frombuffer(self.histograms, "<i8").reshape(len(self.pairs), N_BINS)
+        return dict(zip(self.pairs, counts, strict=True))

@@ -13,8 +13,8 @@ WIRE_MAJOR = 1
 WIRE_MINOR = 0
 
 
-class PackedColumn(msgspec.Struct, frozen=True):
-    """One column as little-endian bytes."""
+class PackedColumn(msgspec.Struct, frozen=True, gc=False):
+    """One column as little-endian bytes; it holds nothing that could hold it."""
 
     dtype: DType
     data: bytes

@@ -22,6 +22,8 @@ REMEMBERED_LAYOUTS = 256
 
 
 _DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
+_ODD = b"\x7f\x80\xff"
+"""The top bytes of every NaN and of -0.0, and of few other floats."""
 _dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
 
 
@@ -38,32 +40,28 @@ def unpack_columns(report: Report) -> Columns:
 
     Errors: WireError naming the column: unknown, wrong dtype, wrong length, or a pair that lacks one.
     """
-    layout = _layout(_known_names(report))
-    values = _by_name(layout.by_dtype, _matrices(report, layout))
-    pairs = _pairs(report)
-    return _columns(
-        report, {name: values[name] for name in layout.given}, dict(zip(pairs, _histograms(report, pairs), strict=True))
-    )
+    layout = _layout_of(report)
+    blocks = _blocks(report, layout)
+    values = blocks.by_name()
+    return _columns(report, {name: values[name] for name in layout.given}, blocks)
 
 
 def unpack_blocks(report: Report) -> Blocks:
     """Return the columns of a report, checked, in their canonical form. Errors: as of `unpack_columns`."""
-    layout = _layout(_known_names(report))
-    matrices = {dtype: _one_nan(matrix) for dtype, matrix in _matrices(report, layout).items()}
-    pairs = _pairs(report)
-    return Blocks(layout.by_dtype, matrices, pairs, _histograms(report, pairs))
+    blocks = _blocks(report, _layout_of(report))
+    rows = {dtype: _canonical(rows, dtype) for dtype, rows in blocks.rows.items()}
+    return Blocks(blocks.n_sequences, blocks.names, rows, blocks.pairs, blocks.histograms)
 
 
 def columns_of(report: Report, blocks: Blocks) -> Columns:
     """Return the blocks of a report as its columns; nothing is copied."""
-    histograms = dict(zip(blocks.pairs, blocks.histograms, strict=True))
-    return _columns(report, _by_name(blocks.names, blocks.matrices), histograms)
+    return _columns(report, blocks.by_name(), blocks)
 
 
-def _columns(report: Report, values: dict[str, Any], histograms: dict[Pair, Any]) -> Columns:
+def _columns(report: Report, values: dict[str, Any], blocks: Blocks) -> Columns:
     return Columns(
         by_name=values,
-        histograms=histograms,
+        histograms=blocks.histograms_by_pair(),
         kl_is=report.kl_is,
         kl_pair=report.kl_pair,
         trainer_version=report.trainer_version,
@@ -71,30 +69,24 @@ def _columns(report: Report, values: dict[str, Any], histograms: dict[Pair, Any]
     )
 
 
-def _by_name(names: Mapping[DType, tuple[str, ...]], matrices: Mapping[DType, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for dtype, rows in names.items():
-        values.update(zip(rows, matrices[dtype], strict=True))
-    return values
-
-
 def number(value: JsonNumber) -> float:
     """Return a wire number as a float: null is NaN."""
     return math.nan if value is None else float(value)
 
 
-def _known_names(report: Report) -> tuple[str, ...]:
+def _layout_of(report: Report) -> _Layout:
     """A newer client may send columns that are not known here: they are left out."""
-    known = tuple(filter(COLUMNS.__contains__, report.columns))
-    if len(known) < len(report.columns) and report.wire[1] <= WIRE_MINOR:
-        unknown = next(name for name in report.columns if name not in COLUMNS)
-        raise WireError(f"columns.{shown(unknown)}", "unknown column; this service knows wire version 1.0")
-    return known
+    if report.wire[1] > WIRE_MINOR:
+        return _layout(tuple(filter(COLUMNS.__contains__, report.columns)))
+    return _layout(tuple(report.columns))
 
 
 @lru_cache(REMEMBERED_LAYOUTS)
 def _layout(given: tuple[str, ...]) -> _Layout:
     """Remembered, as all reports of a run have the same columns."""
+    for name in given:
+        if name not in COLUMNS:
+            raise WireError(f"columns.{shown(name)}", "unknown column; this service knows wire version 1.0")
     names = sorted(given)
     for needed in ("n_tokens", "n_invalid"):
         if needed not in names:
@@ -121,41 +113,48 @@ def _n_sequences(n_tokens: WireColumn) -> int:
     return n
 
 
-def _matrices(report: Report, layout: _Layout) -> dict[DType, Any]:
-    """Return all columns as [columns, n] a dtype."""
+def _blocks(report: Report, layout: _Layout) -> Blocks:
+    """Return the columns of a report, checked, bit for bit."""
     n = _n_sequences(report.columns["n_tokens"])
-    matrices = {dtype: _matrix(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
-    _check_counts(matrices["i8"], layout.by_dtype["i8"])
+    rows = {dtype: _rows(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
+    _check_counts(rows["i8"], layout.by_dtype["i8"], n=n)
     _check_bits(report.accepted, n)
-    return matrices
+    pairs = tuple(sorted(report.histograms))
+    return Blocks(n, layout.by_dtype, rows, pairs, _histograms(report, pairs))
 
 
-def _matrix(columns: Mapping[str, WireColumn], names: tuple[str, ...], *, dtype: DType, n: int) -> Any:
-    """Return columns of one dtype as [columns, n]."""
+def _rows(columns: Mapping[str, WireColumn], names: tuple[str, ...], *, dtype: DType, n: int) -> bytes:
+    """Return columns of one dtype, [columns, n], as little-endian bytes."""
     picked = [columns[name] for name in names]
-    packed = _packed(picked, dtype=dtype, n=n)
-    if packed is None:
-        return np.array(_arrays(picked, names=names, dtype=dtype, n=n), f"<{dtype}").reshape(len(names), n)
-    return packed
+    rows = _joined(picked, dtype=dtype, n=n)
+    return np.array(_arrays(picked, names=names, dtype=dtype, n=n), f"<{dtype}").tobytes() if rows is None else rows
 
 
-def _packed(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> Any:
-    """Return columns as [columns, n] by one copy; None where one is a list, or is not what it should be."""
+def _joined(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> bytes | None:
+    """Return packed columns, one after the other; None where one is a list, or is not what it should be."""
     try:
-        data = list(map(_data_of, columns))
+        data: list[bytes] = list(map(_data_of, columns))
     except AttributeError:
         return None
     if set(map(_dtype_of, columns)) <= {dtype} and set(map(len, data)) <= {n * int(dtype[1])}:
-        return np.frombuffer(b"".join(data), f"<{dtype}").reshape(len(data), n)
+        return b"".join(data)
     return None
 
 
-def _one_nan(matrix: Any) -> Any:
-    if matrix.dtype.kind != "f":
-        return matrix
-    matrix = matrix + 0.0
-    np.copyto(matrix, np.nan, where=np.isnan(matrix))
-    return matrix
+def _canonical(rows: bytes, dtype: DType) -> bytes:
+    """Return numbers with one NaN and one zero; most have neither, which their top bytes tell sooner than numpy."""
+    tops = _top_bytes(rows, dtype)
+    if dtype == "i8" or not any(odd in tops for odd in _ODD):
+        return rows
+    numbers = np.frombuffer(rows, f"<{dtype}") + 0.0
+    numbers[np.isnan(numbers)] = np.nan
+    return numbers.tobytes()
+
+
+def _top_bytes(rows: bytes, dtype: DType) -> bytes:
+    """Return of each number the byte with the sign."""
+    size = int(dtype[1])
+    return rows[size - 1 :: size]
 
 
 def _arrays(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, n: int) -> list[Any]:
@@ -169,11 +168,12 @@ def _arrays(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, 
     return arrays
 
 
-def _check_counts(matrix: Any, names: tuple[str, ...]) -> None:
-    if (matrix < 0).any():
-        for name, row in zip(names, matrix, strict=True):
-            if name.startswith("n_") and (row < 0).any():
-                raise WireError(f"columns.{name}", "counts must be zero or more")
+def _check_counts(rows: bytes, names: tuple[str, ...], *, n: int) -> None:
+    if _top_bytes(rows, "i8").isascii():
+        return
+    for name, row in zip(names, np.frombuffer(rows, "<i8").reshape(len(names), n), strict=True):
+        if name.startswith("n_") and (row < 0).any():
+            raise WireError(f"columns.{name}", "counts must be zero or more")
 
 
 def _check_bits(accepted: bytes | None, n: int) -> None:
@@ -204,24 +204,19 @@ def _floats(field: str, packed: list[JsonNumber], dtype: DType) -> Any:
         raise WireError(field, "holds a number too large for a float64") from error
 
 
-def _pairs(report: Report) -> tuple[Pair, ...]:
-    return tuple(sorted(report.histograms))
-
-
-def _histograms(report: Report, pairs: tuple[Pair, ...]) -> Any:
-    """Return the counts of these pairs as [pairs, N_BINS]."""
+def _histograms(report: Report, pairs: tuple[Pair, ...]) -> bytes:
+    """Return the counts of these pairs, [pairs, N_BINS], as little-endian bytes."""
     given = [report.histograms[pair] for pair in pairs]
-    counts = _packed(given, dtype="i8", n=N_BINS)
-    if counts is None:
-        counts = np.array([_histogram(pair, packed) for pair, packed in zip(pairs, given, strict=True)], "<i8")
-    for pair, row in zip(pairs, counts, strict=True) if (counts < 0).any() else ():
-        if (row < 0).any():
-            raise WireError(f"histograms.{pair}", "counts must be zero or more")
-    return counts
+    rows = _joined(given, dtype="i8", n=N_BINS)
+    if rows is None or not _top_bytes(rows, "i8").isascii():
+        rows = b"".join(_histogram(pair, packed).tobytes() for pair, packed in zip(pairs, given, strict=True))
+    return rows
 
 
 def _histogram(pair: Pair, packed: WireColumn) -> Any:
     counts = _array(f"histograms.{pair}", packed, "i8")
     if len(counts) != N_BINS:
         raise WireError(f"histograms.{pair}", f"must have {N_BINS} bins, and has {len(counts)}")
+    if (counts < 0).any():
+        raise WireError(f"histograms.{pair}", "counts must be zero or more")
     return counts
