@@ -170,6 +170,8 @@ def seen_again(reports: Iterable[StoredReport]) -> ClosedBatch:
     return batch.close()
 
 
+_WEAKNESS = {standing: weakness for weakness, standing in enumerate(Standing)}
+
+
 def _weakest(standings: Iterable[Standing]) -> Standing:
-    order = list(Standing)
-    return max(standings, key=order.index)
+    return max(standings, key=_WEAKNESS.__getitem__)

@@ -177,10 +177,10 @@ class RunKeeper:
 
     def _note_progress(self, report: StoredReport, ledger: Ledger) -> None:
         key = report.key.batch
-        self._portrait.heard(report)
-        if self._newest is None or key.order > self._newest.order:
+        is_newest = self._newest is None or key.order > self._newest.order
+        if is_newest:
             self._newest = key
-            self._portrait.reached(key, ledger)
+        self._portrait.heard(report, ledger, is_newest=is_newest)
 
     def _heed(self, notice: StoredNotice, ledger: Ledger, *, now: float) -> None:
         message = notice.message
@@ -300,8 +300,9 @@ class RunKeeper:
         self._tell(judge_change(change, watch=self._portrait.watch(now), mind=self._mind, key=key), ledger, now=now)
 
     def _tell(self, judged: tuple[tuple[Transition, ...], RunMind], ledger: Ledger, *, now: float) -> None:
-        transitions, mind = judged
-        self._add(tell(transitions, watch=self._portrait.watch(now), mind=mind), ledger)
+        transitions, self._mind = judged
+        if transitions:
+            self._add(tell(transitions, watch=self._portrait.watch(now), mind=self._mind), ledger)
 
     def _add(self, published: Published, ledger: Ledger) -> None:
         self._mind = published.mind

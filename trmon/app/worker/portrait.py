@@ -9,7 +9,6 @@ from typing import Any
 from trmon.app.worker.ledger import Ledger
 from trmon.domain.alerts.handover import Handover
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.identity import BatchKey
 from trmon.domain.intake import StoredNotice, StoredReport
 from trmon.domain.outcome import Event
 from trmon.domain.policies.book import PolicyBook
@@ -83,15 +82,13 @@ class Portrait:
         if current != self.policies.current:
             self.policies = self.policies.turning(current)
 
-    def heard(self, report: StoredReport) -> None:
-        """Note when a report came."""
+    def heard(self, report: StoredReport, ledger: Ledger, *, is_newest: bool) -> None:
+        """Note when a report came, and, of the newest batch that is known, how far the run is."""
         heard_at = max(self.run.last_report_at or report.received_at, report.received_at)
-        self.run = replace(self.run, last_report_at=heard_at)
-
-    def reached(self, key: BatchKey, ledger: Ledger) -> None:
-        """Note the newest batch that is known."""
-        self.run = replace(self.run, last_step=key.step, attempt_id=key.attempt_id)
-        ledger.change(last_step=key.step, attempt_id=key.attempt_id)
+        batch = report.key.batch
+        reached: dict[str, Any] = {"last_step": batch.step, "attempt_id": batch.attempt_id} if is_newest else {}
+        self.run = replace(self.run, last_report_at=heard_at, **reached)
+        ledger.change(**reached)
 
     def turned(self, change: LifeChange, ledger: Ledger) -> None:
         """Note a change of state."""

@@ -85,6 +85,8 @@ def at_rest(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transitio
 def retire(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition, ...], RunMind]:
     """Return the end of alerts whose rule is no longer in the rulebook."""
     gone = {name: track for name, track in mind.tracks.items() if watch.rule(name) is None}
+    if not gone:
+        return (), mind
     ended = tuple(end(track, reason=Reason.RETIRED, now=now) for track in gone.values())
     return ended, mind.tracking(dict.fromkeys(gone, QUIET))
 
