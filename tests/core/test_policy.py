@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from typing import Any
 
 import pytest
@@ -74,6 +75,14 @@ def test_bounds_left_out_or_whole_numbers_hash_like_their_canonical_form() -> No
     full = {"statistic": "max_abs_d", "pair": "primary", "lower": None, "upper": 1.0, "where": None}
     assert short.spec() == {"name": "p", "criteria": [full]}
     assert short.hash == Policy.parse(short.spec()).hash
+
+
+@pytest.mark.parametrize("name", [*PRESETS, *TOKEN_POLICIES])
+def test_a_policy_is_the_same_in_another_process(name: str) -> None:
+    policy = preset(name)
+    there = pickle.loads(pickle.dumps(policy))
+    assert (there, there.hash, there.needs) == (policy, policy.hash, policy.needs)
+    assert pickle.loads(pickle.dumps(policy)) is there
 
 
 def test_policies_that_are_equal_have_one_hash() -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from trmon_client.core import verl_options
@@ -22,6 +22,7 @@ Rule = TypeVar("Rule", Criterion, TokenRule)
 MAX_CRITERIA = 32
 MAX_TOKEN_RULES = 8
 MAX_NAME_LENGTH = 128
+REMEMBERED_POLICIES = 256
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,16 @@ class Policy:
     @cached_property
     def hash(self) -> str:
         """The 32 hex digits of BLAKE2b over the canonical JSON of the spec."""
-        canonical = json.dumps(self.spec(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(self.canonical.encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def canonical(self) -> str:
+        """The JSON of the spec, of which there is one for each policy."""
+        return json.dumps(self.spec(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
+        """Between processes, a policy travels as its text: what is made of the same text there is one policy."""
+        return _of_canonical, (self.canonical,)
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
@@ -88,6 +97,11 @@ class Policy:
         of_criteria = [argument for criterion in self.criteria for argument in _needs(criterion)]
         of_tokens = [argument for rule in self.tokens for argument in _policies_of(rule.pair)]
         return tuple(dict.fromkeys((*of_criteria, *of_tokens)))
+
+
+@lru_cache(REMEMBERED_POLICIES)
+def _of_canonical(text: str) -> Policy:
+    return Policy.parse(json.loads(text))
 
 
 def preset(name: str, *, delta: float | None = None, lower: float | None = None, upper: float | None = None) -> Policy:
