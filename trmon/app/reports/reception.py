@@ -25,8 +25,10 @@ from trmon_client.core import wire
 from trmon_client.core.acceptance import Policy, PolicyError
 
 INLINE_BYTES = 1 << 18
-"""Up to it a message is prepared on the event loop: in less time than another thread would take to begin."""
+"""Up to it a body is prepared on the event loop: in less time than another thread would take to begin."""
 
+Bundle = Sequence[wire.Message | wire.WireError]
+"""Messages in one request, those that could not be read as their errors."""
 Refusal = wire.WireError | InvalidInput | Forbidden
 """Why one message of a bundle cannot be accepted; the others are."""
 
@@ -66,7 +68,10 @@ class Reception:
 
     async def many(self, body: bytes, *, media_type: str, access: Access) -> wire.Acks:
         """Take a bundle in; what is wrong with one message is its own answer. Errors: WireError; Overloaded."""
-        read = await asyncio.to_thread(self._read_many, body, media_type, access)
+        if len(body) > INLINE_BYTES:
+            read = await asyncio.to_thread(self._read_many, body, media_type, access)
+        else:
+            read = await self._read_here(wire.decode_bundle(body, media_type=media_type), access)
         answered = iter(await self._take_in([found for found in read if isinstance(found, Intake)]))
         return wire.Acks(
             [
@@ -76,16 +81,23 @@ class Reception:
         )
 
     async def _prepare(self, message: wire.Message, key: RunKey) -> Intake:
-        """A report without a decision needs the run's policy, which may have to be read."""
-        if isinstance(message, wire.Report) and message.accepted is None:
+        if _needs_policy(message):
             return await asyncio.to_thread(prepare, message, key, policy_of=self._policy_of)
         return prepare(message, key, policy_of=self._policy_of)
+
+    async def _read_here(self, bundle: Bundle, access: Access) -> list[Intake | Refusal]:
+        if any(map(_needs_policy, bundle)):
+            return await asyncio.to_thread(self._read_each, bundle, access)
+        return self._read_each(bundle, access)
 
     def _read_one(self, body: bytes, media_type: str, key: RunKey) -> Intake:
         return prepare(wire.decode(body, media_type=media_type), key, policy_of=self._policy_of)
 
     def _read_many(self, body: bytes, media_type: str, access: Access) -> list[Intake | Refusal]:
-        return [self._read(found, access) for found in wire.decode_bundle(body, media_type=media_type)]
+        return self._read_each(wire.decode_bundle(body, media_type=media_type), access)
+
+    def _read_each(self, bundle: Bundle, access: Access) -> list[Intake | Refusal]:
+        return [self._read(found, access) for found in bundle]
 
     def _read(self, found: wire.Message | wire.WireError, access: Access) -> Intake | Refusal:
         if isinstance(found, wire.WireError):
@@ -185,6 +197,11 @@ async def _resolved(future: Future[Receipt]) -> Receipt:
 def _n_set(bits: bytes, n: int) -> int:
     """Return how many of the first n bits are set, of the little-endian bits of the wire."""
     return (int.from_bytes(bits, "little") & ((1 << n) - 1)).bit_count()
+
+
+def _needs_policy(message: wire.Message | wire.WireError) -> bool:
+    """A report without a decision needs the run's policy, which may have to be read."""
+    return isinstance(message, wire.Report) and message.accepted is None
 
 
 def _is_heartbeat(intake: Intake) -> bool:
