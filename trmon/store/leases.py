@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -27,6 +28,7 @@ from trmon.domain.leases import SLOTS, Fences, Standing
 from trmon.store import schema
 from trmon.store.database import advisory
 from trmon.store.database.advisory import Of
+from trmon.store.database.sending import Sent
 from trmon.store.database.upsert import insert_new, unnested, upsert
 
 LEASE_SECONDS = 10.0
@@ -98,10 +100,8 @@ def check_fences(connection: Connection, fences: Fences) -> None:
     if not fences:
         return
     advisory.hold(connection, [advisory.number(Of.LEASE, slot) for slot in fences], shared=True)
-    given = unnested(schema.lease, ("slot", "fence")).subquery()
-    same = (_LEASE.slot == given.c.slot) & (_LEASE.fence == given.c.fence) & _LEASE.holder.is_not(None)
-    held = select(_LEASE.slot).join_from(schema.lease, given, same)
-    found = set(connection.scalars(held, {"slot": list(fences), "fence": list(fences.values())}))
+    held = _held().rows(connection, {"slot": list(fences), "fence": list(fences.values())})
+    found = {slot for (slot,) in held}
     if lost := fences.keys() - found:
         raise Fenced(f"another worker has taken slots {', '.join(map(str, sorted(lost)))}")
 
@@ -111,6 +111,14 @@ def holders(connection: Connection) -> Sequence[Any]:
     left = func.min(_LEASE.expires_at) - _NOW
     counted = select(_LEASE.holder, func.count().label("n_slots"), left.label("seconds_left")).group_by(_LEASE.holder)
     return connection.execute(counted.order_by(_LEASE.holder)).all()
+
+
+@cache
+def _held() -> Sent:
+    """Return the query for those slots, of some with a fence each, that are held under it."""
+    given = unnested(schema.lease, ("slot", "fence")).subquery()
+    same = (_LEASE.slot == given.c.slot) & (_LEASE.fence == given.c.fence) & _LEASE.holder.is_not(None)
+    return Sent(select(_LEASE.slot).join_from(schema.lease, given, same))
 
 
 def _is_quiet(connection: Connection, slot: int) -> bool:

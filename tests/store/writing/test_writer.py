@@ -7,6 +7,7 @@ from threading import Event, Thread
 
 import pytest
 from sqlalchemy import Engine, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from tests.store.gate import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
@@ -14,6 +15,7 @@ from trmon.store import migrations, schema
 from trmon.store.database.engines import Engines
 from trmon.store.database.opening import engines_of
 from trmon.store.database.runlocks import RunLocks
+from trmon.store.database.upsert import insert_all
 from trmon.store.directory import Directory
 from trmon.store.writing.group import Operation, Transaction
 from trmon.store.writing.writer import Commit, GroupCommit
@@ -90,6 +92,19 @@ def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> 
     with pytest.raises(Conflict, match="no"):
         bad.result(10)
     assert projects(engine) == ["good", "later"]
+
+
+def test_a_row_that_may_not_be_fails_its_own_work_alone(writer: GroupCommit, engine: Engine) -> None:
+    def orphan(transaction: Transaction) -> None:
+        rows = [{"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}]
+        insert_all(transaction.connection, schema.event, rows=rows)
+
+    with Gate(writer):
+        works = [writer.submit(add("a")), writer.submit(orphan), writer.submit(add("b")), writer.submit(orphan)]
+    errors = [work.exception(10) for work in works]
+    assert [isinstance(error, IntegrityError) for error in errors] == [False, True, False, True]
+    assert projects(engine) == ["a", "b"]
+    assert writer.submit(add("c")).result(10) == "c"
 
 
 @pytest.mark.parametrize("error", [Conflict("no"), ValueError("no")], ids=["a refusal", "a failure"])

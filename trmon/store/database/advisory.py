@@ -7,6 +7,8 @@ from enum import Enum
 
 from sqlalchemy import ARRAY, BigInteger, Connection, bindparam, func, select, text
 
+from trmon.store.database.sending import Sent
+
 _CLASSES = 4
 """Numbers of runs and slots are spread over so many classes; the locks below are negative."""
 
@@ -30,9 +32,9 @@ class Of(Enum):
 
 
 _numbers = func.unnest(bindparam("numbers", type_=ARRAY(BigInteger))).column_valued("number")
-_EACH = select(func.pg_advisory_xact_lock(_numbers))
-_EACH_SHARED = select(func.pg_advisory_xact_lock_shared(_numbers))
-_ONE = text("SELECT pg_advisory_xact_lock(:number)")
+_EACH = Sent(select(func.pg_advisory_xact_lock(_numbers)))
+_EACH_SHARED = Sent(select(func.pg_advisory_xact_lock_shared(_numbers)))
+_ONE = Sent(text("SELECT pg_advisory_xact_lock(:number)"))
 _TRY = text("SELECT pg_try_advisory_xact_lock(:number)")
 
 
@@ -44,7 +46,7 @@ def number(kind: Of, id_: int) -> int:
 def alone(connection: Connection, lock: Lock) -> None:
     """Wait until this transaction is the only one that holds a lock."""
     if connection.dialect.name == "postgresql":
-        connection.execute(_ONE, {"number": lock.value})
+        _ONE.send(connection, {"number": lock.value})
 
 
 def free(connection: Connection, lock: Lock) -> bool:
@@ -55,4 +57,4 @@ def free(connection: Connection, lock: Lock) -> bool:
 def hold(connection: Connection, numbers: Collection[int], *, shared: bool = False) -> None:
     """Wait for numbered locks, smallest first: two transactions that do so never wait for each other in a circle."""
     if numbers:
-        connection.execute(_EACH_SHARED if shared else _EACH, {"numbers": sorted(numbers)})
+        (_EACH_SHARED if shared else _EACH).send(connection, {"numbers": sorted(numbers)})

@@ -1,4 +1,4 @@
-"""How a database is reached: the engine that writes, the engine that reads, and what may be expected of it."""
+"""How a database is reached: the engine that writes, the engine that reads, and what may be expected of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Engine
+
+
+class Again(Exception):
+    """The transaction has lost against another process's; nothing of it is written, and it is done once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

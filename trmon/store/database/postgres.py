@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
 import psycopg
 from psycopg import errors
+from psycopg.pq import PipelineStatus
 from psycopg.types.array import ListBinaryDumper
-from sqlalchemy import URL, Engine, create_engine, event, make_url
-from sqlalchemy.engine import ExceptionContext
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext, ExecutionContext
 
 from trmon.domain.errors import NotReady
 from trmon.store.database.columntypes import BlobList
-from trmon.store.database.engines import Engines
-from trmon.store.writing.group import Again
+from trmon.store.database.engines import Again, Engines
 
 CONNECT_SECONDS = 5
 POOL_SIZE = 8
@@ -54,6 +58,7 @@ _CONNECTING = (
     ("failed to resolve host", "correct the host in TRMON_DATABASE_URL"),
 )
 psycopg.adapters.register_dumper(BlobList, ListBinaryDumper)
+_PIPELINE = "pipeline"
 _LOST_RACES = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -79,23 +84,68 @@ def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str) -> Engin
         pool_use_lifo=True,
         connect_args={name: value for name, value in _CONNECTION.items() if name not in url.query},
     )
-    shown = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+
+    @event.listens_for(engine, "do_execute")
+    def wait(cursor: Any, statement: str, parameters: Any, context: ExecutionContext) -> bool:
+        if cursor.connection.pgconn.pipeline_status == PipelineStatus.OFF:
+            return False
+        with settled(context.root_connection):
+            cursor.execute(statement, parameters)
+            context.root_connection.info[_PIPELINE].sync()
+        return True
 
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> Exception | None:
         original = context.original_exception
-        return _explained(shown, original) if isinstance(original, psycopg.Error) else None
+        return explained(engine.url, original) if isinstance(original, psycopg.Error) else None
 
     return engine
 
 
-def _explained(shown: str, error: psycopg.Error) -> Exception | None:
+@contextmanager
+def pipelined(connection: Connection) -> Iterator[None]:
+    """Do not wait for what `sending.Sent` sends; what SQLAlchemy runs waits for itself and all that was sent before.
+
+    To be left outside of a transaction, and at once where one has failed.
+    """
+    driver: Any = connection.connection.driver_connection
+    known = connection.info
+    stack = ExitStack()
+    known[_PIPELINE] = stack.enter_context(driver.pipeline())
+    try:
+        yield
+    finally:
+        del known[_PIPELINE]
+        # A connection that is lost says nothing more that could be waited for.
+        if not driver.closed:
+            # A commit that failed has left its transaction open, and SQLAlchemy takes it for ended.
+            driver.rollback()
+            stack.close()
+
+
+@contextmanager
+def settled(connection: Connection) -> Iterator[None]:
+    """Where something fails, wait for all that was sent: a rollback must find nothing more that failed."""
+    try:
+        yield
+    except psycopg.Error:
+        pipeline = connection.info.get(_PIPELINE)
+        with suppress(psycopg.Error):
+            if pipeline is not None:
+                pipeline.sync()
+        raise
+
+
+def explained(url: URL, error: psycopg.Error) -> Exception | None:
     """Return what an error means to an operator; None for one that the caller must tell apart itself."""
+    if isinstance(error, errors.PipelineAborted):
+        return None
     if isinstance(error, _LOST_RACES):
         return Again(str(error))
     advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), None)
     if advice is None and not isinstance(error, psycopg.OperationalError):
         return None
     text = " ".join(str(error).split())
+    shown = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
     advice = advice or next((advice for known, advice in _CONNECTING if known in text), None)
     return NotReady(f"database {shown}: {text}" + (f"; {advice}" if advice else ""))

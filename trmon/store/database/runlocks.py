@@ -10,10 +10,11 @@ from trmon.domain.identity import RunKey
 from trmon.store import schema
 from trmon.store.database import advisory
 from trmon.store.database.advisory import Of
+from trmon.store.database.engines import Again
 from trmon.store.database.upsert import unnested
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival, make_runs, read_entries, select_entries
-from trmon.store.writing.group import Again, Work
+from trmon.store.writing.group import Work
 from trmon_client.core import wire
 
 MAX_KNOWN = 100_000

@@ -29,6 +29,7 @@ from sqlalchemy.types import TypeEngine
 
 from trmon.store.database.columntypes import Blobs
 from trmon.store.database.plainsql import PlainSql
+from trmon.store.database.sending import Sent
 
 Row = Mapping[str, Any]
 Columns = tuple[str, ...]
@@ -55,12 +56,16 @@ def new_ids(
     if not rows:
         return {}
     statement = _insert_new(connection.dialect.name, table, tuple(rows[0]))
+    ids: list[int | None]
     if _is_sqlite(connection):
         ids = _plain(statement, tuple(rows[0])).ids_of(connection, rows)
-        keys = (tuple(row[name] for name in key) for row in rows)
-        return {of_row: id_ for of_row, id_ in zip(keys, ids, strict=True) if id_ is not None}
-    found = connection.execute(_returning(statement, table, ("id", *key)), _arrays(rows))
-    return {tuple(row[1:]): row[0] for row in found}
+    else:
+        sent = _returning(statement, table, ("id", *key))
+        given = sent.written(_arrays(rows))
+        inserted = {found[1:]: found[0] for found in sent.rows(connection, given)}
+        ids = [inserted.get(of_row) for of_row in zip(*(given[name] for name in key), strict=True)]
+    keys = (tuple(row[name] for name in key) for row in rows)
+    return {of_row: id_ for of_row, id_ in zip(keys, ids, strict=True) if id_ is not None}
 
 
 def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]) -> None:
@@ -93,7 +98,8 @@ def _run(connection: Connection, statement: Insert | Update, rows: Sequence[Row]
     if _is_sqlite(connection):
         _plain(statement, tuple(rows[0])).write(connection, rows)
     else:
-        connection.execute(statement, _arrays(rows))
+        sent = _sent(statement)
+        sent.send(connection, sent.written(_arrays(rows)))
 
 
 def _is_sqlite(connection: Connection) -> bool:
@@ -113,8 +119,13 @@ def _plain(statement: Insert | Update, columns: Columns) -> PlainSql:
 
 
 @cache
-def _returning(statement: Insert, table: Table, columns: Columns) -> Insert:
-    return statement.returning(*(table.c[name] for name in columns))
+def _sent(statement: Insert | Update) -> Sent:
+    return Sent(statement)
+
+
+@cache
+def _returning(statement: Insert, table: Table, columns: Columns) -> Sent:
+    return Sent(statement.returning(*(table.c[name] for name in columns)))
 
 
 @cache

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
 from trmon.domain.errors import NotReady, Overloaded, TrmonError
+from trmon.store.database.engines import Again
+from trmon.store.database.postgres import pipelined
 from trmon.store.database.runlocks import RunLocks
 from trmon.store.events import write_stream
-from trmon.store.writing.group import Again, Failed, Group, Transaction, Work
+from trmon.store.writing.group import Failed, Group, Transaction, Work
 
 MAX_TRIES = 5
 
@@ -26,6 +29,7 @@ class Committer:
         self._locks = locks
         self._undone = undone
         self._connection: Connection | None = None
+        self._stack = ExitStack()
 
     def commit(self, group: Group, slices: Iterable[list[Work]]) -> Transaction:
         """Write works, a handler's together, and note their results in the group; they are durable at the return.
@@ -56,12 +60,11 @@ class Committer:
 
     def close(self) -> None:
         """Let go of the connection, which is kept from one group to the next."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection = None
+        self._stack.close()
 
     def _write(self, group: Group, slices: Iterable[list[Work]], *, perform: Perform) -> Transaction:
-        connection = self._connection = self._connection or self._engine.connect()
+        connection = self._connected(together=perform is _done)
         try:
             with connection.begin():
                 transaction = Transaction(connection)
@@ -73,7 +76,17 @@ class Committer:
         except BaseException:
             self.close()
             raise
+        if perform is not _done:
+            self.close()
         return transaction
+
+    def _connected(self, *, together: bool) -> Connection:
+        if self._connection is None:
+            self._connection = self._stack.enter_context(self._engine.connect())
+            # What fails alone is to fail where it is done: a savepoint must not end before its statements have.
+            if together and self._locks is not None:
+                self._stack.enter_context(pipelined(self._connection))
+        return self._connection
 
     def _perform(self, transaction: Transaction, works: Sequence[Work]) -> list[Any]:
         """Return a result or Failed for each work, done together or, when that fails, one by one."""

@@ -53,10 +53,6 @@ RunRef = int | RunKey | Arrival
 """A run by its id or its name, or by a message of it, which may be the first that is heard of it."""
 
 
-class Again(Exception):
-    """The transaction has lost against another process's; nothing of it is written, and it is done once more."""
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """An item that waits for its handler, and the future its caller waits for; `run` is whose rows it writes."""
