@@ -62,6 +62,31 @@ def test_columns_in_blocks_are_the_same_but_for_odd_nans_and_zeros() -> None:
     assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in straight.histograms.items())
 
 
+ODD_BITS = [0x0, 0x8000000000000000, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000, 0x7FF0000000000001]
+ODD_BITS += [0xFFF8000000000001, 0x8000000000000001, 0x7FEFFFFFFFFFFFFF, 0x80000000, 0x7F80000180000000, 0xFF800001]
+"""Zeros, infinities, NaNs and their neighbours, as float64 and in halves as float32."""
+
+
+@given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))
+def test_the_canonical_form_has_one_nan_and_one_zero_and_every_other_number_as_it_was(bits: list[int]) -> None:
+    doubles = np.array(bits, "<u8").view("<f8")
+    singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
+    sent = report(columns(len(bits), reward=doubles, total_max_d=singles))
+    blocks = wire.unpack_blocks(sent)
+    for name, numbers in (("reward", doubles), ("total_max_d", singles)):
+        plain = np.where(np.isnan(numbers), np.nan, numbers).astype(numbers.dtype) + numbers.dtype.type(0)
+        assert blocks.by_name()[name].tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("name", ["n_tokens", "n_invalid"])
+@pytest.mark.parametrize("value", [-1, -(1 << 63)])
+def test_a_count_below_zero_is_refused_beside_positions_that_may_be(name: str, value: int) -> None:
+    positions = {"argmax_abs_d": np.full(4, -1)}
+    assert wire.unpack_blocks(report(columns(**positions))).n_sequences == 4
+    with pytest.raises(wire.WireError, match=f"columns.{name}: counts must be zero or more"):
+        wire.unpack_blocks(report(columns(**positions, **{name: np.array([0, 1, value, 2])})))
+
+
 def test_json_says_nan_as_null_and_infinity_by_name() -> None:
     sent = report(columns(3, reward=np.array([math.nan, math.inf, -math.inf])))
     body = as_json(sent)

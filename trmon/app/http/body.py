@@ -53,19 +53,20 @@ class WholeBody:
         announced = headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > self._max_bytes:
             raise _too_large(self._max_bytes)
-        pieces: list[bytes] = []
-        n_bytes, more = 0, True
-        while more:
+        body = bytearray()
+        while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            pieces.append(message.get("body", b""))
-            n_bytes += len(pieces[-1])
+            piece: bytes = message.get("body", b"")
+            n_bytes = len(body) + len(piece)
             if n_bytes > self._max_bytes:
                 raise _too_large(self._max_bytes)
             hold.grow(n_bytes)
-            more = message.get("more_body", False)
-        return b"".join(pieces)
+            if message.get("more_body", False):
+                body += piece
+            else:
+                return bytes(body + piece) if body else piece
 
 
 def decompress(body: bytes, *, encoding: str, max_bytes: int) -> bytes:

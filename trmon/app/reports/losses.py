@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from threading import Lock
 
 from trmon.domain.identity import RunKey
@@ -24,11 +25,11 @@ class ClientLosses:
         self._newest: OrderedDict[Sender, dict[str, int]] = OrderedDict()
         self._lock = Lock()
 
-    def grown(self, key: RunKey, message: wire.Message) -> Counter[str]:
+    def grown(self, key: RunKey, message: wire.Message) -> Mapping[str, int]:
         """Return how much each reason grew since the sender's last message; never less than nothing."""
         losses = getattr(message, "losses", None)
         if losses is None or not losses.dropped:
-            return Counter()
+            return {}
         sender = (key, message.launch, message.rank)
         with self._lock:
             before = self._newest.pop(sender, {})

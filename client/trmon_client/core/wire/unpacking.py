@@ -146,8 +146,9 @@ def _canonical(rows: bytes, dtype: DType) -> bytes:
     tops = _top_bytes(rows, dtype)
     if dtype == "i8" or not any(odd in tops for odd in _ODD):
         return rows
-    numbers = np.frombuffer(rows, f"<{dtype}") + 0.0
+    numbers = np.frombuffer(rows, f"<{dtype}").copy()
     numbers[np.isnan(numbers)] = np.nan
+    numbers[numbers == 0] = 0.0
     return numbers.tobytes()
 
 
