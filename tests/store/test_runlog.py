@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.store.builders import (
     NOW,
@@ -96,7 +97,7 @@ def test_nan_signals_stay_nan(store: Store, log: RunLog, run_id: int) -> None:
 
 def test_a_revised_batch_replaces_the_row(store: Store, log: RunLog, run_id: int) -> None:
     first = batch(batch_key(1, 1), run_id=run_id, ordinal=1, complete=False)
-    revised = replace(first, complete=True, revised=True, signals={"kl": 2.0, "new": 3.0})
+    revised = structs.replace(first, complete=True, revised=True, signals={"kl": 2.0, "new": 3.0})
     commit(store, run_id, batches=(first,))
     commit(store, run_id, batches=(revised,))
     assert log.batches_after(run_id, 0, limit=10) == [revised]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
 from trmon.domain.access import EVERYTHING, Access, Scope
@@ -85,7 +85,7 @@ def test_steps_are_cut_at_both_ends_included(store: Store, run_id: int) -> None:
 def test_a_revised_batch_is_drawn_as_revised(store: Store, run_id: int) -> None:
     rows = write(store, run_id, range(CHUNK_BATCHES + 20))
     revised = tuple(
-        replace(rows[i], revised=True, signals={"kl": -1.0, "late": 5.0}) for i in (3, 7, CHUNK_BATCHES + 2)
+        structs.replace(rows[i], revised=True, signals={"kl": -1.0, "late": 5.0}) for i in (3, 7, CHUNK_BATCHES + 2)
     )
     commit(store, run_id, batches=revised)
     found = series(store, run_id, "kl", "late")
@@ -96,7 +96,7 @@ def test_a_revised_batch_is_drawn_as_revised(store: Store, run_id: int) -> None:
 
 def test_a_signal_that_begins_late_is_nan_before(store: Store, run_id: int) -> None:
     rows = write(store, run_id, range(CHUNK_BATCHES))
-    later = replace(rows[-1], key=batch_key(1, 999), ordinal=CHUNK_BATCHES + 1, signals={"new": 1.0})
+    later = structs.replace(rows[-1], key=batch_key(1, 999), ordinal=CHUNK_BATCHES + 1, signals={"new": 1.0})
     commit(store, run_id, batches=(later,))
     found = series(store, run_id, "new", "nobody")
     assert np.isnan(found.bands["new"].last).tolist() == [True] * CHUNK_BATCHES + [False]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from trmon.domain.identity import BatchKey
 from trmon_client.core.schema import KlIs, Pair
@@ -16,8 +17,7 @@ class Role(Enum):
     SHADOW = "shadow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRow:
+class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     """One (attempt, step, update) after its ranks were merged.
 
     `ordinal` counts a run's batches in the order in which they were folded, from 1; a revision keeps it.
@@ -45,8 +45,7 @@ class BatchRow:
     scalars: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRow:
+class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
     """What one policy decided over one batch; bits in the order of its sequences (rank, chunk, row)."""
 
     key: BatchKey

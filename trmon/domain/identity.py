@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from trmon.domain.errors import InvalidInput
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -37,8 +39,7 @@ class RunKey:
         return cls(checked_name(project, field="project"), checked_name(run, field="run"))
 
 
-@dataclass(frozen=True, slots=True)
-class BatchKey:
+class BatchKey(msgspec.Struct, frozen=True):
     """The sequences that one optimizer update consumes, or with `update` None one whole rollout batch."""
 
     attempt_id: int
@@ -51,8 +52,7 @@ class BatchKey:
         return (self.attempt_id, self.step, -1 if self.update is None else self.update)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportKey:
+class ReportKey(msgspec.Struct, frozen=True):
     """One chunk of one batch on one data-parallel rank."""
 
     batch: BatchKey

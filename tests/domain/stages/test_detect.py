@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from tests.domain.stages.closings import watch
 from tests.store.builders import batch
@@ -82,7 +81,7 @@ def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tup
         row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"kl_k1": kl}, scalars=scalars)
         detected = detect(fold(Draft(watch=watch(rules=OVER_TIME), mind=mind, row=row)))
         mind = detected.folded.mind
-    row = replace(row, scalars={**row.scalars, **late})
+    row = structs.replace(row, scalars={**row.scalars, **late})
     return reconsider(row, watch=watch(rules=OVER_TIME), mind=mind), detected
 
 

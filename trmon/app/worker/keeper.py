@@ -261,7 +261,7 @@ class RunKeeper:
         if row is None:
             ledger.tally.unplaced_scalars += 1
         elif scalars.items() - row.scalars.items():
-            row = replace(row, scalars={**row.scalars, **scalars})
+            row = structs.replace(row, scalars={**row.scalars, **scalars})
             mind = reconsider(row, watch=self._portrait.watch(now), mind=self._mind)
             self._add(Published(mind=mind, row=row, events=(batch_event(row, at=now),)), ledger)
             if self._gauge and self._gauge.key == key:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from msgspec import structs
+
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.staterules import at_rest
 from trmon.domain.alerts.transitions import Transition
@@ -99,7 +101,7 @@ def outcome(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[Expected, ...]:
     watch = _watch(test, rules)
     for row, given in _rows(test):
         folded = fold(Draft(watch=watch, mind=mind, row=row))
-        row = replace(folded.row, signals={**folded.row.signals, **given})
+        row = structs.replace(folded.row, signals={**folded.row.signals, **given})
         judged = transition(detect(replace(folded, row=row)))
         mind = judged.mind
         told += list(_told(judged.transitions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -65,7 +65,7 @@ def amend(draft: Draft) -> Folded:
     assert former is not None
     kept = {name: former.signals.get(name, math.nan) for name in HISTORICAL}
     scalars = {**former.scalars, **draft.row.scalars}
-    return Folded(draft=draft, row=replace(_with(draft.row, kept), scalars=scalars), mind=mind, folded=False)
+    return Folded(draft=draft, row=structs.replace(_with(draft.row, kept), scalars=scalars), mind=mind, folded=False)
 
 
 def _paced(mind: RunMind, draft: Draft, *, began_step: bool) -> RunMind:
@@ -108,4 +108,4 @@ def _gauge_keys(mind: RunMind, row: BatchRow, *, began_step: bool) -> tuple[Batc
 
 
 def _with(row: BatchRow, historical: dict[str, float]) -> BatchRow:
-    return replace(row, signals={**row.signals, **historical})
+    return structs.replace(row, signals={**row.signals, **historical})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from msgspec import structs
 from sqlalchemy import Connection, Table, insert, update
 from sqlalchemy.exc import IntegrityError
 
@@ -100,7 +100,9 @@ class Admission:
 
     def _batch(self, row: BatchRow) -> BatchRow:
         key = BatchKey(self._attempt(row.key.attempt_id), row.key.step, row.key.update)
-        return replace(row, run_id=self._run_id, key=key, last_report_id=self._reports.through(row.last_report_id))
+        return structs.replace(
+            row, run_id=self._run_id, key=key, last_report_id=self._reports.through(row.last_report_id)
+        )
 
     def _attempt(self, id_: int) -> int:
         if id_ not in self._attempts:
