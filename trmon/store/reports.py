@@ -12,6 +12,7 @@ from sqlalchemy import Engine, Select, Table, bindparam, select
 from trmon.domain.identity import BatchKey, ReportKey
 from trmon.domain.intake import Intake, Receipt, StoredNotice, StoredReport
 from trmon.store import codec, schema
+from trmon.store.database.postgres import BINARY
 from trmon.store.directory import Directory
 from trmon.store.entries import Arrival
 from trmon.store.intake import take_in
@@ -100,8 +101,9 @@ def _of_batch() -> Select[Any]:
     return found.order_by(table.rank, table.chunk)
 
 
-_OF_BATCH = _of_batch()
-_NEWER_REPORTS, _NEWER_NOTICES = _newer(schema.report), _newer(schema.notice)
+_OF_BATCH = _of_batch().execution_options(**{BINARY: True})
+_NEWER_REPORTS = _newer(schema.report).execution_options(**{BINARY: True})
+_NEWER_NOTICES = _newer(schema.notice)
 
 
 def _stored_report(row: Any) -> StoredReport:

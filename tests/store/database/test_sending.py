@@ -85,9 +85,13 @@ def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_serv
         transaction = connection.begin()
         pid = connection.scalar(text("SELECT pg_backend_pid()"))
         postgres_server.execute(f"SELECT pg_terminate_backend({pid})")
-        PROJECT.send(connection, ROW)
-        with pytest.raises(NotReady):
+
+        def write() -> None:
+            PROJECT.send(connection, ROW)
             transaction.commit()
+
+        with pytest.raises(NotReady):
+            write()
     connection.close()
     assert projects(engine) == 0
 

@@ -58,6 +58,8 @@ _CONNECTING = (
     ("failed to resolve host", "correct the host in TRMON_DATABASE_URL"),
 )
 psycopg.adapters.register_dumper(BlobList, ListBinaryDumper)
+BINARY = "trmon_binary"
+"""The option of a query whose answer is to come as it lies in the tables: as text, bytes are twice as many."""
 _PIPELINE = "pipeline"
 _LOST_RACES = (errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -86,11 +88,14 @@ def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str) -> Engin
     )
 
     @event.listens_for(engine, "do_execute")
-    def wait(cursor: Any, statement: str, parameters: Any, context: ExecutionContext) -> bool:
+    def execute(cursor: Any, statement: str, parameters: Any, context: ExecutionContext) -> bool:
+        is_binary = bool(context.execution_options.get(BINARY))
         if cursor.connection.pgconn.pipeline_status == PipelineStatus.OFF:
-            return False
+            if is_binary:
+                cursor.execute(statement, parameters, binary=True)
+            return is_binary
         with settled(context.root_connection):
-            cursor.execute(statement, parameters)
+            cursor.execute(statement, parameters, binary=is_binary)
             context.root_connection.info[_PIPELINE].sync()
         return True
 
