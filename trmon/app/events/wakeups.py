@@ -11,6 +11,7 @@ class Wakeups:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._count = 0
+        self._waiting = 0
         self._grown = asyncio.Event()
         self.closed = False
 
@@ -20,27 +21,31 @@ class Wakeups:
         return self._count
 
     def wake(self) -> None:
-        """Count one; may be called from any thread, and after the loop has ended."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._grow)
+        """Count one; may be called from any thread, and after the loop has ended. Where nobody waits, that is all."""
+        self._count += 1
+        if self._waiting and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell)
 
     def close(self) -> None:
         """End every stream; to be called on the loop."""
         self.closed = True
-        self._grow()
+        self._tell()
 
     async def wait(self, seen: int, *, timeout_seconds: float) -> bool:
         """Wait until there were more wake-ups than `seen`; return False if the time ran out first."""
-        grown = self._grown
-        if self._count > seen or self.closed:
-            return True
+        # Before the look at the count: who counts one looks at those who wait after it.
+        self._waiting += 1
         try:
+            grown = self._grown
+            if self._count > seen or self.closed:
+                return True
             await asyncio.wait_for(grown.wait(), timeout_seconds)
         except TimeoutError:
             return False
+        finally:
+            self._waiting -= 1
         return True
 
-    def _grow(self) -> None:
-        self._count += 1
+    def _tell(self) -> None:
         self._grown.set()
         self._grown = asyncio.Event()

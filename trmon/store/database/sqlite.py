@@ -19,8 +19,9 @@ _PRAGMAS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
     "PRAGMA wal_autocheckpoint = 4096",
-    "PRAGMA cache_size = -32768",
 )
+WRITER_CACHE_KIB, READER_CACHE_KIB = 32 << 10, 4 << 10
+"""Pages that a connection keeps; readers are many, and find pages in the kernel's cache."""
 _ADVICE = {
     "database is locked": "another process writes to it for too long; run one `trmon serve` a file",
     "database or disk is full": "free some space on its disk, or shorten the retention",
@@ -57,18 +58,18 @@ def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
-    return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds)
+    return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds, cache_kib=WRITER_CACHE_KIB)
 
 
 def reader_engine(path: Path) -> Engine:
     """Return an engine for reads from many threads; each transaction sees one state, and never waits for the writer."""
-    return _engine(path, begin="BEGIN", pool_size=16, busy_seconds=BUSY_SECONDS)
+    return _engine(path, begin="BEGIN", pool_size=16, busy_seconds=BUSY_SECONDS, cache_kib=READER_CACHE_KIB)
 
 
-def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float) -> Engine:
+def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float, cache_kib: int) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
-        creator=lambda: _connect(path, busy_seconds),
+        creator=lambda: _connect(path, busy_seconds, cache_kib=cache_kib),
         poolclass=QueuePool,
         pool_size=pool_size,
         max_overflow=pool_size,
@@ -89,12 +90,12 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float) -> E
     return engine
 
 
-def _connect(path: Path, busy_seconds: float) -> Any:
+def _connect(path: Path, busy_seconds: float, *, cache_kib: int) -> Any:
     try:
         connection = sqlite3.connect(
             path, timeout=busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        for pragma in _PRAGMAS:
+        for pragma in (*_PRAGMAS, f"PRAGMA cache_size = -{cache_kib}"):
             connection.execute(pragma)
     except sqlite3.Error as error:
         raise explained(path, error) from error
