@@ -35,6 +35,9 @@ from trmon.store.events import StoredEvent
 from trmon.store.redis.buckets import SharedBuckets
 from trmon.store.writing.writer import Commit
 
+MIRROR_PAUSE_SECONDS = 0.5
+"""Shortest rest between two looks at runs that others watch: what changes meanwhile is read once."""
+
 
 @asynccontextmanager
 async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Parts]:
@@ -99,10 +102,13 @@ def _readiness(store: Store, crew: Crew | None) -> Readiness:
 def _start(parts: Parts, limit: RateLimit, stack: ExitStack) -> None:
     """Show what was written before, then start whatever has a thread of its own."""
     mirror = Mirror(parts.store.outlooks, parts.live, idle_after_seconds=parts.settings.idle_after_seconds)
-    tail = None if parts.crew else Poller("tail", _tail(parts, mirror).look)
+    shown = tail = None
+    if parts.crew is None:
+        shown = Poller("mirror", mirror.look, pause_seconds=MIRROR_PAUSE_SECONDS)
+        tail = Poller("tail", _tail(parts, mirror, shown).look)
     mirror.fill(now=time.time())
     _connect(parts, tail)
-    for part in (parts.rules, tail, _neighbours(parts, tail), _sharing(parts, limit)):
+    for part in (parts.rules, shown, tail, _neighbours(parts, tail), _sharing(parts, limit)):
         if part is not None:
             part.start()
             stack.callback(part.close)
@@ -110,13 +116,14 @@ def _start(parts: Parts, limit: RateLimit, stack: ExitStack) -> None:
         parts.crew.start(stack)
 
 
-def _tail(parts: Parts, mirror: Mirror) -> Tail:
+def _tail(parts: Parts, mirror: Mirror, shown: Poller) -> Tail:
     def heard(events: Sequence[StoredEvent]) -> None:
         """Whatever happens to a run changes what is shown of it; these kinds, also what its trainer is told."""
         for stored in events:
             if stored.event.kind in ("policy", EDIT):
                 parts.policies.forget(stored.run_id)
-        mirror.show({stored.run_id for stored in events}, now=time.time())
+        mirror.note(stored.run_id for stored in events)
+        shown.wake()
         parts.wakeups.wake()
 
     return Tail(parts.store.events, heard=heard)

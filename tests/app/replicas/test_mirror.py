@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import httpx
 import pytest
 
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.fixtures.waiting import eventually
+from trmon.app.live import Live
+from trmon.app.replicas.mirror import Mirror
+from trmon.domain.errors import NotReady
+from trmon.store.outlooks import Sight
 
 
 @pytest.fixture
@@ -31,3 +37,45 @@ def test_a_run_that_has_ended_is_shown_after_a_restart_as_before(
     with service.client() as client:
         assert lines(client) == before
         assert client.get(f"/api/v1/runs/{MATH.project}/{MATH.run}/advice").json() == advice
+
+
+class Asked:
+    """Outlooks of no runs, which remember what they were asked for; they can be away."""
+
+    def __init__(self) -> None:
+        self.questions: list[set[int]] = []
+        self.is_away = False
+
+    def active(self, *, since: float) -> list[int]:
+        """See Outlooks."""
+        return []
+
+    def of(self, run_ids: Collection[int]) -> list[Sight]:
+        """See Outlooks."""
+        if self.is_away:
+            raise NotReady("away")
+        self.questions.append(set(run_ids))
+        return []
+
+
+def test_runs_that_are_noted_are_read_once_and_together() -> None:
+    asked = Asked()
+    mirror = Mirror(asked, Live(), idle_after_seconds=60.0)
+    mirror.note([1, 2])
+    mirror.note([2, 3])
+    mirror.look()
+    mirror.look()
+    assert asked.questions == [{1, 2, 3}]
+
+
+def test_runs_that_cannot_be_read_stay_noted() -> None:
+    asked = Asked()
+    mirror = Mirror(asked, Live(), idle_after_seconds=60.0)
+    mirror.note([1])
+    asked.is_away = True
+    with pytest.raises(NotReady):
+        mirror.look()
+    asked.is_away = False
+    mirror.note([2])
+    mirror.look()
+    assert asked.questions == [{1, 2}]

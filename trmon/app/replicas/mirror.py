@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterable
+from threading import Lock
 from typing import Protocol
 
 from trmon.app.live import Live, RunView
@@ -26,10 +28,28 @@ class Mirror:
         self._outlooks = outlooks
         self._live = live
         self._idle_after_seconds = idle_after_seconds
+        self._noted: set[int] = set()
+        self._lock = Lock()
 
     def fill(self, *, now: float) -> None:
         """Show every run that is active."""
         self.show(self._outlooks.active(since=now - self._idle_after_seconds), now=now)
+
+    def note(self, run_ids: Iterable[int]) -> None:
+        """Have runs shown by the next look; may be called from any thread."""
+        with self._lock:
+            self._noted.update(run_ids)
+
+    def look(self) -> None:
+        """Show the runs that were noted; those that cannot be read stay noted."""
+        with self._lock:
+            noted, self._noted = self._noted, set()
+        try:
+            if noted:
+                self.show(noted, now=time.time())
+        except Exception:
+            self.note(noted)
+            raise
 
     def show(self, run_ids: Collection[int], *, now: float) -> None:
         """Show runs as they are now, and forget those that are gone."""
