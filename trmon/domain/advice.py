@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
@@ -46,7 +48,8 @@ class Advice:
 
     def document(self) -> dict[str, Any]:
         """Return it as acknowledgements carry it, JSON-able."""
-        return {**asdict(self), "reasons": dict(self.reasons)}
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
 
 
 def lr_scales(ess_seq: float, *, target: float) -> tuple[float, float]:
