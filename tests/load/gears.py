@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -109,18 +109,21 @@ class Apart:
         os.kill(self._killed, signal.SIGKILL)
 
     def start(self) -> None:
-        """Wait until there is another one."""
+        """Wait until there is another one, and it watches: it has the database open."""
         eventually(lambda: self.pid, lambda pid: pid != self._killed)
+        eventually(lambda: any(name.suffix == ".sqlite" for name in _open_files(self.pid)))
 
 
 @contextmanager
 def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
     """Run `trmon serve` over SQLite, with its worker's process."""
     service = ServiceProcess(folder / "data", **UNLIMITED, **variables)
+    worker = Apart(service)
     try:
+        worker.start()
         yield Gear(
             url=service.url,
-            victims={"service": service, "its worker": Apart(service)},
+            victims={"service": service, "its worker": worker},
             pids=lambda: [service.process.pid],
             stored_bytes=lambda: _sqlite_bytes(folder / "data"),
         )
@@ -155,6 +158,12 @@ def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
             service.stop()
             for worker in workers:
                 worker.stop()
+
+
+def _open_files(pid: int) -> Iterator[Path]:
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            yield link.readlink()
 
 
 def _sqlite_bytes(folder: Path) -> int:

@@ -32,13 +32,20 @@ def client(process: ServiceProcess) -> Iterator[httpx.Client]:
 
 def batches(client: httpx.Client) -> list[dict[str, Any]]:
     """Return the closed batches, oldest first."""
-    answer = client.get(f"{RUN}/batches", params={"limit": 1000})
-    return list(reversed(answer.json()["items"])) if answer.status_code == 200 else []
+    found: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next": None}
+    while not found or page["next"] is not None:
+        after = {} if page["next"] is None else {"after": page["next"]}
+        answer = client.get(f"{RUN}/batches", params={"limit": 1000, **after})
+        if answer.status_code != 200 or not (page := answer.json())["items"]:
+            break
+        found += page["items"]
+    return list(reversed(found))
 
 
 def closed(client: httpx.Client, *, at_least: int) -> list[int]:
     """Wait for so many batches and return their steps."""
-    return [row["step"] for row in eventually(lambda: batches(client), lambda found: len(found) >= at_least)]
+    return eventually(lambda: [row["step"] for row in batches(client)], lambda steps: len(steps) >= at_least)
 
 
 @contextmanager
