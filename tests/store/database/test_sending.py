@@ -82,13 +82,12 @@ def test_outside_a_pipeline_each_says_itself_what_fails(engine: Engine) -> None:
 def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_server: Postgres) -> None:
     connection = engine.connect()
     with postgres.pipelined(connection):
-        transaction = connection.begin()
-        pid = connection.scalar(text("SELECT pg_backend_pid()"))
-        postgres_server.execute(f"SELECT pg_terminate_backend({pid})")
 
         def write() -> None:
-            PROJECT.send(connection, ROW)
-            transaction.commit()
+            with connection.begin():
+                pid = connection.scalar(text("SELECT pg_backend_pid()"))
+                postgres_server.execute(f"SELECT pg_terminate_backend({pid})")
+                PROJECT.send(connection, ROW)
 
         with pytest.raises(NotReady):
             write()
