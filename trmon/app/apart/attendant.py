@@ -79,6 +79,9 @@ class Attendant:
         with self._changed:
             self._closing = True
             if self._line is not None:
+                # What came last is told in any case: the worker reads it before it leaves.
+                self._is_listening = True
+                self._tell()
                 _send(self._line, Leave())
             self._changed.notify()
         if self._thread.is_alive():
