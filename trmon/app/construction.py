@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from importlib.metadata import version
 
-from trmon.app.crew import Crew, crew_of
+from trmon.app.crew import Crew, crew_of, judge_anew
 from trmon.app.events.wakeups import Wakeups
 from trmon.app.fleet.glances import Glances
 from trmon.app.health.readiness import Readiness
@@ -172,7 +172,7 @@ def _connect(parts: Parts, tail: Poller | None) -> None:
 
     def rules_changed() -> None:
         if crew is not None:
-            crew.worker.wake(view.run.id for view in parts.live.active(time.time()))
+            judge_anew(crew.worker, parts.live)
 
     parts.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
     counters.about(version=version("trmon"), page_url=(parts.settings.public_url or "").rstrip("/"))

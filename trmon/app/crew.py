@@ -50,6 +50,11 @@ class Watcher(Protocol):
         """Stop, once every run is at rest."""
 
 
+def judge_anew(watcher: Watcher, live: Live) -> None:
+    """Have every run that is shown looked at, also what is at rest: the rules have changed."""
+    watcher.wake(view.run.id for view in live.active(time.time()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
     """The worker, the notifier and the pruner, over the runs that are the process's own; tenancy None: all."""

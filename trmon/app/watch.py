@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from trmon.app.crew import Crew, crew_of
+from trmon.app.crew import Crew, crew_of, judge_anew
 from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.poller import Poller
@@ -39,7 +39,7 @@ def watching(settings: Settings, *, counters: Counters) -> Iterator[Crew]:
         tenancy = Tenancy(store.leases(holder_name(), lease_seconds=settings.lease_seconds))
         crew = crew_of(settings, store, rules=rules, live=live, counters=counters, tenancy=tenancy)
         rules.watched_by(
-            changed=lambda: crew.worker.wake(view.run.id for view in live.active(time.time())),
+            changed=lambda: judge_anew(crew.worker, live),
             failed=counters.rules_reload_failures.inc,
         )
         store.writer.on_commit(lambda commit: crew.notifier.wake() if commit.addressed else None)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -95,7 +95,7 @@ class Way:
     def __init__(self, folder: Path, app_of: Callable[[Settings], FastAPI]) -> None:
         given = {"max_body_bytes": MAX_BODY_BYTES, "rate_per_second": 1e-3, "rate_burst": 1000}
         self.service = ThreadedService(folder, app_of=app_of, **given)
-        self._limit: RateLimit = self.service.app.user_middleware[0].kwargs["limit"]  # type: ignore[assignment]
+        self._limit = cast(RateLimit, self.service.app.user_middleware[0].kwargs["limit"])
         self._tokens = {"unknown": "trmon_unknown"}
         with self.service.client() as admin:
             admin.headers["Authorization"] = f"Bearer {make_token(admin, 'root', Scope.ADMIN)}"

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from trmon.app import collector, logs
 from trmon.app.apart.line import Leave, Line, News, Written
 from trmon.app.apart.office import Office
-from trmon.app.crew import vigil_of
+from trmon.app.crew import judge_anew, vigil_of
 from trmon.app.live import Live
 from trmon.app.replicas.mirror import Mirror
 from trmon.app.rules.inforce import rules_of
@@ -60,7 +60,7 @@ def _worker(settings: Settings, store: Store, line: Line, stack: ExitStack) -> t
         listen=office.listen,
         clock=time.time,
     )
-    rules.watched_by(changed=lambda: worker.wake(view.run.id for view in live.active(time.time())), failed=lambda: None)
+    rules.watched_by(changed=lambda: judge_anew(worker, live), failed=lambda: None)
     rules.start()
     stack.callback(rules.close)
     return worker, office

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from trmon.app.worker.ledger import Ledger
@@ -22,7 +23,22 @@ from trmon_client.core import wire
 from trmon_client.core.acceptance import Policy, PolicyError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class _Newest:
+    """The rules in force with what follows from them: worked out once for all runs, until they are replaced."""
+
+    def __init__(self, rules: Callable[[], tuple[Rule, ...]]) -> None:
+        self._read = rules
+        self._newest = RuleSet(rules())
+
+    def __call__(self) -> RuleSet:
+        """Rules are replaced all at once: others are another tuple."""
+        rules = self._read()
+        if rules is not self._newest.rules:
+            self._newest = RuleSet(rules)
+        return self._newest
+
+
+@dataclass(frozen=True, kw_only=True)
 class Vigil:
     """How runs are watched: by which rules, who hears of them, and how patiently."""
 
@@ -32,6 +48,11 @@ class Vigil:
     grace_seconds: float = 60.0
     patience: Patience = field(default_factory=Patience)
 
+    @cached_property
+    def rule_set(self) -> Callable[[], RuleSet]:
+        """The rules as a set, the same one for every run that is watched so."""
+        return _Newest(self.rules)
+
 
 class Portrait:
     """A run and its policies, kept current; what its trainer changes is noted in the ledger of the pass."""
@@ -39,7 +60,6 @@ class Portrait:
     def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil) -> None:
         self._log = log
         self._vigil = vigil
-        self._rules = RuleSet(vigil.rules())
         self._revision = log.revision(run_id)
         self.run = log.run(run_id)
         self.policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
@@ -50,19 +70,12 @@ class Portrait:
         return Watch(
             run=self.run,
             policies=self.policies,
-            rules=self._in_force(),
+            rules=self._vigil.rule_set(),
             receivers=self._vigil.routes.of(self.run.owner),
             public_url=self._vigil.public_url,
             now=now,
             everyone=self._vigil.routes.receivers,
         )
-
-    def _in_force(self) -> RuleSet:
-        """Rules are replaced all at once: others are another tuple."""
-        rules = self._vigil.rules()
-        if rules is not self._rules.rules:
-            self._rules = RuleSet(rules)
-        return self._rules
 
     def handover(self, now: float) -> Handover:
         """Return who hears of the run if it changes hands now."""

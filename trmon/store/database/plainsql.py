@@ -14,6 +14,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import IntegrityError
 
+from trmon.store.database.engines import check_begun
 from trmon.store.database.sqlite import explained, file_of
 
 Row = Mapping[str, Any]
@@ -69,7 +70,5 @@ class PlainSql:
 
 
 def _cursor(connection: Connection) -> DBAPICursor:
-    """Return a cursor of the driver; outside a transaction each statement would be on the disk for itself."""
-    if not connection.in_transaction():
-        raise RuntimeError("a statement must lie in a transaction that has begun")
+    check_begun(connection)
     return connection.connection.cursor()

@@ -14,6 +14,7 @@ from sqlalchemy import ClauseElement, Connection, make_url
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from trmon.store.database.engines import check_begun
 from trmon.store.database.postgres import explained, settled
 
 Given = dict[str, Any]
@@ -52,8 +53,7 @@ class Sent:
             return self._execute(connection, given).fetchall()
 
     def _execute(self, connection: Connection, given: Given) -> psycopg.Cursor[Any]:
-        if not connection.in_transaction():
-            raise RuntimeError("a statement must lie in a transaction that has begun")
+        check_begun(connection)
         driver: Any = connection.connection.driver_connection
         return psycopg.Cursor(driver).execute(self._text.encode(), given)
 
