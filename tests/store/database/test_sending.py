@@ -62,11 +62,9 @@ def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
 def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
     orphan = {"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}
     with engine.connect() as connection, postgres.pipelined(connection):
-        transaction = connection.begin()
-        PROJECT.send(connection, ROW)
-        insert_all(connection, schema.event, rows=[orphan])
-        with pytest.raises(IntegrityError):
-            transaction.commit()
+        with pytest.raises(IntegrityError), connection.begin():
+            PROJECT.send(connection, ROW)
+            insert_all(connection, schema.event, rows=[orphan])
     with engine.begin() as connection:
         PROJECT.send(connection, {**ROW, "name": "code"})
     assert projects(engine) == 1
