@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, func, insert, select, text
+from sqlalchemy import Connection, Engine, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from tests.fixtures.postgres import Postgres
@@ -61,10 +61,14 @@ def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
 
 def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
     orphan = {"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}
-    with engine.connect() as connection, postgres.pipelined(connection):
-        with pytest.raises(IntegrityError), connection.begin():
+
+    def write(connection: Connection) -> None:
+        with connection.begin():
             PROJECT.send(connection, ROW)
             insert_all(connection, schema.event, rows=[orphan])
+
+    with engine.connect() as connection, postgres.pipelined(connection), pytest.raises(IntegrityError):
+        write(connection)
     with engine.begin() as connection:
         PROJECT.send(connection, {**ROW, "name": "code"})
     assert projects(engine) == 1
