@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from select import select as select_io
 
 import pytest
 from sqlalchemy import Connection, Engine, func, insert, select, text
@@ -72,6 +73,19 @@ def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
     with engine.begin() as connection:
         PROJECT.send(connection, {**ROW, "name": "code"})
     assert projects(engine) == 1
+
+
+def test_what_has_failed_before_the_commit_is_sent_leaves_a_connection_for_others(engine: Engine) -> None:
+    def write(connection: Connection) -> None:
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+            PROJECT.send(connection, ROW)
+            heard, _, _ = select_io([connection.connection.driver_connection], [], [], 30)
+            assert heard
+
+    with engine.connect() as connection, postgres.pipelined(connection), pytest.raises(IntegrityError):
+        write(connection)
+    assert projects(engine) == 0
 
 
 def test_outside_a_pipeline_each_says_itself_what_fails(engine: Engine) -> None:

@@ -116,10 +116,11 @@ def pipelined(connection: Connection) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     known = connection.info
     stack = ExitStack()
-    known[_PIPELINE] = stack.enter_context(driver.pipeline())
+    pipeline = known[_PIPELINE] = stack.enter_context(driver.pipeline())
     try:
         yield
     finally:
+        _settle(driver, pipeline)
         del known[_PIPELINE]
         # A connection that is lost says nothing more that could be waited for.
         if not driver.closed:
@@ -135,10 +136,17 @@ def settled(connection: Connection) -> Iterator[None]:
         yield
     except psycopg.Error:
         pipeline = connection.info.get(_PIPELINE)
-        with suppress(psycopg.Error):
-            if pipeline is not None:
-                pipeline.sync()
+        if pipeline is not None:
+            _settle(connection.connection.driver_connection, pipeline)
         raise
+
+
+def _settle(driver: Any, pipeline: psycopg.Pipeline) -> None:
+    # A wait ends with the first failure that it hears of; what was sent after that is to be waited for again.
+    while not driver.closed:
+        with suppress(psycopg.Error):
+            pipeline.sync()
+            return
 
 
 def explained(url: URL, error: psycopg.Error) -> Exception | None:
