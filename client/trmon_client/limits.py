@@ -13,7 +13,6 @@ class Limits:
     queue_bytes: int = 64 << 20
     bundle_messages: int = 64
     bundle_bytes: int = 4 << 20
-    compress_bytes: int = 64 << 10
     segment_bytes: int = 8 << 20
     spool_bytes: int = 1 << 30
     connect_timeout_seconds: float = 2.0

@@ -83,6 +83,21 @@ def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.C
     assert answer.json()["status"] == "duplicate"
 
 
+@pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "beside it"])
+def test_the_same_data_in_a_parcel_and_one_by_one_is_the_same_report(client: httpx.Client, n: int) -> None:
+    content = columns(n, reward=np.linspace(-1.0, 1.0, n))
+    shipped = report(columns={}, histograms={}, parcel=wire.parcel(content), accepted=bytes(n // 8 + bool(n % 8)))
+    first = acknowledged(send(client, shipped))
+    again = acknowledged(send(client, report(content, accepted=shipped.accepted)))
+    assert (first.status, again.status) == ("stored", "duplicate")
+
+
+def test_a_parcel_without_a_decision_is_decided_as_its_columns_would_be(client: httpx.Client) -> None:
+    content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
+    ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.parcel(content))))
+    assert ack.accepted == wire.pack_bits(decide(content, preset("trm")).accepted)
+
+
 def test_another_payload_under_the_same_identity_is_a_conflict(client: httpx.Client) -> None:
     acknowledged(send(client, report()))
     other = report(columns(seed=1))
@@ -136,20 +151,23 @@ def test_a_compressed_body_is_read(client: httpx.Client, encoding: str, compress
     assert acknowledged(answer).status == "stored"
 
 
+BOMB = b"\0" * (80 << 20)
+
+
 def _document(**changed: Any) -> bytes:
     return msgspec.msgpack.encode({**msgspec.to_builtins(report(), builtin_types=(bytes,)), **changed})
 
 
 def _columns(**changed: Any) -> bytes:
-    packed = {
-        name: {"dtype": column.dtype, "data": column.data}
-        for name, column in wire.pack_columns(columns()).items()
-        if isinstance(column, wire.PackedColumn)
-    }
+    packed = msgspec.to_builtins(report().columns, builtin_types=(bytes,))
     return _document(columns={**packed, **changed})
 
 
-BOMB = b"\0" * (80 << 20)
+def _bomb() -> bytes:
+    """Return a report whose parcel says to hold more than it may."""
+    parcel = msgspec.structs.replace(wire.parcel(columns()), n_sequences=1 << 20, data=zstandard.compress(BOMB))
+    return named(report(columns={}, histograms={}, parcel=parcel))
+
 
 BAD: list[tuple[str, bytes, dict[str, str], int, str | None]] = [
     ("a truncated body", wire.encode(report())[:-10], MSGPACK, 400, "body"),
@@ -169,6 +187,7 @@ BAD: list[tuple[str, bytes, dict[str, str], int, str | None]] = [
     ("zstd that is none", b"hello", MSGPACK | {"Content-Encoding": "zstd"}, 400, "body"),
     ("a gzip bomb", gzip.compress(BOMB), MSGPACK | {"Content-Encoding": "gzip"}, 413, None),
     ("a zstd bomb", zstandard.compress(BOMB), MSGPACK | {"Content-Encoding": "zstd"}, 413, None),
+    ("a parcel that is a bomb", _bomb(), MSGPACK, 400, "parcel"),
     ("an oversized body", BOMB, MSGPACK, 413, None),
 ]
 

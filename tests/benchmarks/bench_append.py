@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from tests.store.builders import NOW, body, intake, realistic_columns, report
+from tests.store.builders import NOW, intake, realistic_columns, report
 from trmon.domain.intake import Intake, Receipt
 from trmon.store import Store, codec
 from trmon_client.core import wire
@@ -49,12 +49,12 @@ def _print_codec() -> None:
     for n, length in SHAPES:
         made = realistic_columns(n=n, length=length)
         raw = sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
-        message = wire.Report(attempt="a", launch="launch-1", step=1, columns={})
-        laid_out = body(made)
-        payload = codec.pack(message, body=laid_out)
+        message = wire.Report(attempt="a", launch="launch-1", step=1)
+        parcel = wire.parcel(made)
+        payload = codec.pack(message, parcel=parcel)
         unpacked = codec.unpack(payload)[1]
         times = (
-            _median(lambda message=message, laid_out=laid_out: codec.pack(message, body=laid_out)),
+            _median(lambda message=message, parcel=parcel: codec.pack(message, parcel=parcel)),
             _median(lambda payload=payload: codec.unpack(payload)),
             _median(unpacked),
         )

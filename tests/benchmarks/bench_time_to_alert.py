@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -117,17 +118,17 @@ def _report(client: httpx.Client, i: int, *, watch: Watch) -> None:
         watch.acknowledged[run, f"reward_{rule}", "firing" if phase == 1 else "resolved", step] = at
 
 
-CONTENT = messages.columns(SEQUENCES, reward=np.zeros(SEQUENCES))
-BASE = messages.report(CONTENT)
+@cache
+def _parcel(reward: float) -> wire.Parcel:
+    return wire.parcel(messages.columns(SEQUENCES, reward=np.full(SEQUENCES, reward)))
 
 
 def _message(step: int, *, reward: float) -> wire.Report:
     """Return the only chunk of a step: its batch closes at once."""
-    rewards = wire.PackedColumn("f8", np.full(SEQUENCES, reward).astype("<f8").tobytes())
-    return msgspec.structs.replace(
-        BASE,
+    return wire.Report(
+        **messages.ORIGIN,
         step=step,
-        columns={**BASE.columns, "reward": rewards},
+        parcel=_parcel(reward),
         finished=[wire.ChunkCount(step, None, 1)],
         sent_at=time.time(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import threading
 from collections import deque
@@ -12,8 +11,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
-
-import zstandard
 
 from trmon_client.core import wire
 
@@ -136,7 +133,7 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            messages = wire.decode_bundle(_plain(body, self.headers.get("Content-Encoding")))
+            messages = wire.decode_bundle(body)
             answer = peer.answer(Request(self.path, dict(self.headers), messages))
             if answer.hangs or answer.hangs_up:
                 self.close_connection = True
@@ -153,13 +150,3 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
             """Nothing: the test says what matters."""
 
     return Handler
-
-
-def _plain(body: bytes, encoding: str | None) -> bytes:
-    match encoding:
-        case "gzip":
-            return gzip.decompress(body)
-        case "zstd":
-            return zstandard.decompress(body)
-        case _:
-            return body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,8 +14,20 @@ from hypothesis import strategies as st
 
 from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from trmon_client.core import wire
+from trmon_client.core.columns import Columns
+from trmon_client.core.compression import compressed, shuffled
+from trmon_client.core.schema import DType
+from trmon_client.core.wire.parcels import opened
+
+
+def shipped(content: Columns | None = None, **changed: Any) -> wire.Report:
+    """Return a report with its columns in a parcel, as trmon's client sends it."""
+    parcel = wire.parcel(columns() if content is None else content)
+    return report(**{"columns": {}, "histograms": {}, "parcel": parcel, **changed})
+
 
 MESSAGES: list[wire.Message] = [
+    shipped(scalars={"grad_norm": 1.5}),
     report(policy="ab" * 16, accepted=b"\x0f", scalars={"grad_norm": 1.5}, finished=[wire.ChunkCount(0, None, 2)]),
     wire.Start(**ORIGIN, config={"lr": 1e-3}, owner="me", tags=["dapo"], policy={"name": "p", "criteria": []}),
     wire.Scalars(**ORIGIN, sequence=3, step=1, values={"lr": 1e-3, "bad": None, "huge": "inf"}),
@@ -53,7 +66,7 @@ def test_columns_in_blocks_are_the_same_but_for_odd_nans_and_zeros() -> None:
     sent = report(columns(5, reward=np.array([0.0, -0.0, odd_nan, math.inf, -math.inf])))
     blocks = wire.unpack_blocks(sent)
     assert (blocks.n_sequences, blocks.n_tokens) == (5, 80)
-    straight, got = wire.unpack_columns(sent), wire.columns_of(sent, blocks)
+    straight, got = wire.unpack_columns(sent), wire.columns_of(sent, wire.storable(sent)[0])
     assert got["reward"].tobytes() == np.array([0.0, 0.0, math.nan, math.inf, -math.inf]).tobytes()
     assert got.keys() == straight.keys()
     assert all(np.array_equal(got[name], straight[name], equal_nan=True) for name in got)
@@ -85,6 +98,78 @@ def test_a_count_below_zero_is_refused_beside_positions_that_may_be(name: str, v
     assert wire.unpack_blocks(report(columns(**positions))).n_sequences == 4
     with pytest.raises(wire.WireError, match=f"columns.{name}: counts must be zero or more"):
         wire.unpack_blocks(report(columns(**positions, **{name: np.array([0, 1, value, 2])})))
+
+
+@given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))
+def test_a_report_is_stored_as_its_sender_packed_it_and_as_if_its_columns_had_come_one_by_one(bits: list[int]) -> None:
+    doubles = np.array(bits, "<u8").view("<f8")
+    singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
+    content = columns(len(bits), reward=doubles, total_max_d=singles)
+    sent = shipped(content)
+    stored, n_tokens = wire.storable(sent)
+    assert stored is sent.parcel
+    assert n_tokens == 16 * len(bits)
+    assert wire.storable(report(content)) == (stored, n_tokens)
+
+
+def test_columns_come_out_of_a_parcel_as_they_went_in() -> None:
+    content = columns(5, reward=np.array([1.0, 0.0, math.nan, math.inf, -math.inf]))
+    sent = shipped(content, kl_is="exact", trainer_version=3)
+    for got in (wire.unpack_columns(sent), wire.columns_of(sent, wire.storable(sent)[0])):
+        assert got.keys() == content.keys()
+        assert all(got[name].tobytes() == array.tobytes() for name, array in content.items())
+        assert all(got[name].dtype == array.dtype for name, array in content.items())
+        assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in content.histograms.items())
+        assert (got.kl_is, got.trainer_version) == ("exact", 3)
+
+
+def test_a_report_without_sequences_travels_in_a_parcel() -> None:
+    stored, n_tokens = wire.storable(shipped(columns(0)))
+    assert (stored.n_sequences, n_tokens) == (0, 0)
+    assert len(wire.columns_of(report(), stored)["n_tokens"]) == 0
+
+
+def test_a_parcel_that_another_client_packed_in_another_order_is_stored_in_ours() -> None:
+    usual = shipped(columns(3, reward=np.array([0.0, math.nan, 1.0])))
+    assert usual.parcel is not None
+    names = {dtype: tuple(reversed(group)) for dtype, group in usual.parcel.names.items()}
+    planes = _planes(usual.parcel, lambda _, rows: rows[::-1])
+    other = msgspec.structs.replace(usual.parcel, names=names, data=compressed(planes))
+    assert wire.storable(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
+
+
+@pytest.mark.parametrize("odd", [-0.0, np.uint64(0xFFF8000000000001).view(np.float64)])
+def test_a_parcel_with_another_nan_or_zero_is_stored_with_ours(odd: float) -> None:
+    usual = shipped(columns(2, reward=np.array([abs(odd), 1.0])))
+    assert usual.parcel is not None
+    row = usual.parcel.names["f8"].index("reward")
+
+    def spoilt(dtype: str, rows: Any) -> Any:
+        if dtype == "f8":
+            rows[row, 0] = odd
+        return rows
+
+    other = msgspec.structs.replace(usual.parcel, data=compressed(_planes(usual.parcel, spoilt)))
+    assert other.data != usual.parcel.data
+    assert wire.storable(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
+
+
+def test_columns_of_a_newer_client_are_left_out_of_its_parcel() -> None:
+    usual = shipped()
+    assert usual.parcel is not None
+    names = {**usual.parcel.names, "f8": (*usual.parcel.names["f8"], "total_wisdom")}
+    planes = _planes(usual.parcel, lambda dtype, rows: np.vstack([rows, np.ones(4)]) if dtype == "f8" else rows)
+    newer = msgspec.structs.replace(usual.parcel, names=names, data=compressed(planes))
+    with pytest.raises(wire.WireError, match=r"columns.total_wisdom: unknown column"):
+        wire.storable(msgspec.structs.replace(usual, parcel=newer))
+    assert wire.storable(msgspec.structs.replace(usual, parcel=newer, wire=(1, 1)))[0] == usual.parcel
+
+
+def _planes(parcel: wire.Parcel, changed: Callable[[str, Any], Any]) -> bytes:
+    """Return what a parcel holds, with the [columns, B] of each dtype changed, byte-shuffled."""
+    found = opened(parcel)
+    blocks = [changed(dtype, section.numbers()) for dtype, section in found.columns.items()]
+    return b"".join(shuffled(block.tobytes(), block.itemsize) for block in (*blocks, found.histograms.numbers()))
 
 
 def test_json_says_nan_as_null_and_infinity_by_name() -> None:
@@ -158,7 +243,13 @@ REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
     ("no kind", msgspec.msgpack.encode({"attempt": "a"}), "kind", "is required"),
     ("an unknown kind", msgspec.msgpack.encode(_document(kind="poem")), "kind", "poem"),
     ("no attempt", msgspec.msgpack.encode(_without("attempt")), "attempt", "is required"),
-    ("no columns", msgspec.msgpack.encode(_without("columns")), "columns", "is required"),
+    ("no columns", msgspec.msgpack.encode(_without("columns")), "columns", "is required where there is no parcel"),
+    (
+        "columns twice",
+        msgspec.msgpack.encode(_document(parcel=msgspec.to_builtins(wire.parcel(columns()), builtin_types=(bytes,)))),
+        "parcel",
+        "in it or one by one",
+    ),
     ("a step that is text", msgspec.msgpack.encode(_document(step="one")), "step", "Expected `int`"),
     ("a negative step", msgspec.msgpack.encode(_document(step=-1)), "step", "zero or more"),
     ("a step beyond 62 bits", msgspec.msgpack.encode(_document(step=1 << 62)), "step", "below 2**62"),
@@ -283,6 +374,66 @@ def test_columns_are_refused_by_name(changed: dict[str, Any], field: str, text: 
         wire.unpack_columns(report(**changed))
     assert refused.value.field == field
     assert text in str(refused.value)
+
+
+def _parcel(**changed: Any) -> wire.Parcel:
+    return msgspec.structs.replace(wire.parcel(columns()), **changed)
+
+
+def _names(without: str) -> dict[DType, tuple[str, ...]]:
+    return {dtype: tuple(name for name in group if name != without) for dtype, group in _parcel().names.items()}
+
+
+def _below_zero(name: str) -> wire.Parcel:
+    return wire.parcel(columns(**{name: np.array([0, 0, -1, 0])}))
+
+
+REFUSED_PARCELS: list[tuple[str, wire.Parcel, str, str]] = [
+    ("fewer than no sequences", _parcel(n_sequences=-1), "parcel.n_sequences", "must be 0 to"),
+    ("sequences beyond counting", _parcel(n_sequences=1 << 60), "parcel", "send it in chunks"),
+    ("more than it may hold", _parcel(n_sequences=1 << 20), "parcel", "send it in chunks"),
+    ("other sequences than its names need", _parcel(n_sequences=5), "parcel.data", "is not one zstd frame of the"),
+    ("no frame", _parcel(data=b"columns"), "parcel.data", "is not one zstd frame of the"),
+    ("nothing", _parcel(data=b""), "parcel.data", "is not one zstd frame of the"),
+    ("half a frame", _parcel(data=_parcel().data[:-20]), "parcel.data", "is not one zstd frame of the"),
+    ("more than a frame", _parcel(data=_parcel().data + b"x"), "parcel.data", "unused data"),
+    ("one name too few", _parcel(names=_names("reward")), "parcel.data", "is not one zstd frame of the"),
+    ("no dtypes", _parcel(names={}), "parcel.data", "is not one zstd frame of the"),
+    ("a count below zero", _below_zero("n_invalid"), "columns.n_invalid", "zero or more"),
+]
+
+
+@pytest.mark.parametrize(
+    ("parcel", "field", "text"), [case[1:] for case in REFUSED_PARCELS], ids=[case[0] for case in REFUSED_PARCELS]
+)
+def test_a_parcel_is_refused_by_what_is_wrong_with_it(parcel: wire.Parcel, field: str, text: str) -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.storable(shipped(parcel=parcel))
+    assert refused.value.field == field
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("missing", ["n_tokens", "total_max_d"])
+def test_a_parcel_that_lacks_a_column_is_refused_by_its_name(missing: str) -> None:
+    content = columns()
+    kept = {
+        dtype: tuple(name for name in group if name != missing) for dtype, group in wire.parcel(content).names.items()
+    }
+    blocks = {dtype: b"".join(content[name].tobytes() for name in group) for dtype, group in kept.items()}
+    planes = b"".join(shuffled(rows, int(dtype[1])) for dtype, rows in blocks.items())
+    with pytest.raises(wire.WireError, match=f"columns.{missing}: is required"):
+        wire.storable(shipped(parcel=wire.Parcel(4, kept, (), compressed(planes))))
+
+
+def test_a_frame_that_holds_more_than_it_should_is_not_unpacked() -> None:
+    bomb = _parcel(data=compressed(bytes(32 << 20)))
+    with pytest.raises(wire.WireError, match=r"parcel.data: is not one zstd frame"):
+        wire.storable(shipped(parcel=bomb))
+
+
+def test_bits_of_other_sequences_than_the_parcels_are_refused() -> None:
+    with pytest.raises(wire.WireError, match="accepted: 4 sequences take 1 bytes"):
+        wire.storable(shipped(accepted=bytes(3)))
 
 
 @given(st.binary(max_size=200))

@@ -45,8 +45,7 @@ def report(step: int, *, health: Health = "healthy", policy: Policy | None = POL
         "attempt": "a",
         "launch": "launch-1",
         "sent_at": 1000.0 + 10.0 * step,
-        "columns": wire.pack_columns(content),
-        "histograms": wire.pack_histograms(content),
+        "parcel": wire.parcel(content),
         "policy": policy.hash if policy else None,
         "accepted": wire.pack_bits(decide(content, policy).accepted) if policy else None,
     }

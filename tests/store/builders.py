@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tests.fixtures.messages import one_by_one
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, Severity
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey, RunKey
@@ -17,10 +18,8 @@ from trmon.store import Store, codec
 from trmon.store.entries import Arrival
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, DType
 from trmon_client.core.statistics import columns
 
-DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
 NOW = 1_800_000_000.0
 """A moment on the server's clock, seconds since the epoch."""
 
@@ -48,15 +47,7 @@ def report(*, step: int = 0, n: int = 8, seed: int = 0, **fields: Any) -> wire.R
     """Return a report of attempt "a", launch "launch-1"; other fields of wire.Report by name."""
     made = realistic_columns(n=n, seed=seed)
     given = {"attempt": "a", "launch": "launch-1"} | fields
-    return wire.Report(step=step, columns=wire.pack_columns(made), histograms=wire.pack_histograms(made), **given)
-
-
-def body(made: Columns) -> codec.Body:
-    """Return columns as they are stored, bit for bit."""
-    names = {dtype: tuple(name for name in made if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
-    rows = {dtype: b"".join(made[name].tobytes() for name in group) for dtype, group in names.items()}
-    histograms = b"".join(counts.tobytes() for counts in made.histograms.values())
-    return codec.Body.of(wire.Blocks(made.n_sequences, names, rows, tuple(made.histograms), histograms))
+    return wire.Report(step=step, **one_by_one(made), **given)
 
 
 def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> Intake:
@@ -65,16 +56,16 @@ def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -
     message = msgspec.structs.replace(message, project=project, run=run)
     if not isinstance(message, wire.Report):
         return Intake(key=key, message=message, digest=codec.digest(message), payload=codec.pack_notice(message))
-    blocks = wire.unpack_blocks(message)
-    made = codec.Body.of(blocks)
+    parcel, n_tokens = wire.storable(message)
+    said = msgspec.structs.replace(message, columns={}, histograms={}, parcel=None)
     return Intake(
         key=key,
-        message=message,
-        digest=codec.report_digest(message, body=made),
-        payload=codec.pack(message, body=made),
-        n_sequences=blocks.n_sequences,
-        n_tokens=blocks.n_tokens,
-        accepted=message.accepted or wire.pack_bits(np.ones(blocks.n_sequences, bool)),
+        message=said,
+        digest=codec.report_digest(said, parcel=parcel),
+        payload=codec.pack(said, parcel=parcel),
+        n_sequences=parcel.n_sequences,
+        n_tokens=n_tokens,
+        accepted=said.accepted or wire.pack_bits(np.ones(parcel.n_sequences, bool)),
     )
 
 

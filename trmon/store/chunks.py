@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from trmon.domain.batch import BatchRow
 from trmon.store import schema
-from trmon.store.compression import compressed, decompressed, shuffled, unshuffled
 from trmon.store.database.upsert import upsert
 from trmon.store.namesets import Names, NameSets
+from trmon_client.core.compression import compressed, decompressed, shuffled, unshuffled
 
 CHUNK_BATCHES = 256
 LOOK_BATCHES = 32

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from hashlib import blake2b, sha256
 from typing import Any
 
 import msgspec
 
 from trmon.domain.errors import TrmonError
-from trmon.store.compression import compressed, compressed_noise, decompressed, shuffled, unshuffled
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import N_BINS, DType, Pair
+from trmon_client.core.compression import compressed, decompressed
+from trmon_client.core.schema import DType, Pair
 
 FORMAT = 1
 DIGEST_BYTES = 16
 
 
 class _Payload(msgspec.Struct, frozen=True, array_like=True):
-    """`header` is a _Header, compressed, `body` that of a Body."""
+    """`header` is a _Header, compressed, `body` the data of a parcel."""
 
     format: int
     n_sequences: int
@@ -29,52 +28,30 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):
-    """The report without columns, and which columns and histograms the body holds, in its order."""
+    """The report without columns, and what the parcel says of those that the body holds."""
 
     report: wire.Report
-    names: Mapping[DType, tuple[str, ...]]
+    names: dict[DType, tuple[str, ...]]
     pairs: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Body:
-    """The columns of a report as they are stored: the same data is the same bytes, as long as the same zstd packs it.
-
-    `packed` holds the numbers of each dtype, whose rows `names` says, then the histograms of `pairs`: byte-shuffled and
-    compressed.
-    """
-
-    n_sequences: int
-    names: Mapping[DType, tuple[str, ...]]
-    pairs: tuple[Pair, ...]
-    packed: bytes
-
-    @classmethod
-    def of(cls, blocks: wire.Blocks) -> Body:
-        """Return columns as they are stored."""
-        planes = [shuffled(rows, int(dtype[1])) for dtype, rows in blocks.rows.items()]
-        packed = compressed_noise(b"".join([*planes, shuffled(blocks.histograms, 8)]))
-        return cls(blocks.n_sequences, blocks.names, blocks.pairs, packed)
 
 
 _PAYLOAD = msgspec.msgpack.Decoder(_Payload)
 _HEADER = msgspec.msgpack.Decoder(_Header)
 
 
-def pack(report: wire.Report, *, body: Body) -> bytes:
-    """Return the stored form of a report with its columns.
+def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
+    """Return the stored form of a report without columns, with the parcel that holds them.
 
     Nothing is lost: `unpack` gives back the same bits. Callers pack before they queue, so that the writer need not.
     """
-    header = _Header(msgspec.structs.replace(report, columns={}, histograms={}), body.names, body.pairs)
-    packed_header = compressed(msgspec.msgpack.encode(header))
-    return msgspec.msgpack.encode(_Payload(FORMAT, body.n_sequences, packed_header, body.packed))
+    packed_header = compressed(msgspec.msgpack.encode(_Header(report, parcel.names, parcel.pairs)))
+    return msgspec.msgpack.encode(_Payload(FORMAT, parcel.n_sequences, packed_header, parcel.data))
 
 
 def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
     """Return a stored report without its columns, and a call that decodes them.
 
-    Errors: TrmonError if a newer service wrote it.
+    Errors: TrmonError if a newer service wrote it or, from the call, if it is damaged.
     """
     packed, header = _opened(payload)
     return header.report, lambda: _columns(header, packed)
@@ -90,15 +67,15 @@ def digest(message: wire.Message) -> bytes:
     return blake2b(_said(message), digest_size=DIGEST_BYTES).digest()
 
 
-def report_digest(report: wire.Report, *, body: Body) -> bytes:
-    """Return 16 bytes over what a report says, as of `digest`, and over its columns as they are stored.
+def report_digest(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
+    """Return 16 bytes over what a report without columns says, as of `digest`, and over its columns as they are stored.
 
     The same report has the same digest in every encoding, but not from every version of the service: where digests
     differ, `is_same` knows.
     """
-    said = sha256(_said(msgspec.structs.replace(report, columns={}, histograms={})))
-    said.update(msgspec.msgpack.encode((body.names, body.pairs)))
-    said.update(body.packed)
+    said = sha256(_said(report))
+    said.update(msgspec.msgpack.encode((parcel.names, parcel.pairs)))
+    said.update(parcel.data)
     return said.digest()[:DIGEST_BYTES]
 
 
@@ -131,20 +108,8 @@ def _opened(payload: bytes) -> tuple[_Payload, _Header]:
 
 
 def _columns(header: _Header, packed: _Payload) -> Columns:
-    body = decompressed(packed.body)
-    values: dict[str, Any] = {}
-    offset = 0
-    for dtype, names in header.names.items():
-        arrays = unshuffled(body, offset=offset, dtype=dtype, shape=(len(names), packed.n_sequences))
-        values.update(zip(names, arrays, strict=True))
-        offset += arrays.nbytes
-    histograms = unshuffled(body, offset=offset, dtype="i8", shape=(len(header.pairs), N_BINS))
-    report = header.report
-    return Columns(
-        by_name=values,
-        histograms=dict(zip(header.pairs, histograms, strict=True)),
-        kl_is=report.kl_is,
-        kl_pair=report.kl_pair,
-        trainer_version=report.trainer_version,
-        old_version=report.old_version,
-    )
+    parcel = wire.Parcel(packed.n_sequences, header.names, header.pairs, packed.body)
+    try:
+        return wire.columns_of(header.report, parcel)
+    except wire.WireError as error:
+        raise TrmonError(f"a stored report is damaged: {error}") from error

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 # Loaded here although httpx would do so when it needs them, in the courier's thread: see sender._transport.
 import encodings.idna  # noqa: F401
-import gzip
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpcore  # noqa: F401
@@ -19,12 +18,6 @@ import msgspec
 
 from trmon_client.core import wire
 from trmon_client.limits import Limits
-
-zstandard: Any
-try:
-    import zstandard
-except ImportError:  # optional
-    zstandard = None
 
 MAX_RETRY_AFTER_SECONDS = 600.0
 
@@ -67,8 +60,6 @@ class HttpTransport:
 
     def __init__(self, url: str, *, token: str | None, limits: Limits) -> None:
         self._url = f"{url}/api/v1/reports"
-        self._compress_bytes = limits.compress_bytes
-        self._encoding, self._compress = _compression()
         headers = {"Content-Type": wire.MSGPACK, "Accept": wire.MSGPACK}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -82,14 +73,9 @@ class HttpTransport:
         )
 
     def send(self, messages: Sequence[bytes]) -> Reply:
-        """Post the messages as one bundle, compressed when that pays."""
-        body = wire.encode_bundle(list(messages))
-        headers = {}
-        if len(body) > self._compress_bytes:
-            body = self._compress(body)
-            headers["Content-Encoding"] = self._encoding
+        """Post the messages as one bundle; what is long in them is compressed already."""
         try:
-            response = self._client.post(self._url, content=body, headers=headers)
+            response = self._client.post(self._url, content=wire.encode_bundle(list(messages)))
         except (httpx.HTTPError, OSError) as error:
             return Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}")
         return _read(response, len(messages))
@@ -109,13 +95,6 @@ class _Silence(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         return self._url not in record.getMessage()
-
-
-def _compression() -> tuple[str, Callable[[bytes], bytes]]:
-    if zstandard is None:
-        return "gzip", lambda body: gzip.compress(body, compresslevel=1)
-    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=1).compress
-    return "zstd", compress
 
 
 def _read(response: httpx.Response, n_messages: int) -> Reply:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import msgspec
 import pytest
 from fastapi import FastAPI
 
@@ -28,6 +29,8 @@ MAX_BODY_BYTES = 1 << 20
 GZIP = {"Content-Type": wire.MSGPACK, "Content-Encoding": "gzip"}
 MSGPACK, JSON = {"Content-Type": wire.MSGPACK}, {"Content-Type": wire.JSON}
 BODY = wire.encode(report())
+SHIPPED = report(columns={}, histograms={}, parcel=wire.parcel(columns()))
+BROKEN = report(columns={}, histograms={}, parcel=msgspec.structs.replace(wire.parcel(columns()), data=b"?"))
 START = wire.encode(wire.Start(**ORIGIN, project="math", run="grpo", policy={"name": "p", "criteria": []}))
 BUNDLE = wire.encode_bundle([START, BODY, b"\xc0", wire.encode(report(project="math", run="-x"))])
 
@@ -51,6 +54,8 @@ CASES = [
     Case("the same one as JSON", 200, content=as_json(report()), headers=JSON),
     Case("another one under the same identity", 409, content=wire.encode(report(columns(seed=1)))),
     Case("one that the client has decided", 200, content=wire.encode(report(step=2, accepted=b"\x05", policy="ab"))),
+    Case("the same one in a parcel", 200, content=wire.encode(SHIPPED)),
+    Case("a parcel that cannot be opened", 400, content=wire.encode(BROKEN)),
     Case("a compressed one", 200, content=gzip.compress(BODY), headers=GZIP),
     Case("one in pieces", 200, content=[BODY[:1000], BODY[1000:]]),
     Case("a start", 200, content=START),

@@ -30,19 +30,19 @@ def prepare(message: wire.Message, key: RunKey, *, policy_of: PolicyOf) -> Intak
 
 
 def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) -> Intake:
-    blocks = wire.unpack_blocks(report)
-    body = codec.Body.of(blocks)
-    stored, accepted = report, report.accepted
+    parcel, n_tokens = wire.storable(report)
+    said = msgspec.structs.replace(report, columns={}, histograms={}, parcel=None)
+    stored, accepted = said, report.accepted
     if accepted is None:
-        policy, accepted = _decide(wire.columns_of(report, blocks), policy_of(key))
-        stored = msgspec.structs.replace(report, policy=policy.hash)
+        policy, accepted = _decide(wire.columns_of(said, parcel), policy_of(key))
+        stored = msgspec.structs.replace(said, policy=policy.hash)
     return Intake(
         key=key,
-        message=msgspec.structs.replace(report, columns={}, histograms={}),
-        digest=codec.report_digest(report, body=body),
-        payload=codec.pack(stored, body=body),
-        n_sequences=blocks.n_sequences,
-        n_tokens=blocks.n_tokens,
+        message=said,
+        digest=codec.report_digest(said, parcel=parcel),
+        payload=codec.pack(stored, parcel=parcel),
+        n_sequences=parcel.n_sequences,
+        n_tokens=n_tokens,
         accepted=accepted,
     )
 

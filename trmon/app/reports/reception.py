@@ -81,12 +81,12 @@ class Reception:
         )
 
     async def _prepare(self, message: wire.Message, key: RunKey) -> Intake:
-        if _needs_policy(message):
+        if _takes_long(message):
             return await asyncio.to_thread(prepare, message, key, policy_of=self._policy_of)
         return prepare(message, key, policy_of=self._policy_of)
 
     async def _read_here(self, bundle: Bundle, access: Access) -> list[Intake | Refusal]:
-        if any(map(_needs_policy, bundle)):
+        if any(map(_takes_long, bundle)):
             return await asyncio.to_thread(self._read_each, bundle, access)
         return self._read_each(bundle, access)
 
@@ -199,9 +199,11 @@ def _n_set(bits: bytes, n: int) -> int:
     return (int.from_bytes(bits, "little") & ((1 << n) - 1)).bit_count()
 
 
-def _needs_policy(message: wire.Message | wire.WireError) -> bool:
-    """A report without a decision needs the run's policy, which may have to be read."""
-    return isinstance(message, wire.Report) and message.accepted is None
+def _takes_long(message: wire.Message | wire.WireError) -> bool:
+    """A report without a decision needs the run's policy, which may have to be read; a parcel may be full of zeros."""
+    if not isinstance(message, wire.Report):
+        return False
+    return message.accepted is None or (message.parcel is not None and message.parcel.n_bytes > INLINE_BYTES)
 
 
 def _is_heartbeat(intake: Intake) -> bool:

@@ -1,13 +1,14 @@
 """The wire format, version 1.0: the messages a trainer sends and the answers it gets.
 
-MessagePack carries columns as little-endian bytes with a dtype each; JSON carries them as arrays, where null is
-NaN and "inf", "-inf" are themselves. Unknown fields are ignored; unknown columns are refused unless the sender
-is a newer minor version.
+MessagePack carries columns as little-endian bytes with a dtype each or, as trmon's own client writes them, in one
+compressed parcel; JSON carries them as arrays, where null is NaN and "inf", "-inf" are themselves. Unknown fields are
+ignored; unknown columns are refused unless the sender is a newer minor version.
 """
 
 from __future__ import annotations
 
 from trmon_client.core.acceptance import SEMANTICS_VERSION
+from trmon_client.core.wire.bits import pack_bits, unpack_bits
 from trmon_client.core.wire.blocks import Blocks
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (
@@ -36,6 +37,7 @@ from trmon_client.core.wire.messages import (
     Message,
     Origin,
     PackedColumn,
+    Parcel,
     Pause,
     PolicyUpdate,
     Report,
@@ -43,13 +45,21 @@ from trmon_client.core.wire.messages import (
     Start,
     WireColumn,
 )
-from trmon_client.core.wire.packing import pack_bits, pack_columns, pack_histograms, unpack_bits
-from trmon_client.core.wire.unpacking import MAX_SEQUENCES, columns_of, number, unpack_blocks, unpack_columns
+from trmon_client.core.wire.parcels import MAX_SEQUENCES, parcel
+from trmon_client.core.wire.unpacking import (
+    MAX_PARCEL_BYTES,
+    columns_of,
+    number,
+    storable,
+    unpack_blocks,
+    unpack_columns,
+)
 
 __all__ = [
     "JSON",
     "MAX_BUNDLE_MESSAGES",
     "MAX_NAME_LENGTH",
+    "MAX_PARCEL_BYTES",
     "MAX_SCALARS",
     "MAX_SEQUENCES",
     "MSGPACK",
@@ -68,6 +78,7 @@ __all__ = [
     "Message",
     "Origin",
     "PackedColumn",
+    "Parcel",
     "Pause",
     "PolicyUpdate",
     "Report",
@@ -84,8 +95,8 @@ __all__ = [
     "encode_bundle",
     "number",
     "pack_bits",
-    "pack_columns",
-    "pack_histograms",
+    "parcel",
+    "storable",
     "unpack_bits",
     "unpack_blocks",
     "unpack_columns",

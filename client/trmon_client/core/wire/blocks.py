@@ -1,4 +1,4 @@
-"""Columns from the wire as a few blocks: what is done to each of 90 columns costs more than what is in them."""
+"""Columns as a few blocks: what is done to each of 90 columns costs more than what is in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from trmon_client.core.schema import N_BINS, DType, Pair
+
+DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
+"""In the order in which their numbers lie in a parcel."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

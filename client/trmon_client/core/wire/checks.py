@@ -36,6 +36,7 @@ def check(message: Message) -> None:
     _check_origin(message)
     match message:
         case Report():
+            _check_columns(message)
             _check_name("policy", message.policy, optional=True)
             _check_scalars("scalars", message.scalars)
             _check_chunk_counts(message.finished)
@@ -59,6 +60,13 @@ def _check_origin(message: Message) -> None:
         raise WireError("world_size", f"must be 1 to {MAX_WORLD_SIZE}, and is {shown(message.world_size)}")
     if message.rank >= message.world_size:
         raise WireError("rank", f"must be below world_size ({message.world_size}), and is {message.rank}")
+
+
+def _check_columns(report: Report) -> None:
+    if report.parcel is None and not report.columns:
+        raise WireError("columns", "is required where there is no parcel")
+    if report.parcel is not None and (report.columns or report.histograms):
+        raise WireError("parcel", "must be all there is: columns and histograms come in it or one by one")
 
 
 def _check_start(start: Start) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from trmon_client.core.acceptance import SEMANTICS_VERSION
-from trmon_client.core.schema import DType, KlIs, Pair
+from trmon_client.core.schema import N_BINS, DType, KlIs, Pair
 
 WIRE_MAJOR = 1
 WIRE_MINOR = 0
@@ -18,6 +18,25 @@ class PackedColumn(msgspec.Struct, frozen=True, gc=False):
 
     dtype: DType
     data: bytes
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """The columns and histograms of B sequences in one piece, half as long: as they are stored.
+
+    `data` is one zstd frame of byte-shuffled little-endian numbers: [columns, B] of each dtype, whose rows `names`
+    says, sorted; then the histograms of `pairs`, [pairs, N_BINS] of i8.
+    """
+
+    n_sequences: int
+    names: dict[DType, tuple[str, ...]]
+    pairs: tuple[Pair, ...]
+    data: bytes
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes its numbers have."""
+        per_sequence = sum(int(dtype[1]) * len(names) for dtype, names in self.names.items())
+        return self.n_sequences * per_sequence + len(self.pairs) * 8 * N_BINS
 
 
 JsonNumber: TypeAlias = int | float | None | Literal["inf", "-inf", "nan"]
@@ -62,13 +81,17 @@ class Losses(msgspec.Struct, frozen=True):
 
 
 class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
-    """The columns of one chunk of one (step, update) on one rank, and what the client decided with them."""
+    """The columns of one chunk of one (step, update) on one rank, and what the client decided with them.
+
+    They come one by one or, from trmon's own client, in a parcel.
+    """
 
     step: int
     update: int | None = None
     chunk: int = 0
-    columns: dict[str, WireColumn]
+    columns: dict[str, WireColumn] = {}
     histograms: dict[Pair, WireColumn] = {}
+    parcel: Parcel | None = None
     kl_is: KlIs = "sampled"
     kl_pair: Pair | None = None
     trainer_version: int | None = None

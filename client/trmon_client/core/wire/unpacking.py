@@ -1,4 +1,4 @@
-"""Columns from the wire, checked: those of one dtype are taken as one matrix."""
+"""Columns from the wire, checked: those that come one by one are taken as one matrix a dtype."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, DType, Pair
-from trmon_client.core.wire.blocks import Blocks
+from trmon_client.core.wire.blocks import DTYPES, Blocks
 from trmon_client.core.wire.errors import WireError, shown
-from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Report, WireColumn
+from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Parcel, Report, WireColumn
+from trmon_client.core.wire.parcels import MAX_SEQUENCES, Opened, Section, opened, packed
 
-MAX_SEQUENCES = 1 << 20
+MAX_PARCEL_BYTES = 64 << 20
+"""What a parcel that comes may unpack to: a report of 90,000 sequences."""
 REMEMBERED_LAYOUTS = 256
 
-
-_DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
+_FLOATS: tuple[DType, ...] = ("f8", "f4")
 _ODD = b"\x7f\x80\xff"
 """The top bytes of every NaN and of -0.0, and of few other floats."""
 _dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
@@ -40,33 +43,98 @@ def unpack_columns(report: Report) -> Columns:
 
     Errors: WireError naming the column: unknown, wrong dtype, wrong length, or a pair that lacks one.
     """
-    layout = _layout_of(report)
-    blocks = _blocks(report, layout)
+    plain = _plain(report)
+    layout = _layout_of(plain)
+    blocks = _blocks(plain, layout)
     values = blocks.by_name()
-    return _columns(report, {name: values[name] for name in layout.given}, blocks)
+    return _columns(report, {name: values[name] for name in layout.given}, blocks.histograms_by_pair())
+
+
+def storable(report: Report) -> tuple[Parcel, int]:
+    """Return the columns of a report, checked, as they are stored, and how many valid tokens they count.
+
+    Errors: as of `unpack_columns`.
+    """
+    if report.parcel is not None:
+        _check_size(report.parcel)
+        found = opened(report.parcel)
+        if _is_canonical(found, wire=report.wire):
+            _check_bits(report.accepted, report.parcel.n_sequences)
+            return report.parcel, found.n_tokens
+    blocks = unpack_blocks(report)
+    return packed(blocks), blocks.n_tokens
 
 
 def unpack_blocks(report: Report) -> Blocks:
     """Return the columns of a report, checked, in their canonical form. Errors: as of `unpack_columns`."""
-    blocks = _blocks(report, _layout_of(report))
+    plain = _plain(report)
+    blocks = _blocks(plain, _layout_of(plain))
     rows = {dtype: _canonical(rows, dtype) for dtype, rows in blocks.rows.items()}
     return Blocks(blocks.n_sequences, blocks.names, rows, blocks.pairs, blocks.histograms)
 
 
-def columns_of(report: Report, blocks: Blocks) -> Columns:
-    """Return the blocks of a report as its columns; nothing is copied."""
-    return _columns(report, blocks.by_name(), blocks)
+def columns_of(report: Report, parcel: Parcel) -> Columns:
+    """Return what is in a parcel as the columns of a report. Errors: WireError where it cannot be opened."""
+    found = opened(parcel)
+    return _columns(report, found.by_name(), found.histograms_by_pair())
 
 
-def _columns(report: Report, values: dict[str, Any], blocks: Blocks) -> Columns:
+def _columns(report: Report, values: dict[str, Any], histograms: dict[Pair, Any]) -> Columns:
     return Columns(
         by_name=values,
-        histograms=blocks.histograms_by_pair(),
+        histograms=histograms,
         kl_is=report.kl_is,
         kl_pair=report.kl_pair,
         trainer_version=report.trainer_version,
         old_version=report.old_version,
     )
+
+
+def _check_size(parcel: Parcel) -> None:
+    if parcel.n_bytes > MAX_PARCEL_BYTES:
+        raise WireError("parcel", f"holds {parcel.n_bytes} bytes, of {MAX_PARCEL_BYTES} at most; send it in chunks")
+
+
+def _plain(report: Report) -> Report:
+    """Return a report whose columns come one by one."""
+    if report.parcel is None:
+        return report
+    found = opened(report.parcel)
+    return msgspec.structs.replace(
+        report,
+        columns={
+            name: PackedColumn(dtype, row.tobytes())
+            for dtype, names in report.parcel.names.items()
+            for name, row in zip(names, found.columns[dtype].numbers(), strict=True)
+        },
+        histograms={pair: PackedColumn("i8", counts.tobytes()) for pair, counts in found.histograms_by_pair().items()},
+        parcel=None,
+    )
+
+
+def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
+    """Whether what is in a parcel is in order, and as it is stored; if not, unpacking it tells what is wrong.
+
+    What is looked for shows in the top bytes of the numbers, which lie together. Errors: WireError naming a column.
+    """
+    parcel = found.parcel
+    names = tuple(chain.from_iterable(parcel.names.values()))
+    return (
+        _layout(_known(names, wire=wire)).by_dtype == parcel.names
+        and parcel.pairs == tuple(sorted(set(parcel.pairs)))
+        and found.columns["i8"].top_bytes.isascii()
+        and found.histograms.top_bytes.isascii()
+        and not any(_is_odd(found.columns[dtype]) for dtype in _FLOATS)
+    )
+
+
+def _is_odd(section: Section) -> bool:
+    """Whether there is another NaN or another zero among floats than those of the canonical form."""
+    tops = section.top_bytes
+    if not any(odd in tops for odd in _ODD):
+        return False
+    rows: bytes = section.numbers().tobytes()
+    return _canonical(rows, section.dtype) != rows
 
 
 def number(value: JsonNumber) -> float:
@@ -75,10 +143,12 @@ def number(value: JsonNumber) -> float:
 
 
 def _layout_of(report: Report) -> _Layout:
+    return _layout(_known(tuple(report.columns), wire=report.wire))
+
+
+def _known(names: tuple[str, ...], *, wire: tuple[int, int]) -> tuple[str, ...]:
     """A newer client may send columns that are not known here: they are left out."""
-    if report.wire[1] > WIRE_MINOR:
-        return _layout(tuple(filter(COLUMNS.__contains__, report.columns)))
-    return _layout(tuple(report.columns))
+    return tuple(filter(COLUMNS.__contains__, names)) if wire[1] > WIRE_MINOR else names
 
 
 @lru_cache(REMEMBERED_LAYOUTS)
@@ -87,12 +157,12 @@ def _layout(given: tuple[str, ...]) -> _Layout:
     for name in given:
         if name not in COLUMNS:
             raise WireError(f"columns.{shown(name)}", "unknown column; this service knows wire version 1.0")
-    names = sorted(given)
+    names = sorted(set(given))
     for needed in ("n_tokens", "n_invalid"):
         if needed not in names:
             raise WireError(f"columns.{needed}", "is required")
     _check_pairs(names)
-    return _Layout(given, {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in _DTYPES})
+    return _Layout(given, {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES})
 
 
 def _check_pairs(names: Iterable[str]) -> None:

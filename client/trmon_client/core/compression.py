@@ -1,4 +1,4 @@
-"""Numbers made small: byte-shuffled, then zstd."""
+"""Numbers made small: byte-shuffled, then zstd; the same on the wire and on the disk."""
 
 from __future__ import annotations
 
@@ -39,9 +39,15 @@ def compressed_noise(data: bytes) -> bytes:
     return (_contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor).compress(data)
 
 
-def decompressed(data: bytes) -> bytes:
-    """Return the bytes of a frame. Errors: zstandard.ZstdError when it was damaged."""
-    return _contexts.decompressor.decompress(data)
+def decompressed(data: bytes, *, n_bytes: int | None = None) -> bytes:
+    """Return the bytes of a frame.
+
+    Args: n_bytes: how many there must be; no more are made of them, whatever the frame says.
+    Errors: zstandard.ZstdError when it was damaged, or holds more or fewer.
+    """
+    if n_bytes is not None and zstandard.frame_content_size(data) != n_bytes:
+        raise zstandard.ZstdError(f"frame does not hold {n_bytes} bytes")
+    return _contexts.decompressor.decompress(data, allow_extra_data=False)
 
 
 class _Contexts(local):

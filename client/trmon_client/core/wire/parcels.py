@@ -1,0 +1,122 @@
+"""Parcels: all columns of a report in one piece, packed by its sender as they will lie on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from trmon_client.core.columns import Columns
+from trmon_client.core.compression import compressed_noise, decompressed, shuffled, unshuffled
+from trmon_client.core.schema import COLUMNS, N_BINS, DType, Pair
+from trmon_client.core.wire.blocks import DTYPES, Blocks
+from trmon_client.core.wire.errors import WireError
+from trmon_client.core.wire.messages import Parcel
+
+MAX_SEQUENCES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """Numbers of one dtype in an opened parcel, [rows, n]: all their first bytes, then all second ones."""
+
+    data: bytes
+    dtype: DType
+    shape: tuple[int, int]
+    offset: int
+
+    @property
+    def n_numbers(self) -> int:
+        """How many they are."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def end(self) -> int:
+        """Where the next section begins."""
+        return self.offset + self.n_numbers * int(self.dtype[1])
+
+    @property
+    def top_bytes(self) -> bytes:
+        """Of each number the byte with the sign."""
+        return self.data[self.end - self.n_numbers : self.end]
+
+    def numbers(self) -> Any:
+        """Return them as an array."""
+        return unshuffled(self.data, dtype=self.dtype, shape=self.shape, offset=self.offset)
+
+    def row(self, i: int) -> Any:
+        """Return one row alone."""
+        n = self.shape[1]
+        starts = [self.offset + plane * self.n_numbers + i * n for plane in range(int(self.dtype[1]))]
+        planes = b"".join([self.data[start : start + n] for start in starts])
+        return unshuffled(planes, dtype=self.dtype, shape=(1, n))[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """What is in a parcel: its columns, a section a dtype, and its histograms."""
+
+    parcel: Parcel
+    columns: Mapping[DType, Section]
+    histograms: Section
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of valid tokens of all sequences."""
+        return int(self.columns["i8"].row(self.parcel.names["i8"].index("n_tokens")).sum())
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the columns as arrays [B]."""
+        values: dict[str, Any] = {}
+        for dtype, section in self.columns.items():
+            values.update(zip(self.parcel.names.get(dtype, ()), section.numbers(), strict=True))
+        return values
+
+    def histograms_by_pair(self) -> dict[Pair, Any]:
+        """Return the histograms as arrays [N_BINS]."""
+        return dict(zip(self.parcel.pairs, self.histograms.numbers(), strict=True))
+
+
+def parcel(columns: Columns) -> Parcel:
+    """Return columns, which must be numpy, in one piece: with one NaN and one zero, as the service stores them."""
+    names = {dtype: tuple(sorted(name for name in columns if COLUMNS[name].dtype == dtype)) for dtype in DTYPES}
+    rows = {dtype: _rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
+    pairs = tuple(sorted(columns.histograms))
+    histograms = _rows([columns.histograms[pair] for pair in pairs], "i8")
+    return packed(Blocks(columns.n_sequences, names, rows, pairs, histograms))
+
+
+def packed(blocks: Blocks) -> Parcel:
+    """Return blocks in one piece: the same numbers are the same bytes, as long as the same zstd packs them."""
+    planes = [shuffled(blocks.rows[dtype], int(dtype[1])) for dtype in DTYPES]
+    data = compressed_noise(b"".join([*planes, shuffled(blocks.histograms, 8)]))
+    return Parcel(blocks.n_sequences, dict(blocks.names), blocks.pairs, data)
+
+
+def opened(parcel: Parcel) -> Opened:
+    """Open a parcel. Errors: WireError naming what is wrong with it; what is in it was not looked at."""
+    n = parcel.n_sequences
+    if not 0 <= n <= MAX_SEQUENCES:
+        raise WireError("parcel.n_sequences", f"must be 0 to {MAX_SEQUENCES}, and is {n}")
+    try:
+        data = decompressed(parcel.data, n_bytes=parcel.n_bytes)
+    except zstandard.ZstdError as error:
+        needed = f"the {parcel.n_bytes} bytes that its names, pairs and n_sequences ask for"
+        raise WireError("parcel.data", f"is not one zstd frame of {needed}: {error}") from error
+    columns: dict[DType, Section] = {}
+    offset = 0
+    for dtype in DTYPES:
+        columns[dtype] = Section(data, dtype, (len(parcel.names.get(dtype, ())), n), offset)
+        offset = columns[dtype].end
+    return Opened(parcel, columns, Section(data, "i8", (len(parcel.pairs), N_BINS), offset))
+
+
+def _rows(arrays: Sequence[Any], dtype: DType) -> bytes:
+    rows = np.array(arrays, f"<{dtype}")
+    if dtype != "i8":
+        rows[np.isnan(rows)] = np.nan
+        rows[rows == 0] = 0.0
+    return rows.tobytes()
