@@ -61,7 +61,7 @@ def _write(store: Store, *, run_id: int, attempt_id: int) -> None:
             )
             for step in steps
         )
-        store.runlog.commit(Outcome(run_id=run_id, frontier=Frontier(), batches=batches)).result()
+        store.runlog.commit([Outcome(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
 
 
 def _reads(store: Store, run_id: int) -> dict[str, Callable[[], object]]:

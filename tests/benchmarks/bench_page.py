@@ -190,7 +190,7 @@ def _write_run(store: Store, run_id: int, attempt_id: int, *, n: int) -> None:
         outcome = Outcome(
             run_id=run_id, frontier=Frontier(), batches=batches, last_step=steps[-1], attempt_id=attempt_id
         )
-        store.runlog.commit(outcome).result()
+        store.runlog.commit([outcome])[0].result()
 
 
 if __name__ == "__main__":

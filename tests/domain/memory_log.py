@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from threading import Lock
@@ -13,7 +13,8 @@ from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.intake import Mail, StoredNotice, StoredReport
+from trmon.domain.leases import Fences
 from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon.domain.runs.attempts import Claim, held
@@ -141,6 +142,18 @@ class MemoryLog:
         with self._lock:
             return self.notices[notice_id : notice_id + limit]
 
+    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
+        """See RunLog."""
+        found = {
+            run_id: Mail(
+                notices=self.notices_after(run_id, frontier.notice_id, limit=limit),
+                reports=self.reports_after(run_id, frontier.report_id, limit=limit),
+            )
+            for run_id, frontier in read.items()
+        }
+        is_much = any(len(mail.notices) >= limit or len(mail.reports) >= limit for mail in found.values())
+        return None if is_much else found
+
     def batch_reports(self, key: BatchKey) -> list[StoredReport]:
         """See RunLog."""
         found = [report for report in self.reports if report.key.batch == key]
@@ -197,8 +210,11 @@ class MemoryLog:
             if claim.began_at is not None and (claim.beat_at or claim.began_at) > since
         ]
 
-    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
-        """See RunLog."""
+    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+        """See Outcomes."""
+        return [self._committed(outcome) for outcome in outcomes]
+
+    def _committed(self, outcome: Outcome) -> Future[None]:
         done: Future[None] = Future()
         if self.broken:
             done.set_exception(OSError("disk full"))

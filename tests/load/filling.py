@@ -38,9 +38,9 @@ def fill_batches(folder: Path, n_batches: int) -> None:
                 batch(batch_key(attempt_id, step), run_id=run_id, ordinal=step + 1, signals=signals[step - first])
                 for step in steps
             )
-            store.runlog.commit(Outcome(run_id=run_id, frontier=Frontier(), batches=batches)).result()
+            store.runlog.commit([Outcome(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
         end = Outcome(run_id=run_id, frontier=Frontier(notice_id=1 << 40), state=RunState.FINISHED)
-        store.runlog.commit(end).result()
+        store.runlog.commit([end])[0].result()
     store.close()
 
 
@@ -66,9 +66,9 @@ def fill_sequences(folder: Path, n_sequences: int) -> None:
         for future in store.reports.append(reports, now=time.time()):
             future.result()
         batches = tuple(batch(batch_key(attempt_id, step), run_id=run_id, ordinal=step + 1) for step in steps)
-        store.runlog.commit(Outcome(run_id=run_id, frontier=Frontier(), batches=batches)).result()
+        store.runlog.commit([Outcome(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
     end = Outcome(run_id=run_id, frontier=Frontier(report_id=1 << 40, notice_id=1 << 40), state=RunState.FINISHED)
-    store.runlog.commit(end).result()
+    store.runlog.commit([end])[0].result()
     store.close()
 
 

@@ -159,4 +159,4 @@ def delivery(dedup_key: str, *, due_at: float = NOW) -> Delivery:
 def commit(store: Store, run_id: int, **fields: Any) -> None:
     """Write an outcome, fields of Outcome by name, and wait until it is on the disk."""
     frontier = fields.pop("frontier", Frontier())
-    store.runlog.commit(Outcome(run_id=run_id, frontier=frontier, **fields)).result(timeout=30)
+    store.runlog.commit([Outcome(run_id=run_id, frontier=frontier, **fields)])[0].result(timeout=30)

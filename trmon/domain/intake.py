@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from trmon.domain.identity import ReportKey, RunKey
@@ -71,3 +71,11 @@ class StoredNotice:
     attempt_id: int
     received_at: float
     message: wire.Start | wire.Scalars | wire.Pause | wire.Finish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """What came of one run since it was read, oldest first."""
+
+    notices: list[StoredNotice] = field(default_factory=list)
+    reports: list[StoredReport] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -10,9 +10,9 @@ from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.intake import Mail, StoredNotice, StoredReport
 from trmon.domain.leases import Fences
-from trmon.domain.outcome import Outcome, Reached
+from trmon.domain.outcome import Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion
 from trmon.domain.runs.company import Speaker
 from trmon.domain.runs.run import Attempt, Run
@@ -41,6 +41,12 @@ class RunLog(Protocol):
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
         """Return the run's notices with a larger id, oldest first."""
+
+    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
+        """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind.
+
+        Errors: as of `reports_after` and `notices_after`, of any of the runs.
+        """
 
     def batch_reports(self, key: BatchKey) -> list[StoredReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
@@ -73,10 +79,10 @@ class RunLog(Protocol):
 class Outcomes(Protocol):
     """Whoever makes durable what a worker finds."""
 
-    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
-        """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.
+    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+        """Write outcomes, each in one transaction; each future ends when its one is on disk. Errors, from it: Fenced.
 
-        Args: fence: the one under which the run's slot is held; None where there is one worker only.
+        Args: fences: those under which the runs' slots are held; None where there is one worker only.
         """
 
 

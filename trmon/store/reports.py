@@ -68,12 +68,12 @@ class Reports:
         given = {"of_run": run_id, "after": notice_id, "most": limit}
         with self._reader.connect() as connection:
             rows = connection.execute(_NEWER_NOTICES, given).all()
-        return [_stored_notice(row) for row in rows]
+        return [stored_notice(row) for row in rows]
 
     def _read(self, statement: Select[Any], given: Mapping[str, int | None]) -> list[StoredReport]:
         with self._reader.connect() as connection:
             rows = connection.execute(statement, given).all()
-        return [_stored_report(row) for row in rows]
+        return [stored_report(row) for row in rows]
 
     def _store(self, transaction: Transaction, items: Sequence[tuple[Intake, float]]) -> list[Receipt]:
         return take_in(transaction, self._directory, items=items)
@@ -106,7 +106,8 @@ _NEWER_REPORTS = _newer(schema.report).execution_options(**{BINARY: True})
 _NEWER_NOTICES = _newer(schema.notice)
 
 
-def _stored_report(row: Any) -> StoredReport:
+def stored_report(row: Any) -> StoredReport:
+    """Return a report as it lies in its row. Errors: as of codec.unpack."""
     report, columns = codec.unpack(row.payload)
     return StoredReport(
         id=row.id,
@@ -121,7 +122,8 @@ def _stored_report(row: Any) -> StoredReport:
     )
 
 
-def _stored_notice(row: Any) -> StoredNotice:
+def stored_notice(row: Any) -> StoredNotice:
+    """Return a notice as it lies in its row."""
     return StoredNotice(
         id=row.id,
         run_id=row.run_id,

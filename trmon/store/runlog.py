@@ -14,8 +14,8 @@ from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import StoredNotice, StoredReport
-from trmon.domain.leases import SLOTS, slot_of
+from trmon.domain.intake import Mail, StoredNotice, StoredReport
+from trmon.domain.leases import SLOTS, Fences, slot_of
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion
 from trmon.domain.runs.company import Speaker
@@ -26,6 +26,7 @@ from trmon.store.alertrows import alert_of
 from trmon.store.batchrows import is_batch, read_batches
 from trmon.store.directory import Directory
 from trmon.store.leases import check_fences
+from trmon.store.mail import read_mail
 from trmon.store.namesets import NameSets
 from trmon.store.outcomes import write_outcomes
 from trmon.store.policies import Policies
@@ -105,6 +106,11 @@ class SqlRunLog:
         """Return the run's notices with a larger id, oldest first."""
         return self._reports.notices_after(run_id, notice_id, limit=limit)
 
+    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
+        """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind."""
+        with self._reader.connect() as connection:
+            return read_mail(connection, read, limit=limit)
+
     def batch_reports(self, key: BatchKey) -> list[StoredReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
         return self._reports.of_batch(key)
@@ -163,12 +169,14 @@ class SqlRunLog:
         with self._reader.connect() as connection:
             return [_speaker(row) for row in connection.execute(found)]
 
-    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
-        """Write an outcome in one transaction; the future ends when it is on disk. Errors, from it: Fenced.
+    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+        """Write outcomes, each in one transaction; each future ends when its one is on disk. Errors, from it: Fenced.
 
-        Args: fence: the one under which the run's slot is held; None where there is one worker only.
+        Args: fences: those under which the runs' slots are held; None where there is one worker only.
         """
-        return self._writer.submit_each(self._write, [(outcome, fence)], runs=[outcome.run_id])[0]
+        run_ids = [outcome.run_id for outcome in outcomes]
+        items = [(outcome, None if fences is None else fences[slot_of(outcome.run_id)]) for outcome in outcomes]
+        return self._writer.submit_each(self._write, items, runs=run_ids)
 
     def edited(self, run_ids: Collection[int]) -> None:
         """Note that somebody in another process has changed runs."""

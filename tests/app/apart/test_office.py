@@ -31,14 +31,26 @@ def outcome(run_id: int) -> Outcome:
 
 def test_an_outcome_is_written_once_the_service_says_so(ends: tuple[Office, Line]) -> None:
     office, service = ends
-    futures = [office.commit(outcome(run_id)) for run_id in (1, 2)]
-    asked = [service.receive() for _ in futures]
-    assert [(type(message), message.outcome) for message in asked] == [(Write, outcome(1)), (Write, outcome(2))]
-    office.answered(Written(asked[1].number, None))
-    assert (futures[0].done(), futures[1].result(0)) == (False, None)
-    office.answered(Written(asked[0].number, "4096 operations wait for the disk"))
+    (first,) = office.commit([outcome(1)])
+    second, third = office.commit([outcome(2), outcome(3)])
+    asked = [service.receive() for _ in range(2)]
+    assert [(type(message), message.outcomes) for message in asked] == [
+        (Write, (outcome(1),)),
+        (Write, (outcome(2), outcome(3))),
+    ]
+    office.answered(Written(asked[1].number, (None, "4096 operations wait for the disk")))
+    assert (first.done(), second.result(0)) == (False, None)
     with pytest.raises(NotReady, match="wait for the disk"):
-        futures[0].result(0)
+        third.result(0)
+    office.answered(Written(asked[0].number, (None,)))
+    assert first.result(0) is None
+
+
+def test_nothing_is_no_errand(ends: tuple[Office, Line]) -> None:
+    office, service = ends
+    assert office.commit([]) == []
+    office.listen()
+    assert isinstance(service.receive(), Seen)
 
 
 def test_what_a_round_counted_is_said_once(ends: tuple[Office, Line]) -> None:
@@ -58,13 +70,13 @@ def test_only_so_many_outcomes_are_under_way(ends: tuple[Office, Line]) -> None:
 
     def write() -> None:
         for run_id in range(MAX_UNANSWERED + 1):
-            office.commit(outcome(run_id))
+            office.commit([outcome(run_id)])
 
     writing = Thread(target=write)
     writing.start()
     asked = [service.receive() for _ in range(MAX_UNANSWERED)]
     writing.join(0.2)
     assert writing.is_alive()
-    office.answered(Written(asked[0].number, None))
+    office.answered(Written(asked[0].number, (None,)))
     writing.join(10)
-    assert service.receive().outcome == outcome(MAX_UNANSWERED)
+    assert service.receive().outcomes == (outcome(MAX_UNANSWERED),)

@@ -125,7 +125,7 @@ def test_outcomes_in_opposite_orders_wait_for_each_other_and_not_in_a_circle(sto
     ids = [receipt.run_id for receipt in receipts]
     outcomes = {id_: Outcome(run_id=id_, last_step=id_, frontier=Frontier(report_id=1)) for id_ in ids}
     both = [(store, order) for _ in range(5) for store, order in zip(stores, (ids, ids[::-1]), strict=True)]
-    futures = [store.runlog.commit(outcomes[id_]) for store, order in both for id_ in order]
+    futures = [future for store, order in both for future in store.runlog.commit([outcomes[id_] for id_ in order])]
     assert [future.result(30) for future in futures] == [None] * 200
 
 

@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from itertools import count
 from threading import Condition, Thread
 from typing import Protocol
 
@@ -31,8 +32,8 @@ log = structlog.get_logger(__name__)
 class RunLog(Protocol):
     """What the attendant asks of the store."""
 
-    def commit(self, outcome: Outcome) -> Future[None]:
-        """Write an outcome."""
+    def commit(self, outcomes: Sequence[Outcome]) -> list[Future[None]]:
+        """Write outcomes."""
 
     def revision(self, run_id: int) -> int:
         """Return a number that changes when somebody changes the run."""
@@ -164,20 +165,33 @@ class Attendant:
                 self._woken.clear()
 
     def _write(self, message: Write, line: Line) -> None:
-        def written(future: Future[None]) -> None:
-            with self._changed:
-                self._under_way.discard(future)
-            error = future.exception()
-            _send(line, Written(message.number, None if error is None else str(error)))
-
         try:
-            future = self._log.commit(message.outcome)
+            futures = self._log.commit(message.outcomes)
         except Exception as error:  # noqa: BLE001 - the edge of the thread: the worker tries again
-            _send(line, Written(message.number, str(error)))
+            _send(line, Written(message.number, (str(error),) * len(message.outcomes)))
             return
         with self._changed:
-            self._under_way.add(future)
-        future.add_done_callback(written)
+            self._under_way.update(futures)
+        _when_done(futures, lambda: self._answer(message.number, futures, line))
+
+    def _answer(self, number: int, futures: Sequence[Future[None]], line: Line) -> None:
+        with self._changed:
+            self._under_way.difference_update(futures)
+        found = (future.exception() for future in futures)
+        _send(line, Written(number, tuple(None if error is None else str(error) for error in found)))
+
+
+def _when_done(futures: Sequence[Future[None]], then: Callable[[], None]) -> None:
+    """Call it once, when the last one of some futures has ended, by whom ends it."""
+    missing = count(len(futures), -1)
+
+    def ended(_: Future[None]) -> None:
+        # One step of an iterator is whole, whichever threads end futures at once.
+        if next(missing) == 1:
+            then()
+
+    for future in futures:
+        future.add_done_callback(ended)
 
 
 def _send(line: Line, message: object) -> bool:

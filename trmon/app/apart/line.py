@@ -22,10 +22,10 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """To the worker: an outcome is on the disk or, with an error, is not."""
+    """To the worker: each of the outcomes of a Write is on the disk or, with an error, is not."""
 
     number: int
-    error: str | None
+    errors: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """From the worker: an outcome to be written."""
+    """From the worker: outcomes to be written."""
 
     number: int
-    outcome: Outcome
+    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True, slots=True)

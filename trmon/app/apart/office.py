@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import count
 from threading import BoundedSemaphore, Lock
@@ -10,6 +11,7 @@ from trmon.app.apart.line import Line, Seen, Write, Written
 from trmon.app.live import Live, RunView
 from trmon.app.worker.ledger import Tally
 from trmon.domain.errors import NotReady
+from trmon.domain.leases import Fences
 from trmon.domain.outcome import Outcome
 
 MAX_UNANSWERED = 256
@@ -23,7 +25,7 @@ class Office:
         self._line = line
         self._live = live
         self._numbers = count()
-        self._unanswered: dict[int, Future[None]] = {}
+        self._unanswered: dict[int, list[Future[None]]] = {}
         self._room = BoundedSemaphore(MAX_UNANSWERED)
         self._lock = Lock()
         self._views: dict[int, RunView] = {}
@@ -31,26 +33,31 @@ class Office:
         self._tallies: list[Tally] = []
         self._failures: list[str] = []
 
-    def commit(self, outcome: Outcome, *, fence: int | None = None) -> Future[None]:
-        """Have an outcome written; the future ends when it is on disk. Errors, from it: NotReady."""
-        assert fence is None, "an embedded database has one worker"
-        self._room.acquire()
-        future: Future[None] = Future()
+    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+        """Have outcomes written; each future ends when its one is on disk. Errors, from it: NotReady."""
+        assert fences is None, "an embedded database has one worker"
+        assert len(outcomes) <= MAX_UNANSWERED, "there would never be room for so many"
+        if not outcomes:
+            return []
+        futures: list[Future[None]] = [Future() for _ in outcomes]
+        for _ in futures:
+            self._room.acquire()
         with self._lock:
             number = next(self._numbers)
-            self._unanswered[number] = future
-        self._line.send(Write(number, outcome))
-        return future
+            self._unanswered[number] = futures
+        self._line.send(Write(number, tuple(outcomes)))
+        return futures
 
     def answered(self, written: Written) -> None:
-        """End the future of an outcome."""
+        """End the futures of outcomes that were sent together."""
         with self._lock:
-            future = self._unanswered.pop(written.number)
-        self._room.release()
-        if written.error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(NotReady(written.error))
+            futures = self._unanswered.pop(written.number)
+        for future, error in zip(futures, written.errors, strict=True):
+            self._room.release()
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(NotReady(error))
 
     def show(self, view: RunView) -> None:
         """Show a run's view, with the others of the round."""

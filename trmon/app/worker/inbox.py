@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeAlias
 
-from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.intake import Mail, StoredNotice, StoredReport
 from trmon.domain.outcome import Frontier
 from trmon.domain.ports import RunLog
 
@@ -31,6 +31,10 @@ class Inbox:
         self._run_id = run_id
         self.read = read
 
+    def all_of(self, mail: Mail) -> Page:
+        """Return all that came since the last page, which somebody has read for many runs."""
+        return self._page(mail.notices, mail.reports, caught_up=True)
+
     def next_page(self) -> Page:
         """Return the next messages of both kinds, none of them before one of the other kind that came earlier.
 
@@ -46,6 +50,9 @@ class Inbox:
         elif len(notices) == PAGE:
             end = notices[-1].received_at
             reports = list(takewhile(lambda report: report.received_at <= end, reports))
+        return self._page(notices, reports, caught_up=caught_up)
+
+    def _page(self, notices: list[StoredNotice], reports: list[StoredReport], *, caught_up: bool) -> Page:
         self.read = Frontier(
             report_id=reports[-1].id if reports else self.read.report_id,
             notice_id=notices[-1].id if notices else self.read.notice_id,

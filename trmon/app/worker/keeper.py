@@ -24,9 +24,9 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.intake import Mail, StoredNotice, StoredReport
 from trmon.domain.mind import MIND_VERSION, RunMind
-from trmon.domain.outcome import Checkpoint, Outcome
+from trmon.domain.outcome import Checkpoint, Frontier, Outcome
 from trmon.domain.pipeline import close
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import LifeChange, heard_notice, heard_report, watched
@@ -91,11 +91,19 @@ class RunKeeper:
         silence_ends = max(self._life.silent_since, self._watching_since) + patience
         return min(*waits, silence_ends)
 
-    def advance(self, now: float) -> Pass:
-        """Return what one pass changes; the caller writes it, or throws the keeper away."""
+    @property
+    def read(self) -> Frontier:
+        """How far its messages are read."""
+        return self._inbox.read
+
+    def advance(self, now: float, *, mail: Mail | None = None) -> Pass:
+        """Return what one pass changes; the caller writes it, or throws the keeper away.
+
+        Args: mail: all that came since it was read; it reads for itself without.
+        """
         ledger = Ledger()
         self._portrait.refresh()
-        page = self._inbox.next_page()
+        page = self._inbox.next_page() if mail is None else self._inbox.all_of(mail)
         late = self._hear_all(page.messages, ledger, now=now)
         self._tell(retire(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
         # Before anything closes: what closes in this pass counts among the steps after which bounds are looked at.

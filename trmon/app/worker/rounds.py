@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
 from trmon.app.live import RunView
 from trmon.app.worker.alarms import Alarms
-from trmon.app.worker.keeper import Pass, RunKeeper
+from trmon.app.worker.dispatch import Dispatch, Written, committed
+from trmon.app.worker.inbox import PAGE
+from trmon.app.worker.keeper import RunKeeper
 from trmon.app.worker.ledger import Tally
 from trmon.app.worker.portrait import Vigil
 from trmon.domain.errors import Fenced, NotFound
+from trmon.domain.intake import Mail
 from trmon.domain.leases import Fences, in_slots, slot_of
 from trmon.domain.outcome import Outcome
 from trmon.domain.ports import Outcomes, RunLog
-from trmon.domain.runs.outlook import Outlook
 
 TICK_SECONDS = 1.0
 """How often, at most, the clock asks for a run that it has asked for without any change."""
 BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 COMMIT_TIMEOUT_SECONDS = 60.0
+READ_TOGETHER = 64
+"""Of how many runs what came is read at once, and waits in memory."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,16 +60,6 @@ class Setback:
     retry_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A pass over a run, what is to be seen of it, and the future that ends when it is on disk, if it changed any."""
-
-    run_id: int
-    made: Pass
-    view: RunView
-    future: Future[None] | None
-
-
 class Rounds:
     """The runs in memory: those that train, or of which something waits. Not thread-safe: one thread makes rounds."""
 
@@ -82,6 +75,7 @@ class Rounds:
         self._keepers: dict[int, RunKeeper] = {}
         self._setbacks: dict[int, Setback] = {}
         self._alarms = Alarms()
+        self._behind: set[int] = set()
 
     @property
     def watched(self) -> frozenset[int]:
@@ -109,33 +103,58 @@ class Rounds:
 
         A run that failed keeps its place until its time to be tried again has come.
         """
-        written: list[Written] = []
-        for run_id in run_ids:
-            setback = self._setbacks.get(run_id)
-            if self._is_own(run_id) and (setback is None or setback.retry_at <= now):
-                self._pass(run_id, written, now=now)
-        return {one.run_id for one in written if self._settle(one, now=now)}
+        dispatch = Dispatch(self._outcomes, fences=self._fences)
+        for some in _some([run_id for run_id in run_ids if self._may_pass(run_id, now=now)]):
+            mail = self._mail_of(some)
+            for run_id in some:
+                self._pass(run_id, dispatch, mail=mail.get(run_id), now=now)
+        dispatch.send()
+        return {one.run_id for one in dispatch.written if self._settle(one, now=now)}
 
     def rest(self, slots: Collection[int] | None = None) -> None:
         """Write a checkpoint of every mind that has moved, in some slots or all: it need not be folded again."""
         resting = self._keepers if slots is None else in_slots(self._keepers, slots)
-        for run_id in resting:
-            try:
-                outcome = self._keepers[run_id].rest()
-                if outcome is not None:
-                    self._commit(outcome).result(COMMIT_TIMEOUT_SECONDS)
-            except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
-                self._observer.failed(error)
-                log.warning("checkpoint_failed", run_id=run_id, error=repr(error))
+        for some in _some(list(resting)):
+            outcomes = [outcome for run_id in some if (outcome := self._at_rest(run_id)) is not None]
+            futures = committed(self._outcomes, outcomes, fences=self._fences)
+            for outcome, future in zip(outcomes, futures, strict=True):
+                try:
+                    future.result(COMMIT_TIMEOUT_SECONDS)
+                except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
+                    self._unsaved(outcome.run_id, error)
 
-    def _pass(self, run_id: int, written: list[Written], *, now: float) -> None:
+    def _at_rest(self, run_id: int) -> Outcome | None:
+        try:
+            return self._keepers[run_id].rest()
+        except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
+            self._unsaved(run_id, error)
+            return None
+
+    def _unsaved(self, run_id: int, error: Exception) -> None:
+        self._observer.failed(error)
+        log.warning("checkpoint_failed", run_id=run_id, error=repr(error))
+
+    def _mail_of(self, run_ids: Sequence[int]) -> Mapping[int, Mail]:
+        """Read what came of runs in memory; one that is not in the answer reads for itself.
+
+        So do all of them if there is much, or if anything of it cannot be read: they hear of it if it is theirs.
+        """
+        known = ((run_id, self._keepers.get(run_id)) for run_id in run_ids if run_id not in self._behind)
+        read = {run_id: keeper.read for run_id, keeper in known if keeper is not None}
+        if len(read) < 2:
+            return {}
+        try:
+            return self._log.mail(read, limit=PAGE) or {}
+        except Exception:  # noqa: BLE001 - the worker's edge: it is counted once it is known whose it is
+            return {}
+
+    def _pass(self, run_id: int, dispatch: Dispatch, *, mail: Mail | None, now: float) -> None:
         try:
             keeper = self._keepers.get(run_id)
             if keeper is None:
                 keeper = self._keepers[run_id] = RunKeeper(self._log, run_id, vigil=self._vigil, now=now)
-            made, view = keeper.advance(now), keeper.view(now)
-            outcome = made.outcome and replace(made.outcome, outlook=_outlook(view))
-            written.append(Written(run_id, made, view, self._commit(outcome) if outcome else None))
+            made = keeper.advance(now, mail=mail)
+            dispatch.add(made, keeper.view(now))
         except NotFound:
             self._forget(run_id)
         except Exception as error:  # noqa: BLE001 - the worker's edge: this run is tried again, the others go on
@@ -157,6 +176,7 @@ class Rounds:
         keeper = self._keepers[run_id]
         self._display.show(written.view)
         self._observer.passed(made.tally)
+        (self._behind.add if made.more else self._behind.discard)(run_id)
         self._alarms.arm(run_id, max(keeper.due_at, now + TICK_SECONDS))
         if keeper.is_at_rest and not made.more:
             del self._keepers[run_id]
@@ -172,12 +192,10 @@ class Rounds:
         self._observer.failed(error)
         log.error("run_pass_failed", run_id=run_id, failures=failures, retry_in_seconds=wait_seconds, exc_info=error)
 
-    def _is_own(self, run_id: int) -> bool:
-        return self._fences is None or slot_of(run_id) in self._fences
-
-    def _commit(self, outcome: Outcome) -> Future[None]:
-        fence = None if self._fences is None else self._fences[slot_of(outcome.run_id)]
-        return self._outcomes.commit(outcome, fence=fence)
+    def _may_pass(self, run_id: int, *, now: float) -> bool:
+        setback = self._setbacks.get(run_id)
+        is_own = self._fences is None or slot_of(run_id) in self._fences
+        return is_own and (setback is None or setback.retry_at <= now)
 
     def _forget(self, run_id: int) -> None:
         self._leave(run_id)
@@ -186,13 +204,10 @@ class Rounds:
     def _leave(self, run_id: int) -> None:
         self._keepers.pop(run_id, None)
         self._setbacks.pop(run_id, None)
+        self._behind.discard(run_id)
         self._alarms.drop(run_id)
 
 
-def _outlook(view: RunView) -> Outlook:
-    return Outlook(
-        gauge_ordinal=None if view.row is None else view.row.ordinal,
-        expected_step_seconds=view.expected_step_seconds,
-        advice=view.advice,
-        proposed=view.proposed,
-    )
+def _some(run_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(run_ids), READ_TOGETHER):
+        yield run_ids[first : first + READ_TOGETHER]
