@@ -11,6 +11,7 @@ import numpy as np
 
 from trmon_client.core.arrays import Array as Array
 from trmon_client.core.arrays import functions_of, is_tensor
+from trmon_client.core.rows import Rows
 from trmon_client.core.schema import COLUMNS, KL_IS_ORDER, PAIRS, DType, KlIs, Pair, Reduction, primary
 from trmon_client.core.transfer import Transfer
 
@@ -25,7 +26,7 @@ class Columns(Mapping[str, Array]):
     [N_BINS] int64 counts a pair. Source: formulas, section 3.
     """
 
-    by_name: dict[str, Array]
+    by_name: Mapping[str, Array]
     histograms: dict[Pair, Array] = field(default_factory=dict)
     kl_is: KlIs = "sampled"
     kl_pair: Pair | None = None
@@ -34,6 +35,9 @@ class Columns(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         return self.by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -120,8 +124,11 @@ def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
     return _Layout(names, tuple(filter(None, by_dtype)))
 
 
-def _concatenated(parts: Sequence[Columns]) -> dict[str, Array]:
+def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
     """Columns of one dtype become one array: what is done to each of some 90 costs more than what is in them."""
+    rows = [part.by_name for part in parts if isinstance(part.by_name, Rows)]
+    if len(rows) == len(parts) and len({of_part.names for of_part in rows}) == 1:
+        return Rows.merge(rows)
     given = frozenset(tuple(part.by_name) for part in parts)
     layout = _layout(given)
     values = [part.by_name if len(given) == 1 else _completed(part, layout.names) for part in parts]
@@ -133,7 +140,7 @@ def _concatenated(parts: Sequence[Columns]) -> dict[str, Array]:
     return {name: found[name] for name in layout.names}
 
 
-def _completed(part: Columns, names: Sequence[str]) -> dict[str, Array]:
+def _completed(part: Columns, names: Sequence[str]) -> Mapping[str, Array]:
     n_tokens = part.by_name["n_tokens"]
     nothing = n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
     return {name: part.by_name.get(name, nothing) for name in names}

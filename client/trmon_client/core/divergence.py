@@ -87,7 +87,7 @@ def attach(columns: Columns, divergences: Columns) -> Columns:
         raise ValueError(f"divergences has {divergences.n_sequences} sequences; expected {columns.n_sequences}")
     n_tokens = columns["n_tokens"]
     device = n_tokens.device if is_tensor(n_tokens) else None
-    by_name = {name: bring(array, device) for name, array in divergences.items()} | columns.by_name
+    by_name = {**{name: bring(array, device) for name, array in divergences.items()}, **columns.by_name}
     ordered = {name: by_name[name] for name in COLUMNS if name in by_name}
     return replace(columns, by_name=ordered, kl_is=divergences.kl_is, kl_pair=divergences.kl_pair)
 

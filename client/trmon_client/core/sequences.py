@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from trmon_client.core.columns import Array, Columns
+from trmon_client.core.rows import Rows
 
 REMEMBERED_LAYOUTS = 256
 
@@ -32,7 +33,8 @@ class Sequences:
     @classmethod
     def of(cls, columns: Columns) -> Sequences:
         """Return the sequences of numpy columns. Source: formulas, section 2."""
-        values = np.array(list(columns.by_name.values()), np.float64)
+        by_name = columns.by_name
+        values = by_name.float64() if isinstance(by_name, Rows) else np.array(list(by_name.values()), np.float64)
         rows = columns["n_tokens"] > 0
         if len(rows) and rows.all():
             return cls(columns, None, values)

@@ -11,6 +11,7 @@ import zstandard
 
 from trmon_client.core.columns import Columns
 from trmon_client.core.compression import compressed_noise, decompressed, shuffled, unshuffled
+from trmon_client.core.rows import Rows
 from trmon_client.core.schema import COLUMNS, N_BINS, DType, Pair
 from trmon_client.core.wire.blocks import DTYPES, Blocks
 from trmon_client.core.wire.errors import WireError
@@ -68,12 +69,12 @@ class Opened:
         """The number of valid tokens of all sequences."""
         return int(self.columns["i8"].row(self.parcel.names["i8"].index("n_tokens")).sum())
 
-    def by_name(self) -> dict[str, Any]:
+    def by_name(self) -> Rows:
         """Return the columns as arrays [B]."""
-        values: dict[str, Any] = {}
-        for dtype, section in self.columns.items():
-            values.update(zip(self.parcel.names.get(dtype, ()), section.numbers(), strict=True))
-        return values
+        return Rows(
+            tuple(section.numbers() for section in self.columns.values()),
+            tuple(self.parcel.names.get(dtype, ()) for dtype in self.columns),
+        )
 
     def histograms_by_pair(self) -> dict[Pair, Any]:
         """Return the histograms as arrays [N_BINS]."""

@@ -79,7 +79,7 @@ def columns_of(report: Report, parcel: Parcel) -> Columns:
     return _columns(report, found.by_name(), found.histograms_by_pair())
 
 
-def _columns(report: Report, values: dict[str, Any], histograms: dict[Pair, Any]) -> Columns:
+def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, Any]) -> Columns:
     return Columns(
         by_name=values,
         histograms=histograms,
