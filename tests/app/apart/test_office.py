@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Thread
 
 import pytest
 
+from tests.domain.memory_log import MemoryLog
+from tests.store.builders import batch, batch_key
 from trmon.app.apart.line import Line, Seen, Write, Written
 from trmon.app.apart.office import MAX_UNANSWERED, Office
-from trmon.app.live import Live
+from trmon.app.live import Live, RunView
 from trmon.app.worker.ledger import Tally
+from trmon.domain.batch import BatchRow
 from trmon.domain.errors import NotReady
 from trmon.domain.outcome import Frontier, Outcome
+from trmon.domain.policies.version import default_version
 
 
 @pytest.fixture
@@ -60,8 +65,29 @@ def test_what_a_round_counted_is_said_once(ends: tuple[Office, Line]) -> None:
     office.drop(4)
     office.listen()
     office.listen()
-    assert service.receive() == Seen((), (4,), (Tally(mismatches=3),), ("OSError('unreadable')",))
-    assert service.receive() == Seen((), (), (), ())
+    assert service.receive() == Seen((), {}, (4,), (Tally(mismatches=3),), ("OSError('unreadable')",))
+    assert service.receive() == Seen((), {}, (), (), ())
+
+
+def test_a_row_that_was_sent_to_be_written_is_not_sent_to_be_shown(ends: tuple[Office, Line]) -> None:
+    office, service = ends
+    written, former = (batch(batch_key(1, step), run_id=1, ordinal=step) for step in (4, 3))
+    office.commit([Outcome(run_id=1, frontier=Frontier(), batches=(former, written))])
+    office.show(view(1, row=written))
+    office.show(view(2, row=former))
+    office.listen()
+    office.show(view(1, row=written))
+    office.listen()
+    service.receive()
+    assert service.receive() == Seen((view(1, row=None), view(2, row=former)), {1: written.key}, (), (), ())
+    assert service.receive() == Seen((view(1, row=written),), {}, (), (), ())
+
+
+def view(run_id: int, *, row: BatchRow | None) -> RunView:
+    run = replace(MemoryLog().stored_run, id=run_id)
+    return RunView(
+        run=run, row=row, policy=default_version(now=0.0), alerts=(), expected_step_seconds=None, updated_at=0.0
+    )
 
 
 def test_only_so_many_outcomes_are_under_way(ends: tuple[Office, Line]) -> None:

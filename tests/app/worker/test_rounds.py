@@ -183,3 +183,13 @@ def test_a_newer_attempt_takes_over_and_the_older_ones_tail_is_kept_apart() -> N
     tail = watched.log.rows[BatchKey(1, 9, None)]
     assert (tail.ordinal, tail.revised) == (11, True)
     assert len(watched.log.rows) == 12
+
+
+def test_steps_that_are_far_apart_have_no_checkpoint_each() -> None:
+    watched = Watched()
+    for step in range(30):
+        watched.hear(report(step, finished=finished((step, None, 1))), at=60.0 * step)
+    ordinals = [outcome.checkpoint.ordinal for outcome in watched.log.commits if outcome.checkpoint is not None]
+    assert ordinals == [8, 16, 24]
+    watched.rounds.rest()
+    assert watched.log.reached(1).checkpoint.ordinal == 30

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from itertools import count
 from threading import Condition, Thread
 from typing import Protocol
@@ -15,9 +16,12 @@ from typing import Protocol
 import structlog
 
 from trmon.app.apart.line import Leave, Line, News, Seen, Write, Written
+from trmon.app.live import RunView
 from trmon.app.settings import Settings
 from trmon.app.worker.rounds import Display, Observer
+from trmon.domain.batch import BatchRow
 from trmon.domain.errors import TrmonError
+from trmon.domain.identity import BatchKey
 from trmon.domain.outcome import Outcome
 
 COMMAND = (sys.executable, "-m", "trmon.app.apart")
@@ -52,6 +56,7 @@ class Attendant:
         self._observer = observer
         self._woken: set[int] = set()
         self._under_way: set[Future[None]] = set()
+        self._written: dict[int, tuple[BatchRow, ...]] = {}
         self._line: Line | None = None
         self._is_listening = False
         self._closing = False
@@ -129,6 +134,7 @@ class Attendant:
     def _attend(self) -> None:
         """Hear one process to its end."""
         line = self._line
+        self._written.clear()
         assert line is not None
         try:
             while True:
@@ -145,7 +151,8 @@ class Attendant:
             self._write(message, line)
             return
         for view in message.views:
-            self._display.show(view)
+            self._display.show(self._whole(view, message.rows.get(view.run.id)))
+        self._written.clear()
         for run_id in message.dropped:
             self._display.drop(run_id)
         for tally in message.tallies:
@@ -156,6 +163,12 @@ class Attendant:
             self._is_listening = True
             self._tell()
 
+    def _whole(self, view: RunView, key: BatchKey | None) -> RunView:
+        """Return a view with its row, which may have come in an outcome."""
+        if key is None:
+            return view
+        return replace(view, row=next(row for row in self._written[view.run.id] if row.key == key))
+
     def _tell(self) -> None:
         """Send the news there are, if the worker listens; it will say when it does again."""
         if self._line is not None and self._is_listening and self._woken:
@@ -165,6 +178,7 @@ class Attendant:
                 self._woken.clear()
 
     def _write(self, message: Write, line: Line) -> None:
+        self._written |= {outcome.run_id: outcome.batches for outcome in message.outcomes}
         try:
             futures = self._log.commit(message.outcomes)
         except Exception as error:  # noqa: BLE001 - the edge of the thread: the worker tries again

@@ -10,6 +10,7 @@ from typing import Any
 
 from trmon.app.live import RunView
 from trmon.app.worker.ledger import Tally
+from trmon.domain.identity import BatchKey
 from trmon.domain.outcome import Outcome
 
 
@@ -43,9 +44,13 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """From the worker, after a round: what is to be seen and counted; whoever hears it may send news again."""
+    """From the worker, after a round: what is to be seen and counted; whoever hears it may send news again.
+
+    A view in `rows` has no row of its own: it is that one of the batches in the outcome of its run, the newest written.
+    """
 
     views: tuple[RunView, ...]
+    rows: Mapping[int, BatchKey]
     dropped: tuple[int, ...]
     tallies: tuple[Tally, ...]
     failures: tuple[str, ...]

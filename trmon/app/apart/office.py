@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 from threading import BoundedSemaphore, Lock
 
 from trmon.app.apart.line import Line, Seen, Write, Written
 from trmon.app.live import Live, RunView
 from trmon.app.worker.ledger import Tally
+from trmon.domain.batch import BatchRow
 from trmon.domain.errors import NotReady
+from trmon.domain.identity import BatchKey
 from trmon.domain.leases import Fences
 from trmon.domain.outcome import Outcome
 
@@ -28,7 +31,9 @@ class Office:
         self._unanswered: dict[int, list[Future[None]]] = {}
         self._room = BoundedSemaphore(MAX_UNANSWERED)
         self._lock = Lock()
+        self._sent: dict[int, tuple[BatchRow, ...]] = {}
         self._views: dict[int, RunView] = {}
+        self._rows: dict[int, BatchKey] = {}
         self._dropped: list[int] = []
         self._tallies: list[Tally] = []
         self._failures: list[str] = []
@@ -45,6 +50,7 @@ class Office:
         with self._lock:
             number = next(self._numbers)
             self._unanswered[number] = futures
+        self._sent |= {outcome.run_id: outcome.batches for outcome in outcomes}
         self._line.send(Write(number, tuple(outcomes)))
         return futures
 
@@ -60,14 +66,20 @@ class Office:
                 future.set_exception(NotReady(error))
 
     def show(self, view: RunView) -> None:
-        """Show a run's view, with the others of the round."""
+        """Show a run's view, with the others of the round; a row that was sent to be written is not sent again."""
         self._live.show(view)
-        self._views[view.run.id] = view
+        run_id, row = view.run.id, view.row
+        self._views[run_id] = view
+        self._rows.pop(run_id, None)
+        if row is not None and any(row is sent for sent in self._sent.get(run_id, ())):
+            self._views[run_id] = replace(view, row=None)
+            self._rows[run_id] = row.key
 
     def drop(self, run_id: int) -> None:
         """Show a run no more."""
         self._live.drop(run_id)
         self._views.pop(run_id, None)
+        self._rows.pop(run_id, None)
         self._dropped.append(run_id)
 
     def passed(self, tally: Tally) -> None:
@@ -80,6 +92,8 @@ class Office:
 
     def listen(self) -> None:
         """Send what the round showed and counted, and be open for news."""
-        seen = Seen(tuple(self._views.values()), tuple(self._dropped), tuple(self._tallies), tuple(self._failures))
+        views, dropped = tuple(self._views.values()), tuple(self._dropped)
+        seen = Seen(views, self._rows, dropped, tuple(self._tallies), tuple(self._failures))
+        self._sent, self._rows = {}, {}
         self._views, self._dropped, self._tallies, self._failures = {}, [], [], []
         self._line.send(seen)

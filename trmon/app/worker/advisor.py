@@ -24,6 +24,7 @@ class Advisor:
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self._target = math.nan
+        self._is_settled = False
         self._decay: LrDecay | None = None
 
     def heed(self, row: BatchRow) -> None:
@@ -38,14 +39,18 @@ class Advisor:
         """
         if row is None:
             return None
-        if math.isnan(self._target) and steps > TARGET_STEPS:
-            self._target = ess_target(self._first_gauge_rows(run.id))
+        if not self._is_settled and steps > TARGET_STEPS:
+            self._settle(run.id)
         return advise(row, target=self._target, decay=self._decay, kl_target=KlTarget.of(run.config), alerts=alerts)
 
-    def _first_gauge_rows(self, run_id: int) -> list[BatchRow]:
+    def _settle(self, run_id: int) -> None:
+        """Look what the run was like at its start: again, if its first rows say nothing, until all are there."""
+        rows = self._log.batches_after(run_id, 0, limit=FIRST_ROWS)
         chosen: dict[tuple[int, int], BatchRow] = {}
-        for row in self._log.batches_after(run_id, 0, limit=FIRST_ROWS):
+        for row in rows:
             place = (row.key.attempt_id, row.key.step)
             if place not in chosen or chosen[place].key.update is not None:
                 chosen[place] = row
-        return list(chosen.values())[:TARGET_STEPS]
+        self._target = ess_target(list(chosen.values())[:TARGET_STEPS])
+        is_all = len(chosen) >= TARGET_STEPS or len(rows) == FIRST_ROWS
+        self._is_settled = is_all or not math.isnan(self._target)

@@ -15,7 +15,7 @@ from trmon.domain.ports import Outcomes
 from trmon.domain.runs.outlook import Outlook
 
 MOST_TOGETHER = 32
-LONGEST_SECONDS = 0.02
+LONGEST_SECONDS = 0.05
 """How long a pass waits for those after it at most, beside the one that is being made."""
 
 

@@ -38,6 +38,8 @@ from trmon_client.core import wire
 
 CHECKPOINT_BATCHES = 64
 CHECKPOINT_SECONDS = 30.0
+LEAST_CHECKPOINT_BATCHES = 8
+"""Fewer are folded again in less time than a checkpoint of each step takes to write, where steps are far apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,14 +323,16 @@ class RunKeeper:
         frontier = self._inbox.read if oldest is None else replace(self._inbox.read, report_id=oldest - 1)
         if not ledger and frontier == self._written:
             return None
-        since = self._mind.ordinal - self._checkpoint_ordinal
-        late = now - self._checkpoint_at >= CHECKPOINT_SECONDS or self.is_done
-        turned = "state" in ledger.run
-        checkpoint = self._checkpoint() if turned or since >= CHECKPOINT_BATCHES or (since and late) else None
+        checkpoint = self._checkpoint() if "state" in ledger.run or self._is_checkpoint_due(now) else None
         if checkpoint is not None:
             self._checkpoint_ordinal, self._checkpoint_at = checkpoint.ordinal, now
         self._written = frontier
         return ledger.outcome(self._portrait.run.id, frontier=frontier, checkpoint=checkpoint)
+
+    def _is_checkpoint_due(self, now: float) -> bool:
+        since = self._mind.ordinal - self._checkpoint_ordinal
+        is_late = since >= LEAST_CHECKPOINT_BATCHES and now - self._checkpoint_at >= CHECKPOINT_SECONDS
+        return since >= CHECKPOINT_BATCHES or is_late or (since > 0 and self.is_done)
 
     def _checkpoint(self) -> Checkpoint:
         """A change of state is always in a checkpoint, so that no report from before it is heard again after it."""
