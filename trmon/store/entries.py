@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, insert, select, true
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, true
 
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.attempts import Claim, Resolution
@@ -67,15 +67,20 @@ def read_entries(
     connection: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
 ) -> dict[RunKey, RunEntry]:
     """Return the runs that a query made by `select_entries` finds."""
+    return entries_of(connection.execute(statement, parameters))
+
+
+def entries_of(rows: Iterable[Any]) -> dict[RunKey, RunEntry]:
+    """Return the runs of rows that a query made by `select_entries` found, their values under its names."""
     entries: dict[RunKey, RunEntry] = {}
-    for row in connection.execute(statement, parameters):
+    for row in rows:
         entry = entries.setdefault(RunKey(row.project, row.run), RunEntry(row.id))
         if row.attempt is not None:
             _place(entry, row)
     return entries
 
 
-def _place(run: RunEntry, row: Row[Any]) -> None:
+def _place(run: RunEntry, row: Any) -> None:
     """Take up the attempt and the claim of a row; attempts come in their order, an origin before its forks."""
     attempt = run.attempts.get(row.attempt)
     if attempt is None:
@@ -153,7 +158,7 @@ def _new_id(connection: Connection, table: Table, row: dict[str, object]) -> int
     return int(made[0])
 
 
-def _claim(row: Row[tuple[object, ...]]) -> Claim:
+def _claim(row: Any) -> Claim:
     return Claim(
         launch=row.launch,
         seen_at=row.seen_at,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from select import select as select_io
 
 import pytest
-from sqlalchemy import Connection, Engine, func, insert, select, text
+from sqlalchemy import ARRAY, Connection, Engine, LargeBinary, bindparam, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from tests.fixtures.postgres import Postgres
 from trmon.domain.errors import NotReady
 from trmon.store import schema
 from trmon.store.database import postgres
+from trmon.store.database.exchange import patient
 from trmon.store.database.sending import Sent
 from trmon.store.database.upsert import insert_all, new_ids
 
@@ -37,7 +37,7 @@ def projects(engine: Engine) -> int:
 
 
 def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
-    with engine.connect() as connection, postgres.pipelined(connection):
+    with engine.connect() as connection, patient(connection):
         with connection.begin():
             PROJECT.send(connection, ROW)
             assert connection.scalars(select(schema.project.c.name)).all() == ["math"]
@@ -48,7 +48,7 @@ def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
 
 
 def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
-    with engine.connect() as connection, postgres.pipelined(connection):
+    with engine.connect() as connection, patient(connection):
         with connection.begin() as transaction:
             PROJECT.send(connection, ROW)
             PROJECT.send(connection, ROW)
@@ -68,27 +68,65 @@ def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
             PROJECT.send(connection, ROW)
             insert_all(connection, schema.event, rows=[orphan])
 
-    with engine.connect() as connection, postgres.pipelined(connection), pytest.raises(IntegrityError):
+    with engine.connect() as connection, patient(connection), pytest.raises(IntegrityError):
         write(connection)
     with engine.begin() as connection:
         PROJECT.send(connection, {**ROW, "name": "code"})
     assert projects(engine) == 1
 
 
-def test_what_has_failed_before_the_commit_is_sent_leaves_a_connection_for_others(engine: Engine) -> None:
-    def write(connection: Connection) -> None:
+def test_a_commit_that_failed_leaves_a_connection_for_others(engine: Engine) -> None:
+    def write(connection: Connection, *rows: dict[str, object]) -> None:
+        with connection.begin():
+            for row in rows:
+                PROJECT.send(connection, row)
+
+    with engine.connect() as connection:
+        with patient(connection), pytest.raises(IntegrityError):
+            write(connection, ROW, ROW, {**ROW, "name": "code"})
+        write(connection, {**ROW, "name": "code"})
+    assert projects(engine) == 1
+
+
+def test_much_that_is_sent_and_comes_back_at_once_is_taken_in_turns(engine: Engine) -> None:
+    echo = Sent(select(bindparam("given", type_=ARRAY(LargeBinary, dimensions=1))))
+    with engine.connect() as connection, patient(connection), connection.begin():
+        for number in range(200):
+            echo.send(connection, {"given": [bytes([number]) * 200_000]})
+        assert echo.rows(connection, {"given": [b"last"]}) == [([b"last"],)]
+
+
+def test_what_the_driver_does_meanwhile_leaves_the_server_what_was_prepared(engine: Engine) -> None:
+    with engine.connect() as connection:
+        with connection.begin() as transaction:
+            PROJECT.send(connection, ROW)
+            for _ in range(10):
+                connection.execute(select(schema.project.c.name))
+            connection.execute(text("CREATE TABLE passing ()"))
+            connection.execute(text("DROP TABLE passing"))
+            transaction.rollback()
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+    assert projects(engine) == 1
+
+
+def test_after_a_failure_nothing_more_lies_prepared(engine: Engine) -> None:
+    def write_twice(connection: Connection) -> None:
         with connection.begin():
             PROJECT.send(connection, ROW)
             PROJECT.send(connection, ROW)
-            heard, _, _ = select_io([connection.connection.driver_connection], [], [], 30)
-            assert heard
 
-    with engine.connect() as connection, postgres.pipelined(connection), pytest.raises(IntegrityError):
-        write(connection)
-    assert projects(engine) == 0
+    with engine.connect() as connection:
+        for _ in range(5):
+            with pytest.raises(IntegrityError):
+                write_twice(connection)
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+            assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 2
+    assert projects(engine) == 1
 
 
-def test_outside_a_pipeline_each_says_itself_what_fails(engine: Engine) -> None:
+def test_where_nobody_is_patient_each_says_itself_what_fails(engine: Engine) -> None:
     with engine.connect() as connection, connection.begin():
         PROJECT.send(connection, ROW)
         with pytest.raises(IntegrityError, match="project"):
@@ -97,7 +135,7 @@ def test_outside_a_pipeline_each_says_itself_what_fails(engine: Engine) -> None:
 
 def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_server: Postgres) -> None:
     connection = engine.connect()
-    with postgres.pipelined(connection):
+    with patient(connection):
 
         def write() -> None:
             with connection.begin():

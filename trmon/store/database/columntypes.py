@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, Dialect, Double, Integer, LargeBinary, Text
+from sqlalchemy import BigInteger, Dialect, Double, Integer, Text
 from sqlalchemy.types import TypeDecorator
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -103,18 +102,3 @@ class SilenceStart(_Written):
     def read(value: float) -> float | None:
         """Return the time or None."""
         return value or None
-
-
-class BlobList(list[bytes]):
-    """Bytes of many rows, which PostgreSQL is sent as they are: as text they cost twenty times as long."""
-
-
-class Blobs(TypeDecorator[Any]):
-    """An array of bytes, as a parameter for PostgreSQL."""
-
-    impl = ARRAY(LargeBinary, dimensions=1)
-    cache_ok = True
-
-    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002 - SQLAlchemy's signature
-        """Mark the list for the driver; its bytes need nothing done to them."""
-        return BlobList

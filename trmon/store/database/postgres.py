@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import PipelineStatus
-from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
+from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.errors import NotReady
-from trmon.store.database.columntypes import BlobList
 from trmon.store.database.engines import Again, Engines
+from trmon.store.database.exchange import known_exchange
 
 CONNECT_SECONDS = 5
 POOL_SIZE = 8
@@ -32,6 +31,7 @@ _SESSION = {
 # A server whose machine is gone says nothing at all: the kernel must notice.
 _CONNECTION = {
     "application_name": "trmon",
+    "client_encoding": "utf8",
     "connect_timeout": CONNECT_SECONDS,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -57,10 +57,8 @@ _CONNECTING = (
     ("could not translate host name", "correct the host in TRMON_DATABASE_URL"),
     ("failed to resolve host", "correct the host in TRMON_DATABASE_URL"),
 )
-psycopg.adapters.register_dumper(BlobList, ListBinaryDumper)
 BINARY = "trmon_binary"
 """The option of a query whose answer is to come as it lies in the tables: as text, bytes are twice as many."""
-_PIPELINE = "pipeline"
 _LOST_RACES = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -73,31 +71,30 @@ def engines(url: str) -> Engines:
     # Readers see one state for as long as a transaction lasts, as they do in SQLite.
     reader = _engine(address, pool_size=POOL_SIZE, overflow=POOL_OVERFLOW, isolation="REPEATABLE READ")
     return Engines(
-        writing=_engine(address, pool_size=2, overflow=2, isolation="READ COMMITTED"), reader=reader, is_shared=True
+        # The driver has the server forget all that was prepared, now and then, once it has prepared anything itself.
+        writing=_engine(address, pool_size=2, overflow=2, isolation="READ COMMITTED", prepare_threshold=None),
+        reader=reader,
+        is_shared=True,
     )
 
 
-def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str) -> Engine:
+def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str, **own: object) -> Engine:
     engine = create_engine(
         url,
         isolation_level=isolation,
         pool_size=pool_size,
         max_overflow=overflow,
         pool_use_lifo=True,
-        connect_args={name: value for name, value in _CONNECTION.items() if name not in url.query},
+        connect_args={name: value for name, value in (_CONNECTION | own).items() if name not in url.query},
     )
+    _share_sessions(engine)
 
     @event.listens_for(engine, "do_execute")
     def execute(cursor: Any, statement: str, parameters: Any, context: ExecutionContext) -> bool:
         is_binary = bool(context.execution_options.get(BINARY))
-        if cursor.connection.pgconn.pipeline_status == PipelineStatus.OFF:
-            if is_binary:
-                cursor.execute(statement, parameters, binary=True)
-            return is_binary
-        with settled(context.root_connection):
-            cursor.execute(statement, parameters, binary=is_binary)
-            context.root_connection.info[_PIPELINE].sync()
-        return True
+        if is_binary:
+            cursor.execute(statement, parameters, binary=True)
+        return is_binary
 
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> Exception | None:
@@ -107,52 +104,43 @@ def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str) -> Engin
     return engine
 
 
-@contextmanager
-def pipelined(connection: Connection) -> Iterator[None]:
-    """Do not wait for what `sending.Sent` sends; what SQLAlchemy runs waits for itself and all that was sent before.
+def _share_sessions(engine: Engine) -> None:
+    """Give each session back to the driver, for what SQLAlchemy runs, and at its transactions' ends."""
 
-    To be left outside of a transaction, and at once where one has failed.
-    """
-    driver: Any = connection.connection.driver_connection
-    known = connection.info
-    stack = ExitStack()
-    pipeline = known[_PIPELINE] = stack.enter_context(driver.pipeline())
+    @event.listens_for(engine, "before_cursor_execute")
+    def wait(connection: Connection, *_: Any) -> None:
+        exchange = known_exchange(connection)
+        if exchange is not None and exchange.under_way:
+            with failing(connection):
+                exchange.wait()
+
+    @event.listens_for(engine, "commit")
+    def commit(connection: Connection) -> None:
+        exchange = known_exchange(connection)
+        if exchange is not None:
+            with failing(connection):
+                exchange.commit()
+
+    @event.listens_for(engine, "rollback")
+    def rollback(connection: Connection) -> None:
+        exchange = known_exchange(connection)
+        if exchange is not None:
+            exchange.drop()
+
+
+@contextmanager
+def failing(connection: Connection) -> Iterator[None]:
+    """Raise what fails in the driver as SQLAlchemy's connection does."""
     try:
         yield
-    finally:
-        _settle(driver, pipeline)
-        del known[_PIPELINE]
-        # A connection that is lost says nothing more that could be waited for.
-        if not driver.closed:
-            # A commit that failed has left its transaction open, and SQLAlchemy takes it for ended.
-            driver.rollback()
-            stack.close()
-
-
-@contextmanager
-def settled(connection: Connection) -> Iterator[None]:
-    """Where something fails, wait for all that was sent: a rollback must find nothing more that failed."""
-    try:
-        yield
-    except psycopg.Error:
-        pipeline = connection.info.get(_PIPELINE)
-        if pipeline is not None:
-            _settle(connection.connection.driver_connection, pipeline)
-        raise
-
-
-def _settle(driver: Any, pipeline: psycopg.Pipeline) -> None:
-    # A wait ends with the first failure that it hears of; what was sent after that is to be waited for again.
-    while not driver.closed:
-        with suppress(psycopg.Error):
-            pipeline.sync()
-            return
+    except psycopg.IntegrityError as error:
+        raise IntegrityError(None, None, error) from error
+    except psycopg.Error as error:
+        raise explained(connection.engine.url, error) or error from error
 
 
 def explained(url: URL, error: psycopg.Error) -> Exception | None:
     """Return what an error means to an operator; None for one that the caller must tell apart itself."""
-    if isinstance(error, errors.PipelineAborted):
-        return None
     if isinstance(error, _LOST_RACES):
         return Again(str(error))
     advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), None)

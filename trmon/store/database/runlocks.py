@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import starmap
 
+import msgspec
 from sqlalchemy import ARRAY, BigInteger, Connection, any_, bindparam, select
 
 from trmon.domain.identity import RunKey
@@ -11,9 +13,10 @@ from trmon.store import schema
 from trmon.store.database import advisory
 from trmon.store.database.advisory import Of
 from trmon.store.database.engines import Again
+from trmon.store.database.sending import Sent
 from trmon.store.database.upsert import unnested
 from trmon.store.directory import Directory
-from trmon.store.entries import Arrival, make_runs, read_entries, select_entries
+from trmon.store.entries import Arrival, entries_of, make_runs, select_entries
 from trmon.store.writing.group import Work
 from trmon_client.core import wire
 
@@ -23,6 +26,8 @@ _IDS = any_(bindparam("ids", type_=ARRAY(BigInteger)))
 _RANKS = any_(bindparam("ranks", type_=ARRAY(BigInteger)))
 _SPOKEN = select_entries(schema.run.c.id == _IDS, claims=schema.claim.c.rank == _RANKS)
 """The runs of a group, with the claims of the ranks that speak in it."""
+_SENT = Sent(_SPOKEN)
+_Spoken = msgspec.defstruct("_Spoken", map(str, _SPOKEN.selected_columns.keys()))
 
 
 class RunLocks:
@@ -82,7 +87,7 @@ class RunLocks:
 
     def _read(self, connection: Connection, ids: dict[RunKey, int], *, ranks: Collection[int]) -> None:
         given = {"ids": list(ids.values()), "ranks": list(ranks)}
-        entries = read_entries(connection, _SPOKEN, given)
+        entries = entries_of(starmap(_Spoken, _SENT.rows(connection, given)))
         if entries.keys() != ids.keys():
             raise Again("a run of the group was renamed or deleted")
         self._directory.renew(entries)

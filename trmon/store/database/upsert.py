@@ -12,10 +12,8 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    ColumnElement,
     Connection,
     Insert,
-    LargeBinary,
     Select,
     Table,
     Update,
@@ -25,9 +23,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.types import TypeEngine
 
-from trmon.store.database.columntypes import Blobs
 from trmon.store.database.plainsql import PlainSql
 from trmon.store.database.sending import Sent
 
@@ -86,12 +82,8 @@ def unnested(table: Table, columns: Sequence[str], *, prefix: str = "") -> Selec
 
     They are given as one array a column, as parameters under the same names after a prefix.
     """
-    given = [bindparam(prefix + name, type_=_array_of(table.c[name])) for name in columns]
+    given = [bindparam(prefix + name, type_=ARRAY(table.c[name].type, dimensions=1)) for name in columns]
     return select(func.unnest(*given).table_valued(*columns).render_derived(name="given"))
-
-
-def _array_of(column: ColumnElement[Any]) -> TypeEngine[Any]:
-    return Blobs() if isinstance(column.type, LargeBinary) else ARRAY(column.type, dimensions=1)
 
 
 def _run(connection: Connection, statement: Insert | Update, rows: Sequence[Row]) -> None:

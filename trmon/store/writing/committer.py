@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from trmon.domain.errors import NotReady, Overloaded, TrmonError
 from trmon.store.database.engines import Again
-from trmon.store.database.postgres import pipelined
+from trmon.store.database.exchange import patient
 from trmon.store.database.runlocks import RunLocks
 from trmon.store.events import write_stream
 from trmon.store.writing.group import Failed, Group, Transaction, Work
@@ -85,7 +85,7 @@ class Committer:
             self._connection = self._stack.enter_context(self._engine.connect())
             # What fails alone is to fail where it is done: a savepoint must not end before its statements have.
             if together and self._locks is not None:
-                self._stack.enter_context(pipelined(self._connection))
+                self._stack.enter_context(patient(self._connection))
         return self._connection
 
     def _perform(self, transaction: Transaction, works: Sequence[Work]) -> list[Any]:
