@@ -44,12 +44,14 @@ class OpenBatch:
     counts: dict[int, int] = field(default_factory=dict)
     world_size: int = 1
     newest_at: float = 0.0
+    oldest_id: int | None = None
 
     def accept(self, report: StoredReport) -> None:
         """Take a report; the world is as large as any report states."""
         self.chunks.setdefault(report.key.rank, {})[report.key.chunk] = report
         self.world_size = max(self.world_size, report.report.world_size)
         self.newest_at = max(self.newest_at, report.received_at)
+        self.oldest_id = report.id if self.oldest_id is None else min(self.oldest_id, report.id)
 
     def reports(self) -> tuple[StoredReport, ...]:
         """Return its reports in the order (rank, chunk)."""
@@ -141,7 +143,8 @@ class Assembly:
 
     def oldest_report_id(self) -> int | None:
         """Return the smallest id of a report in an open batch; a restart must read again from there."""
-        return min((report.id for batch in self.batches.values() for report in batch.reports()), default=None)
+        ids = (batch.oldest_id for batch in self.batches.values())
+        return min((id_ for id_ in ids if id_ is not None), default=None)
 
     def _is_settled(self, batch: OpenBatch) -> bool:
         attempt_id = batch.key.attempt_id
