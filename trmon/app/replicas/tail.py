@@ -34,3 +34,5 @@ class Tail:
         while found := self._events.after(self._place, access=EVERYTHING, limit=MAX_AT_ONCE):
             self._heard(found)
             self._place = found[-1].id
+            if len(found) < MAX_AT_ONCE:
+                break

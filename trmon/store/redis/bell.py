@@ -17,7 +17,7 @@ from trmon.store.redis.connection import connected, prefix
 from trmon.store.redis.news import Letter, News
 
 RETRY_SECONDS = 0.5
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS = 0.05
 """Shortest time between two rings: commits in between ring together."""
 LISTEN_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
