@@ -20,7 +20,7 @@ from trmon_client.core import wire
 
 WORKLOAD = Workload(n_ranks=1)
 N_REPORTS = 40
-ROOM_BYTES = 8 * len(WORKLOAD.report(0, step=0, rank=0))
+ROOM_BYTES = 8 * max(len(WORKLOAD.report(0, step=step, rank=0)) for step in range(N_REPORTS))
 
 
 @contextmanager

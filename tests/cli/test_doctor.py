@@ -26,7 +26,7 @@ def test_a_sound_installation_passes(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
     status, said = examined(tmp_path, TRMON_PUBLIC_URL="https://trmon.example")
     assert (status, "fail" in said, "warn" in said) == (0, False, False), said
-    assert "ok    hot queries: all 12 are answered from an index" in said
+    assert "ok    hot queries: all 14 are answered from an index" in said
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.fixtures.labruns import LabRun, training
 from tests.fixtures.service import ThreadedService
 from trmon.lab.injection import Injection
 
-ILL = LabRun("stale-8b", Injection.STALE, 40, tags=("dapo",))
+ILL = LabRun("stale-8b", Injection.STALE, 40, tags=("dapo",), seed=1)
 WELL = LabRun("healthy-8b", None, 20, owner="ben", tags=("grpo",))
 
 Visiting = Callable[..., Visit]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -64,11 +65,12 @@ def rows_of(store: Store, run_id: int) -> list[BatchRow]:
 
 @contextmanager
 def asked_of(table: str) -> Iterator[list[str]]:
-    """Yield a list that the queries of a table come into."""
+    """Yield a list that this thread's queries of a table come into: services of other tests may ask too."""
     found: list[str] = []
+    thread = get_ident()
 
     def note(_c: object, _cursor: object, statement: str, *_: object) -> None:
-        if f"FROM {table}" in statement or f"JOIN {table} " in statement:
+        if get_ident() == thread and (f"FROM {table}" in statement or f"JOIN {table} " in statement):
             found.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
