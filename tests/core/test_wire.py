@@ -61,12 +61,12 @@ def test_columns_survive_packing_bit_for_bit() -> None:
     assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in sent.histograms.items())
 
 
-def test_columns_in_blocks_are_the_same_but_for_odd_nans_and_zeros() -> None:
+def test_columns_as_they_are_stored_are_the_same_but_for_odd_nans_and_zeros() -> None:
     odd_nan = np.uint64(0xFFF8000000000001).view(np.float64)
     sent = report(columns(5, reward=np.array([0.0, -0.0, odd_nan, math.inf, -math.inf])))
-    blocks = wire.unpack_blocks(sent)
-    assert (blocks.n_sequences, blocks.n_tokens) == (5, 80)
-    straight, got = wire.unpack_columns(sent), wire.columns_of(sent, wire.storable(sent)[0])
+    stored, n_tokens = wire.storable(sent)
+    assert (stored.n_sequences, n_tokens) == (5, 80)
+    straight, got = wire.unpack_columns(sent), wire.columns_of(sent, stored)
     assert got["reward"].tobytes() == np.array([0.0, 0.0, math.nan, math.inf, -math.inf]).tobytes()
     assert got.keys() == straight.keys()
     assert all(np.array_equal(got[name], straight[name], equal_nan=True) for name in got)
@@ -85,19 +85,19 @@ def test_the_canonical_form_has_one_nan_and_one_zero_and_every_other_number_as_i
     doubles = np.array(bits, "<u8").view("<f8")
     singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
     sent = report(columns(len(bits), reward=doubles, total_max_d=singles))
-    blocks = wire.unpack_blocks(sent)
+    got = wire.columns_of(sent, wire.storable(sent)[0])
     for name, numbers in (("reward", doubles), ("total_max_d", singles)):
         plain = np.where(np.isnan(numbers), np.nan, numbers).astype(numbers.dtype) + numbers.dtype.type(0)
-        assert blocks.by_name()[name].tobytes() == plain.tobytes()
+        assert got[name].tobytes() == plain.tobytes()
 
 
 @pytest.mark.parametrize("name", ["n_tokens", "n_invalid"])
 @pytest.mark.parametrize("value", [-1, -(1 << 63)])
 def test_a_count_below_zero_is_refused_beside_positions_that_may_be(name: str, value: int) -> None:
     positions = {"argmax_abs_d": np.full(4, -1)}
-    assert wire.unpack_blocks(report(columns(**positions))).n_sequences == 4
+    assert wire.storable(report(columns(**positions)))[0].n_sequences == 4
     with pytest.raises(wire.WireError, match=f"columns.{name}: counts must be zero or more"):
-        wire.unpack_blocks(report(columns(**positions, **{name: np.array([0, 1, value, 2])})))
+        wire.storable(report(columns(**positions, **{name: np.array([0, 1, value, 2])})))
 
 
 @given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from trmon_client.core.acceptance import SEMANTICS_VERSION
 from trmon_client.core.wire.bits import pack_bits, unpack_bits
-from trmon_client.core.wire.blocks import Blocks
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (
     JSON,
@@ -51,7 +50,6 @@ from trmon_client.core.wire.unpacking import (
     columns_of,
     number,
     storable,
-    unpack_blocks,
     unpack_columns,
 )
 
@@ -68,7 +66,6 @@ __all__ = [
     "WIRE_MINOR",
     "Ack",
     "Acks",
-    "Blocks",
     "Bundle",
     "ChunkCount",
     "Finish",
@@ -98,6 +95,5 @@ __all__ = [
     "parcel",
     "storable",
     "unpack_bits",
-    "unpack_blocks",
     "unpack_columns",
 ]

@@ -13,7 +13,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.compression import compressed_noise, decompressed, shuffled, unshuffled
 from trmon_client.core.rows import Rows
 from trmon_client.core.schema import COLUMNS, N_BINS, DType, Pair
-from trmon_client.core.wire.blocks import DTYPES, Blocks
+from trmon_client.core.wire.blocks import DTYPES, Blocks, canonical
 from trmon_client.core.wire.errors import WireError
 from trmon_client.core.wire.messages import Parcel
 
@@ -116,8 +116,4 @@ def opened(parcel: Parcel) -> Opened:
 
 
 def _rows(arrays: Sequence[Any], dtype: DType) -> bytes:
-    rows = np.array(arrays, f"<{dtype}")
-    if dtype != "i8":
-        rows[np.isnan(rows)] = np.nan
-        rows[rows == 0] = 0.0
-    return rows.tobytes()
+    return canonical(np.array(arrays, f"<{dtype}").tobytes(), dtype)

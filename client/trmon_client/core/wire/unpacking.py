@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -15,7 +15,7 @@ import numpy as np
 
 from trmon_client.core.columns import Columns
 from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, DType, Pair
-from trmon_client.core.wire.blocks import DTYPES, Blocks
+from trmon_client.core.wire.blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd, top_bytes
 from trmon_client.core.wire.errors import WireError, shown
 from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Parcel, Report, WireColumn
 from trmon_client.core.wire.parcels import MAX_SEQUENCES, Opened, Section, opened, packed
@@ -24,9 +24,6 @@ MAX_PARCEL_BYTES = 64 << 20
 """What a parcel that comes may unpack to: a report of 90,000 sequences."""
 REMEMBERED_LAYOUTS = 256
 
-_FLOATS: tuple[DType, ...] = ("f8", "f4")
-_ODD = b"\x7f\x80\xff"
-"""The top bytes of every NaN and of -0.0, and of few other floats."""
 _dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
 
 
@@ -61,16 +58,10 @@ def storable(report: Report) -> tuple[Parcel, int]:
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
             return report.parcel, found.n_tokens
-    blocks = unpack_blocks(report)
-    return packed(blocks), blocks.n_tokens
-
-
-def unpack_blocks(report: Report) -> Blocks:
-    """Return the columns of a report, checked, in their canonical form. Errors: as of `unpack_columns`."""
     plain = _plain(report)
     blocks = _blocks(plain, _layout_of(plain))
-    rows = {dtype: _canonical(rows, dtype) for dtype, rows in blocks.rows.items()}
-    return Blocks(blocks.n_sequences, blocks.names, rows, blocks.pairs, blocks.histograms)
+    rows = {dtype: canonical(rows, dtype) for dtype, rows in blocks.rows.items()}
+    return packed(replace(blocks, rows=rows)), blocks.n_tokens
 
 
 def columns_of(report: Report, parcel: Parcel) -> Columns:
@@ -124,17 +115,16 @@ def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
         and parcel.pairs == tuple(sorted(set(parcel.pairs)))
         and found.columns["i8"].top_bytes.isascii()
         and found.histograms.top_bytes.isascii()
-        and not any(_is_odd(found.columns[dtype]) for dtype in _FLOATS)
+        and not any(_is_odd(found.columns[dtype]) for dtype in FLOATS)
     )
 
 
 def _is_odd(section: Section) -> bool:
     """Whether there is another NaN or another zero among floats than those of the canonical form."""
-    tops = section.top_bytes
-    if not any(odd in tops for odd in _ODD):
+    if not may_be_odd(section.top_bytes):
         return False
     rows: bytes = section.numbers().tobytes()
-    return _canonical(rows, section.dtype) != rows
+    return canonical(rows, section.dtype) != rows
 
 
 def number(value: JsonNumber) -> float:
@@ -211,23 +201,6 @@ def _joined(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> bytes | N
     return None
 
 
-def _canonical(rows: bytes, dtype: DType) -> bytes:
-    """Return numbers with one NaN and one zero; most have neither, which their top bytes tell sooner than numpy."""
-    tops = _top_bytes(rows, dtype)
-    if dtype == "i8" or not any(odd in tops for odd in _ODD):
-        return rows
-    numbers = np.frombuffer(rows, f"<{dtype}").copy()
-    numbers[np.isnan(numbers)] = np.nan
-    numbers[numbers == 0] = 0.0
-    return numbers.tobytes()
-
-
-def _top_bytes(rows: bytes, dtype: DType) -> bytes:
-    """Return of each number the byte with the sign."""
-    size = int(dtype[1])
-    return rows[size - 1 :: size]
-
-
 def _arrays(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, n: int) -> list[Any]:
     """Return the columns one by one: lists of numbers among them, or something wrong, which is named."""
     arrays = []
@@ -240,7 +213,7 @@ def _arrays(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, 
 
 
 def _check_counts(rows: bytes, names: tuple[str, ...], *, n: int) -> None:
-    if _top_bytes(rows, "i8").isascii():
+    if top_bytes(rows, "i8").isascii():
         return
     for name, row in zip(names, np.frombuffer(rows, "<i8").reshape(len(names), n), strict=True):
         if name.startswith("n_") and (row < 0).any():
@@ -279,7 +252,7 @@ def _histograms(report: Report, pairs: tuple[Pair, ...]) -> bytes:
     """Return the counts of these pairs, [pairs, N_BINS], as little-endian bytes."""
     given = [report.histograms[pair] for pair in pairs]
     rows = _joined(given, dtype="i8", n=N_BINS)
-    if rows is None or not _top_bytes(rows, "i8").isascii():
+    if rows is None or not top_bytes(rows, "i8").isascii():
         rows = b"".join(_histogram(pair, packed).tobytes() for pair, packed in zip(pairs, given, strict=True))
     return rows
 
