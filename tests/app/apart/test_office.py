@@ -83,6 +83,18 @@ def test_a_row_that_was_sent_to_be_written_is_not_sent_to_be_shown(ends: tuple[O
     assert service.receive() == Seen((view(1, row=written),), {}, (), (), ())
 
 
+def test_a_row_of_an_earlier_outcome_is_sent_again(ends: tuple[Office, Line]) -> None:
+    """Rounds may fail before they are shown; the service remembers the last outcome of each run."""
+    office, service = ends
+    former, last = (batch(batch_key(1, step), run_id=1, ordinal=step) for step in (3, 4))
+    for row in (former, last):
+        office.commit([Outcome(run_id=1, frontier=Frontier(), batches=(row,))])
+        service.receive()
+    office.show(view(1, row=former))
+    office.listen()
+    assert service.receive() == Seen((view(1, row=former),), {}, (), (), ())
+
+
 def view(run_id: int, *, row: BatchRow | None) -> RunView:
     run = replace(MemoryLog().stored_run, id=run_id)
     return RunView(

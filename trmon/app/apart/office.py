@@ -13,7 +13,6 @@ from trmon.app.live import Live, RunView
 from trmon.app.worker.ledger import Tally
 from trmon.domain.batch import BatchRow
 from trmon.domain.errors import NotReady
-from trmon.domain.identity import BatchKey
 from trmon.domain.leases import Fences
 from trmon.domain.outcome import Outcome
 
@@ -33,7 +32,6 @@ class Office:
         self._lock = Lock()
         self._sent: dict[int, tuple[BatchRow, ...]] = {}
         self._views: dict[int, RunView] = {}
-        self._rows: dict[int, BatchKey] = {}
         self._dropped: list[int] = []
         self._tallies: list[Tally] = []
         self._failures: list[str] = []
@@ -66,20 +64,14 @@ class Office:
                 future.set_exception(NotReady(error))
 
     def show(self, view: RunView) -> None:
-        """Show a run's view, with the others of the round; a row that was sent to be written is not sent again."""
+        """Show a run's view, with the others of the round."""
         self._live.show(view)
-        run_id, row = view.run.id, view.row
-        self._views[run_id] = view
-        self._rows.pop(run_id, None)
-        if row is not None and any(row is sent for sent in self._sent.get(run_id, ())):
-            self._views[run_id] = replace(view, row=None)
-            self._rows[run_id] = row.key
+        self._views[view.run.id] = view
 
     def drop(self, run_id: int) -> None:
         """Show a run no more."""
         self._live.drop(run_id)
         self._views.pop(run_id, None)
-        self._rows.pop(run_id, None)
         self._dropped.append(run_id)
 
     def passed(self, tally: Tally) -> None:
@@ -92,8 +84,12 @@ class Office:
 
     def listen(self) -> None:
         """Send what the round showed and counted, and be open for news."""
-        views, dropped = tuple(self._views.values()), tuple(self._dropped)
-        seen = Seen(views, self._rows, dropped, tuple(self._tallies), tuple(self._failures))
-        self._sent, self._rows = {}, {}
-        self._views, self._dropped, self._tallies, self._failures = {}, [], [], []
+        rows = {run_id: view.row.key for run_id, view in self._views.items() if view.row and self._is_there(view)}
+        views = tuple(replace(view, row=None) if run_id in rows else view for run_id, view in self._views.items())
+        seen = Seen(views, rows, tuple(self._dropped), tuple(self._tallies), tuple(self._failures))
+        self._sent, self._views, self._dropped, self._tallies, self._failures = {}, {}, [], [], []
         self._line.send(seen)
+
+    def _is_there(self, view: RunView) -> bool:
+        """Whether a view's row went over the line in the last outcome of its run: it need not go again."""
+        return any(view.row is sent for sent in self._sent.get(view.run.id, ()))
