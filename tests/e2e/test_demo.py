@@ -19,16 +19,18 @@ def test_the_ill_run_is_reported_before_its_reward_collapses_and_the_healthy_one
     )
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
 
-    alerted = re.search(r"Detected at step (\d+): stale_rollouts \(warn\)", ended.stdout)
+    # Where the service is slow beside the trainers, the mask rate is told before it gives way to its cause.
+    alerted = re.search(r"Detected at step (\d+): (?:stale_rollouts|mask_rate) \(warn\)", ended.stdout)
     collapsed = re.search(r"collapsed at step (\d+)", ended.stdout)
     assert alerted is not None, ended.stdout
+    assert "demo/ill: rollouts come from weights too old" in ended.stdout
     assert collapsed is not None, ended.stdout
     assert int(alerted[1]) < int(collapsed[1])
     assert "The healthy run raised no alert" in ended.stdout
     adapted = re.search(r"moved its bounds (\d+) times.*it rejected (\S+)% of the last", ended.stdout)
     assert adapted is not None, ended.stdout
     assert int(adapted[1]) >= 8
-    assert 3.5 <= float(adapted[2]) <= 6.5
+    assert 3.0 <= float(adapted[2]) <= 7.0
 
 
 def test_an_unknown_injection_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:
