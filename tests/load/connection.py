@@ -85,6 +85,8 @@ class _Incoming:
         self._parser = HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self.is_whole = False
+        self.keeps_alive = False
+        """Whether the connection may be used again."""
         self.retry_after_seconds = 0.0
 
     def feed(self, data: bytes) -> None:
@@ -97,11 +99,6 @@ class _Incoming:
         return int(self._parser.get_status_code())
 
     @property
-    def keeps_alive(self) -> bool:
-        """Whether the connection may be used again."""
-        return bool(self._parser.should_keep_alive())
-
-    @property
     def body(self) -> bytes:
         """The body."""
         return b"".join(self._pieces)
@@ -110,6 +107,10 @@ class _Incoming:
         """Hear a header."""
         if name.lower() == b"retry-after":
             self.retry_after_seconds = float(value)
+
+    def on_headers_complete(self) -> None:
+        """Hear that the headers were all: after the body the parser knows no more what they said."""
+        self.keeps_alive = bool(self._parser.should_keep_alive())
 
     def on_body(self, piece: bytes) -> None:
         """Hear a piece of the body."""
