@@ -7,6 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
+from trmon.app.http.corked import CorkedProtocol
 from trmon.app.settings import Settings
 from trmon.domain.errors import NotReady
 
@@ -47,6 +48,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=CorkedProtocol,
                 lifespan="on",
                 ws="none",
                 log_config=None,
