@@ -83,10 +83,10 @@ def test_a_damaged_payload_is_not_read() -> None:
         codec.unpack(bytes(payload))[1]()
 
 
-def test_a_newer_format_is_refused() -> None:
+def test_another_format_is_refused() -> None:
     fields = msgspec.msgpack.decode(packed(realistic_columns()))
     fields[0] = codec.FORMAT + 1
-    with pytest.raises(TrmonError, match="format 2, this service reads 1; upgrade it"):
+    with pytest.raises(TrmonError, match=r"has format 3, this one reads 2; use the service that wrote it"):
         codec.unpack(msgspec.msgpack.encode(fields))
 
 

@@ -1,8 +1,9 @@
-"""The stored form of a report: its header, and its columns byte-shuffled and compressed."""
+"""The stored form of a report: what it says, and its columns byte-shuffled and compressed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any
 
@@ -14,29 +15,31 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.compression import compressed, decompressed
 from trmon_client.core.schema import DType, Pair
 
-FORMAT = 1
+FORMAT = 2
 DIGEST_BYTES = 16
+REMEMBERED_LAYOUTS = 256
 
 
 class _Payload(msgspec.Struct, frozen=True, array_like=True):
-    """`header` is a _Header, compressed, `body` the data of a parcel."""
+    """`report` says all but the columns, `layout` is a _Layout, compressed, `body` the data of a parcel."""
 
     format: int
     n_sequences: int
-    header: bytes
+    report: bytes
+    layout: bytes
     body: bytes
 
 
-class _Header(msgspec.Struct, frozen=True, array_like=True):
-    """The report without columns, and what the parcel says of those that the body holds."""
+class _Layout(msgspec.Struct, frozen=True, array_like=True):
+    """What a parcel says of the columns and histograms that the body holds: the same in all reports of a run."""
 
-    report: wire.Report
     names: dict[DType, tuple[str, ...]]
     pairs: tuple[Pair, ...]
 
 
 _PAYLOAD = msgspec.msgpack.Decoder(_Payload)
-_HEADER = msgspec.msgpack.Decoder(_Header)
+_REPORT = msgspec.msgpack.Decoder(wire.Report)
+_LAYOUT = msgspec.msgpack.Decoder(_Layout)
 
 
 def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
@@ -44,17 +47,19 @@ def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
 
     Nothing is lost: `unpack` gives back the same bits. Callers pack before they queue, so that the writer need not.
     """
-    packed_header = compressed(msgspec.msgpack.encode(_Header(report, parcel.names, parcel.pairs)))
-    return msgspec.msgpack.encode(_Payload(FORMAT, parcel.n_sequences, packed_header, parcel.data))
+    layout = _packed_layout(_layout_of(parcel))
+    said = msgspec.msgpack.encode(report)
+    return msgspec.msgpack.encode(_Payload(FORMAT, parcel.n_sequences, said, layout, parcel.data))
 
 
 def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
     """Return a stored report without its columns, and a call that decodes them.
 
-    Errors: TrmonError if a newer service wrote it or, from the call, if it is damaged.
+    Errors: TrmonError if a service of another format wrote it or, from the call, if it is damaged.
     """
-    packed, header = _opened(payload)
-    return header.report, lambda: _columns(header, packed)
+    packed = _opened(payload)
+    report = _REPORT.decode(packed.report)
+    return report, lambda: _columns(report, packed)
 
 
 def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -> bytes:
@@ -74,7 +79,7 @@ def report_digest(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
     differ, `is_same` knows.
     """
     said = sha256(_said(report))
-    said.update(msgspec.msgpack.encode((parcel.names, parcel.pairs)))
+    said.update(_layout_of(parcel))
     said.update(parcel.data)
     return said.digest()[:DIGEST_BYTES]
 
@@ -84,10 +89,9 @@ def is_same(payload: bytes, other: bytes) -> bool:
     return _content(payload) == _content(other)
 
 
-def _content(payload: bytes) -> tuple[bytes, bytes]:
-    packed, header = _opened(payload)
-    said = msgspec.msgpack.encode((_said(header.report), header.names, header.pairs))
-    return said, decompressed(packed.body)
+def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
+    packed = _opened(payload)
+    return _said(_REPORT.decode(packed.report)), _unpacked_layout(packed.layout), decompressed(packed.body)
 
 
 def _said(message: wire.Message) -> bytes:
@@ -100,16 +104,36 @@ def _said(message: wire.Message) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(message, **neutral))
 
 
-def _opened(payload: bytes) -> tuple[_Payload, _Header]:
+def _opened(payload: bytes) -> _Payload:
     packed = _PAYLOAD.decode(payload)
     if packed.format != FORMAT:
-        raise TrmonError(f"a stored report has format {packed.format}, this service reads {FORMAT}; upgrade it")
-    return packed, _HEADER.decode(decompressed(packed.header))
+        raise TrmonError(
+            f"a stored report has format {packed.format}, this one reads {FORMAT}; use the service that wrote it"
+        )
+    return packed
 
 
-def _columns(header: _Header, packed: _Payload) -> Columns:
-    parcel = wire.Parcel(packed.n_sequences, header.names, header.pairs, packed.body)
+def _columns(report: wire.Report, packed: _Payload) -> Columns:
+    layout = _unpacked_layout(packed.layout)
+    parcel = wire.Parcel(packed.n_sequences, layout.names, layout.pairs, packed.body)
     try:
-        return wire.columns_of(header.report, parcel)
+        return wire.columns_of(report, parcel)
     except wire.WireError as error:
         raise TrmonError(f"a stored report is damaged: {error}") from error
+
+
+def _layout_of(parcel: wire.Parcel) -> bytes:
+    return msgspec.msgpack.encode(_Layout(parcel.names, parcel.pairs))
+
+
+# Remembered, as all reports of a run have the same columns: their names take as long to pack as their numbers.
+
+
+@lru_cache(REMEMBERED_LAYOUTS)
+def _packed_layout(layout: bytes) -> bytes:
+    return compressed(layout)
+
+
+@lru_cache(REMEMBERED_LAYOUTS)
+def _unpacked_layout(packed: bytes) -> _Layout:
+    return _LAYOUT.decode(decompressed(packed))
