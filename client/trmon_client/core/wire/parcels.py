@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import zstandard
 
@@ -18,10 +18,11 @@ from trmon_client.core.wire.errors import WireError
 from trmon_client.core.wire.messages import Parcel
 
 MAX_SEQUENCES = 1 << 20
+_WORTH = 1 << np.arange(0, 64, 8, dtype=np.uint64)
+"""What each byte of a number counts for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class Section(msgspec.Struct, frozen=True, eq=False):
     """Numbers of one dtype in an opened parcel, [rows, n]: all their first bytes, then all second ones."""
 
     data: bytes
@@ -48,16 +49,14 @@ class Section:
         """Return them as an array."""
         return unshuffled(self.data, dtype=self.dtype, shape=self.shape, offset=self.offset)
 
-    def row(self, i: int) -> Any:
-        """Return one row alone."""
-        n = self.shape[1]
-        starts = [self.offset + plane * self.n_numbers + i * n for plane in range(int(self.dtype[1]))]
-        planes = b"".join([self.data[start : start + n] for start in starts])
-        return unshuffled(planes, dtype=self.dtype, shape=(1, n))[0]
+    def total(self, i: int) -> int:
+        """Return the sum of one row of whole numbers, none below zero."""
+        n, size = self.shape[1], int(self.dtype[1])
+        planes = np.frombuffer(self.data, np.uint8, self.n_numbers * size, self.offset).reshape(size, -1)
+        return int(planes[:, i * n : (i + 1) * n].sum(axis=1) @ _WORTH[:size])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, eq=False):
     """What is in a parcel: its columns, a section a dtype, and its histograms."""
 
     parcel: Parcel
@@ -67,7 +66,7 @@ class Opened:
     @property
     def n_tokens(self) -> int:
         """The number of valid tokens of all sequences."""
-        return int(self.columns["i8"].row(self.parcel.names["i8"].index("n_tokens")).sum())
+        return self.columns["i8"].total(self.parcel.names["i8"].index("n_tokens"))
 
     def by_name(self) -> Rows:
         """Return the columns as arrays [B]."""
