@@ -12,6 +12,7 @@ import msgspec
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
+from trmon_client.core.types import ready
 
 DECAY_FACTOR = 0.5
 DECAY_EVERY_STEPS = 100
@@ -30,6 +31,7 @@ class LrDecay:
     step: int
 
 
+@ready
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What is advised after a step; `reasons` says why for everything that is not neutral.

@@ -105,4 +105,7 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_bytes(cls, state: bytes) -> RunMind:
         """Return the mind of a checkpoint of this MIND_VERSION. Errors: msgspec.DecodeError."""
-        return msgspec.msgpack.decode(state, type=cls)
+        return _MIND.decode(state)
+
+
+_MIND = msgspec.msgpack.Decoder(RunMind)

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from trmon.domain.alerts.alert import Delivery
+from trmon_client.core.types import ready
 
 Measured = float | str | None
 """A number as JSON has it: "inf" and "-inf" by name, null for NaN."""
@@ -45,6 +46,7 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
     within_steps: int
 
 
+@ready
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """What receivers are told, as `domain.deliveries` writes it."""
 

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.errors import InvalidInput
 from trmon.domain.runs.run import Run
+from trmon_client.core.types import ready
 
 MAX_MATCHERS = 16
 MAX_PATTERN_LENGTH = 256
@@ -24,6 +25,7 @@ class Operator(Enum):
     NOT_LIKE = "!~"
 
 
+@ready
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matcher:
     """A condition on one label of an alert; a label that it lacks is empty."""

@@ -9,11 +9,13 @@ import msgspec
 
 from trmon.domain.errors import Conflict, InvalidInput
 from trmon.domain.identity import checked_name
+from trmon_client.core.types import ready
 
 FORMAT = 1
 FILE = "manifest.json"
 
 
+@ready
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of an archive and how many rows its tables have; `revision` is the schema's they were written under."""
 

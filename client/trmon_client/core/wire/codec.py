@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from trmon_client.core.types import ready
 from trmon_client.core.wire.checks import check
 from trmon_client.core.wire.errors import ANY_KEY, UNREADABLE, WireError, refusal, shown
 from trmon_client.core.wire.messages import Ack, Acks, Bundle, JsonNumber, Message, WireColumn
+
+T = TypeVar("T")
 
 MSGPACK = "application/msgpack"
 JSON = "application/json"
@@ -19,10 +22,13 @@ _MSGPACK_MESSAGE = msgspec.msgpack.Decoder(Message)
 _JSON_MESSAGE = msgspec.json.Decoder(Message)
 _MSGPACK_BUNDLE = msgspec.msgpack.Decoder(Bundle)
 _JSON_BUNDLE = msgspec.json.Decoder(Bundle)
+_ACK = msgspec.msgpack.Decoder(Ack)
+_ACKS = msgspec.msgpack.Decoder(Acks)
 _MSGPACK = msgspec.msgpack.Encoder()
 _JSON = msgspec.json.Encoder()
 
 
+@ready
 class _Mappings(msgspec.Struct):
     """The mappings of a message, their values unread."""
 
@@ -81,19 +87,17 @@ def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | W
 
 def decode_ack(body: bytes) -> Ack:
     """Return the answer to one message. Errors: WireError."""
-    ack: Ack = _decode_answer(body, Ack)
-    return ack
+    return _decode_answer(body, _ACK)
 
 
 def decode_acks(body: bytes) -> Acks:
     """Return the answers to a bundle. Errors: WireError."""
-    acks: Acks = _decode_answer(body, Acks)
-    return acks
+    return _decode_answer(body, _ACKS)
 
 
-def _decode_answer(body: bytes, kind: Any) -> Any:
+def _decode_answer(body: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     try:
-        return msgspec.msgpack.decode(body, type=kind)
+        return decoder.decode(body)
     except UNREADABLE as error:
         raise refusal(error) from error
 
