@@ -29,6 +29,8 @@ from trmon.store.database.sending import Sent
 
 Row = Mapping[str, Any]
 Columns = tuple[str, ...]
+_OWNER = "run_id"
+"""Whose row it is never changes: SQLite writes an index anew for a column that is named, whatever it is set to."""
 _NEW = "new_"
 """Before the names of an update's parameters: SQLAlchemy keeps those of the columns to itself."""
 
@@ -65,7 +67,10 @@ def new_ids(
 
 
 def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]) -> None:
-    """Write rows, all with the same columns and each with a key of its own, over those that stand under that key."""
+    """Write rows, all with the same columns and each with a key of its own, over those that stand under that key.
+
+    Whose they are stays as it is.
+    """
     if rows:
         _run(connection, _upsert(connection.dialect.name, table, tuple(key), tuple(rows[0])), rows)
 
@@ -128,7 +133,7 @@ def _insert_new(dialect: str, table: Table, columns: Columns) -> Insert:
 @cache
 def _upsert(dialect: str, table: Table, key: Columns, columns: Columns) -> Insert:
     statement = _insert(dialect, table, columns)
-    changed = {name: statement.excluded[name] for name in columns if name not in key}
+    changed = {name: statement.excluded[name] for name in columns if name not in (*key, _OWNER)}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
 
