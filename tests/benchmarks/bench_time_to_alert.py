@@ -76,11 +76,22 @@ def main() -> None:
             rules_file=str(rules),
             log_level="error",
         )
+        _warm_up(service)
         _send(service, watch, n_reports=int(given.seconds * given.per_second), per_second=given.per_second)
         eventually(lambda: watch.acknowledged.keys() <= dict(_arrivals(receiver)).keys())
         service.stop()
         arrived = dict(_arrivals(receiver))
     _print(watch, arrived, given=given, loads=(load_before, os.getloadavg()[0]))
+
+
+def _warm_up(service: ServiceProcess) -> None:
+    """Wait for the worker, a process of its own: what is measured is not its start."""
+    with service.client() as client:
+        path = "/api/v1/runs/bench/warm-up"
+        content = wire.encode(_message(0, reward=0.0))
+        sent = client.post(f"{path}/reports", content=content, headers={"Content-Type": wire.MSGPACK})
+        assert sent.status_code == 200, sent.text
+        eventually(lambda: client.get(path).json()["last_step"] == 0)
 
 
 def _send(service: ServiceProcess, watch: Watch, *, n_reports: int, per_second: float) -> None:
