@@ -188,10 +188,17 @@ class Reception:
 async def _resolved(future: Future[Receipt]) -> Receipt:
     """Return the same as asyncio.wrap_future, which takes twice as long to carry the result over."""
     if not future.done():
-        loop, resolved = asyncio.get_running_loop(), asyncio.Event()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(resolved.set))
-        await resolved.wait()
+        loop = asyncio.get_running_loop()
+        resolved = loop.create_future()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(_end, resolved))
+        await resolved
     return future.result()
+
+
+def _end(waited_for: asyncio.Future[None]) -> None:
+    """End a future, unless whoever waited has gone."""
+    if not waited_for.done():
+        waited_for.set_result(None)
 
 
 def _n_set(bits: bytes, n: int) -> int:
