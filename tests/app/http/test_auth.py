@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.app.conftest import Serve, make_token
+from tests.fixtures.loops import run
 from tests.fixtures.service import ThreadedService
 from trmon.app.http.auth import Door, check_bind, digest_of, new_secret
 from trmon.app.settings import Settings
@@ -113,7 +113,7 @@ async def _access(door: Door, header: str | None, *, now: float = 1.0) -> object
 )
 def test_a_token_ends_to_the_second(expires_at: float | None, now: float, *, lives: bool) -> None:
     door = Door(FewTokens(a_token("s", expires_at=expires_at)), is_loopback=True)
-    found = asyncio.run(_access(door, "Bearer s", now=now))
+    found = run(_access(door, "Bearer s", now=now))
     assert (found != "refused") is lives
 
 
@@ -121,15 +121,15 @@ def test_look_ups_are_remembered_for_two_seconds() -> None:
     tokens = FewTokens(a_token("s"))
     door = Door(tokens, is_loopback=True)
     for now in (0.0, 1.9):
-        asyncio.run(_access(door, "Bearer s", now=now))
+        run(_access(door, "Bearer s", now=now))
     assert tokens.looks == 1
     tokens.tokens.clear()
-    assert asyncio.run(_access(door, "Bearer s", now=2.1)) == "refused"
+    assert run(_access(door, "Bearer s", now=2.1)) == "refused"
 
 
 def test_beyond_loopback_nobody_is_let_in_without_a_token() -> None:
-    assert asyncio.run(_access(Door(FewTokens(), is_loopback=False), None)) == "refused"
-    assert asyncio.run(_access(Door(FewTokens(), is_loopback=True), None)) == EVERYTHING
+    assert run(_access(Door(FewTokens(), is_loopback=False), None)) == "refused"
+    assert run(_access(Door(FewTokens(), is_loopback=True), None)) == EVERYTHING
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "trmon.example"])

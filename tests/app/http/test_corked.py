@@ -9,6 +9,7 @@ import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from tests.fixtures.loops import run
 from trmon.app.http.corked import Cork, CorkedProtocol
 
 
@@ -43,7 +44,7 @@ def test_what_is_written_in_one_turn_leaves_at_once() -> None:
         await asyncio.sleep(0)
         assert wire.done == [b"head body", b"more"]
 
-    asyncio.run(write())
+    run(write())
 
 
 def test_what_waits_is_sent_before_the_end() -> None:
@@ -55,7 +56,7 @@ def test_what_waits_is_sent_before_the_end() -> None:
         assert wire.done == [b"last", "closed"]
         assert cork.is_closing()
 
-    asyncio.run(end())
+    run(end())
 
 
 async def _app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +85,7 @@ def _served(ask: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitabl
         server.should_exit = True
         await running
 
-    asyncio.run(serve())
+    run(serve())
 
 
 def test_an_answer_comes_in_one_packet_and_the_connection_is_kept() -> None:
