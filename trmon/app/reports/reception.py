@@ -12,6 +12,7 @@ from typing import Any
 from trmon.app.live import Live
 from trmon.app.metrics.counters import Counters
 from trmon.app.policies.current import CurrentPolicies, update_of
+from trmon.app.reports.gathering import Gathering
 from trmon.app.reports.losses import ClientLosses
 from trmon.app.reports.preparation import prepare
 from trmon.domain.access import Access, Scope
@@ -50,6 +51,7 @@ class Reception:
         self._policies = policies
         self._counters = counters
         self._losses = ClientLosses()
+        self._gathering = Gathering(store.reports)
         # Looking a label up costs more than to count.
         self._by_status = {status: counters.reports.labels(status.value) for status in Stored}
         self._accepted, self._rejected = map(counters.sequences.labels, ("accepted", "rejected"))
@@ -110,10 +112,9 @@ class Reception:
             return refusal
 
     async def _take_in(self, intakes: Sequence[Intake]) -> list[Answered]:
-        now = time.time()
         durable = [intake for intake in intakes if not _is_heartbeat(intake)]
-        futures = self._store.reports.append(durable, now=now) if durable else []
-        self._touch([intake for intake in intakes if _is_heartbeat(intake)], now=now)
+        futures = await self._gathering.append(durable) if durable else []
+        self._touch([intake for intake in intakes if _is_heartbeat(intake)], now=time.time())
         receipts = iter([await _resolved(future) for future in futures])
         answered = [Answered(intake, None if _is_heartbeat(intake) else next(receipts)) for intake in intakes]
         self._count(answered)
