@@ -13,11 +13,10 @@ from trmon.domain.errors import TrmonError
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.compression import compressed, decompressed
-from trmon_client.core.schema import DType, Pair
+from trmon_client.core.schema import REMEMBERED_LAYOUTS, DType, Pair
 
 FORMAT = 2
 DIGEST_BYTES = 16
-REMEMBERED_LAYOUTS = 256
 _LOCKED_BYTES = 2047
 """For more, hashlib lets go of the interpreter's lock, and to get it back from the writer takes longer than to hash."""
 

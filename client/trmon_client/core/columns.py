@@ -12,10 +12,18 @@ import numpy as np
 from trmon_client.core.arrays import Array as Array
 from trmon_client.core.arrays import functions_of, is_tensor
 from trmon_client.core.rows import Rows
-from trmon_client.core.schema import COLUMNS, KL_IS_ORDER, PAIRS, DType, KlIs, Pair, Reduction, primary
+from trmon_client.core.schema import (
+    COLUMNS,
+    KL_IS_ORDER,
+    PAIRS,
+    REMEMBERED_LAYOUTS,
+    DType,
+    KlIs,
+    Pair,
+    Reduction,
+    primary,
+)
 from trmon_client.core.transfer import Transfer
-
-REMEMBERED_LAYOUTS = 256
 
 
 @dataclass(frozen=True, eq=False)

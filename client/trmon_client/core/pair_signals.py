@@ -11,8 +11,8 @@ from trmon_client.core.arrays import NUMPY
 from trmon_client.core.columns import Array
 from trmon_client.core.quantiles import abs_quantiles, percentile
 from trmon_client.core.ratios import clamped
-from trmon_client.core.schema import Pair
-from trmon_client.core.sequences import REMEMBERED_LAYOUTS, Sequences, places
+from trmon_client.core.schema import REMEMBERED_LAYOUTS, Pair
+from trmon_client.core.sequences import Sequences, places
 
 CHI2_SEQ_CAP = 1e12
 MIN_VARIANCE = 1e-12

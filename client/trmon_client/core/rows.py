@@ -9,8 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from trmon_client.core.arrays import Array
-
-REMEMBERED_LAYOUTS = 256
+from trmon_client.core.schema import REMEMBERED_LAYOUTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

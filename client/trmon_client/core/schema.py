@@ -17,6 +17,9 @@ KL_IS_ORDER: tuple[KlIs, ...] = ("exact", "lower_bound", "sampled")
 DType = Literal["f8", "f4", "i8"]
 """Little-endian dtypes of columns, in memory and on the wire."""
 
+REMEMBERED_LAYOUTS = 256
+"""How many sets of columns are remembered, wherever something is made once for all reports that have the same."""
+
 HISTOGRAM_EDGES: tuple[float, ...] = (
     *(-(10.0 ** (j / 10)) for j in range(15, -61, -1)),
     *(10.0 ** (j / 10) for j in range(-60, 16)),

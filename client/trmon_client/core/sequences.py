@@ -13,8 +13,7 @@ import numpy as np
 
 from trmon_client.core.columns import Array, Columns
 from trmon_client.core.rows import Rows
-
-REMEMBERED_LAYOUTS = 256
+from trmon_client.core.schema import REMEMBERED_LAYOUTS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, DType, Pair
+from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, REMEMBERED_LAYOUTS, DType, Pair
 from trmon_client.core.wire.blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd, top_bytes
 from trmon_client.core.wire.errors import WireError, shown
 from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Parcel, Report, WireColumn
@@ -22,7 +22,6 @@ from trmon_client.core.wire.parcels import MAX_SEQUENCES, Opened, Section, opene
 
 MAX_PARCEL_BYTES = 64 << 20
 """What a parcel that comes may unpack to: a report of 90,000 sequences."""
-REMEMBERED_LAYOUTS = 256
 
 _dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
 
