@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import Iterator
 
-import uvicorn
-from starlette.responses import PlainTextResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
+import httpx
+import pytest
 
 from tests.fixtures.loops import run
-from trmon.app.http.corked import Cork, CorkedProtocol
+from tests.fixtures.service import ThreadedService
+from trmon.app.http.corked import Cork
 
 
 class Wire(asyncio.Transport):
@@ -59,51 +60,40 @@ def test_what_waits_is_sent_before_the_end() -> None:
     run(end())
 
 
-async def _app(scope: Scope, receive: Receive, send: Send) -> None:
-    answer = StreamingResponse(_unending()) if scope["path"] == "/stream" else PlainTextResponse("all of it")
-    await answer(scope, receive, send)
+def test_who_has_gone_is_sent_nothing_more() -> None:
+    async def go() -> None:
+        wire = Wire()
+        cork = Cork(wire, loop=asyncio.get_running_loop())
+        cork.write(b"late")
+        wire.close()
+        await asyncio.sleep(0)
+        assert wire.done == ["closed"]
+
+    run(go())
 
 
-async def _unending() -> AsyncIterator[bytes]:
-    yield b"begun"
-    await asyncio.Event().wait()
+@pytest.fixture
+def line(service: ThreadedService) -> Iterator[socket.socket]:
+    """A connection to a service."""
+    url = httpx.URL(service.url)
+    with socket.create_connection((url.host, url.port or 0), timeout=20) as line:
+        yield line
 
 
-def _served(ask: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
-    """Serve an app with the protocol for as long as one connection asks."""
-
-    async def serve() -> None:
-        config = uvicorn.Config(_app, port=0, http=CorkedProtocol, lifespan="off", log_level="error")
-        server = uvicorn.Server(config)
-        running = asyncio.create_task(server.serve())
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.01)
-        reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname()[:2])
-        async with asyncio.timeout(20):
-            await ask(reader, writer)
-        writer.close()
-        server.should_exit = True
-        await running
-
-    run(serve())
+def test_an_answer_comes_in_one_packet_and_the_connection_is_kept(line: socket.socket) -> None:
+    for _ in range(3):
+        line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answer = line.recv(1 << 16)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b'\r\n\r\n{"status":"ok"}')
 
 
-def test_an_answer_comes_in_one_packet_and_the_connection_is_kept() -> None:
-    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for _ in range(3):
-            writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
-            answer = await reader.read(1 << 16)
-            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert answer.endswith(b"\r\n\r\nall of it")
-
-    _served(ask)
-
-
-def test_what_has_no_end_is_not_waited_for() -> None:
-    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"GET /stream HTTP/1.1\r\nhost: here\r\n\r\n")
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert b"transfer-encoding: chunked" in head
-        assert await reader.readuntil(b"begun") == b"5\r\nbegun"
-
-    _served(ask)
+def test_what_has_no_end_is_not_waited_for(line: socket.socket) -> None:
+    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    answer = b""
+    while b"retry: " not in answer:
+        answer += line.recv(1 << 16)
+    head, _, begun = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"transfer-encoding: chunked" in head
+    assert begun.endswith(b"\n\n\r\n")

@@ -11,9 +11,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 class CorkedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol, whose answers wait until they are whole or, if they are not by then, the loop's next turn."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak, through a cork."""
-        self._cork = Cork(transport, loop=self.loop)
+        self._cork = Cork(cast(asyncio.Transport, transport), loop=self.loop)
         super().connection_made(cast(asyncio.Transport, self._cork))
 
     def on_response_complete(self) -> None:
@@ -37,9 +37,9 @@ class Cork:
         self._waiting.append(data)
 
     def flush(self) -> None:
-        """Send what waits."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        """Send what waits, if anybody is still there."""
+        waiting, self._waiting = self._waiting, []
+        if waiting and not self._transport.is_closing():
             self._transport.write(b"".join(waiting))
 
     def close(self) -> None:
