@@ -20,8 +20,9 @@ FIRST, SECOND, THIRD = (report_intake(step=step) for step in (1, 2, 3))
 
 @dataclass
 class Queue:
-    """Remembers what was queued together, and the futures that were given for it; refuses with an error."""
+    """Remembers what was queued together, and the futures given for it; refuses with an error, or for want of room."""
 
+    room: int = 100
     queued: list[list[Intake]] = field(default_factory=list)
     given: Receipts = field(default_factory=list)
     error: Exception | None = None
@@ -30,6 +31,8 @@ class Queue:
         """Queue."""
         if self.error is not None:
             raise self.error
+        if len(intakes) > self.room:
+            raise Overloaded("much waits", retry_after_seconds=1.0)
         self.queued.append(list(intakes))
         made: Receipts = [Future[Receipt]() for _ in intakes]
         self.given += made
@@ -57,6 +60,19 @@ def test_everybody_hears_that_nothing_was_queued_and_the_next_turn_begins_anew()
         assert found == [queue.error, queue.error]
         queue.error = None
         await gathering.append([THIRD])
+        assert queue.queued == [[THIRD]]
+
+    run(send())
+
+
+def test_who_brings_too_much_has_nobody_else_refused() -> None:
+    async def send() -> None:
+        queue = Queue(room=1)
+        gathering = Gathering(queue)
+        sent = (gathering.append([FIRST, SECOND]), gathering.append([THIRD]))
+        refused, queued = await asyncio.gather(*sent, return_exceptions=True)
+        assert isinstance(refused, Overloaded)
+        assert queued == queue.given
         assert queue.queued == [[THIRD]]
 
     run(send())

@@ -14,6 +14,8 @@ from typing import Protocol
 from trmon.domain.intake import Intake, Receipt
 
 Receipts = list[Future[Receipt]]
+Waiting = tuple[Sequence[Intake], asyncio.Future[Receipts]]
+"""What somebody wants to be queued, and what ends when it is."""
 
 
 class Reports(Protocol):
@@ -28,25 +30,31 @@ class Gathering:
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
-        self._waiting: list[tuple[Sequence[Intake], asyncio.Future[Receipts]]] = []
+        self._waiting: list[Waiting] = []
 
     async def append(self, intakes: Sequence[Intake]) -> Receipts:
         """Queue messages, in their order, as of `Reports.append`, with all that comes in this turn of the loop."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            loop.call_soon(self._hand_over)
+            loop.call_soon(self._end_turn)
         queued: asyncio.Future[Receipts] = loop.create_future()
         self._waiting.append((intakes, queued))
         return await queued
 
-    def _hand_over(self) -> None:
+    def _end_turn(self) -> None:
         waiting, self._waiting = self._waiting, []
+        self._hand_over(waiting)
+
+    def _hand_over(self, waiting: Sequence[Waiting]) -> None:
+        """Queue what some wait for: together or, where that is refused, one by one, as there may be room for some."""
         try:
             futures = iter(self._reports.append([one for intakes, _ in waiting for one in intakes], now=time.time()))
         except Exception as error:  # noqa: BLE001 - the edge of a callback: whoever waits gets the error
-            for _, queued in waiting:
-                if not queued.done():
-                    queued.set_exception(error)
+            if len(waiting) > 1:
+                for one in waiting:
+                    self._hand_over([one])
+            elif not (queued := waiting[0][1]).done():
+                queued.set_exception(error)
             return
         for intakes, queued in waiting:
             own = [next(futures) for _ in intakes]
