@@ -12,7 +12,6 @@ import trmon
 import trmon_client
 
 FILES = [path for package in (trmon, trmon_client) for path in Path(package.__path__[0]).rglob("*.py")]
-SOURCES = {path: ast.parse(text) for path in FILES if "msgspec" in (text := path.read_text()) or "ready" in text}
 RACE = """
 import dataclasses, sys, threading, typing
 import msgspec
@@ -38,9 +37,9 @@ for _ in range(200):
 """Without `ready` it ends by a segmentation fault."""
 
 
-def _named_at_run_time() -> Iterator[tuple[Path, str]]:
+def _named_at_run_time(sources: dict[Path, ast.Module]) -> Iterator[tuple[Path, str]]:
     """Yield each class that is named where something is converted or decoded, and where."""
-    for path, tree in SOURCES.items():
+    for path, tree in sources.items():
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 given = [word.value for word in call.keywords if word.arg == "type"]
@@ -51,20 +50,16 @@ def _named_at_run_time() -> Iterator[tuple[Path, str]]:
                     )
 
 
-def _ready() -> set[str]:
+def _ready(sources: dict[Path, ast.Module]) -> set[str]:
     """Return the classes that are made ready at import."""
-    found = set()
-    for tree in SOURCES.values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                names = [name.id for name in node.decorator_list if isinstance(name, ast.Name)]
-                found |= {node.name} if "ready" in names else set()
-    return found
+    classes = (node for tree in sources.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return {one.name for one in classes if any(isinstance(d, ast.Name) and d.id == "ready" for d in one.decorator_list)}
 
 
 def test_a_type_that_is_named_at_run_time_is_made_ready_at_import() -> None:
     built_in = {"dict", "list", "tuple", "str", "int", "object", "Any", "Names", "_VALUE_TYPES", "mapping"}
-    named, known = list(_named_at_run_time()), built_in | _ready()
+    sources = {path: ast.parse(text) for path in FILES if "msgspec" in (text := path.read_text()) or "ready" in text}
+    named, known = list(_named_at_run_time(sources)), built_in | _ready(sources)
     assert {name for _, name in named} >= {"Advice", "Matcher", "Notice", "Manifest", "_Mappings"}
     assert [(path.name, name) for path, name in named if name not in known] == []
 
