@@ -62,7 +62,7 @@ bench-peers: $(PEERS)/done  ## the columns beside what verl computes, in one run
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
 	PYTHONPATH=. $(BIN)/python -m tests.load $(ARGS)
 
-soak: $(VENV)/test  ## kill a process under load at 20 random moments, and see that nothing is lost or said twice
+soak: $(VENV)/test  ## kill each process under load at 20 random moments, and see that nothing is lost or said twice
 	PYTHONPATH=. $(BIN)/python -m tests.load.soak $(ARGS)
 
 load-peers: $(VENV)/test $(LOAD_PEERS)/done  ## trmon beside MLflow and pushgateway, in one run

@@ -117,7 +117,7 @@ class Apart:
 @contextmanager
 def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
     """Run `trmon serve` over SQLite, with its worker's process."""
-    service = ServiceProcess(folder / "data", **UNLIMITED, **variables)
+    service = ServiceProcess(data_of(folder), **UNLIMITED, **variables)
     worker = Apart(service)
     try:
         worker.start()
@@ -125,7 +125,7 @@ def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
             url=service.url,
             victims={"service": service, "its worker": worker},
             pids=lambda: [service.process.pid],
-            stored_bytes=lambda: _sqlite_bytes(folder / "data"),
+            stored_bytes=lambda: _sqlite_bytes(data_of(folder)),
         )
     finally:
         service.stop()
@@ -138,7 +138,7 @@ def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
     with Postgres(durable=True) as postgres, Redis() as redis:
         given = {"lease_seconds": LEASE_SECONDS, "redis_url": redis.url, **UNLIMITED, **variables}
         database_url = postgres.database()
-        service = ServiceProcess(folder / "data", database_url=database_url, **given)
+        service = ServiceProcess(data_of(folder), database_url=database_url, **given)
         workers = [Worker(database_url, folder=folder, **given) for _ in range(2)]
         servers: dict[str, Victim] = {
             "postgres": postgres,
@@ -158,6 +158,11 @@ def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
             service.stop()
             for worker in workers:
                 worker.stop()
+
+
+def data_of(folder: Path) -> Path:
+    """Return where the service of a gear over a folder keeps its data."""
+    return folder / "data"
 
 
 def _open_files(pid: int) -> Iterator[Path]:

@@ -26,21 +26,25 @@ ILL_SPREAD, WELL_SPREAD = 0.6, 0.004
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Runs of so many ranks, each of which sends a report a step; from `ill_from` on they drift."""
+    """Runs of so many ranks, each of which sends a report a step; from `ill_from` on they drift.
 
+    With `ill_for` they drift for so many steps, are well for as many, and drift again.
+    """
+
+    first_run: int = 0
     n_runs: int = 1
     n_ranks: int = 4
     n_sequences: int = 64
     ill_from: int | None = None
+    ill_for: int | None = None
 
     def run(self, index: int) -> str:
         """Return a run's name."""
-        return f"run-{index:05d}"
+        return f"run-{self.first_run + index:05d}"
 
     def report(self, index: int, *, step: int, rank: int) -> bytes:
         """Return the report of one rank and step of a run as MessagePack, as trmon's client writes it."""
-        is_ill = self.ill_from is not None and step >= self.ill_from
-        template = _template(self.n_sequences, (step * self.n_ranks + rank + index) % CONTENTS, is_ill)
+        template = _template(self.n_sequences, (step * self.n_ranks + rank + index) % CONTENTS, self._is_ill(step))
         report = msgspec.structs.replace(
             template,
             project=PROJECT,
@@ -52,6 +56,11 @@ class Workload:
             finished=[wire.ChunkCount(step, None, 1)],
         )
         return wire.encode(report)
+
+    def _is_ill(self, step: int) -> bool:
+        if self.ill_from is None or step < self.ill_from:
+            return False
+        return self.ill_for is None or (step - self.ill_from) // self.ill_for % 2 == 0
 
     def raw_bytes(self) -> int:
         """Return how many bytes the columns and histograms of one report have."""
