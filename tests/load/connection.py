@@ -30,11 +30,12 @@ class Answer:
 class Connection:
     """Posts to one service; not thread-safe. A broken connection is made anew at the next post."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url)
         assert parts.hostname == "127.0.0.1", f"load stays on this machine, and {url} is elsewhere"
         self._address = (parts.hostname, parts.port or 80)
         self._host = parts.netloc
+        self._timeout_seconds = timeout_seconds
         self._socket: socket.socket | None = None
 
     def post(self, path: str, body: bytes, *, content_type: str, method: str = "POST") -> Answer:
@@ -66,7 +67,7 @@ class Connection:
     def _exchange(self, request: bytes) -> _Incoming:
         """Send a request and hear its answer. Errors: OSError, HttpParserError where the connection breaks."""
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, TIMEOUT_SECONDS)
+            self._socket = socket.create_connection(self._address, self._timeout_seconds)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(request)
         incoming = _Incoming()

@@ -20,7 +20,6 @@ from tests.load.processes import family
 
 UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
 """One address sends for a whole fleet here."""
-LEASE_SECONDS = "3"
 
 
 class Victim(Protocol):
@@ -136,7 +135,7 @@ def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
     """Run `trmon serve` and two `trmon worker`s over a Redis, and a PostgreSQL that waits for its disk."""
     folder.mkdir(exist_ok=True)
     with Postgres(durable=True) as postgres, Redis() as redis:
-        given = {"lease_seconds": LEASE_SECONDS, "redis_url": redis.url, **UNLIMITED, **variables}
+        given = {"redis_url": redis.url, **UNLIMITED, **variables}
         database_url = postgres.database()
         service = ServiceProcess(data_of(folder), database_url=database_url, **given)
         workers = [Worker(database_url, folder=folder, **given) for _ in range(2)]

@@ -36,6 +36,8 @@ NEW_STEPS = 2
 """After so many steps a run is no longer new."""
 CONNECTIONS = 4
 MEMORY_SEQUENCES = 4
+WHATIF_SECONDS = 3600.0
+"""Millions of sequences take minutes."""
 ASKED = 9
 """How often a page is read for the median of its time."""
 
@@ -207,9 +209,10 @@ def _measure_memory(table: Table, *, folder: Path, counts: Sequence[int]) -> Non
 def _measure_whatif(table: Table, *, folder: Path, n_sequences: int) -> None:
     """How long another policy takes over every stored sequence of a run, and what that adds to the memory."""
     fill_sequences(folder, n_sequences)
-    service = ServiceProcess(folder, **UNLIMITED)
+    # By itself a service keeps the newest 2 GiB of a run.
+    service = ServiceProcess(folder, retention_run_bytes=str(1 << 40), **UNLIMITED)
     try:
-        connection = Connection(service.url)
+        connection = Connection(service.url, timeout_seconds=WHATIF_SECONDS)
         before = resident_bytes([service.process.pid])
         question = json.dumps({"policy": "geo_mask", "max_steps": n_sequences // REPORT_SEQUENCES}).encode()
         answer = connection.post(f"/api/v1/runs/{PAST}/{RUN}/whatif", question, content_type="application/json")

@@ -38,6 +38,7 @@ AWAY_SECONDS = (0.0, 1.0)
 ILL_SECONDS = 120.0
 """How long a service may take, once nobody is killed any more, to get there."""
 PER_SECOND = 60.0
+LEASE_SECONDS = "3"
 Page: TypeAlias = tuple[str, str, int, str]
 """What somebody is told: the run, the rule, the step since which, and whether it fires or has resolved."""
 WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25, ill_for=60)
@@ -111,8 +112,8 @@ def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soake
 
 
 def paged_to(pager: WebhookServer) -> dict[str, str]:
-    """Return the variables of a service that tells a pager of its alerts."""
-    return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1"}
+    """Return the variables of a service that tells a pager of its alerts, and soon finds that a worker has died."""
+    return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1", "lease_seconds": LEASE_SECONDS}
 
 
 def _shuffled(names: Iterable[str], chance: random.Random) -> list[str]:
