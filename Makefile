@@ -42,7 +42,7 @@ layers: $(VENV)/test  ## imports point down only
 	$(BIN)/lint-imports
 
 unit: $(VENV)/test  ## the tests
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
 
 peers: $(PEERS)/done  ## what RL frameworks compute, beside what trmon does (they bring a hundred packages)
 	PYTHONPATH=. $(PEERS)/bin/pytest tests/peers --confcutdir tests/peers -W default
