@@ -112,10 +112,18 @@ def preset(name: str, *, delta: float | None = None, lower: float | None = None,
     Source: formulas, section 6.
     """
     bounds = Bounds(delta, lower, upper)
-    moved, own = _preset(name, bounds), _preset(name, Bounds())
+    if not bounds.given():
+        return _published(name)
+    moved, own = _preset(name, bounds), _published(name)
     if moved == own:
         return own
     return replace(moved, name=f"{name}({', '.join(f'{key}={bound:g}' for key, bound in bounds.given().items())})")
+
+
+@lru_cache(REMEMBERED_POLICIES)
+def _published(name: str) -> Policy:
+    """One for all runs that are judged by it: made once, and in the processor's caches."""
+    return _preset(name, Bounds())
 
 
 def _preset(name: str, bounds: Bounds) -> Policy:
