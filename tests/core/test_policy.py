@@ -103,6 +103,12 @@ def test_the_name_says_which_bounds_were_moved(policy: Policy, name: str) -> Non
     assert policy.name == name
 
 
+def test_a_preset_whose_bounds_nobody_moves_is_made_once_for_all_runs() -> None:
+    assert preset("trm") is preset("trm")
+    assert preset("trm_max", delta=0.05) == preset("trm_max")
+    assert preset("trm_max", delta=0.02) != preset("trm_max")
+
+
 def test_delta_moves_every_bound_on_the_largest_kl() -> None:
     uppers = [criterion.upper for criterion in preset("trm", delta=0.02).criteria]
     assert uppers == pytest.approx([0.02, 0.0201, 0.0201, 0.5, 0.001, 0.001])
