@@ -8,7 +8,7 @@ import pytest
 
 from tests.fixtures.receiver import WebhookServer
 from tests.load.gears import GearOf, embedded, fleet
-from tests.load.soak import paged_to, soak
+from tests.load.soak import soak, variables_for
 from tests.load.verification import Verdict
 
 
@@ -17,7 +17,7 @@ from tests.load.verification import Verdict
     "gear_of", [embedded, pytest.param(fleet, marks=pytest.mark.server("postgres", "redis-server"))]
 )
 def test_a_kill_under_load_loses_no_acknowledged_report_and_repeats_no_alert(tmp_path: Path, gear_of: GearOf) -> None:
-    with WebhookServer() as pager, gear_of(tmp_path, **paged_to(pager)) as gear:
+    with WebhookServer() as pager, gear_of(tmp_path, **variables_for(pager)) as gear:
         soaked = soak(gear, pager, n_rounds=1, seed=7)
         assert {moment.victim for moment in soaked.moments} == set(gear.victims)
     assert soaked.verdict == Verdict(lost=0, duplicated=0)

@@ -12,12 +12,12 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -111,8 +111,8 @@ def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soake
     )
 
 
-def paged_to(pager: WebhookServer) -> dict[str, str]:
-    """Return the variables of a service that tells a pager of its alerts, and soon finds that a worker has died."""
+def variables_for(pager: WebhookServer) -> dict[str, str]:
+    """Return what a service is started with: it tells a pager of its alerts, and soon finds that a worker has died."""
     return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1", "lease_seconds": LEASE_SECONDS}
 
 
@@ -160,10 +160,7 @@ def _told(url: str) -> set[Page]:
     while any(items(connection, f"{path}due")):
         assert time.monotonic() < deadline, f"deliveries still wait after {CLOSE_SECONDS} s"
         time.sleep(0.2)
-    told = {
-        (one["run"], one["body"]["alert"]["rule"], one["body"]["alert"]["since_step"], one["told_state"])
-        for one in items(connection, f"{path}delivered")
-    }
+    told = {_page(one["run"], one["body"]["alert"], one["told_state"]) for one in items(connection, f"{path}delivered")}
     connection.close()
     return told
 
@@ -172,7 +169,11 @@ def _pages(pager: WebhookServer) -> Counter[Page]:
     """Return what the pager was told, counted by what it tells; a try repeated under its own key is no repetition."""
     messages = [json.loads(posted.body) for posted in pager.posted]
     told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
-    return Counter((run, alert["rule"], alert["since_step"], alert["status"]) for run, alert in told.values())
+    return Counter(_page(run, alert, alert["status"]) for run, alert in told.values())
+
+
+def _page(run: str, alert: Mapping[str, Any], state: str) -> Page:
+    return run, alert["rule"], alert["since_step"], state
 
 
 @contextmanager
@@ -181,7 +182,7 @@ def _soaked(*, is_fleet: bool, n_rounds: int, seed: int) -> Iterator[Soaked]:
     with (
         tempfile.TemporaryDirectory() as folder,
         WebhookServer() as pager,
-        gear_of(Path(folder), **paged_to(pager)) as gear,
+        gear_of(Path(folder), **variables_for(pager)) as gear,
     ):
         yield soak(gear, pager, n_rounds=n_rounds, seed=seed)
 
@@ -207,12 +208,15 @@ def _table(soaked: Soaked) -> Table:
     """A row a process: when it was killed first and last, and how long it took until it answered again."""
     table = Table("killed", "times", "first at s", "last at s", "away s, median", "worst", title="SIGKILL under load")
     for name in sorted({moment.victim for moment in soaked.moments}):
-        at, away = zip(
-            *((moment.at_seconds, moment.away_seconds) for moment in soaked.moments if moment.victim == name),
-            strict=True,
-        )
+        kills = [moment for moment in soaked.moments if moment.victim == name]
+        away = [kill.away_seconds for kill in kills]
         table.add_row(
-            name, str(len(at)), f"{min(at):.0f}", f"{max(at):.0f}", f"{statistics.median(away):.1f}", f"{max(away):.1f}"
+            name,
+            str(len(kills)),
+            f"{kills[0].at_seconds:.0f}",
+            f"{kills[-1].at_seconds:.0f}",
+            f"{statistics.median(away):.1f}",
+            f"{max(away):.1f}",
         )
     return table
 
