@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +29,7 @@ from tests.load.processes import cpu_seconds, resident_bytes
 from tests.load.scenario import drain
 from tests.load.sending import Pace, Senders
 from tests.load.workload import Workload
+from trmon.app.whatif.asking import TIMEOUT_SECONDS
 
 MIB = 1 << 20
 SLICE_REPORTS = 500
@@ -36,8 +37,6 @@ NEW_STEPS = 2
 """After so many steps a run is no longer new."""
 CONNECTIONS = 4
 MEMORY_SEQUENCES = 4
-WHATIF_SECONDS = 3600.0
-"""Millions of sequences take minutes."""
 ASKED = 9
 """How often a page is read for the median of its time."""
 
@@ -88,8 +87,8 @@ def main() -> None:
         [Load(of=f"{n:,} stored batches", n_runs=10, n_stored=n) for n in given.batches],
     ]
     if given.fleet:
-        gears = {"embedded": embedded, "fleet": fleet}
-        loads.append([Load(of=name, n_runs=20, n_ranks=8, gear_of=gear_of) for name, gear_of in gears.items()])
+        beside = Load(of="embedded", n_runs=20, n_ranks=8)
+        loads.append([beside, replace(beside, of="fleet", gear_of=fleet)])
     for compared in filter(None, loads):
         _measure_loads(table, compared, n_slices=given.slices, per_second=given.per_second)
     for n_runs in given.restart:
@@ -212,7 +211,7 @@ def _measure_whatif(table: Table, *, folder: Path, n_sequences: int) -> None:
     # By itself a service keeps the newest 2 GiB of a run.
     service = ServiceProcess(folder, retention_run_bytes=str(1 << 40), **UNLIMITED)
     try:
-        connection = Connection(service.url, timeout_seconds=WHATIF_SECONDS)
+        connection = Connection(service.url, timeout_seconds=TIMEOUT_SECONDS)
         before = resident_bytes([service.process.pid])
         question = json.dumps({"policy": "geo_mask", "max_steps": n_sequences // REPORT_SEQUENCES}).encode()
         answer = connection.post(f"/api/v1/runs/{PAST}/{RUN}/whatif", question, content_type="application/json")
