@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, TypeVar
 
 from trmon_client.core import verl_options
@@ -120,7 +120,7 @@ def preset(name: str, *, delta: float | None = None, lower: float | None = None,
     return replace(moved, name=f"{name}({', '.join(f'{key}={bound:g}' for key, bound in bounds.given().items())})")
 
 
-@lru_cache(REMEMBERED_POLICIES)
+@cache
 def _published(name: str) -> Policy:
     """One for all runs that are judged by it: made once, and in the processor's caches."""
     return _preset(name, Bounds())
