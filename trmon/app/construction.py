@@ -133,7 +133,9 @@ def _neighbours(parts: Parts, tail: Poller | None) -> Neighbours | None:
     """Return who says that there is something to look at, before a second has passed."""
     if tail is None:
         return None
-    return neighbours_of(parts.settings, parts.store, counters=parts.counters, heard=lambda _: tail.wake())
+    return neighbours_of(
+        parts.settings, parts.store, counters=parts.counters, heard=lambda _: tail.wake(), pollers=[tail]
+    )
 
 
 def _sharing(parts: Parts, limit: RateLimit) -> Sharing | None:

@@ -47,7 +47,9 @@ def watching(settings: Settings, *, counters: Counters) -> Iterator[Crew]:
         stack.callback(rules.close)
         crew.start(stack)
         lookout, tail = _pollers(store, crew)
-        neighbours = neighbours_of(settings, store, counters=counters, heard=_hearer(crew, lookout=lookout, tail=tail))
+        neighbours = neighbours_of(
+            settings, store, counters=counters, heard=_hearer(crew, lookout=lookout, tail=tail), pollers=[lookout, tail]
+        )
         for part in (lookout, tail, neighbours):
             if part is not None:
                 part.start()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Engine, Table, func, select
+from sqlalchemy import Engine, Select, Table, bindparam, func, select
 
 from trmon.store import schema
 
@@ -45,18 +45,23 @@ class Arrivals:
     def mark(self) -> Mark:
         """Return the newest ids."""
         with self._reader.connect() as connection:
-            return {kind: connection.scalar(select(func.max(table.c.id))) or 0 for kind, table in _TABLES.items()}
+            newest = connection.execute(_NEWEST_IDS).one()
+        return {kind: id_ or 0 for kind, id_ in zip(_TABLES, newest, strict=True)}
 
     def after(self, mark: Mark) -> list[Came]:
         """Return the newest message of each run and kind that came after a mark."""
         with self._reader.connect() as connection:
             return [
-                Came(row[0], kind, row[1])
-                for kind, table in _TABLES.items()
-                for row in connection.execute(_newest(table, mark[kind]))
+                Came(run_id, kind, id_)
+                for kind, newest in _NEWEST_OF_RUNS.items()
+                for run_id, id_ in connection.execute(newest, {"after": mark[kind]})
             ]
 
 
-def _newest(table: Table, after: int) -> Any:
-    newer = select(table.c.run_id, func.max(table.c.id)).where(table.c.id > after)
+def _newest_of_runs(table: Table) -> Select[Any]:
+    newer = select(table.c.run_id, func.max(table.c.id)).where(table.c.id > bindparam("after"))
     return newer.group_by(table.c.run_id)
+
+
+_NEWEST_IDS = select(*(select(func.max(table.c.id)).scalar_subquery() for table in _TABLES.values()))
+_NEWEST_OF_RUNS = {kind: _newest_of_runs(table) for kind, table in _TABLES.items()}

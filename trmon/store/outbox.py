@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Double, Engine, bindparam, func, select, update
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Double, Engine, Select, any_, bindparam, func, select, update
 
 from trmon.domain.alerts.alert import Delivery, DeliveryState
 from trmon.domain.alerts.muting import Situation
@@ -21,6 +21,18 @@ from trmon.store.writing.writer import GroupCommit
 WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STANDING.value)
 
 
+def _overdue(*also: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for what is to be tried, which is asked each second; making it costs more than asking it."""
+    table = schema.delivery.c
+    overdue = select(schema.delivery).where(table.state.in_(WAITING), table.due_at <= bindparam("now"), *also)
+    return overdue.order_by(table.due_at, table.id).limit(bindparam("most"))
+
+
+_SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
+_OVERDUE = _overdue()
+_OVERDUE_IN_SLOTS = _overdue(func.coalesce(schema.delivery.c.run_id, 0) % SLOTS == _SLOTS)
+
+
 class Outbox:
     """Deliveries by what became of them; what is settled is on disk when the call returns."""
 
@@ -30,12 +42,12 @@ class Outbox:
 
     def due(self, *, now: float, limit: int = 100, slots: Collection[int] | None = None) -> list[Delivery]:
         """Return what is to be tried by now, of the runs of some slots or all, the longest overdue first."""
-        table = schema.delivery.c
-        overdue = select(schema.delivery).where(table.state.in_(WAITING), table.due_at <= now)
-        if slots is not None:
-            overdue = overdue.where((func.coalesce(table.run_id, 0) % SLOTS).in_(slots))
+        given = {"now": now, "most": limit}
         with self._reader.connect() as connection:
-            rows = connection.execute(overdue.order_by(table.due_at, table.id).limit(limit)).all()
+            if slots is None:
+                rows = connection.execute(_OVERDUE, given).all()
+            else:
+                rows = connection.execute(_OVERDUE_IN_SLOTS, {**given, "slots": list(slots)}).all()
         return [delivery_of(row) for row in rows]
 
     def situation(self, run_id: int, *, now: float) -> Situation:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from trmon.app.metrics.counters import Counters
+from trmon.app.poller import Poller
 from trmon.app.settings import Settings
 from trmon.store import Store
 from trmon.store.redis.bell import Bell
@@ -13,12 +14,17 @@ from trmon.store.writing.writer import Commit
 
 
 class Neighbours:
-    """Whoever hears of news looks into the database, as it does each second anyway; so losing some loses nothing."""
+    """Whoever hears of news looks into the database, as it also does by itself; so losing some loses nothing."""
 
     def __init__(self, url: str, *, heard: Callable[[News], None], counters: Counters) -> None:
         """Errors: NotReady for a URL that is none."""
         self._bell = Bell(url, heard=heard, failed=lambda what: counters.redis_failures.labels(what).inc())
         counters.redis_up.set_function(lambda: self._bell.up)
+
+    @property
+    def up(self) -> bool:
+        """Whether others are heard; once they no longer are, that is told as news."""
+        return self._bell.up
 
     def start(self) -> None:
         """Begin to listen."""
@@ -34,14 +40,22 @@ class Neighbours:
 
 
 def neighbours_of(
-    settings: Settings, store: Store, *, counters: Counters, heard: Callable[[News], None]
+    settings: Settings,
+    store: Store,
+    *,
+    counters: Counters,
+    heard: Callable[[News], None],
+    pollers: Iterable[Poller] = (),
 ) -> Neighbours | None:
     """Return a process's neighbours, told of each of its commits; None without a Redis, or with a database of its own.
 
-    Args: heard: called with what they commit, on a thread of its own: it must be quick.
+    Args: heard: called with what they commit, on a thread of its own: it must be quick; pollers: those that it wakes,
+    which look less often by themselves while others are heard.
     """
     if settings.redis_url is None or not store.is_shared:
         return None
     neighbours = Neighbours(settings.redis_url.get_secret_value(), heard=heard, counters=counters)
     store.writer.on_commit(neighbours.tell)
+    for poller in pollers:
+        poller.rely_on(lambda: neighbours.up)
     return neighbours

@@ -29,8 +29,8 @@ _log = structlog.get_logger(__name__)
 class Bell:
     """Rings on a thread of its own and hears the others on another.
 
-    What rings while Redis is away is kept, as one, and rings when it is back. Whoever was away himself hears then that
-    he may have missed something.
+    What rings while Redis is away is kept, as one, and rings when it is back. Whoever is away himself hears, when it
+    begins and when it ends, that he may have missed something.
     """
 
     def __init__(self, url: str, *, heard: Callable[[News], None], failed: Callable[[str], None]) -> None:
@@ -110,7 +110,7 @@ class Bell:
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it listens again
                 self._failed("listen")
                 _log.warning("redis_away", error=str(error))
-            self._hears = False
+                self._deafen()
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
 
@@ -125,6 +125,12 @@ class Bell:
                 raise TimeoutError(f"no answer for {SILENCE_SECONDS} s")
             else:
                 subscription.ping()
+
+    def _deafen(self) -> None:
+        """Whoever looked less often, since he was told, looks now, and more often from here on."""
+        if self._hears:
+            self._hears = False
+            self._heard(News(missed=True))
 
     def _take(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
