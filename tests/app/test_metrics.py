@@ -15,14 +15,19 @@ from tests.app.conftest import Serve, make_token
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.app.live import Live, RunView
+from tests.store.builders import alert
+from trmon.app.live import Live, RunView, thresholds_of
 from trmon.app.metrics.counters import DROPPED, Counters
 from trmon.app.metrics.exposition import Exposition, sample_line
 from trmon.domain.access import Scope
+from trmon.domain.adaptation.setting import Mode
+from trmon.domain.alerts.alert import AlertState, Severity
 from trmon.domain.identity import RunKey
 from trmon.domain.policies.version import default_version
+from trmon.domain.rules.rulebook import builtin
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.core import wire
+from trmon_client.core.acceptance import Policy
 from trmon_client.core.signals import SIGNALS
 from trmon_client.sending.losses import Loss
 
@@ -197,6 +202,46 @@ def test_a_runs_lines_change_with_its_view() -> None:
     later = replace(view, run=replace(view.run, last_report_at=2.0))
     found = samples(exposition.text([later], project=None))
     assert list(found["trmon_last_report_timestamp_seconds"].values()) == [2.0]
+
+
+def with_label(found: Samples, metric: str, label: str, *, run: str) -> dict[str, float]:
+    """Return the values of a run's samples by one of their labels."""
+    of_run = ((dict(labels), value) for labels, value in found[metric].items() if dict(labels)["run"] == run)
+    return {labels[label]: value for labels, value in of_run}
+
+
+def test_lines_that_runs_have_in_common_say_of_each_what_is_its_own() -> None:
+    rules = builtin()
+    quiet, ill = a_view(1, name="quiet"), a_view(2, name="ill")
+    fires = alert(run_id=2, rule=rules[0].name, severity=Severity.INFO)
+    over = alert(run_id=2, rule=rules[1].name, state=AlertState.RESOLVED)
+    ill = replace(ill, run=replace(ill.run, state=RunState.STALLED), alerts=(fires, over), adaptation=Mode.APPLY)
+    found = samples(an_exposition(rules=lambda: rules).text([quiet, ill], project=None))
+    for run, state, mode, firing in (("quiet", "running", "off", set()), ("ill", "stalled", "apply", {rules[0].name})):
+        alerts = with_label(found, "trmon_alert_active", "rule", run=run)
+        assert alerts == {rule.name: float(rule.name in firing) for rule in rules}
+        assert with_label(found, "trmon_run_state", "state", run=run)[state] == 1.0
+        assert with_label(found, "trmon_adaptation", "mode", run=run)[mode] == 1.0
+    severities = {dict(labels)["rule"]: dict(labels)["severity"] for labels in found["trmon_alert_active"]}
+    assert severities[rules[0].name] == "info", "an alert fires with the severity that it began with"
+
+
+def test_rules_that_are_read_again_show_at_once() -> None:
+    in_force = [builtin()]
+    exposition, view = an_exposition(rules=lambda: in_force[-1]), a_view(1)
+    for rules in (builtin(), builtin()[1:]):
+        in_force.append(rules)
+        found = samples(exposition.text([view], project=None))
+        assert with_label(found, "trmon_alert_active", "rule", run="grpo").keys() == {rule.name for rule in rules}
+
+
+def test_thresholds_that_adaptation_proposes_stand_under_the_active_policys_name() -> None:
+    view = replace(a_view(1), proposed=Policy.parse("geo_mask"))
+    found = samples(an_exposition().text([view], project=None))
+    assert with_label(found, "trmon_threshold", "policy", run="grpo").keys() == {view.policy.policy.name}
+    shown = [(dict(labels)["policy"], value) for labels, value in found["trmon_threshold_proposed"].items()]
+    bounds = [one.value for one in thresholds_of(Policy.parse("geo_mask"))]
+    assert sorted(shown) == sorted((view.policy.policy.name, bound) for bound in bounds)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 1e-300])

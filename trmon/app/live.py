@@ -25,7 +25,7 @@ SIDES: tuple[Side, Side] = ("lower", "upper")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """One bound of the active policy, as its author gave it; `where` is empty for one that always holds."""
+    """One bound of a policy, as its author gave it; `where` is empty for one that always holds."""
 
     statistic: str
     pair: str
@@ -74,16 +74,6 @@ class RunView:
         """The error bounds by kind; NaN where they cannot be asserted."""
         return {kind: self.signals[name] for kind, name in BOUNDS.items() if name in self.signals}
 
-    @property
-    def thresholds(self) -> tuple[Threshold, ...]:
-        """The bounds of the active policy."""
-        return tuple(_thresholds(self.policy.policy))
-
-    @property
-    def proposed_thresholds(self) -> tuple[Threshold, ...]:
-        """The bounds that adaptation recommends."""
-        return () if self.proposed is None else tuple(_thresholds(self.proposed))
-
 
 class Live:
     """The views of active runs; may be read and written from any thread."""
@@ -116,7 +106,8 @@ class Live:
             return sorted(self._views.values(), key=_heard_at, reverse=True)
 
 
-def _thresholds(policy: Policy) -> Iterator[Threshold]:
+def thresholds_of(policy: Policy) -> Iterator[Threshold]:
+    """Yield the bounds of a policy."""
     for criterion in policy.criteria:
         for side, value in zip(SIDES, (criterion.lower, criterion.upper), strict=True):
             if value is not None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from threading import Lock
 
-from trmon.app.live import RunView
+from trmon.app.live import RunView, thresholds_of
 from trmon.domain.adaptation.setting import Mode
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import AlertState, Severity
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import RunState
+from trmon_client.core.acceptance import Policy
 from trmon_client.core.schema import Pair
 from trmon_client.core.signals import SIGNALS, SignalSpec
 
-Lines = Mapping[str, list[str]]
+Lines = Mapping[str, str]
 """Sample lines by metric."""
 
 FIXED_HELP: dict[str, str] = {
@@ -32,8 +32,14 @@ FIXED_HELP: dict[str, str] = {
     "trmon_runs_omitted": "Active runs that are not shown because there are too many.",
     "trmon_scalar": "A number the trainer logs under its own name.",
 }
-REMEMBERED_LABELS = 4096
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+REMEMBERED = 4096
+_OWN = "\0"
+"""Stands for a run's own labels in lines that many runs have in common; no label holds it."""
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", _OWN: "\N{REPLACEMENT CHARACTER}"})
+_ODD_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
+
+Firing = frozenset[tuple[str, Severity]]
+"""The rules of which an alert fires on a run, each with its severity."""
 
 
 class Exposition:
@@ -52,6 +58,8 @@ class Exposition:
         self._max_runs = max_runs
         self._max_scalars = max_scalars
         self._known: dict[int, tuple[RunView, Lines]] = {}
+        self._of_rules: tuple[Rule, ...] = ()
+        self._alert_lines: dict[tuple[str, Firing], str] = {}
         self._lock = Lock()
 
     def text(self, views: Sequence[RunView], *, project: str | None) -> str:
@@ -59,12 +67,13 @@ class Exposition:
         seen = [view for view in views if project in (None, view.run.key.project)]
         lines: defaultdict[str, list[str]] = defaultdict(list)
         with self._lock:
+            self._heed_rules()
             self._forget_all_but({view.run.id for view in views})
             for view in seen[: self._max_runs]:
-                for metric, samples in self._lines(view).items():
-                    lines[metric] += samples
+                for metric, text in self._lines(view).items():
+                    lines[metric].append(text)
         lines["trmon_runs_omitted"] = [sample_line("trmon_runs_omitted", {}, max(0, len(seen) - self._max_runs))]
-        return "".join(_group(metric, self._help[metric], samples) for metric, samples in lines.items())
+        return "".join(_group(metric, self._help[metric], texts) for metric, texts in lines.items())
 
     @cached_property
     def _help(self) -> Mapping[str, str]:
@@ -76,50 +85,58 @@ class Exposition:
         known = self._known.get(view.run.id)
         if known is not None and known[0] is view:
             return known[1]
-        lines: defaultdict[str, list[str]] = defaultdict(list)
-        run = _written({"project": view.run.key.project, "run": view.run.key.run})
-        for metric, labels, value in self._samples(view):
-            own = f",{_remembered(tuple(labels.items()))}" if labels else ""
-            lines[metric].append(f"{metric}{{{run}{own}}} {_number(value)}\n")
+        own = _written({"project": view.run.key.project, "run": view.run.key.run})
+        lines = {metric: text.replace(_OWN, own) for metric, text in self._shared(view) if text}
+        for metric, label, value in self._numbers(view):
+            lines[metric] = f"{lines.get(metric, '')}{metric}{{{own}{label}}} {_number(value)}\n"
         self._known[view.run.id] = (view, lines)
         return lines
 
-    def _samples(self, view: RunView) -> Iterator[tuple[str, dict[str, str], float]]:
-        yield from self._run_samples(view)
+    def _shared(self, view: RunView) -> Iterator[tuple[str, str]]:
+        """Yield the lines that the run has in common with others, without its own labels."""
+        yield "trmon_run_state", _state_lines(view.run.state)
+        yield "trmon_adaptation", _mode_lines(view.adaptation)
+        policy = view.policy.policy
+        yield "trmon_threshold", _threshold_lines("trmon_threshold", policy.name, policy)
+        if view.proposed is not None:
+            yield "trmon_threshold_proposed", _threshold_lines("trmon_threshold_proposed", policy.name, view.proposed)
+        firing = (alert for alert in view.alerts if alert.state is AlertState.FIRING)
+        yield "trmon_alert_active", self._alerts(view.run.mode, frozenset((one.rule, one.severity) for one in firing))
+
+    def _alerts(self, mode: str, firing: Firing) -> str:
+        if (mode, firing) not in self._alert_lines:
+            if len(self._alert_lines) >= REMEMBERED:
+                self._alert_lines.clear()
+            self._alert_lines[mode, firing] = _alert_lines(self._of_rules, mode, dict(firing))
+        return self._alert_lines[mode, firing]
+
+    def _numbers(self, view: RunView) -> Iterator[tuple[str, str, float]]:
+        """Yield metrics, the label that each has beside the run's own, and values."""
+        if view.run.last_report_at is not None:
+            yield "trmon_last_report_timestamp_seconds", "", view.run.last_report_at
         if view.row is None:
             return
-        yield "trmon_step", {}, view.row.key.step
+        yield "trmon_step", "", view.row.key.step
+        signals = view.signals
         for metric, name in _core(view.row.primary_pair):
-            if name in view.signals:
-                yield metric, {}, view.signals[name]
+            if name in signals:
+                yield metric, "", signals[name]
         for name in self._extra_signals:
-            if name in view.signals:
-                yield f"trmon_{name}", {}, view.signals[name]
+            if name in signals:
+                yield f"trmon_{name}", "", signals[name]
         for policy, rate in view.mask_rates.items():
-            yield "trmon_mask_rate", {"policy": policy}, rate
+            yield "trmon_mask_rate", _label("policy", policy), rate
         for kind, bound in view.bounds.items():
-            yield "trmon_bound", {"kind": kind}, bound
+            yield "trmon_bound", _label("kind", kind), bound
         for name in sorted(view.scalars)[: self._max_scalars]:
-            yield "trmon_scalar", {"name": name}, view.scalars[name]
+            yield "trmon_scalar", _label("name", name), view.scalars[name]
 
-    def _run_samples(self, view: RunView) -> Iterator[tuple[str, dict[str, str], float]]:
-        for state in RunState:
-            yield "trmon_run_state", {"state": state.value}, float(view.run.state is state)
-        if view.run.last_report_at is not None:
-            yield "trmon_last_report_timestamp_seconds", {}, view.run.last_report_at
-        for mode in Mode:
-            yield "trmon_adaptation", {"mode": mode.value}, float(view.adaptation is mode)
-        bounds = {"trmon_threshold": view.thresholds, "trmon_threshold_proposed": view.proposed_thresholds}
-        for metric, thresholds in bounds.items():
-            for threshold in thresholds:
-                labels = {name: getattr(threshold, name) for name in ("statistic", "pair", "where", "bound")}
-                yield metric, {"policy": view.policy.policy.name, **labels}, threshold.value
-        firing = {alert.rule: alert for alert in view.alerts if alert.state is AlertState.FIRING}
-        for rule in self._rules():
-            alert = firing.get(rule.name)
-            severity = alert.severity if alert else rule.severity_in(view.run.mode)
-            labels = {"rule": rule.name, "severity": severity.value}
-            yield "trmon_alert_active", labels, float(alert is not None)
+    def _heed_rules(self) -> None:
+        """Forget the lines of rules that are no longer in force."""
+        if (rules := self._rules()) is not self._of_rules:
+            self._of_rules = rules
+            self._alert_lines.clear()
+            self._known.clear()
 
     def _forget_all_but(self, shown: set[int]) -> None:
         for run_id in self._known.keys() - shown:
@@ -144,10 +161,42 @@ def _written(labels: Mapping[str, str]) -> str:
     return ",".join(f'{name}="{label.translate(_ESCAPES)}"' for name, label in labels.items())
 
 
-@lru_cache(REMEMBERED_LABELS)
-def _remembered(labels: tuple[tuple[str, str], ...]) -> str:
-    """The same rules, states and policies are on the lines of every run."""
-    return _written(dict(labels))
+@lru_cache(REMEMBERED)
+def _label(name: str, value: str) -> str:
+    """Return a label as it follows others; the same policies and scalars are on the lines of every run."""
+    return "," + _written({name: value})
+
+
+@cache
+def _state_lines(state: RunState) -> str:
+    return "".join(_shared_line("trmon_run_state", {"state": one.value}, one is state) for one in RunState)
+
+
+@cache
+def _mode_lines(mode: Mode) -> str:
+    return "".join(_shared_line("trmon_adaptation", {"mode": one.value}, one is mode) for one in Mode)
+
+
+@lru_cache(REMEMBERED)
+def _threshold_lines(metric: str, name: str, policy: Policy) -> str:
+    """Return the bounds of a policy under a policy's name."""
+    labels = ("statistic", "pair", "where", "bound")
+    return "".join(
+        _shared_line(metric, {"policy": name, **{label: getattr(one, label) for label in labels}}, one.value)
+        for one in thresholds_of(policy)
+    )
+
+
+def _alert_lines(rules: Iterable[Rule], mode: str, firing: Mapping[str, Severity]) -> str:
+    severities = ((rule.name, firing.get(rule.name, rule.severity_in(mode))) for rule in rules)
+    return "".join(
+        _shared_line("trmon_alert_active", {"rule": rule, "severity": severity.value}, rule in firing)
+        for rule, severity in severities
+    )
+
+
+def _shared_line(metric: str, labels: Mapping[str, str], value: float) -> str:
+    return f"{metric}{{{_OWN},{_written(labels)}}} {_number(value)}\n"
 
 
 @cache
@@ -158,8 +207,5 @@ def _core(primary: Pair) -> tuple[tuple[str, str], ...]:
 
 
 def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(float(value))
+    text = repr(float(value))
+    return _ODD_NUMBERS.get(text, text)
