@@ -19,7 +19,7 @@ from typing import Any
 import typer.main
 from pydantic_core import PydanticUndefined
 
-from trmon.app.metrics.counters import Counters
+from trmon.app.metrics.counters import PART_HELP, Counters
 from trmon.app.metrics.exposition import FIXED_HELP
 from trmon.app.service import create_app
 from trmon.app.settings import Settings
@@ -136,7 +136,11 @@ def routes_page() -> str:
 
 def metrics_page() -> str:
     """Return the page of every metric on /metrics."""
-    own = [(f"`{family.name}`", family.type, family.documentation) for family in Counters().registry.collect()]
+    counters = Counters()
+    counters.about(version="", page_url="")
+    for name in PART_HELP:
+        counters.gauge(name, float)
+    own = [(f"`{family.name}`", family.type, family.documentation) for family in counters.registry.collect()]
     of_runs = [(f"`{name}`", "gauge", text) for name, text in FIXED_HELP.items()]
     of_signals = {spec.stem: spec for spec in SIGNALS.values() if spec.core}
     rows = [(f"`trmon_{s.stem}`", "gauge", f"{s.description}; {s.unit}") for s in of_signals.values()]

@@ -36,6 +36,14 @@ def test_the_migrated_schema_is_the_one_in_the_code(engine: Engine) -> None:
         migrations.check(connection)
 
 
+def test_a_newer_schema_is_not_told_to_migrate(engine: Engine) -> None:
+    migrations.upgrade(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with engine.connect() as connection, pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote"):
+        migrations.check(connection)
+
+
 def test_generated_ids_are_never_used_again_where_the_code_says_so(tmp_path: Path) -> None:
     engine = sqlite.writer_engine(tmp_path / "trmon.db")
     migrations.upgrade(engine)

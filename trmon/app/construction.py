@@ -179,8 +179,6 @@ def _connect(parts: Parts, tail: Poller | None) -> None:
     parts.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
     counters.about(version=version("trmon"), page_url=(parts.settings.public_url or "").rstrip("/"))
     store.writer.on_commit(committed)
-    counters.gauge("trmon_queue_depth", "Operations that wait for the disk.", lambda: store.writer.depth)
+    counters.gauge("trmon_queue_depth", lambda: store.writer.depth)
     if (folder := store.folder) is not None:
-        counters.gauge(
-            "trmon_disk_free_bytes", "Free space of the database's disk.", lambda: shutil.disk_usage(folder).free
-        )
+        counters.gauge("trmon_disk_free_bytes", lambda: shutil.disk_usage(folder).free)

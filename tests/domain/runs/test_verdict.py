@@ -102,6 +102,12 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
             judged(in_state(RunState.FINISHED)), Kind.FINISHED, "ended at step 40, nothing found", id="a good end"
         ),
         pytest.param(
+            judged(in_state(RunState.FINISHED), diagnosis=None),
+            Kind.UNKNOWN,
+            "ended at step 40, not diagnosed yet",
+            id="an end that nobody looked at yet",
+        ),
+        pytest.param(
             judged(in_state(RunState.FINISHED), diagnosis=ILL), Kind.WATCH, "; ended at step 40", id="an ill end"
         ),
         pytest.param(

@@ -87,6 +87,11 @@ def test_a_damaged_database_makes_no_backup(store: Store, url: str, tmp_path: Pa
     assert not list(tmp_path.glob("*backup*"))
 
 
+def test_for_postgresql_restore_names_what_does_it(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"pg_restore --no-owner --dbname=URL .*b\.dump"):
+        restore("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
+
+
 def test_for_postgresql_the_command_is_said_without_the_password(tmp_path: Path) -> None:
     with pytest.raises(NotReady) as said:
         back_up("postgresql+psycopg://me:secret@db:5432/trmon", tmp_path / "b.dump")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,12 @@ def test_what_is_written_is_synced_to_the_disk(store: Store) -> None:
         return {name: transaction.connection.scalar(text(f"PRAGMA {name}")) for name in names}
 
     assert store.writer.submit(pragmas).result() == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_a_database_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/trmon.db")
+    store.migrate()
+    append(store, report_intake())
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    store.close()
+    assert modes == dict.fromkeys(("trmon.db", "trmon.db-wal", "trmon.db-shm"), 0o600)

@@ -28,6 +28,11 @@ OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
 PRUNED = ("reports", "events", "deliveries", "silences", "failures")
 
 REDIS = ("publish", "listen", "read", "limits")
+PART_HELP = {
+    "trmon_queue_depth": "Operations that wait for the disk.",
+    "trmon_disk_free_bytes": "Free space of the database's disk, where that is one of this machine.",
+}
+"""Gauges that ask a part of the service."""
 
 
 class Counters:
@@ -114,9 +119,9 @@ class Counters:
         )
         info.labels(version, page_url).set(1)
 
-    def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
-        """Show what a function returns at each scrape."""
-        Gauge(name, about, registry=self.registry).set_function(read)
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Show what a function returns at each scrape, under a name of PART_HELP."""
+        Gauge(name, PART_HELP[name], registry=self.registry).set_function(read)
 
     def _begin_at_zero(self) -> None:
         """Prometheus sees no increase in a series that begins at one: each begins at zero."""

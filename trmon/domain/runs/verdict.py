@@ -164,6 +164,8 @@ def _finished(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdic
     run, ill = standing.run, bool(ills)
     recent = now - (run.last_report_at or run.created_at) < REVIEW_SECONDS
     at = "" if run.last_step is None else f" at step {run.last_step}"
+    if standing.diagnosis is None and run.last_step is not None and recent:
+        return Verdict(kind=Kind.UNKNOWN, why=f"ended{at}, not diagnosed yet")
     if not ill:
         return Verdict(kind=Kind.FINISHED, why=f"ended{at}, nothing found" if standing.diagnosis else f"ended{at}")
     if recent:

@@ -41,7 +41,9 @@ def _schema(connection: Connection) -> Observation:
     try:
         migrations.check(connection)
     except NotReady as error:
-        return ill("schema", str(error), advice="run `trmon migrate`")
+        found = migrations.revision(connection)
+        is_newer = found is not None and not migrations.knows(found)
+        return ill("schema", str(error), advice="use a version that knows it" if is_newer else "run `trmon migrate`")
     return well("schema", f"revision {migrations.revision(connection)}")
 
 

@@ -13,6 +13,7 @@ from trmon.domain.errors import Conflict, NotReady
 from trmon.store import migrations
 from trmon.store.database import sqlite
 from trmon.store.database.backup import copied, opened, sync_folder
+from trmon.store.database.opening import is_shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,12 @@ def restore(url: str, backup: Path) -> Restored:
     """Put a copy of a backup where a URL says the database is; the one that was there is kept beside it.
 
     Errors: Conflict while anybody uses the database; NotReady naming the file that is wrong, or that a newer trmon
-    wrote the backup.
+    wrote the backup; NotReady for PostgreSQL, which has a command of its own.
     """
+    if is_shared(url):
+        raise NotReady(
+            f"PostgreSQL restores itself, into a database without tables: pg_restore --no-owner --dbname=URL {backup}"
+        )
     file = sqlite.file_of(url)
     if not backup.is_file():
         raise NotReady(f"{backup} is no file")

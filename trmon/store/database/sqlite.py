@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
+    # It holds digests of tokens; what SQLite keeps beside it is as open as it is. Whatever is wrong, SQLite will say.
+    with suppress(OSError):
+        path.touch(mode=0o600)
     return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds, cache_kib=WRITER_CACHE_KIB)
 
 

@@ -44,6 +44,7 @@ class Bell:
         self._waiting: News | None = None
         self._closing = False
         self._hears = False
+        self._is_away = False
         self._threads = [
             Thread(target=self._ring_out, name="trmon-bell", daemon=True),
             Thread(target=self._listen, name="trmon-ear", daemon=True),
@@ -109,8 +110,7 @@ class Bell:
                     self._follow(subscription)
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it listens again
                 self._failed("listen")
-                _log.warning("redis_away", error=str(error))
-                self._deafen()
+                self._deafen(error)
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
 
@@ -126,8 +126,11 @@ class Bell:
             else:
                 subscription.ping()
 
-    def _deafen(self) -> None:
-        """Whoever looked less often, since he was told, looks now, and more often from here on."""
+    def _deafen(self, error: Exception) -> None:
+        """Say once that Redis is away; whoever looked less often, since he was told, looks now and more often."""
+        if not self._is_away:
+            self._is_away = True
+            _log.warning("redis_away", error=str(error))
         if self._hears:
             self._hears = False
             self._heard(News(missed=True))
@@ -135,6 +138,9 @@ class Bell:
     def _take(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
             self._hears = True
+            if self._is_away:
+                self._is_away = False
+                _log.info("redis_back")
             self._heard(News(missed=True))
         elif message["type"] == "message":
             try:
