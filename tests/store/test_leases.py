@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from tests.store.builders import append, report_intake
+from tests.store.builders import append, report_intake, start_intake
+from tests.store.gate import Gate
 from trmon.domain.errors import Fenced
 from trmon.domain.leases import SLOTS, slot_of
 from trmon.domain.outcome import Frontier, Outcome
@@ -130,3 +131,36 @@ def test_a_lost_fence_is_noticed_in_the_transaction_that_would_write(one: Leases
     one.leave()
     with pytest.raises(Fenced), engines.writing.begin() as connection:
         check_fences(connection, {5: fence})
+
+
+def test_an_outcome_from_before_a_slot_was_lost_is_not_written_beside_one_from_after(
+    one: Leases, other: Leases, engines: Engines, postgres_url: str
+) -> None:
+    store = Store.open(postgres_url)
+    receipts = append(store, *(start_intake(run=f"run {i}") for i in range(SLOTS + 1)))
+    ids = sorted(receipt.run_id for receipt in receipts)
+    first, last = ids[0], ids[0] + SLOTS
+    stale = one.renew().fences
+    one.leave()
+    other.renew()
+    other.leave()
+    held = one.renew().fences
+    with Gate(store.writer):
+        before = store.runlog.commit([Outcome(run_id=first, last_step=7, frontier=Frontier())], fences=stale)
+        after = store.runlog.commit([Outcome(run_id=last, last_step=7, frontier=Frontier())], fences=held)
+    with pytest.raises(Fenced, match="another worker has taken slots"):
+        before[0].result(30)
+    assert after[0].result(30) is None
+    assert [store.runlog.run(run_id).last_step for run_id in (first, last)] == [None, 7]
+    store.close()
+
+
+def test_those_that_come_back_at_once_after_a_long_absence_do_not_wait_for_each_other(engines: Engines) -> None:
+    processes = [Leases(engines.writing, holder=str(i)) for i in range(2)]
+    for process in processes:
+        process.renew()
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            for process in ("0", "1"):
+                expire(engines, process)
+            list(pool.map(Leases.renew, processes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.store.builders import (
@@ -14,10 +16,11 @@ from tests.store.builders import (
     report_intake,
     start_intake,
 )
+from tests.store.gate import Gate
 from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import RunKey
-from trmon.domain.outcome import Event, Frontier
+from trmon.domain.outcome import Event, Frontier, Outcome
 from trmon.domain.runs.run import RunState
 from trmon.store import Store, schema
 
@@ -69,7 +72,7 @@ def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
     assert second.next is None
 
 
-@pytest.mark.parametrize("cursor", ["", "no", "!!", "kwECAw"])
+@pytest.mark.parametrize("cursor", ["", "no", "!!", "kwECAw", "kc-AAAAAAAAAAA"])
 def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidInput, match="must be the `next`"):
         store.runs.list(access=EVERYTHING, after=cursor)
@@ -139,3 +142,17 @@ def counts(store: Store) -> dict[str, int]:
             name: len(tx.connection.execute(table.select()).all()) for name, table in schema.metadata.tables.items()
         }
     ).result(10)
+
+
+def test_what_was_said_of_a_run_that_goes_in_the_same_group_spoils_no_other(store: Store) -> None:
+    gone, stays = begin(store, "math/grpo", "math/other")
+    said = Event(kind="x", data={}, at=NOW)
+    with Gate(store.writer):
+        told = [Outcome(run_id=run_id, frontier=Frontier(), events=(said,)) for run_id in (gone, stays)]
+        outcomes = store.runlog.commit(told)
+        deleted = store.writer.submit(partial(store.runs._delete_rest, run_id=gone, now=NOW), run=GRPO)
+        reports = store.reports.append([report_intake("math", "other")], now=NOW)
+    for future in (*outcomes, deleted, *reports):
+        assert future.exception(30) is None
+    assert listed(store) == ["math/other"]
+    assert [event.run_id for event in store.events.after(0, access=EVERYTHING)] == [stays]

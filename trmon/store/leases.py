@@ -70,7 +70,10 @@ class Leases:
         """Note that the process lives, and return how many do."""
         now = connection.scalar(select(_NOW))
         upsert(connection, schema.worker, key=("holder",), rows=[{"holder": self._holder, "seen_at": now}])
-        connection.execute(delete(schema.worker).where(_WORKER.seen_at < _NOW - self.lease_seconds))
+        # One that comes back at this very moment is skipped: two that removed each other would wait in a circle.
+        late = select(_WORKER.holder).where(_WORKER.seen_at < _NOW - self.lease_seconds)
+        late = late.with_for_update(skip_locked=True)
+        connection.execute(delete(schema.worker).where(_WORKER.holder.in_(late)))
         return connection.scalar(select(func.count()).select_from(schema.worker)) or 1
 
     def _kept(self, connection: Connection) -> dict[int, int]:

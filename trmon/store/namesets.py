@@ -39,12 +39,14 @@ class NameSets:
 
     def read(self, connection: Connection, ids: Iterable[int]) -> dict[int, Names]:
         """Return the names of ids."""
-        missing = set(ids) - self._names.keys()
-        if missing:
+        wanted = set(ids)
+        # What is remembered may be dropped by the writer's thread at any moment.
+        names = {id_: known for id_ in wanted if (known := self._names.get(id_)) is not None}
+        if missing := wanted - names.keys():
             found = select(schema.name_set).where(schema.name_set.c.id.in_(missing))
             for row in connection.execute(found):
-                self._names[row.id] = msgspec.json.decode(row.names, type=Names)
-        return {id_: self._names[id_] for id_ in ids}
+                names[row.id] = self._names[row.id] = msgspec.json.decode(row.names, type=Names)
+        return names
 
 
 def packed(values: Mapping[str, float]) -> bytes:

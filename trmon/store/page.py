@@ -6,13 +6,16 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
 from trmon.domain.errors import InvalidInput
 
 T = TypeVar("T")
+
+_Part = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
+"""What a column may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ def decode(cursor: str, *, length: int) -> tuple[int, ...]:
     """Return the key of a cursor. Errors: InvalidInput when it is not one."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        key = msgspec.msgpack.decode(raw, type=tuple[int, ...])
+        key = msgspec.msgpack.decode(raw, type=tuple[_Part, ...])
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise InvalidInput("after", "must be the `next` of an earlier page") from error
     if len(key) != length:

@@ -13,6 +13,7 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batch import BatchRow
+from trmon.domain.errors import Fenced
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import Mail, StoredNotice, StoredReport
 from trmon.domain.leases import SLOTS, Fences, slot_of
@@ -188,13 +189,22 @@ class SqlRunLog:
             self._revisions[run_id] = revision
 
     def _write(self, transaction: Transaction, items: Sequence[tuple[Outcome, int | None]]) -> list[None]:
-        fences = {slot_of(outcome.run_id): fence for outcome, fence in items if fence is not None}
-        check_fences(transaction.connection, fences)
+        check_fences(transaction.connection, _common_fences(items))
         write_outcomes(transaction, [outcome for outcome, _ in items], names=self._names)
         return [None] * len(items)
 
     def _note(self, commit: Commit) -> None:
         self._revisions.update(commit.edited)
+
+
+def _common_fences(items: Sequence[tuple[Outcome, int | None]]) -> dict[int, int]:
+    """Return the fence of each slot. Errors: Fenced where a slot was lost and taken again between two outcomes."""
+    fences: dict[int, int] = {}
+    for outcome, fence in items:
+        slot = slot_of(outcome.run_id)
+        if fence is not None and fences.setdefault(slot, fence) != fence:
+            raise Fenced(f"slot {slot} was lost before it was taken again")
+    return fences
 
 
 def _reached(row: Any) -> Reached:

@@ -153,6 +153,7 @@ class Runs:
     def _delete_rest(self, transaction: Transaction, run_id: int, *, now: float) -> None:
         tell_of_deletion(transaction, run_id, now=now)
         transaction.connection.execute(delete(schema.run).where(schema.run.c.id == run_id))
+        transaction.unsay(run_id)
         transaction.edited.add(run_id)
         self._directory.forget()
         self._directory.last_seen.pop(run_id, None)

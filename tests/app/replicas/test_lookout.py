@@ -77,3 +77,13 @@ def test_memory_does_not_grow_with_the_messages() -> None:
         ids.look(after_seconds=1.0)
     assert len(ids.lookout._seen) < 100
     assert len(ids.lookout._marks) < 100
+
+
+def test_an_id_that_becomes_visible_late_is_found_however_seldom_it_is_looked() -> None:
+    ids = Ids()
+    for _ in range(5):
+        ids.look(after_seconds=5.0)
+    ids.runs[5] = 7
+    assert ids.look(after_seconds=5.0) == {7}
+    ids.runs[4] = 8
+    assert ids.look(after_seconds=5.0) == {8}

@@ -19,8 +19,10 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Ack, Alert, AlertState, Delivery, DeliveryState, Severity
 from trmon.domain.alerts.muting import Mute
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.settlement import Tries
+from trmon.domain.alerts.settlement import Settlement, Tries
 from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.errors import NotReady
+from trmon.domain.leases import Fences
 from trmon.notify.receiver import Outcome, Receiver, Result
 from trmon.store import Store
 from trmon.store.alertrows import write_deliveries
@@ -353,3 +355,23 @@ def test_what_was_not_tried_waits_for_the_next_notifier(store: Store, start: Sta
     assert store.outbox.counts()["due"] == 1
     start({"webhook": Answering(DELIVERED)})
     settled(store, delivered=1)
+
+
+def test_what_was_told_is_not_told_again_while_that_cannot_be_written(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, failed = store.outbox.settle, 0
+
+    def on_a_full_disk(settlements: Sequence[Settlement], *, fences: Fences | None = None) -> None:
+        nonlocal failed
+        failed += 1
+        if failed < 3:
+            raise NotReady("database or disk is full")
+        settle(settlements, fences=fences)
+
+    monkeypatch.setattr(store.outbox, "settle", on_a_full_disk)
+    put(store, "a")
+    receiver = Answering(DELIVERED)
+    start({"webhook": receiver})
+    settled(store, delivered=1)
+    assert (failed, receiver.calls) == (3, 1)

@@ -135,6 +135,19 @@ def test_a_missing_rank_is_named_after_the_grace_and_its_late_report_revises_the
     assert after.ordinal == before.ordinal
 
 
+def test_a_row_whose_reports_were_pruned_is_not_made_of_the_late_one_alone(store: Store) -> None:
+    rounds = rounds_over(store)
+    run_id = receive(store, report(0, rank=0, world_size=2), at=0.0)
+    for at in (0.0, 61.0):
+        make(rounds, run_id, at=at)
+    before = repr(rows_of(store, run_id))
+    assert store.retention.prune(now=61.0, max_age_seconds=1e9, max_bytes_per_run=0, max_bytes=0).reports == 1
+    receive(store, report(0, rank=1, world_size=2), report(0, rank=0, world_size=2), at=70.0)
+    make(rounds, run_id, at=70.0)
+    assert repr(rows_of(store, run_id)) == before
+    assert store.runlog.reached(run_id).frontier.report_id == 3
+
+
 def test_a_report_sent_twice_changes_nothing(store: Store) -> None:
     rounds = rounds_over(store)
     for _ in range(2):

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 import redis
+from structlog.testing import CapturingLogger
 
 from tests.fixtures.redis import Redis
 from tests.fixtures.waiting import eventually
 from trmon.domain.errors import NotReady
+from trmon.store.redis import bell
 from trmon.store.redis.bell import Bell
 from trmon.store.redis.news import MAX_RUNS, News
 
@@ -89,6 +91,18 @@ def test_a_redis_that_is_killed_delays_what_rings_and_loses_none_of_it(
     eventually(lambda: EVERYTHING in other.heard[2:])
     one.bell.ring(news(1000))
     eventually(lambda: 1000 in other.heard[-1].touched)
+
+
+def test_an_outage_is_logged_once_and_its_end_too(
+    server: Redis, two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CapturingLogger()
+    monkeypatch.setattr(bell, "_log", log)
+    server.kill()
+    eventually(lambda: all(process.failures["listen"] >= 3 for process in two))
+    server.start()
+    eventually(lambda: len(log.calls) >= 4)
+    assert Counter(call.args for call in log.calls) == {("redis_away",): 2, ("redis_back",): 2}
 
 
 def test_a_redis_that_hangs_is_noticed_and_holds_nobody_up(server: Redis, two: tuple[Process, Process]) -> None:

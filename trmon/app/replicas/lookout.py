@@ -9,7 +9,7 @@ from typing import Protocol
 from trmon.store.arrivals import Came, Kind, Mark
 
 OVERLAP_SECONDS = 3.0
-"""How far each look goes back: a transaction that has its ids by now is visible by then, nearly always."""
+"""How far each look goes back beyond the last one: what has its ids by then was visible to that one, nearly always."""
 SWEEP_SECONDS = 60.0
 """How far a sweep goes back: longer than any transaction lasts."""
 SWEEP_EVERY_SECONDS = 15.0
@@ -52,10 +52,11 @@ class Lookout:
         return new
 
     def _since(self, now: float) -> Mark:
-        """Return the mark of some seconds ago and, now and then, the oldest one."""
+        """Return the mark of some seconds before the last look and, now and then, the oldest one."""
         oldest = self._marks[0][1]
         if now - self._swept_at >= SWEEP_EVERY_SECONDS:
             self._swept_at = now
             self._seen = {key: id_ for key, id_ in self._seen.items() if id_ > oldest[key[1]]}
             return oldest
-        return next((mark for at, mark in reversed(self._marks) if now - at >= OVERLAP_SECONDS), oldest)
+        looked_at = self._marks[-1][0]
+        return next((mark for at, mark in reversed(self._marks) if looked_at - at >= OVERLAP_SECONDS), oldest)

@@ -15,7 +15,7 @@ from trmon.domain.alerts.muting import Mute, Situation, muted
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.settlement import Settled, Settlement, Tries
 from trmon.domain.alerts.telling import again_after, presented
-from trmon.domain.errors import NotFound
+from trmon.domain.errors import Fenced, NotFound
 from trmon.notify.receiver import Outcome, Receiver, Result
 
 UNKNOWN_RECEIVER = Result(Outcome.REFUSED, "no such receiver is configured")
@@ -58,21 +58,43 @@ class Teller:
         self._routes = routes
         self._remind_seconds = remind_seconds
         self._count = count
+        self._unsettled: dict[int, tuple[Delivery, Settlement]] = {}
 
     def tell(self, group: Group) -> None:
-        """Mute deliveries of a group, try the others together, and note what became of each."""
-        try:
-            settled = self._tell(group)
-        except Exception as error:  # the edge of a delivery: one that cannot be said is seen, and is tried again
-            self._count("error")
-            log.exception("delivery_failed", receiver=group[0].receiver)
-            broken = Result(Outcome.RETRY, type(error).__name__)
-            settled = self._settled([(one, None) for one in group], broken)
-        self._outbox.settle(settled)
+        """Mute deliveries of a group, try the others together, and note what became of each.
+
+        Whoever was asked is not asked again where that could only not be written: the next time it is written alone.
+        """
+        known = [self._unsettled[one.id] for one in group if one.id in self._unsettled]
+        asked = {one.id: settled for one, settled in known if one in group}
+        new = tuple(one for one in group if one.id not in asked)
+        settled = [*asked.values(), *(self._asked(new) if new else [])]
+        self._settle(group, settled)
         for one in settled:
             self._count(one.outcome.value)
             if one.outcome is Settled.DEAD:
                 log.warning("delivery_dead", receiver=group[0].receiver, attempts=one.attempts, reason=one.error)
+
+    def _asked(self, group: Group) -> list[Settlement]:
+        try:
+            return self._tell(group)
+        except Exception as error:  # the edge of a delivery: one that cannot be said is seen, and is tried again
+            self._count("error")
+            log.exception("delivery_failed", receiver=group[0].receiver)
+            broken = Result(Outcome.RETRY, type(error).__name__)
+            return self._settled([(one, None) for one in group], broken)
+
+    def _settle(self, group: Group, settled: Sequence[Settlement]) -> None:
+        for one in settled:
+            self._unsettled.pop(one.delivery_id, None)
+        try:
+            self._outbox.settle(settled)
+        except Fenced:
+            raise
+        except Exception:
+            deliveries = {one.id: one for one in group}
+            self._unsettled.update({one.delivery_id: (deliveries[one.delivery_id], one) for one in settled})
+            raise
 
     def _tell(self, group: Group) -> list[Settlement]:
         receiver, run_id = self._receivers.get(group[0].receiver), group[0].run_id

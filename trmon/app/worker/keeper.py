@@ -224,9 +224,13 @@ class RunKeeper:
             ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
 
     def _revise(self, late: dict[BatchKey, BatchRow], ledger: Ledger, *, now: float) -> None:
+        """A row stays as it is where retention has taken what it was made of: what came late is not all of it."""
         for key, row in late.items():
-            batch = seen_again(self._log.batch_reports(key))
-            self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, former=row), ledger)
+            reports = self._log.batch_reports(key)
+            if sum(report.n_sequences for report in reports if report.id <= row.last_report_id) < row.n_sequences:
+                continue
+            closing = Closing(watch=self._portrait.watch(now), mind=self._mind, batch=seen_again(reports), former=row)
+            self._close(closing, ledger)
 
     def _close(self, closing: Closing, ledger: Ledger) -> None:
         published = close(closing)

@@ -42,6 +42,10 @@ class Transaction:
         self.edited.add(run_id)
         self.said.append((run_id, Event(kind=EDIT, data={}, at=time.time())))
 
+    def unsay(self, run_id: int) -> None:
+        """Take back what was said of a run that is gone: an event without its run fails the whole group."""
+        self.said[:] = [(id_, event) for id_, event in self.said if id_ != run_id]
+
 
 Operation = Callable[[Transaction], T]
 """Writes something. One that raises a TrmonError has written nothing that anybody remembers."""
