@@ -111,6 +111,16 @@ def test_a_projects_token_hears_of_its_project_only(admin: httpx.Client) -> None
         assert {event.data["project"] for event in take_steps(heard, 2)} == {"code"}
 
 
+def test_a_stream_ends_once_its_token_is_revoked(admin: httpx.Client) -> None:
+    train(admin, MATH, steps=range(2))
+    headers = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ)}", "Last-Event-ID": "0"}
+    with following(admin, headers=headers) as heard:
+        take_steps(heard, 2)
+        admin.delete("/api/v1/tokens/reader").raise_for_status()
+        train(admin, CODE, steps=range(1))
+        assert "code" not in {event.data["project"] for event in heard}
+
+
 def test_a_stream_ends_with_the_service_and_never_holds_it_up(client: httpx.Client, service: ThreadedService) -> None:
     with following(client) as heard:
         began = time.monotonic()

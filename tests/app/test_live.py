@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
-from trmon.app.live import Live, RunView, Threshold
+from trmon.app.live import Live, RunView, Threshold, thresholds_of
 from trmon.domain.identity import BatchKey
-from trmon.domain.policies.version import PolicyVersion, default_version
+from trmon.domain.policies.version import default_version
 from trmon_client.core.acceptance import preset
 
 
@@ -56,18 +56,8 @@ def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
     assert seen.scalars == {"lr": 0.5}
 
 
-def test_proposed_thresholds_are_the_bounds_that_are_recommended() -> None:
-    assert view().proposed_thresholds == ()
-    seen = view(proposed=preset("geo_mask"))
-    assert [(bound.statistic, bound.bound) for bound in seen.proposed_thresholds] == [
-        ("geo_ratio", "lower"),
-        ("geo_ratio", "upper"),
-    ]
-
-
-def test_thresholds_are_the_bounds_of_the_active_policy() -> None:
-    geo = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="me", reason="", created_at=0.0)
-    assert view(policy=geo).thresholds == (
+def test_thresholds_are_the_bounds_of_a_policy() -> None:
+    assert list(thresholds_of(preset("geo_mask"))) == [
         Threshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.99),
         Threshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.01),
-    )
+    ]

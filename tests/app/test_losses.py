@@ -39,3 +39,10 @@ def test_reasons_without_end_become_other() -> None:
 
 def test_messages_without_losses_count_nothing() -> None:
     assert not ClientLosses().grown(KEY, wire.Pause(**ORIGIN, sequence=0))
+
+
+def test_memory_does_not_grow_with_the_reasons() -> None:
+    losses = ClientLosses()
+    for i in range(5 * MAX_REASONS):
+        losses.grown(KEY, beat(**{f"reason_{i}": 1}))
+    assert all(len(kept) <= MAX_REASONS + 1 for kept in losses._newest.values())

@@ -254,3 +254,10 @@ def test_labels_are_escaped() -> None:
     name = 'a"b\\c\nd'
     [labels] = samples(f"# TYPE x gauge\n{sample_line('x', {'name': name}, 1.0)}")["x"]
     assert dict(labels)["name"] == name
+
+
+def test_a_signal_that_is_asked_for_and_shown_anyway_is_shown_once(serve: Serve) -> None:
+    with serve(metrics_signals=("reward_mean", "reward_mean")).client() as client:
+        train(client, MATH, steps=range(2))
+        text = eventually(lambda: client.get("/metrics").text, lambda text: "trmon_reward_mean{" in text)
+        assert text.count("trmon_reward_mean{") == 1

@@ -65,7 +65,10 @@ def test_what_is_not_given_stays(two_runs: httpx.Client) -> None:
 
 def test_a_name_that_is_taken_is_a_conflict(two_runs: httpx.Client) -> None:
     train(two_runs, RunKey("math", "other"), steps=[0], end=False)
-    assert two_runs.patch("/api/v1/runs/math/grpo", json={"name": "other"}).status_code == 409
+    change = {"name": "other", "tags": ["changed"], "archived": True}
+    assert two_runs.patch("/api/v1/runs/math/grpo", json=change).status_code == 409
+    run = two_runs.get("/api/v1/runs/math/grpo").json()
+    assert (run["tags"], run["archived"]) == (["dapo"], False)
 
 
 def test_a_deleted_run_is_gone_with_everything_of_it(two_runs: httpx.Client) -> None:

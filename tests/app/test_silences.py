@@ -68,6 +68,8 @@ def test_a_silence_keeps_an_alert_from_receivers_over_a_restart_and_its_end_lets
             id="an operator that there is not",
         ),
         pytest.param({"seconds": 0}, 400, "seconds", id="no time"),
+        pytest.param({"starts_at": "NaN"}, 400, "starts_at", id="a start that is no number"),
+        pytest.param({"starts_at": "Infinity"}, 400, "starts_at", id="a start that never comes"),
         pytest.param({"project": "no/name"}, 400, "project", id="a name that is none"),
     ],
 )

@@ -257,6 +257,12 @@ REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
     ("a negative chunk", msgspec.msgpack.encode(_document(chunk=-1)), "chunk", "zero or more"),
     ("a rank beyond the world", msgspec.msgpack.encode(_document(rank=1)), "rank", "below world_size (1)"),
     ("an empty world", msgspec.msgpack.encode(_document(world_size=0)), "world_size", "must be 1 to"),
+    (
+        "a loss beyond 63 bits",
+        msgspec.msgpack.encode(_document(losses={"dropped": {"x": 1 << 63}})),
+        "losses",
+        "63 bits",
+    ),
     ("a version to come", msgspec.msgpack.encode(_document(wire=[2, 0])), "wire", "supported: 1.0 to 1.x"),
     ("an attempt without a name", msgspec.msgpack.encode(_document(attempt="")), "attempt", "1 to 128"),
     ("a name of 10,000 characters", msgspec.msgpack.encode(_document(attempt="a" * 10_000)), "attempt", "1 to 128"),

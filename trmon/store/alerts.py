@@ -95,7 +95,7 @@ class Alerts:
             transaction.connection.execute(update(table).where(table.c.id == row.id).values(**given))
             said = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
             transaction.said.append((row.run_id, said))
-            transaction.touched.add(row.run_id)
+            transaction.edited.add(row.run_id)
             return replace(_listed(row), ack=ack)
 
         return self._writer.submit(take)

@@ -52,6 +52,11 @@ class Outlooks:
         with self._reader.connect() as connection:
             return list(connection.scalars(select(run.id).where(or_(run.created_at >= since, run.id.in_(heard)))))
 
+    def existing(self, run_ids: Collection[int]) -> set[int]:
+        """Return which of those runs exist."""
+        with self._reader.connect() as connection:
+            return set(connection.scalars(select(schema.run.c.id).where(schema.run.c.id.in_(run_ids))))
+
     def of(self, run_ids: Collection[int]) -> list[Sight]:
         """Return the sights of those runs that exist."""
         ids = sorted(run_ids)

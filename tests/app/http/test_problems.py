@@ -9,6 +9,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from trmon.app.http.problems import STATUSES
 from trmon.domain import errors
+from trmon.store import page
 
 RUN = "/api/v1/runs/math/grpo"
 JSON = {"Content-Type": "application/json"}
@@ -89,3 +90,17 @@ def test_a_failure_inside_says_nothing_of_itself(service: ThreadedService, clien
 def test_every_domain_error_has_a_status() -> None:
     named = {error for error in vars(errors).values() if isinstance(error, type) and error is not errors.TrmonError}
     assert named <= STATUSES.keys()
+
+
+@pytest.mark.parametrize(
+    "path", ["batches?attempt_id=", "batches/1?attempt_id=", "signals?names=x&attempt_id=", "reasons?attempt_id="]
+)
+def test_an_id_that_no_database_holds_is_refused(client: httpx.Client, path: str) -> None:
+    train(client, steps=range(2))
+    answer = client.get(f"/api/v1/runs/math/grpo/{path}{10**30}")
+    assert (answer.status_code, answer.json()["field"]) == (400, "attempt_id")
+
+
+def test_a_cursor_beyond_every_id_is_refused(client: httpx.Client) -> None:
+    answer = client.get("/api/v1/runs", params={"after": page.encode((1 << 63,))})
+    assert (answer.status_code, answer.json()["field"]) == (400, "after")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.fixtures.messages import report
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, train
+from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon.app.live import Live
+from trmon.app.replicas import mirror
 from trmon.app.replicas.mirror import Mirror
 from trmon.domain.errors import NotReady
 from trmon.store.outlooks import Sight
@@ -50,6 +53,10 @@ class Asked:
         """See Outlooks."""
         return []
 
+    def existing(self, run_ids: Collection[int]) -> set[int]:
+        """See Outlooks."""
+        return set()
+
     def of(self, run_ids: Collection[int]) -> list[Sight]:
         """See Outlooks."""
         if self.is_away:
@@ -79,3 +86,17 @@ def test_runs_that_cannot_be_read_stay_noted() -> None:
     mirror.note([2])
     mirror.look()
     assert asked.questions == [{1, 2}]
+
+
+@pytest.mark.server("postgres")
+def test_a_deleted_run_is_shown_no_more(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "SWEEP_SECONDS", 0.0)
+    service = ThreadedService(tmp_path, database_url=postgres_url)
+    with service.client() as client:
+        send(client, MATH, report())
+    service.restart()
+    with service.client() as client:
+        assert lines(client)
+        client.delete(f"/api/v1/runs/{MATH}").raise_for_status()
+        eventually(lambda: lines(client), lambda found: not found)
+    service.stop()

@@ -13,16 +13,18 @@ import httpx
 import pytest
 
 from tests.fixtures.fleet import WorkerProcess
-from tests.fixtures.messages import ORIGIN
+from tests.fixtures.messages import ORIGIN, report
 from tests.fixtures.redis import Redis
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
-from tests.store.builders import append, report_intake
+from tests.store.builders import alert, append, report_intake
+from trmon.app import poller
 from trmon.app.metrics.counters import Counters
 from trmon.app.poller import Poller
 from trmon.app.replicas.neighbours import neighbours_of
 from trmon.app.settings import Settings
+from trmon.domain.outcome import Frontier, Outcome
 from trmon.store import Store
 from trmon_client.core import wire
 
@@ -157,3 +159,21 @@ def test_redis_in_trouble_under_load_loses_nothing(
     assert closed_steps(other) == list(range(30))
     for door in doors:
         eventually(lambda door=door: metric(door, "trmon_redis_up") == 1)
+
+
+def test_an_acknowledgement_is_heard_of_at_once_by_who_follows_the_same_process(
+    server: Redis, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "TOLD_POLL_SECONDS", HOUR_SECONDS)
+    service = ThreadedService(tmp_path, database_url=postgres_url, redis_url=server.url)
+    with service.client() as door:
+        eventually(lambda: metric(door, "trmon_redis_up") == 1)
+        send(door, MATH, report())
+        firing, store = alert(run_id=1), service.app.state.parts.store
+        store.runlog.commit([Outcome(run_id=1, frontier=Frontier(), alerts=(firing,))])[0].result(30)
+        with door.stream("GET", "/api/v1/events", timeout=8.0) as stream:
+            heard = stream.iter_lines()
+            next(heard)
+            door.post(f"/api/v1/alerts/{firing.identity}/ack", json={}).raise_for_status()
+            assert any(line == "event: ack" for line in heard)
+    service.stop()

@@ -102,3 +102,18 @@ def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
     )
     assert refused.returncode == 1
     assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
+
+
+def test_who_is_told_to_end_while_it_starts_does() -> None:
+    code = (
+        "import sys; from trmon.app.replicas.supervisor import Child, Supervisor;"
+        "print('begun', flush=True);"
+        "Supervisor([Child([sys.executable, '-c', 'import time; time.sleep(60)'])]).run(ready='ready')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
+        eventually(children.read_text)
+        supervisor.terminate()
+        assert supervisor.wait(20) == 0

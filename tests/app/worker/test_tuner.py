@@ -10,6 +10,7 @@ import pytest
 from tests.app.watching import Watched
 from tests.domain.adaptation import stream
 from tests.domain.trainer import finished, report
+from trmon.app.live import thresholds_of
 from trmon.domain.adaptation.setting import Mode, Setting
 from trmon.domain.policies.version import PolicyVersion
 from trmon_client.core.acceptance import Policy
@@ -89,8 +90,9 @@ def test_a_recommendation_is_seen_and_one_that_is_applied_is_in_force() -> None:
     shown, applied = (watched(replace(APPLY, mode=mode)) for mode in (Mode.RECOMMEND, Mode.APPLY))
     for run in (shown, applied):
         train(run, range(12))
-    [proposed] = shown.view.proposed_thresholds
-    [in_force] = applied.view.thresholds
+    assert shown.view.proposed is not None
+    [proposed] = thresholds_of(shown.view.proposed)
+    [in_force] = thresholds_of(applied.view.policy.policy)
     assert (shown.view.adaptation, applied.view.adaptation) == (Mode.RECOMMEND, Mode.APPLY)
     assert proposed == in_force
     assert applied.view.proposed is None

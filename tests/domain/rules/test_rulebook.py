@@ -88,6 +88,8 @@ def test_a_rule_is_read_with_the_defaults() -> None:
     ("text", "field", "message"),
     [
         pytest.param("a: [", "rules", "is not YAML", id="broken YAML"),
+        pytest.param("- 2020-99-99", "rules", "is not YAML", id="a date that is none"),
+        pytest.param("[" * 5000, "rules", "is not YAML", id="too deep"),
         pytest.param("name: x", "rules", "must be a list of rules, and is dict", id="no list"),
         pytest.param("- 7", "rules[0]", "must be a mapping, and is int '7'", id="no mapping"),
         pytest.param(RULE + "  fro_steps: 3", "rules[0].fro_steps", "for_steps", id="an unknown part"),

@@ -20,6 +20,8 @@ BEYOND_A_SCHEMA = {
     "nothing to disable",
     "a number of the step in every update",
     "a label's name that is none",
+    "a date that is none",
+    "too deep",
 }
 
 

@@ -27,7 +27,10 @@ MAX_UPDATES = 1000
 
 Step = Annotated[int, Path(ge=0, lt=1 << 62)]
 Update = Annotated[int | None, Query(ge=0, description="Which update of the step; without, the row gauges read.")]
-Attempt = Annotated[int | None, Query(description="Which attempt, by its id; without, the newest that has the step.")]
+Attempt = Annotated[
+    int | None,
+    Query(ge=0, lt=1 << 62, description="Which attempt, by its id; without, the newest that has the step."),
+]
 
 
 @router.get("")

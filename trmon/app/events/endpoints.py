@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from trmon.app.events.stream import Follower, follow
 from trmon.app.http.callers import Reader
 from trmon.app.parts import Service
-from trmon.domain.errors import InvalidInput
+from trmon.domain.errors import InvalidInput, Unauthenticated
 from trmon.domain.identity import RunKey
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
@@ -24,16 +25,25 @@ UNHELD = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @router.get("", response_class=StreamingResponse, responses={200: {"content": {EVENT_STREAM: {}}}})
 async def follow_events(
+    request: Request,
     access: Reader,
     service: Service,
     run: Annotated[str | None, Query(max_length=257, description="Only this run, as project/run.")] = None,
     last_event_id: Annotated[int | None, Header(ge=0, description="Go on after this event.")] = None,
 ) -> StreamingResponse:
     """Follow what happens: batches, alerts, changes of state and policy; from now on, or after an event."""
+
+    async def is_known() -> bool:
+        try:
+            return await service.door.access(request.headers.get("authorization"), now=time.time()) == access
+        except Unauthenticated:
+            return False
+
     follower = Follower(
         events=service.store.events,
         wakeups=service.wakeups,
         access=access,
+        is_known=is_known,
         run=None if run is None else _key(run),
     )
     return StreamingResponse(follow(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNHELD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,11 +34,12 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """Who follows which events."""
+    """Who follows which events, for as long as the token that was shown is one."""
 
     events: Events
     wakeups: Wakeups
     access: Access
+    is_known: Callable[[], Awaitable[bool]]
     run: RunKey | None = None
 
     def read(self, after: int) -> list[StoredEvent]:
@@ -52,7 +53,7 @@ async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[byte
     # A place beyond the newest event is of another database: nothing would ever come after it.
     place = newest if after is None else min(after, newest)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-    while not follower.wakeups.closed:
+    while not follower.wakeups.closed and await follower.is_known():
         seen, read_at = follower.wakeups.count, time.monotonic()
         found = await asyncio.to_thread(follower.read, place)
         for stored in found:

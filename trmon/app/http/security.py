@@ -42,7 +42,15 @@ def _is_cross_site(headers: Mapping[str, str]) -> bool:
     if site is not None and site not in SAME_SITES:
         return True
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    return origin is not None and _place_of(origin) != headers.get("host")
+
+
+def _place_of(origin: str) -> str:
+    """Return the host and port of an origin; all of it where it is no URL, which is no host."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return origin
 
 
 def _without_port(host: str) -> str:

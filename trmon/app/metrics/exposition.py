@@ -54,7 +54,8 @@ class Exposition:
         max_scalars: int,
     ) -> None:
         self._rules = rules
-        self._extra_signals = extra_signals
+        core = {_metric(spec) for spec in SIGNALS.values() if spec.core}
+        self._extra_signals = [name for name in dict.fromkeys(extra_signals) if f"trmon_{name}" not in core]
         self._max_runs = max_runs
         self._max_scalars = max_scalars
         self._known: dict[int, tuple[RunView, Lines]] = {}

@@ -10,12 +10,18 @@ from typing import Protocol
 from trmon.app.live import Live, RunView
 from trmon.store.outlooks import Sight
 
+SWEEP_SECONDS = 15.0
+"""How long a run that was deleted may still be shown: its events, which would tell of it, are gone with it."""
+
 
 class Outlooks(Protocol):
     """What the mirror asks of the store."""
 
     def active(self, *, since: float) -> list[int]:
         """Return the runs that were heard of since a time."""
+
+    def existing(self, run_ids: Collection[int]) -> set[int]:
+        """Return which of those runs exist."""
 
     def of(self, run_ids: Collection[int]) -> list[Sight]:
         """Return the sights of those runs that exist."""
@@ -30,6 +36,7 @@ class Mirror:
         self._idle_after_seconds = idle_after_seconds
         self._noted: set[int] = set()
         self._lock = Lock()
+        self._swept_at = time.monotonic()
 
     def fill(self, *, now: float) -> None:
         """Show every run that is active."""
@@ -41,7 +48,7 @@ class Mirror:
             self._noted.update(run_ids)
 
     def look(self) -> None:
-        """Show the runs that were noted; those that cannot be read stay noted."""
+        """Show the runs that were noted, and now and then forget deleted ones; what cannot be read stays noted."""
         with self._lock:
             noted, self._noted = self._noted, set()
         try:
@@ -50,6 +57,9 @@ class Mirror:
         except Exception:
             self.note(noted)
             raise
+        if time.monotonic() - self._swept_at >= SWEEP_SECONDS:
+            self._sweep()
+            self._swept_at = time.monotonic()
 
     def show(self, run_ids: Collection[int], *, now: float) -> None:
         """Show runs as they are now, and forget those that are gone."""
@@ -57,6 +67,11 @@ class Mirror:
         for sight in sights:
             self._live.show(_view(sight, now=now))
         for run_id in set(run_ids) - {sight.run.id for sight in sights}:
+            self._live.drop(run_id)
+
+    def _sweep(self) -> None:
+        shown = {view.run.id for view in self._live.active(time.time())}
+        for run_id in shown - self._outlooks.existing(shown) if shown else ():
             self._live.drop(run_id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from select import select
 from types import FrameType
@@ -39,12 +39,12 @@ class Child:
         )
         self.started_at = time.monotonic()
 
-    def is_ready(self) -> bool:
-        """Wait for the line that says that it is ready; return whether it came."""
+    def is_ready(self, *, is_wanted: Callable[[], bool]) -> bool:
+        """Wait for the line that says that it is ready, while that is wanted; return whether it came."""
         assert self.process.stdout is not None
         until = time.monotonic() + READY_SECONDS
         while not select([self.process.stdout], [], [], LOOK_SECONDS)[0]:
-            if time.monotonic() > until:
+            if time.monotonic() > until or not is_wanted():
                 return False
         return self.process.stdout.readline().startswith("trmon_")
 
@@ -68,9 +68,10 @@ class Supervisor:
         try:
             for child in self._children:
                 child.start()
-            if not all(child.is_ready() for child in self._children):
+            if all(map(self._comes, self._children)):
+                print(ready, flush=True)
+            elif not self._ending:
                 raise NotReady("a process did not start; its log says why")
-            print(ready, flush=True)
             while not self._ending:
                 self._look()
                 time.sleep(LOOK_SECONDS)
@@ -94,13 +95,17 @@ class Supervisor:
             self._replacing = False
             self._replace()
 
+    def _comes(self, child: Child) -> bool:
+        return child.is_ready(is_wanted=lambda: not self._ending)
+
     def _replace(self) -> None:
         """Start each anew and, once it is ready, end its predecessor: somebody always answers."""
         for child in self._children:
             former = child.process
             child.start()
-            if not child.is_ready():
-                log.error("replacement_failed", command=" ".join(child.command[3:]))
+            if not self._comes(child):
+                if not self._ending:
+                    log.error("replacement_failed", command=" ".join(child.command[3:]))
                 child.stop()
                 child.process = former
                 return

@@ -32,15 +32,15 @@ class ClientLosses:
             return {}
         sender = (key, message.launch, message.rank)
         with self._lock:
+            said: Counter[str] = Counter()
+            for reason, n in losses.dropped.items():
+                said[self._known(reason)] += n
             before = self._newest.pop(sender, {})
-            newest = {reason: max(n, before.get(reason, 0)) for reason, n in losses.dropped.items()}
+            newest = {reason: max(n, before.get(reason, 0)) for reason, n in said.items()}
             self._newest[sender] = before | newest
             if len(self._newest) > MAX_SENDERS:
                 self._newest.popitem(last=False)
-        grown: Counter[str] = Counter()
-        for reason, n in newest.items():
-            grown[self._known(reason)] += n - before.get(reason, 0)
-        return +grown
+        return +Counter({reason: n - before.get(reason, 0) for reason, n in newest.items()})
 
     def _known(self, reason: str) -> str:
         if reason not in self._reasons and len(self._reasons) >= MAX_REASONS:

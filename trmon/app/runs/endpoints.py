@@ -73,6 +73,9 @@ def list_attempts(
 def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
     """Tag, archive, rename a run or give it an owner, whose receivers hear of what fires."""
     tags = None if change.tags is None else [checked_name(tag, field="tags") for tag in change.tags]
+    # First what may be refused: then nothing is changed.
+    if change.name is not None and change.name != key.run:
+        key = service.store.runs.rename(key, change.name, access=access, now=time.time()).result().key
     run = service.store.runs.update(
         key,
         access=access,
@@ -81,8 +84,6 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
         archived=change.archived,
         handover=_handover(service),
     ).result()
-    if change.name is not None and change.name != key.run:
-        run = service.store.runs.rename(key, change.name, access=access, now=time.time()).result()
     return _answered(service, run)
 
 

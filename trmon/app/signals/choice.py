@@ -16,7 +16,7 @@ MAX_POINTS = 200
 
 FromStep = Annotated[int | None, Query(alias="from", ge=0, lt=1 << 62)]
 ToStep = Annotated[int | None, Query(alias="to", ge=0, lt=1 << 62)]
-OfAttempt = Annotated[int | None, Query(description="Only this attempt, by its id.")]
+OfAttempt = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Only this attempt, by its id.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.app.http.callers import Admin, Reader
 from trmon.app.http.pages import After, Limit, PageOut
 from trmon.app.parts import Service
 from trmon.domain.access import Access, Scope
-from trmon.domain.alerts.silences import Matcher, Operator, Silence, checked
+from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, Operator, Silence, checked
 from trmon.domain.identity import checked_name
 
 router = APIRouter(prefix="/api/v1/silences", tags=["alerts"])
@@ -25,9 +25,9 @@ class MatcherIO(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: str
+    label: str = Field(max_length=MAX_PATTERN_LENGTH)
     operator: Operator = Field(Operator.EQUAL, description="`~` and `!~` take shell patterns, e.g. `qwen*`.")
-    value: str
+    value: str = Field(max_length=MAX_PATTERN_LENGTH)
 
 
 class SilenceIn(BaseModel):
@@ -38,7 +38,9 @@ class SilenceIn(BaseModel):
     project: str | None = Field(None, description="Only alerts of this project; without, of all the caller may see.")
     matchers: list[MatcherIO] = Field(min_length=1)
     seconds: float = Field(gt=0, le=MAX_SECONDS, description="How long it lasts.")
-    starts_at: float | None = Field(None, description="When it begins; now if it is not given.")
+    starts_at: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="When it begins; now if it is not given."
+    )
     author: str | None = Field(None, min_length=1, max_length=128, description="Who; without, the token's name.")
     note: str = Field("", max_length=2000)
 
@@ -98,6 +100,6 @@ def list_silences(
 
 
 @router.delete("/{silence_id}", status_code=204)
-def end_silence(silence_id: int, access: Admin, service: Service) -> None:
+def end_silence(silence_id: Annotated[int, Path(ge=0, lt=1 << 62)], access: Admin, service: Service) -> None:
     """End a silence now; whoever should hear of what still fires does so within seconds."""
     service.store.silences.expire(silence_id, access=access, now=time.time()).result()

@@ -19,7 +19,7 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Spec = Field(examples=["geo_mask"])
-    attempt_id: int | None = Field(None, description="Only this attempt, by its id.")
+    attempt_id: int | None = Field(None, ge=0, lt=1 << 62, description="Only this attempt, by its id.")
     from_step: int | None = Field(None, ge=0, lt=1 << 62)
     to_step: int | None = Field(None, ge=0, lt=1 << 62)
     max_steps: int = Field(1000, ge=1, le=MAX_STEPS, description="At most so many steps, the newest ones.")

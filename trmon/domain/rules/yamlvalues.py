@@ -17,7 +17,8 @@ def document(text: str, place: str) -> object:
     """Return what a YAML text holds. Errors: InvalidInput."""
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+        # The reader's own constructors raise the latter, e.g. for a date that is none.
         raise InvalidInput(place, f"is not YAML: {error}") from error
 
 

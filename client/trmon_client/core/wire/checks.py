@@ -11,6 +11,7 @@ from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
     ChunkCount,
     Finish,
+    Heartbeat,
     JsonNumber,
     Message,
     Report,
@@ -34,6 +35,9 @@ def check(message: Message) -> None:
         major, minor = message.wire
         raise WireError("wire", f"version {shown(major)}.{shown(minor)} is not supported; supported: 1.0 to 1.x")
     _check_origin(message)
+    if isinstance(message, Report | Heartbeat | Finish):
+        for n in (*message.losses.dropped.values(), message.losses.spooled_bytes, message.losses.queued):
+            _check_whole("losses", n)
     match message:
         case Report():
             _check_columns(message)
