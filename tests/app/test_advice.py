@@ -37,6 +37,9 @@ def drifted(client: httpx.Client) -> dict[str, Any]:
     send(client, MATH, wire.Start(**ORIGIN, config={"kl_target": 6.0}))
     for step in range(30):
         send_step(client, MATH, step=step, content=batch(step, drift=0.1 if step < 24 else 1.5))
+        if step == 23:
+            # What the run was like at its start is known once its first rows are written.
+            eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 22)
     return eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 28)
 
 

@@ -10,7 +10,7 @@ from tests.store.builders import batch
 from trmon.app.live import Live, RunView, Threshold, thresholds_of
 from trmon.domain.identity import BatchKey
 from trmon.domain.policies.version import default_version
-from trmon_client.core.acceptance import preset
+from trmon_client.core.acceptance import Policy, preset
 
 
 def view(run_id: int = 1, *, last_report_at: float | None = None, **changed: Any) -> RunView:
@@ -54,6 +54,12 @@ def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
     assert seen.mask_rates == {"trm": 0.1, "geo_mask": 0.2}
     assert seen.bounds == {"trpo": 3.0}
     assert seen.scalars == {"lr": 0.5}
+
+
+def test_of_several_bounds_on_one_thing_the_tightest_is_shown() -> None:
+    criteria = [{"statistic": "geo_ratio", "lower": 0.9, "upper": 1.2}, {"statistic": "geo_ratio", "upper": 1.1}]
+    policy = Policy.parse({"name": "twice", "criteria": criteria})
+    assert [(one.bound, one.value) for one in thresholds_of(policy)] == [("lower", 0.9), ("upper", 1.1)]
 
 
 def test_thresholds_are_the_bounds_of_a_policy() -> None:

@@ -20,7 +20,6 @@ BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 """The kinds of error bound and the signals that hold them."""
 
 Side = Literal["lower", "upper"]
-SIDES: tuple[Side, Side] = ("lower", "upper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,17 +106,17 @@ class Live:
 
 
 def thresholds_of(policy: Policy) -> Iterator[Threshold]:
-    """Yield the bounds of a policy."""
+    """Yield the bounds of a policy; of several on one thing the tightest, which is what holds."""
+    bounds: dict[tuple[str, str, str, Side], list[float]] = {}
     for criterion in policy.criteria:
-        for side, value in zip(SIDES, (criterion.lower, criterion.upper), strict=True):
-            if value is not None:
-                yield Threshold(
-                    statistic=criterion.statistic,
-                    pair=criterion.pair,
-                    where=criterion.where or "",
-                    bound=side,
-                    value=value,
-                )
+        place = criterion.statistic, criterion.pair, criterion.where or ""
+        if criterion.lower is not None:
+            bounds.setdefault((*place, "lower"), []).append(criterion.lower)
+        if criterion.upper is not None:
+            bounds.setdefault((*place, "upper"), []).append(criterion.upper)
+    for (statistic, pair, where, side), values in bounds.items():
+        tightest = max(values) if side == "lower" else min(values)
+        yield Threshold(statistic=statistic, pair=pair, where=where, bound=side, value=tightest)
 
 
 def _heard_at(view: RunView) -> float:

@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -14,8 +14,8 @@ from trmon.domain.errors import InvalidInput
 
 T = TypeVar("T")
 
-_Part = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
-"""What a column may hold."""
+BEYOND = 1 << 63
+"""The least number that no id is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ def decode(cursor: str, *, length: int) -> tuple[int, ...]:
     """Return the key of a cursor. Errors: InvalidInput when it is not one."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        key = msgspec.msgpack.decode(raw, type=tuple[_Part, ...])
+        key = msgspec.msgpack.decode(raw, type=tuple[int, ...])
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise InvalidInput("after", "must be the `next` of an earlier page") from error
-    if len(key) != length:
+    if len(key) != length or max(key) >= BEYOND:
         raise InvalidInput("after", "must be the `next` of an earlier page of the same list")
     return key

@@ -7,7 +7,9 @@ from sqlalchemy import text
 
 from tests.fixtures.postgres import Postgres
 from tests.store.builders import NOW, append, report_intake
-from trmon.domain.errors import NotReady
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 pytestmark = pytest.mark.server("postgres")
@@ -37,6 +39,18 @@ def test_an_empty_database_is_not_ready(postgres_url: str) -> None:
     store.writer.submit(lambda tx: tx.connection.execute(text("DROP TABLE alembic_version")) and None).result(30)
     with pytest.raises(NotReady, match="run `trmon migrate`"):
         store.check()
+    store.close()
+
+
+def test_a_character_that_it_does_not_take_is_refused(postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+    append(store, report_intake())
+    with pytest.raises(InvalidInput, match="NUL"):
+        store.runs.list(access=EVERYTHING, tag="a\0")
+    refused = store.runs.update(RunKey("math", "grpo"), access=EVERYTHING, owner="a\0")
+    with pytest.raises(InvalidInput, match="NUL"):
+        refused.result(30)
+    append(store, report_intake(step=1))
     store.close()
 
 

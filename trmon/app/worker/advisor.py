@@ -44,7 +44,7 @@ class Advisor:
         return advise(row, target=self._target, decay=self._decay, kl_target=KlTarget.of(run.config), alerts=alerts)
 
     def _settle(self, run_id: int) -> None:
-        """Look what the run was like at its start: again, if its first rows say nothing, until all are there."""
+        """Look what the run was like at its start, until all its first rows are there: a pass may precede its rows."""
         rows = self._log.batches_after(run_id, 0, limit=FIRST_ROWS)
         chosen: dict[tuple[int, int], BatchRow] = {}
         for row in rows:
@@ -52,5 +52,4 @@ class Advisor:
             if place not in chosen or chosen[place].key.update is not None:
                 chosen[place] = row
         self._target = ess_target(list(chosen.values())[:TARGET_STEPS])
-        is_all = len(chosen) >= TARGET_STEPS or len(rows) == FIRST_ROWS
-        self._is_settled = is_all or not math.isnan(self._target)
+        self._is_settled = len(chosen) >= TARGET_STEPS or len(rows) == FIRST_ROWS

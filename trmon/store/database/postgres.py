@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.errors import NotReady
+from trmon.domain.errors import InvalidInput, NotReady
 from trmon.store.database.engines import Again, Engines
 from trmon.store.database.exchange import known_exchange
 
@@ -143,6 +143,8 @@ def explained(url: URL, error: psycopg.Error) -> Exception | None:
     """Return what an error means to an operator; None for one that the caller must tell apart itself."""
     if isinstance(error, _LOST_RACES):
         return Again(str(error))
+    if isinstance(error, psycopg.DataError) and "0x00" in str(error):
+        return InvalidInput("text", "must not hold a NUL character")
     advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), None)
     if advice is None and not isinstance(error, psycopg.OperationalError):
         return None
