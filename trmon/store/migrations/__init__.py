@@ -33,9 +33,9 @@ def downgrade(engine: Engine, *, revision: str) -> None:
 
 def check(connection: Connection) -> None:
     """Raise NotReady unless the schema is this version's."""
-    _check_known(connection)
     found = revision(connection)
     if found != _head():
+        _check_known(connection)
         raise NotReady(f"the database has schema {found or 'none'}, this version needs {_head()}; run `trmon migrate`")
 
 
