@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec import structs
@@ -12,6 +12,7 @@ from msgspec import structs
 from trmon.app.live import RunView
 from trmon.app.worker.advisor import Advisor
 from trmon.app.worker.attendance import Attendance
+from trmon.app.worker.checkpoints import Checkpoints, checkpoint
 from trmon.app.worker.inbox import Inbox, Stored
 from trmon.app.worker.ledger import Ledger, Tally
 from trmon.app.worker.portrait import Portrait, Vigil
@@ -25,7 +26,7 @@ from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.intake import Mail, StoredNotice, StoredReport
-from trmon.domain.mind import MIND_VERSION, RunMind
+from trmon.domain.mind import RunMind
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome
 from trmon.domain.pipeline import close
 from trmon.domain.ports import RunLog
@@ -35,11 +36,6 @@ from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.merge import Closing
 from trmon.domain.stages.publish import Published, batch_event, tell
 from trmon_client.core import wire
-
-CHECKPOINT_BATCHES = 64
-CHECKPOINT_SECONDS = 30.0
-LEAST_CHECKPOINT_BATCHES = 8
-"""Fewer are folded again in less time than a checkpoint of each step takes to write, where steps are far apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +53,12 @@ class RunKeeper:
     def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil, now: float) -> None:
         self._log = log
         self._vigil = vigil
-        self._watching_since = self._checkpoint_at = now
+        self._watching_since = now
         self._portrait = Portrait(log, run_id, vigil=vigil)
         known = recall(log, self._portrait.watch(now))
         self._mind, self._life, self._inbox = known.mind, known.life, Inbox(log, run_id, read=known.frontier)
-        self._assembly, self._shelf, self._finish_ids = known.assembly, known.shelf, known.finish_ids
-        self._written = known.frontier
-        self._checkpoint_ordinal = known.checkpoint_ordinal
+        self._waiting, self._written = known.waiting, known.frontier
+        self._checkpoints = Checkpoints(ordinal=known.checkpoint_ordinal, now=now)
         self._gauge = log.batch(self._mind.gauge_keys[-1]) if self._mind.gauge_keys else None
         self._newest = self._mind.folded
         self._tuner, self._advisor = Tuner(log), Advisor(log)
@@ -72,18 +67,18 @@ class RunKeeper:
     @property
     def is_done(self) -> bool:
         """Whether the run has ended and nothing of it waits."""
-        return self._life.state.ended and not self._assembly.batches
+        return self._life.state.ended and not self._waiting.has_batches
 
     @property
     def is_at_rest(self) -> bool:
         """Whether only a message can change anything: the run does not train, and nothing of it waits."""
-        is_still = self._life.state is not RunState.RUNNING and not self._assembly.batches
+        is_still = self._life.state is not RunState.RUNNING and not self._waiting.has_batches
         return is_still and self._look_at == math.inf
 
     @property
     def due_at(self) -> float:
         """When the clock alone asks for a pass: at the end of a grace or of the shorter patience; infinity: never."""
-        grace_ends = self._assembly.patience_ends(
+        grace_ends = self._waiting.assembly.patience_ends(
             grace_seconds=self._vigil.grace_seconds, watching_since=self._watching_since
         )
         waits = [self._look_at] if grace_ends is None else [self._look_at, grace_ends]
@@ -126,7 +121,7 @@ class RunKeeper:
 
     def rest(self) -> Outcome | None:
         """Return a checkpoint of the mind, if it has moved since the last one."""
-        if self._mind.ordinal == self._checkpoint_ordinal:
+        if not self._checkpoints.lack(self._mind):
             return None
         return Outcome(run_id=self._portrait.run.id, frontier=self._written, checkpoint=self._checkpoint())
 
@@ -175,11 +170,11 @@ class RunKeeper:
         """Put a report to its open batch, or return the closed row that it comes too late for."""
         key = report.key.batch
         self._note_progress(report, ledger)
-        former = None if key in self._assembly.batches or self._mind.follows(key) else self._log.batch(key)
+        former = None if key in self._waiting.assembly.batches or self._mind.follows(key) else self._log.batch(key)
         if former is None:
-            self._assembly.accept(report)
+            self._waiting.assembly.accept(report)
             return None
-        self._assembly.heard(report)
+        self._waiting.assembly.heard(report)
         if report.id <= former.last_report_id:
             return None
         ledger.tally.late_reports += 1
@@ -194,16 +189,9 @@ class RunKeeper:
 
     def _heed(self, notice: StoredNotice, ledger: Ledger, *, now: float) -> None:
         message = notice.message
-        if isinstance(message, wire.Scalars):
-            self._shelf.put(notice, step=message.step)
-        elif isinstance(message, wire.Finish):
-            self._assembly.leave(notice.attempt_id, message)
-            self._finish_ids[notice.attempt_id, message.rank] = notice.id
-        elif isinstance(message, wire.Start):
-            self._assembly.enter(notice.attempt_id, message.rank)
-            self._finish_ids.pop((notice.attempt_id, message.rank), None)
-            if message.rank == 0:
-                self._introduce(notice, message, ledger, now=now)
+        self._waiting.heed(notice)
+        if isinstance(message, wire.Start) and message.rank == 0:
+            self._introduce(notice, message, ledger, now=now)
 
     def _introduce(self, notice: StoredNotice, start: wire.Start, ledger: Ledger, *, now: float) -> None:
         before = self._portrait.run
@@ -213,13 +201,13 @@ class RunKeeper:
 
     def _close_due(self, ledger: Ledger, *, now: float, caught_up: bool) -> None:
         """While more waits to be read, nothing closes for want of patience."""
-        due = self._assembly.due(
+        due = self._waiting.assembly.due(
             now=now,
             grace_seconds=self._vigil.grace_seconds if caught_up else math.inf,
             watching_since=self._watching_since,
         )
         for batch in due:
-            scalars = self._shelf.of(batch.key.attempt_id, batch.key.step)
+            scalars = self._waiting.shelf.of(batch.key.attempt_id, batch.key.step)
             self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, scalars=scalars), ledger)
             ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
 
@@ -263,15 +251,14 @@ class RunKeeper:
         for attempt_id, step in sorted(steps):
             self._place(attempt_id, step, ledger, now=now)
         if self._mind.folded is not None:
-            open_attempts = {key.attempt_id for key in self._assembly.batches}
-            self._shelf.forget_before(self._mind.folded, keeping=open_attempts)
+            self._waiting.forget_scalars(self._mind.folded)
 
     def _place(self, attempt_id: int, step: int, ledger: Ledger, *, now: float) -> None:
         key = self._mind.gauge_key(attempt_id, step) or BatchKey(attempt_id, step, None)
         if self._mind.follows(key):
             return
         row = ledger.rows.get(key) or self._log.batch(key)
-        scalars = self._shelf.of(attempt_id, step)
+        scalars = self._waiting.shelf.of(attempt_id, step)
         if row is None:
             ledger.tally.unplaced_scalars += 1
         elif scalars.items() - row.scalars.items():
@@ -323,33 +310,17 @@ class RunKeeper:
         ledger.add(published)
 
     def _outcome(self, ledger: Ledger, *, now: float) -> Outcome | None:
-        oldest = self._assembly.oldest_report_id()
-        frontier = self._inbox.read if oldest is None else replace(self._inbox.read, report_id=oldest - 1)
+        frontier = self._waiting.settled(self._inbox.read)
         if not ledger and frontier == self._written:
             return None
-        checkpoint = self._checkpoint() if "state" in ledger.run or self._is_checkpoint_due(now) else None
-        if checkpoint is not None:
-            self._checkpoint_ordinal, self._checkpoint_at = checkpoint.ordinal, now
+        made = None
+        # A change of state is always in a checkpoint, so that no report from before it is heard again after it.
+        if "state" in ledger.run or self._checkpoints.is_due(self._mind, now=now, is_done=self.is_done):
+            made = self._checkpoint()
+            self._checkpoints.made(self._mind, now=now)
         self._written = frontier
-        return ledger.outcome(self._portrait.run.id, frontier=frontier, checkpoint=checkpoint)
-
-    def _is_checkpoint_due(self, now: float) -> bool:
-        since = self._mind.ordinal - self._checkpoint_ordinal
-        is_late = since >= LEAST_CHECKPOINT_BATCHES and now - self._checkpoint_at >= CHECKPOINT_SECONDS
-        return since >= CHECKPOINT_BATCHES or is_late or (since > 0 and self.is_done)
+        return ledger.outcome(self._portrait.run.id, frontier=frontier, checkpoint=made)
 
     def _checkpoint(self) -> Checkpoint:
-        """A change of state is always in a checkpoint, so that no report from before it is heard again after it."""
-        heard_through = self._inbox.read.report_id
-        self._mind = structs.replace(self._mind, recall_from=self._recall_from(), heard_through=heard_through)
-        state = self._mind.to_bytes()
-        return Checkpoint(ordinal=self._mind.ordinal, version=MIND_VERSION, state=state)
-
-    def _recall_from(self) -> int:
-        """Before the first notice that may still matter: of waiting scalars, or of a rank that has left."""
-        open_attempts = {key.attempt_id for key in self._assembly.batches}
-        if self._newest is not None:
-            open_attempts.add(self._newest.attempt_id)
-        ids = [id_ for (attempt_id, _), id_ in self._finish_ids.items() if attempt_id in open_attempts]
-        waiting = self._shelf.oldest_id()
-        return min([*ids, *([] if waiting is None else [waiting]), self._inbox.read.notice_id + 1]) - 1
+        recall_from = self._waiting.recall_from(self._inbox.read, newest=self._newest)
+        return checkpoint(self._mind, recall_from=recall_from, heard_through=self._inbox.read.report_id)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from trmon.app.worker.inbox import PAGE
-from trmon.domain.assembly import Assembly
+from trmon.app.worker.waiting import Waiting
 from trmon.domain.intake import StoredNotice
 from trmon.domain.mind import MIND_VERSION, RunMind
 from trmon.domain.outcome import Frontier
 from trmon.domain.pipeline import remember
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import Life, ending_of
-from trmon.domain.scalars import ScalarShelf
 from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.draft import made_at
 from trmon.domain.watch import Watch
@@ -24,15 +23,13 @@ from trmon_client.core import wire
 
 @dataclass(slots=True)
 class Recollection:
-    """A run as its worker left it: the mind, what waits, how far was read, and which notices announced ends."""
+    """A run as its worker left it: the mind, what waits, and how far was read."""
 
     mind: RunMind
     life: Life
     frontier: Frontier
     checkpoint_ordinal: int = 0
-    assembly: Assembly = field(default_factory=Assembly)
-    shelf: ScalarShelf = field(default_factory=ScalarShelf)
-    finish_ids: dict[tuple[int, int], int] = field(default_factory=dict)
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 def recall(log: RunLog, watch: Watch) -> Recollection:
@@ -85,16 +82,10 @@ def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[
 
 def _recall_notice(known: Recollection, notice: StoredNotice) -> None:
     """Only what may still matter is taken up again: scalars of open steps, and who has left."""
-    message = notice.message
-    if isinstance(message, wire.Scalars):
-        folded = known.mind.folded
-        if folded is None or (notice.attempt_id, message.step) >= (folded.attempt_id, folded.step):
-            known.shelf.put(notice, step=message.step)
-    elif isinstance(message, wire.Start):
-        known.assembly.enter(notice.attempt_id, message.rank)
-        known.finish_ids.pop((notice.attempt_id, message.rank), None)
-    elif isinstance(message, wire.Finish):
-        known.assembly.leave(notice.attempt_id, message)
-        known.finish_ids[notice.attempt_id, message.rank] = notice.id
-        if known.life.state.ended:
-            known.life = replace(known.life, ending=ending_of(message))
+    message, folded = notice.message, known.mind.folded
+    place = (notice.attempt_id, message.step) if isinstance(message, wire.Scalars) else None
+    if place is not None and folded is not None and place < (folded.attempt_id, folded.step):
+        return
+    known.waiting.heed(notice)
+    if isinstance(message, wire.Finish) and known.life.state.ended:
+        known.life = replace(known.life, ending=ending_of(message))
