@@ -44,7 +44,10 @@ class Likeness:
         """Return [B] true."""
         if self.tensor is None:
             return np.ones(self.n_sequences, bool)
-        return self.tensor.new_ones((self.n_sequences,), dtype=_torch_bool())
+        import torch
+
+        # Of no relation to the tensor: nested, sharded and sparse ones make none, or one of their own kind.
+        return torch.ones(self.n_sequences, dtype=torch.bool, device=self.tensor.device)
 
     def copy(self, accepted: Array) -> Array:
         """Return booleans [B] as an array of their own."""
@@ -52,7 +55,9 @@ class Likeness:
             return accepted.clone()
         if self.tensor is None:
             return accepted.copy()
-        return self.tensor.new_tensor(accepted, dtype=_torch_bool())
+        import torch
+
+        return torch.tensor(accepted, dtype=torch.bool, device=self.tensor.device)
 
     def own(self, array: Array | list[Array]) -> Array | list[Array]:
         """Return what was computed, an array or a list of rows, in the kind and the place of the inputs."""
@@ -67,12 +72,6 @@ class Likeness:
 
 def _length(value: Any) -> int | None:
     try:
-        return len(value)
-    except TypeError:
+        return int(value.size(0)) if is_tensor(value) else len(value)
+    except (TypeError, IndexError, RuntimeError):
         return None
-
-
-def _torch_bool() -> Any:
-    import torch
-
-    return torch.bool

@@ -11,7 +11,10 @@ from trmon_client.sending.losses import Loss, LossCounter
 
 
 def capture(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the values with tensors made fit for a transfer, which copies them; None for one of several numbers."""
+    """Return the values with tensors made fit for a transfer, which copies them.
+
+    None for a tensor of several numbers, and for a distributed one of which this rank has a part.
+    """
     return {name: _alone(value) if is_tensor(value) else value for name, value in (values or {}).items()}
 
 
@@ -31,9 +34,19 @@ def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNum
 def _alone(tensor: Any) -> Any:
     if tensor.numel() != 1:
         return None
-    number = tensor.detach().reshape(())
+    number = tensor.detach()
+    if callable(getattr(number, "full_tensor", None)):
+        number = _whole(number)
+    if number is None or number.is_meta:
+        return None
+    number = number.reshape(())
     # numpy has no short floats of torch's own.
     return number.float() if number.is_floating_point() and number.itemsize < 4 else number
+
+
+def _whole(tensor: Any) -> Any | None:
+    """Return what every rank of a distributed tensor has; None for a part of it: the rest would take a collective."""
+    return tensor.to_local() if all(placement.is_replicate() for placement in tensor.placements) else None
 
 
 def _number(value: Any) -> float | None:

@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings, spooled, steps
@@ -151,6 +154,32 @@ def test_scalars_that_are_no_numbers_are_left_out_and_counted(tmp_path: Path) ->
     assert finish.losses.dropped == {"scalar": 5}
 
 
+def test_a_part_of_a_distributed_scalar_costs_the_scalar_and_not_the_report(tmp_path: Path) -> None:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        part, whole = (DTensor.from_local(torch.tensor(2.0), mesh, [kind]) for kind in (Partial(), Replicate()))
+        monitor = Monitor(settings(tmp_path))
+        monitor.log_batch(step=0, **batch(), scalars={"part": part, "whole": whole})
+        monitor.close()
+    finally:
+        distributed.destroy_process_group()
+    report, finish = spooled(tmp_path)[1:]
+    assert report.scalars == {"whole": 2.0}
+    assert finish.losses.dropped == {"scalar": 1}
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_what_cannot_be_read_is_answered_in_any_mode(tmp_path: Path, layout: torch.layout) -> None:
+    nested = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)], layout=layout)
+    off, on = Monitor(settings(tmp_path, mode="off")), Monitor(settings(tmp_path))
+    on.log_batch(step=0, **batch())
+    for monitor in (off, on):
+        assert monitor.log_batch(step=1, rollout_logprobs=nested, logprobs=nested).mask.tolist() == [True, True]
+    on.close()
+
+
 def test_what_the_trainer_overwrites_after_the_call_is_reported_as_it_was(tmp_path: Path) -> None:
     rewards, norm = torch.ones(4, dtype=torch.float64), torch.tensor(1.0)
     with Peer() as peer:
@@ -189,6 +218,7 @@ def test_a_run_that_never_logged_sends_nothing_unless_it_crashes(tmp_path: Path)
 ENDINGS = {
     "a clean end": (None, "finished", ""),
     "an exception": (KeyError("reward"), "crashed", "KeyError: 'reward'"),
+    "an exception whose text no message takes": (OSError("a\udcff\0"), "crashed", "OSError: a?\ufffd"),
     "an interrupt": (KeyboardInterrupt(), "crashed", "KeyboardInterrupt: "),
     "an exit that reports success": (SystemExit(0), "finished", ""),
     "an exit that reports failure": (SystemExit(3), "crashed", "SystemExit: 3"),

@@ -17,6 +17,7 @@ from trmon_client.sending.losses import LossCounter
 from trmon_client.sending.outbox import Draft
 from trmon_client.settings import Mode, Settings
 from trmon_client.version import __version__
+from trmon_client.words import words
 
 MAX_ERROR_LENGTH = 1000
 
@@ -92,14 +93,15 @@ def scalars(step: int, values: Mapping[str, Any], *, sequence: int, losses: Loss
 
 def pause(reason: str, *, sequence: int) -> Draft:
     """The trainer will be silent on purpose."""
-    return Draft(
-        lambda identity, _lost: wire.Pause(**identity.origin(), sequence=sequence, reason=reason[:MAX_ERROR_LENGTH])
-    )
+    shown = words(reason, at_most=MAX_ERROR_LENGTH)
+    return Draft(lambda identity, _lost: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
 
 
 def finish(error: BaseException | None, *, sequence: int, finished: list[wire.ChunkCount]) -> Draft:
     """The process ends: by an error, or cleanly without one."""
-    shown = "" if error is None else f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH]
+    shown = (
+        "" if error is None else f"{type(error).__name__}: {words(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
+    )
     return Draft(
         lambda identity, lost: wire.Finish(
             **identity.origin(),
