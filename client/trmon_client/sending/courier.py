@@ -81,6 +81,8 @@ class Courier:
             extra = [self._heartbeat()] if time.monotonic() >= self._heartbeat_at else []
             if messages or extra:
                 self._settle(self._transport.send([*messages, *extra]), messages)
+        except OSError as error:  # no file can be opened now
+            self._fail(Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}"))
         except Exception as error:  # noqa: BLE001  the edge of this loop: a defect must not end the thread
             self._losses.count(Loss.INTERNAL)
             self._fail(Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}"))

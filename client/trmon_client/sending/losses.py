@@ -18,6 +18,8 @@ class Loss(str, Enum):
     """The process ended with messages that the spool could not take."""
     DAMAGED = "damaged"
     """A spooled record was torn or failed its checksum."""
+    UNREAD = "unread"
+    """A spooled segment is of another version; it stays on disk for one that can read it."""
     REFUSED = "refused"
     """The service answered that the message is invalid."""
     CONFLICT = "conflict"
@@ -37,7 +39,8 @@ class LossCounter:
     """Counts losses by reason since the start of the process, from any thread, and keeps refused policies."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Of a thread's own, whose signal handlers may count too.
+        self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
 

@@ -17,6 +17,9 @@ from trmon_client.sending.lock import FILE_NAME, DirectoryLock
 from trmon_client.sending.losses import Loss, LossCounter
 from trmon_client.sending.orphans import Orphan, adopt, remove_if_empty
 
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of the moment, which say nothing of the file that could not be read."""
+
 
 @dataclass(slots=True)
 class Segment:
@@ -69,13 +72,23 @@ class Spool:
         if self._file is None or self._segments[-1].size_bytes + len(record) > self._limits.segment_bytes:
             self._open_segment()
         segment = self._segments[-1]
-        self._write(record, after=segment.size_bytes)
+        try:
+            self._write(record, after=segment.size_bytes)
+        except OSError:
+            # The next attempt opens another file: a disk that stays full would fill with empty ones.
+            if segment.n_messages == 0:
+                self._segments.pop()
+                segment.path.unlink(missing_ok=True)
+            raise
         segment.size_bytes += len(record)
         segment.n_messages += 1
         self._drop_beyond_cap()
 
     def peek(self, *, n_messages: int, size_bytes: int) -> list[bytes]:
-        """Return the oldest messages, at least one if any waits, within both limits; they stay."""
+        """Return the oldest messages, at least one if any waits, within both limits; they stay.
+
+        Errors: OSError where the process may not open another file just now; nothing is lost, later it can be read.
+        """
         while not self._reading and self._segments:
             if self._is_loaded:
                 self._finish_segment()
@@ -149,20 +162,29 @@ class Spool:
         segment = self._segments[0]
         if len(self._segments) == 1:
             self._close_file()
-        self._is_loaded = True
         try:
-            found = scan(segment.path.read_bytes())
-        except (OSError, SegmentError):
-            self._losses.count(Loss.DAMAGED, max(1, segment.n_messages))
+            data = segment.path.read_bytes()
+            found = scan(data)
+        except (OSError, SegmentError) as error:
+            if isinstance(error, OSError) and error.errno in EXHAUSTED:
+                raise
+            is_foreign = isinstance(error, SegmentError) and data.startswith(HEADER[:-1])
+            self._losses.count(Loss.UNREAD if is_foreign else Loss.DAMAGED, max(1, segment.n_messages))
+            self._forget_segment(keep=is_foreign)
             return
+        self._is_loaded = True
         self._reading.extend(found.messages)
         if found.n_damaged or found.torn_bytes:
             self._losses.count(Loss.DAMAGED, found.n_damaged + bool(found.torn_bytes))
 
     def _finish_segment(self) -> None:
-        segment = self._segments.popleft()
         self._is_loaded = False
-        segment.path.unlink(missing_ok=True)
+        self._forget_segment(keep=False)
+
+    def _forget_segment(self, *, keep: bool) -> None:
+        segment = self._segments.popleft()
+        if not keep:
+            segment.path.unlink(missing_ok=True)
         orphan = segment.orphan
         if orphan is not None and not any(other.orphan is orphan for other in self._segments):
             orphan.remove()

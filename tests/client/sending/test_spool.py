@@ -130,6 +130,47 @@ def test_a_write_cut_short_raises_and_leaves_what_was_written_whole(spool: MakeS
     assert losses.snapshot() == {}
 
 
+def test_a_disk_that_stays_full_is_not_filled_with_empty_files(tmp_path: Path, spool: MakeSpool) -> None:
+    queue = spool()
+    with largest_file(len(HEADER) + 10):
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"File too large|only a part"):
+                queue.append(MESSAGE)
+    assert list(tmp_path.rglob("*.seg")) == []
+    queue.append(MESSAGE)
+    assert drained(queue) == [MESSAGE]
+
+
+def test_what_cannot_be_opened_for_a_moment_is_read_later(spool: MakeSpool) -> None:
+    losses = LossCounter()
+    queue = spool(losses=losses, segment_bytes=RECORD_BYTES)
+    for message in numbered(3):
+        queue.append(message)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            queue.peek(n_messages=1, size_bytes=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert drained(queue) == numbered(3)
+    assert losses.snapshot() == {}
+
+
+def test_a_segment_of_another_version_stays_for_one_that_can_read_it(tmp_path: Path, spool: MakeSpool) -> None:
+    path = tmp_path / "newer" / "00000000.seg"
+    path.parent.mkdir()
+    path.write_bytes(HEADER[:-1] + b"\x02 whatever")
+    losses = LossCounter()
+    heir = spool("heir", losses=losses)
+    heir.adopt()
+    heir.append(MESSAGE)
+    assert drained(heir) == [MESSAGE]
+    assert losses.snapshot() == {"unread": 1}
+    heir.close()
+    assert path.exists()
+
+
 def test_damage_costs_the_damaged_records_only_and_is_counted(tmp_path: Path, spool: MakeSpool) -> None:
     queue = spool()
     for message in numbered(3):

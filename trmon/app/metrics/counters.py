@@ -20,8 +20,8 @@ CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 1
 
 STATUSES = (*(status.value for status in Stored), "invalid")
 DROPPED = (
-    *("queue_full", "spool_full", "spool_error", "damaged", "refused", "conflict", "unencodable", "scalar"),
-    *("internal", "unplaced_scalar"),
+    *("queue_full", "spool_full", "spool_error", "damaged", "unread", "refused", "conflict", "unencodable"),
+    *("scalar", "internal", "unplaced_scalar"),
 )
 """Why clients of today lose messages, and why the service does."""
 OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
