@@ -20,11 +20,16 @@ class ExitWatch:
         self._hook = self._on_exception
         sys.excepthook = self._hook
         atexit.register(self._on_exit)
+        # A child of multiprocessing may end without what atexit knows; it has imported this module.
+        util = sys.modules.get("multiprocessing.util")
+        self._finalizer = None if util is None else util.Finalize(None, self._on_exit, exitpriority=0)
 
     def end(self) -> None:
         """Watch no more."""
         self._pid = 0
         atexit.unregister(self._on_exit)
+        if self._finalizer is not None:
+            self._finalizer.cancel()
         # Someone may have hooked in after us and calls us still: then the hook stays and does nothing.
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook

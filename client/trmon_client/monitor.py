@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -89,12 +90,12 @@ class Monitor:
         if not self._is_closed:
             session.surface.guard(lambda: session.pause(reason), otherwise=None)
 
-    def close(self, timeout: float = 2.0) -> None:
+    def close(self, timeout: float | None = 2.0) -> None:
         """Finish the run: state the last counts, send what waits, spool what cannot be sent.
 
-        Args: timeout: seconds after which it returns in any case.
+        Args: timeout: seconds after which it returns in any case; None: when all is sent or on disk, however long.
         """
-        self._close(None, timeout_seconds=timeout)
+        self._close(None, timeout_seconds=math.inf if timeout is None else timeout)
 
     def __enter__(self: AnyMonitor) -> AnyMonitor:
         return self

@@ -18,5 +18,5 @@ class Notices:
         self._said.add(key)
         try:
             sys.stderr.write(f"trmon: {text}\n")
-        except (OSError, ValueError, AttributeError):
-            return  # closed or missing (pythonw): there is nobody to tell
+        except (OSError, ValueError, AttributeError, RuntimeError):
+            return  # closed, missing (pythonw) or in use by who was interrupted: there is nobody to tell

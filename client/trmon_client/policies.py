@@ -27,7 +27,7 @@ class Policies:
         self.current = policy
         self._losses = losses
         self._notices = notices
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._offer: Offer | None = None
 
     def offer(self, update: wire.PolicyUpdate) -> None:

@@ -47,7 +47,9 @@ class Session:
         self._ranks = Ranks()
         self._chunks = Chunks()
         self._advice: Mapping[str, Any] | None = None
-        self._lock = threading.Lock()
+        # A signal's handler may call in the middle of a call: of the same thread, it must not wait for itself.
+        self._lock = threading.RLock()
+        self._unstarted: Sender | None = None
         self._sender: Sender | None = None
         self._exit_watch: ExitWatch | None = None
 
@@ -102,7 +104,7 @@ class Session:
 
     def pause(self, reason: str) -> None:
         """Leave word of a silence on purpose."""
-        self._speak().put(messages.pause(str(reason), sequence=next(_SEQUENCES)))
+        self._speak().put(messages.pause(reason, sequence=next(_SEQUENCES)))
 
     def finish(self, error: BaseException | None, *, timeout_seconds: float) -> None:
         """Leave word of the end, and close."""
@@ -122,14 +124,20 @@ class Session:
     def _speak(self) -> Sender:
         with self._lock:
             if self._sender is None:
-                self._ranks = discover(self._settings)
-                sender = Sender(
-                    self._settings, self._ranks, is_fork=self.is_fork, hear=self._hear, surface=self.surface
-                )
+                sender = self._made()
                 sender.start()
                 sender.put(messages.start(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._sender, self._exit_watch = sender, self._watch_exits()
             return self._sender
+
+    def _made(self) -> Sender:
+        """Kept where it cannot be started, as without a free thread: certificates are loaded once, not at each call."""
+        if self._unstarted is None:
+            self._ranks = discover(self._settings)
+            self._unstarted = Sender(
+                self._settings, self._ranks, is_fork=self.is_fork, hear=self._hear, surface=self.surface
+            )
+        return self._unstarted
 
     def _watch_exits(self) -> ExitWatch:
         seconds = self._settings.limits.exit_timeout_seconds

@@ -86,7 +86,7 @@ class Arguments:
         value = self.get(name)
         try:
             return None if value is None else parse(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, AttributeError, OverflowError):
             # A URL or a token may hold a secret: neither the value nor the error about it may be shown.
             shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
             raise ValueError(f"{name} ({variable(name)}) must be {expected}, and {shown}") from None
@@ -115,7 +115,7 @@ def resolve(given: Mapping[str, Any], *, environment: Mapping[str, str], limits:
         attempt=arguments.parsed("attempt", _text, expected=TEXT),
         rank=rank,
         world_size=world_size,
-        spool_dir=Path(arguments.get("spool_dir") or DEFAULT_SPOOL),
+        spool_dir=arguments.parsed("spool_dir", _directory, expected="a directory's path") or _directory(""),
         launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
         limits=limits or Limits(),
     )
@@ -156,11 +156,23 @@ def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
 
 
 def _url(value: str) -> str:
+    if not value.isprintable() or " " in value:
+        raise ValueError
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError(value)
     parts.port  # noqa: B018  raises ValueError for a port that is none
     return value.rstrip("/")
+
+
+def _directory(value: str | Path) -> Path:
+    if "\0" in str(value):
+        raise ValueError
+    try:
+        # A trainer that changes its working directory must not take the spool with it, half of it.
+        return Path(value or DEFAULT_SPOOL).absolute()
+    except OSError:  # the working directory is gone
+        return Path(value or DEFAULT_SPOOL)
 
 
 def _token(value: str) -> str:

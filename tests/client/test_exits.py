@@ -116,3 +116,35 @@ def test_a_forked_child_speaks_for_itself_and_cannot_end_its_parents_run(tmp_pat
     assert sorted(by_step) == [0, 1, 2]
     assert by_step[0].launch == by_step[2].launch != by_step[1].launch
     assert sorted(finish.launch for finish in finishes) == sorted({report.launch for report in by_step.values()})
+
+
+def test_a_signals_handler_may_close_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    interrupt = """
+        class Interrupting(dict):
+            def items(self):
+                signal.raise_signal(signal.SIGTERM)
+                return super().items()
+
+        signal.signal(signal.SIGTERM, lambda *_: monitor.close())
+        monitor.log_batch(step=1, rollout_logprobs=mu, logprobs=mu, mask=np.ones((2, 3)), scalars=Interrupting(lr=1.0))
+    """
+    done = run(tmp_path, interrupt)
+    assert done.returncode == 0, done.stderr
+    assert isinstance(spooled(tmp_path)[-1], wire.Finish)
+
+
+def test_a_child_of_multiprocessing_that_ends_without_close_flushes(tmp_path: Path) -> None:
+    fork = """
+        import multiprocessing
+
+        def speak():
+            for step in range(1, 30):
+                log(monitor, step)
+
+        child = multiprocessing.get_context("fork").Process(target=speak)
+        child.start()
+        child.join()
+    """
+    with Peer() as peer:
+        run(tmp_path, fork, url=peer.url)
+        assert sorted(peer.steps) == list(range(30))

@@ -45,7 +45,7 @@ def test_an_argument_beats_its_variable_but_the_mode() -> None:
 def test_the_defaults_observe_with_trm_into_a_local_spool() -> None:
     found = resolve(NAMED, environment={})
     assert (found.mode, found.policy.name, found.is_policy_asked_for) == (Mode.OBSERVE, "trm", False)
-    assert found.run_spool_dir == Path("trmon-spool/math/grpo")
+    assert found.run_spool_dir == Path.cwd() / "trmon-spool/math/grpo"
     assert found.page_url is None
 
 
@@ -58,6 +58,10 @@ MISTAKES = {
     "an unknown policy": ({"policy": "trm_min"}, "trm_min"),
     "a policy that is no spec": ({"policy": {"name": "x"}}, "name and criteria"),
     "a url of another scheme": ({"url": "ftp://trmon"}, "url .*http"),
+    "a url with the end of its line": ({"url": "http://trmon:8642\n"}, "url .*http"),
+    "a url that is no text": ({"url": 5}, "url .*http"),
+    "a spool that is no path": ({"spool_dir": 5}, "spool_dir .*path"),
+    "a spool with NUL": ({"spool_dir": "a\0b"}, "spool_dir .*path"),
     "a port that is none": ({"url": "http://trmon:port"}, "url .*http"),
     "a rank without a world size": ({"rank": 1}, "rank and world_size"),
     "a rank beyond the world": ({"rank": 4, "world_size": 4}, "rank must be 0 to world_size - 1"),

@@ -52,8 +52,10 @@ class Backlog:
             self._announce()
 
     def take(self, n_messages: int) -> list[bytes]:
-        """Return the oldest messages, at most n; the same ones again until they are acknowledged."""
+        """Return the oldest messages, at most n; the same ones again until they are acknowledged, none once closed."""
         with self._changed:
+            if self._is_closed:
+                return []
             if not self._in_flight:
                 self._take_off(n_messages)
             return self._in_flight[:n_messages]
@@ -71,7 +73,7 @@ class Backlog:
         """Put every message on disk at once while the service is away; off again when it answers."""
         with self._changed:
             self._write_through = is_on
-            if is_on:
+            if is_on and not self._is_closed:
                 if self._spool.is_empty:
                     self._land()
                 self._spill()
@@ -102,9 +104,9 @@ class Backlog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether nothing waits to be sent; what a closed backlog put on disk waits for another process."""
         with self._changed:
-            return not (self._in_flight or self._memory) and self._spool.is_empty
+            return self._is_closed or (not (self._in_flight or self._memory) and self._spool.is_empty)
 
     @property
     def queued(self) -> int:
@@ -148,5 +150,6 @@ class Backlog:
             while self._memory:
                 self._spool.append(self._memory[0])
                 self._memory_bytes -= len(self._memory.popleft())
-        except OSError as error:
-            self._notices.say("spool", f"cannot write to the spool {self._spool.directory}: {error.strerror}")
+        except (OSError, ValueError) as error:  # ValueError: a path that the file system cannot spell
+            reason = getattr(error, "strerror", None) or error
+            self._notices.say("spool", f"cannot write to the spool {self._spool.directory}: {reason}")

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
+
 from trmon_client.core import wire
 from trmon_client.identity import Identity, settle
 from trmon_client.notices import Notices
@@ -24,6 +26,9 @@ from trmon_client.surface import Surface
 
 SPILL_PART = 0.25
 """The part of the time of `close` that is kept for putting on disk what could not be sent."""
+
+LONGEST_SECONDS = 1e8
+"""What `close` waits at most: threads cannot wait for ever by a number."""
 
 
 class Sender:
@@ -65,17 +70,16 @@ class Sender:
 
     def close(self, timeout_seconds: float, *, last: Draft | None = None) -> None:
         """Send what waits and the last word, spool what cannot be sent; return when done or after the timeout."""
+        timeout_seconds = min(max(0.0, timeout_seconds), LONGEST_SECONDS)
         self._deadline = time.monotonic() + timeout_seconds
         self._outbox.close(last)
         self._is_closing.set()
-        self._thread.join(max(0.0, timeout_seconds))
+        self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         identity = settle(self._settings, self._ranks, is_fork=self._is_fork, give_up=self._is_closing)
         courier = self._courier(identity)
         self._backlog.write_through(courier is None)
-        if courier is not None:
-            courier.start()
         while (draft := self._outbox.take()) is not None:
             self._encode(draft, identity)
         if courier is not None:
@@ -99,9 +103,10 @@ class Sender:
         )
 
     def _courier(self, identity: Identity) -> Courier | None:
+        """Started; None where nothing can be sent."""
         if self._transport is None:
             return None
-        return Courier(
+        courier = Courier(
             self._backlog,
             transport=self._transport,
             heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._lost())),
@@ -110,6 +115,12 @@ class Sender:
             losses=self._losses,
             notices=self._notices,
         )
+        try:
+            courier.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._notices.say("courier", f"nothing can be sent, reports stay in the spool: {error}")
+            return None
+        return courier
 
 
 def _transport(settings: Settings, notices: Notices) -> Transport | None:
@@ -118,8 +129,9 @@ def _transport(settings: Settings, notices: Notices) -> Transport | None:
         return None
     try:
         return HttpTransport(settings.url, token=settings.token, limits=settings.limits)
-    except (ImportError, OSError, ValueError) as error:  # a proxy or certificates of the environment
-        notices.say("transport", f"nothing can be sent, reports stay in the spool: {error}")
+    except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
+        blamed = "the proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) or certificates of the environment"
+        notices.say("transport", f"nothing can be sent, reports stay in the spool; look at {blamed}: {error}")
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Loaded here although httpx would do so when it needs them, in the courier's thread: see sender._transport.
 import encodings.idna  # noqa: F401
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,8 @@ from trmon_client.core import wire
 from trmon_client.limits import Limits
 
 MAX_RETRY_AFTER_SECONDS = 600.0
+MAX_ANSWER_BYTES = 32 << 20
+"""What an answer may have, unpacked; 64 reports of a million sequences each are acknowledged in 8 MB."""
 
 
 class Outcome(Enum):
@@ -60,6 +63,7 @@ class HttpTransport:
 
     def __init__(self, url: str, *, token: str | None, limits: Limits) -> None:
         self._url = f"{url}/api/v1/reports"
+        self._timeout_seconds = limits.read_timeout_seconds
         headers = {"Content-Type": wire.MSGPACK, "Accept": wire.MSGPACK}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -75,10 +79,11 @@ class HttpTransport:
     def send(self, messages: Sequence[bytes]) -> Reply:
         """Post the messages as one bundle; what is long in them is compressed already."""
         try:
-            response = self._client.post(self._url, content=wire.encode_bundle(list(messages)))
-        except (httpx.HTTPError, OSError) as error:
+            with self._client.stream("POST", self._url, content=wire.encode_bundle(list(messages))) as response:
+                body = _body(response, timeout_seconds=self._timeout_seconds)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             return Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}")
-        return _read(response, len(messages))
+        return _read(response, body, n_messages=len(messages))
 
     def close(self) -> None:
         """Close the connections."""
@@ -97,23 +102,36 @@ class _Silence(logging.Filter):
         return self._url not in record.getMessage()
 
 
-def _read(response: httpx.Response, n_messages: int) -> Reply:
+def _body(response: httpx.Response, *, timeout_seconds: float) -> bytes:
+    """Errors: httpx.HTTPError for an answer that is too long, or does not end in time however steadily it drips."""
+    body, until = bytearray(), time.monotonic() + timeout_seconds
+    for part in response.iter_bytes():
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
+            raise httpx.ReadError(f"HTTP {response.status_code}, an answer of more than {MAX_ANSWER_BYTES} bytes")
+        if time.monotonic() > until:
+            raise httpx.ReadTimeout(f"HTTP {response.status_code}, an answer that does not end")
+    return bytes(body)
+
+
+def _read(response: httpx.Response, body: bytes, *, n_messages: int) -> Reply:
     status = response.status_code
-    detail = f"HTTP {status}: {_problem(response)}"
     if status == 200:
-        return _read_acks(response, n_messages)
+        return _read_acks(body, n_messages)
+    detail = f"HTTP {status}: {_problem(response, body)}"
     if status in (401, 403):
         return Reply(outcome=Outcome.DENIED, detail=detail)
-    # Only the service itself can refuse: a 4xx without problem details comes from something in between.
-    is_final = 400 <= status < 500 and status not in (408, 429) and _is_problem(response)
+    # Only the service itself can refuse: a 4xx without problem details comes from something in between. That it has
+    # no such route says that the url is wrong, and nothing of the messages.
+    is_final = 400 <= status < 500 and status not in (404, 405, 408, 429) and _is_problem(response)
     if is_final or status == 413:
         return Reply(outcome=Outcome.REFUSED, detail=detail)
     return Reply(outcome=Outcome.AGAIN, detail=detail, retry_after_seconds=_retry_after_seconds(response))
 
 
-def _read_acks(response: httpx.Response, n_messages: int) -> Reply:
+def _read_acks(body: bytes, n_messages: int) -> Reply:
     try:
-        acks = wire.decode_acks(response.content).acks
+        acks = wire.decode_acks(body).acks
     except wire.WireError as error:
         return Reply(outcome=Outcome.AGAIN, detail=f"the answer is not trmon's ({error})")
     if len(acks) != n_messages:
@@ -126,12 +144,12 @@ def _is_problem(response: httpx.Response) -> bool:
     return content_type.startswith("application/problem+json")
 
 
-def _problem(response: httpx.Response) -> str:
+def _problem(response: httpx.Response, body: bytes) -> str:
     if not _is_problem(response):
         return response.reason_phrase
     try:
-        problem = msgspec.json.decode(response.content, type=dict[str, object])
-    except msgspec.DecodeError:
+        problem = msgspec.json.decode(body, type=dict[str, object])
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return response.reason_phrase
     return str(problem.get("detail") or problem.get("title") or response.reason_phrase)[:500]
 

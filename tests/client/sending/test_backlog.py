@@ -112,6 +112,8 @@ def test_close_puts_all_on_disk_and_a_late_acknowledgement_changes_nothing(
     queue.take(2)
     queue.close()
     queue.acknowledge(2)
+    assert queue.is_empty
+    assert queue.take(2) == []
     assert on_disk(tmp_path) == numbered(3)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.client.server import ACCEPT, HANG, HANG_UP, Answer, Peer, problem
+from tests.client.server import ACCEPT, HANG, HANG_UP, PATIENCE_SECONDS, Answer, Peer, problem
 from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.core import wire
 from trmon_client.limits import Limits
 from trmon_client.monitor import Monitor
-from trmon_client.sending.transport import HttpTransport, Outcome
+from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, Outcome
 
 BUSY = problem(429, "too many", **{"Retry-After": "0.05"})
 GARBAGE = Answer(200, {"Content-Type": "text/html"}, b"<html>welcome to the hotel</html>")
@@ -29,6 +33,7 @@ AWAY = {
     "a page of something else": GARBAGE,
     "answers that do not match the messages": SHORT_ACKS,
     "not found by something in between": Answer(404, {"Content-Type": "text/plain"}, b"no such ingress"),
+    "not found by a service under another path": problem(404, "no route"),
     "a redirect": Answer(302, {"Location": "https://login.example"}),
     "no answer in time": HANG,
 }
@@ -108,7 +113,7 @@ def test_a_denied_token_keeps_everything_and_says_what_to_do_once(
     assert "s3cret" not in said
 
 
-@pytest.mark.parametrize("status", [400, 404, 409, 422])
+@pytest.mark.parametrize("status", [400, 409, 422])
 def test_a_message_the_service_refuses_is_counted_said_once_and_dropped(
     tmp_path: Path, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,14 +223,18 @@ def test_reports_and_scalars_arrive_once_each_and_in_order(tmp_path: Path) -> No
         assert [message.step for message in peer.of(wire.Scalars)] == list(range(40))
 
 
+PROXIES = [("ALL_PROXY", "gopher://proxy:70"), ("HTTP_PROXY", "http://proxy:port"), ("NO_PROXY", "fd00::/8")]
+
+
+@pytest.mark.parametrize(("variable", "value"), PROXIES)
 def test_a_proxy_that_cannot_be_used_leaves_everything_in_the_spool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("ALL_PROXY", "gopher://proxy:70")
+    monkeypatch.setenv(variable, value)
     with Monitor(settings(tmp_path, url="http://192.0.2.1:8642")) as monitor:
         monitor.log_batch(step=0, **batch())
     assert steps(spooled(tmp_path)) == [0]
-    assert "gopher" in capsys.readouterr().err
+    assert variable in capsys.readouterr().err
 
 
 RETRY_AFTER = {"0.25": 0.25, "7": 7.0, "-3": 0.0, "nan": 0.0, "1e9": 600.0, "soon": 0.0, "": 0.0}
@@ -248,3 +257,103 @@ def test_retry_after_may_be_a_date() -> None:
         reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
         transport.close()
     assert reply.retry_after_seconds == 30.0
+
+
+def test_an_answer_that_comes_after_close_ends_the_courier(tmp_path: Path) -> None:
+    is_asked, is_late = threading.Event(), threading.Event()
+
+    def acknowledge(_: Any) -> wire.Ack:
+        is_asked.set()
+        is_late.wait(PATIENCE_SECONDS)
+        return wire.Ack("stored")
+
+    with Peer(acknowledge=acknowledge) as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": PATIENCE_SECONDS}))
+        monitor.log_batch(step=0, **batch())
+        assert is_asked.wait(PATIENCE_SECONDS)
+        monitor.close(timeout=0.2)
+        threads = {thread.name: thread for thread in threading.enumerate()}
+        courier = threads["trmon-courier"]
+        if "trmon-sender" in threads:
+            threads["trmon-sender"].join(PATIENCE_SECONDS)
+        is_late.set()
+        courier.join(PATIENCE_SECONDS)
+        assert not courier.is_alive()
+        assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("timeout", [None, float("inf"), 1e12])
+def test_close_may_wait_as_long_as_it_takes(tmp_path: Path, timeout: float | None) -> None:
+    with Peer([Answer(503)] * 2) as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url))
+        monitor.log_batch(step=0, **batch())
+        peer.wait_until(lambda peer: len(peer.steps) == 1)
+        monitor.close(timeout=timeout)
+        assert len(peer.of(wire.Finish)) == 1
+
+
+@contextmanager
+def endless(head: bytes, part: bytes) -> Iterator[str]:
+    """Yield the url of a server that answers its first request with parts without end."""
+    ends = threading.Event()
+
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(head)
+            while not ends.wait(0.01 / len(part)):
+                connection.sendall(part)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        ends.set()
+        thread.join()
+
+
+ENDLESS = {
+    "that is too long": (b"x" * (1 << 20), 30.0, f"more than {MAX_ANSWER_BYTES} bytes"),
+    "that drips": (b"x", 0.2, "does not end"),
+}
+
+
+@pytest.mark.parametrize(("part", "seconds", "detail"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_an_answer_without_end_is_left(part: bytes, seconds: float, detail: str) -> None:
+    head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
+    with endless(head, part) as url:
+        transport = HttpTransport(url, token=None, limits=Limits(read_timeout_seconds=seconds))
+        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        transport.close()
+    assert reply.outcome is Outcome.AGAIN
+    assert detail in reply.detail
+
+
+def test_without_a_free_thread_nothing_is_made_twice_and_the_next_call_tries_again(tmp_path: Path) -> None:
+    filters = logging.getLogger("httpx").filters
+    n_filters = len(filters)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monitor = Monitor(settings(tmp_path, url=f"http://127.0.0.1:{nobody.getsockname()[1]}"))
+        threading.stack_size(1 << 46)  # more than there is: no thread can start
+        try:
+            for step in range(3):
+                assert monitor.log_batch(step=step, **batch()).mask.all()
+            assert len(filters) == n_filters + 1
+        finally:
+            threading.stack_size(0)
+        monitor.log_batch(step=3, **batch())
+        monitor.close()
+    assert steps(spooled(tmp_path)) == [3]
+
+
+def test_a_trainer_that_changes_its_directory_keeps_one_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monitor = Monitor(settings(tmp_path, spool_dir="spool"))
+    monitor.log_batch(step=0, **batch())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monitor.log_batch(step=1, **batch())
+    monitor.close()
+    assert steps(spooled(tmp_path)) == [0, 1]
