@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.compression import compressed, shuffled
-from trmon_client.core.schema import DType
+from trmon_client.core.schema import N_BINS, DType
 from trmon_client.core.wire.parcels import opened
 
 
@@ -91,13 +92,39 @@ def test_the_canonical_form_has_one_nan_and_one_zero_and_every_other_number_as_i
         assert got[name].tobytes() == plain.tobytes()
 
 
-@pytest.mark.parametrize("name", ["n_tokens", "n_invalid"])
-@pytest.mark.parametrize("value", [-1, -(1 << 63)])
-def test_a_count_below_zero_is_refused_beside_positions_that_may_be(name: str, value: int) -> None:
-    positions = {"argmax_abs_d": np.full(4, -1)}
-    assert wire.storable(report(columns(**positions)))[0].n_sequences == 4
+LABELS = {"argmax_abs_d": np.full(4, -1), "group_id": np.array([-(1 << 63), -1, 1 << 62, 0])}
+"""Whole numbers that are no counts."""
+
+
+@pytest.mark.parametrize("name", ["n_tokens", "n_invalid", "total_n_trunc"])
+@pytest.mark.parametrize("value", [-1, -(1 << 63), 1 << 40, 1 << 62])
+@pytest.mark.parametrize("send", [report, shipped])
+def test_what_can_be_no_count_is_refused_beside_labels_that_may_be_any_number(
+    send: Callable[[Columns], wire.Report], name: str, value: int
+) -> None:
+    assert wire.storable(send(columns(**LABELS)))[0].n_sequences == 4
     with pytest.raises(wire.WireError, match=f"columns.{name}: counts must be zero or more"):
-        wire.storable(report(columns(**positions, **{name: np.array([0, 1, value, 2])})))
+        wire.storable(send(columns(**LABELS, **{name: np.array([0, 1, value, 2])})))
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 40])
+@pytest.mark.parametrize("send", [report, shipped])
+def test_what_can_be_no_count_is_refused_of_a_histogram(send: Callable[[Columns], wire.Report], value: int) -> None:
+    content = columns()
+    spoilt = {**content.histograms, "total": np.full(N_BINS, value)}
+    with pytest.raises(wire.WireError, match=r"histograms\.total: counts must be zero or more"):
+        wire.storable(send(replace(content, histograms=spoilt)))
+
+
+def test_labels_of_any_sign_are_stored_as_their_sender_packed_them() -> None:
+    sent = shipped(columns(**LABELS))
+    assert wire.storable(sent)[0] is sent.parcel
+
+
+@pytest.mark.parametrize("n_tokens", [0, 16, (1 << 40) - 1])
+def test_the_tokens_of_a_report_are_counted_whole(n_tokens: int) -> None:
+    content = columns(n_tokens=np.full(4, n_tokens))
+    assert wire.storable(report(content))[1] == wire.storable(shipped(content))[1] == 4 * n_tokens
 
 
 @given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))
@@ -303,6 +330,34 @@ def test_a_message_is_refused_by_the_name_of_its_field(body: bytes, field: str, 
     assert len(str(refused.value)) < 300
 
 
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+NO_JSON: dict[str, Any] = {
+    "a key that is true": {True: 1},
+    "a key that is nothing": {None: 1},
+    "a key that is a list": {(1, 2): 1},
+    "a key deep within": [{"a": {(1,): 1}}],
+    "an extension": msgspec.msgpack.Ext(5, b"x"),
+    "lists without end": _nested(64),
+    "lists in lists beyond what can be encoded": _nested(900),
+}
+
+
+@pytest.mark.parametrize("field", ["config", "policy"])
+@pytest.mark.parametrize("value", NO_JSON.values(), ids=NO_JSON)
+def test_a_document_that_json_cannot_hold_is_refused(field: str, value: Any) -> None:
+    start = {**ORIGIN, "kind": "start"}
+    assert wire.decode(msgspec.msgpack.encode({**start, field: {"a": _nested(63)}}))
+    with pytest.raises(wire.WireError) as refused:
+        wire.decode(msgspec.msgpack.encode({**start, field: {"a": value}}))
+    assert refused.value.field == field
+
+
 REFUSED_JSON: list[tuple[str, bytes, str]] = [
     ("not JSON", b"hello", "body"),
     ("not UTF-8", b'{"kind":"report","attempt":"\xff\xfe"}', "body"),
@@ -390,6 +445,11 @@ def _names(without: str) -> dict[DType, tuple[str, ...]]:
     return {dtype: tuple(name for name in group if name != without) for dtype, group in _parcel().names.items()}
 
 
+def _twice(name: str) -> wire.Parcel:
+    names = _parcel().names
+    return _parcel(names={**names, "i8": (*names["i8"], name)})
+
+
 def _below_zero(name: str) -> wire.Parcel:
     return wire.parcel(columns(**{name: np.array([0, 0, -1, 0])}))
 
@@ -404,6 +464,11 @@ REFUSED_PARCELS: list[tuple[str, wire.Parcel, str, str]] = [
     ("half a frame", _parcel(data=_parcel().data[:-20]), "parcel.data", "is not one zstd frame of the"),
     ("more than a frame", _parcel(data=_parcel().data + b"x"), "parcel.data", "unused data"),
     ("one name too few", _parcel(names=_names("reward")), "parcel.data", "is not one zstd frame of the"),
+    ("a column twice", _twice("n_tokens"), "parcel.names", "n_tokens is there twice"),
+    ("a column of two dtypes", _twice("total_sum_d"), "parcel.names", "total_sum_d is there twice"),
+    ("a histogram twice", _parcel(pairs=("total", "mismatch", "total")), "parcel.pairs", "total is there twice"),
+    ("sequences of 4,300 digits", _parcel(n_sequences=10**4299), "parcel", "send it in chunks"),
+    ("fewer than none by 4,299 digits", _parcel(n_sequences=-(10**4298)), "parcel.n_sequences", "must be 0 to"),
     ("no dtypes", _parcel(names={}), "parcel.data", "is not one zstd frame of the"),
     ("a count below zero", _below_zero("n_invalid"), "columns.n_invalid", "zero or more"),
 ]
@@ -417,6 +482,7 @@ def test_a_parcel_is_refused_by_what_is_wrong_with_it(parcel: wire.Parcel, field
         wire.storable(shipped(parcel=parcel))
     assert refused.value.field == field
     assert text in str(refused.value)
+    assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("missing", ["n_tokens", "total_max_d"])

@@ -24,6 +24,7 @@ MAX_TEXT_LENGTH = 4096
 MAX_SCALARS = 256
 MAX_TAGS = 64
 MAX_CONFIG_BYTES = 1 << 18
+MAX_NESTING = 64
 MAX_WORLD_SIZE = 1 << 20
 _BEYOND = 1 << 62
 _BEYOND_FLOAT = 1 << 1023
@@ -102,12 +103,23 @@ def _check_whole(field: str, value: int | None) -> None:
 
 
 def _check_document(field: str, document: Mapping[str, object]) -> None:
+    """MessagePack has keys and values that JSON has not, and documents are kept as JSON."""
+    if _nests_beyond(document, MAX_NESTING):
+        raise WireError(field, f"at most {MAX_NESTING} mappings and lists within one another")
     try:
+        msgspec.json.encode(document)
         n_bytes = len(msgspec.msgpack.encode(document))
     except OverflowError as error:
         raise WireError(field, "holds a whole number of more than 64 bits") from error
+    except TypeError as error:
+        raise WireError(field, f"holds what JSON cannot: {error}") from error
     if n_bytes > MAX_CONFIG_BYTES:
         raise WireError(field, f"at most {MAX_CONFIG_BYTES} bytes, and has {n_bytes}")
+
+
+def _nests_beyond(value: object, levels: int) -> bool:
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_nests_beyond(item, levels - 1) for item in items)
 
 
 def _check_name(field: str, name: str | None, *, optional: bool = False) -> None:

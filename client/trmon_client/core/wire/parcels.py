@@ -14,7 +14,7 @@ from trmon_client.core.compression import compressed_noise, decompressed, shuffl
 from trmon_client.core.rows import Rows
 from trmon_client.core.schema import COLUMNS, N_BINS, DType, Pair
 from trmon_client.core.wire.blocks import DTYPES, Blocks, canonical
-from trmon_client.core.wire.errors import WireError
+from trmon_client.core.wire.errors import WireError, shown
 from trmon_client.core.wire.messages import Parcel
 
 MAX_SEQUENCES = 1 << 20
@@ -39,6 +39,12 @@ class Section(msgspec.Struct, frozen=True, eq=False):
     def end(self) -> int:
         """Where the next section begins."""
         return self.offset + self.n_numbers * int(self.dtype[1])
+
+    def fits(self, rows: Sequence[int], *, n_bytes: int) -> bool:
+        """Return whether whole numbers of these rows are zero or more, and take so many bytes at most."""
+        size = int(self.dtype[1])
+        planes = np.frombuffer(self.data, np.uint8, self.n_numbers * size, self.offset).reshape(size, *self.shape)
+        return not planes[n_bytes:, list(rows)].any()
 
     @property
     def top_bytes(self) -> bytes:
@@ -100,7 +106,7 @@ def opened(parcel: Parcel) -> Opened:
     """Open a parcel. Errors: WireError naming what is wrong with it; what is in it was not looked at."""
     n = parcel.n_sequences
     if not 0 <= n <= MAX_SEQUENCES:
-        raise WireError("parcel.n_sequences", f"must be 0 to {MAX_SEQUENCES}, and is {n}")
+        raise WireError("parcel.n_sequences", f"must be 0 to {MAX_SEQUENCES}, and is {shown(n)}")
     try:
         data = decompressed(parcel.data, n_bytes=parcel.n_bytes)
     except zstandard.ZstdError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,15 +15,19 @@ import msgspec
 import numpy as np
 
 from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, REMEMBERED_LAYOUTS, DType, Pair
-from trmon_client.core.wire.blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd, top_bytes
+from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, REMEMBERED_LAYOUTS, DType, Pair, Reduction
+from trmon_client.core.wire.blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd
 from trmon_client.core.wire.errors import WireError, shown
 from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Parcel, Report, WireColumn
 from trmon_client.core.wire.parcels import MAX_SEQUENCES, Opened, Section, opened, packed
 
 MAX_PARCEL_BYTES = 64 << 20
 """What a parcel that comes may unpack to: a report of 90,000 sequences."""
+COUNT_BYTES = 5
+MAX_COUNT = 1 << 8 * COUNT_BYTES
+"""What no count of tokens reaches: sums of a report's counts are whole numbers of 64 bits."""
 
+_NO_COUNT = f"counts must be zero or more, and below {MAX_COUNT}"
 _dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
 
 
@@ -32,6 +37,8 @@ class _Layout:
 
     given: tuple[str, ...]
     by_dtype: Mapping[DType, tuple[str, ...]]
+    counts: tuple[int, ...]
+    """Which of the whole numbers are counts."""
 
 
 def unpack_columns(report: Report) -> Columns:
@@ -52,7 +59,7 @@ def storable(report: Report) -> tuple[Parcel, int]:
     Errors: as of `unpack_columns`.
     """
     if report.parcel is not None:
-        _check_size(report.parcel)
+        _check_parcel(report.parcel)
         found = opened(report.parcel)
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
@@ -80,9 +87,16 @@ def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, A
     )
 
 
-def _check_size(parcel: Parcel) -> None:
+def _check_parcel(parcel: Parcel) -> None:
+    _check_told_once("parcel.names", list(chain.from_iterable(parcel.names.values())))
+    _check_told_once("parcel.pairs", parcel.pairs)
     if parcel.n_bytes > MAX_PARCEL_BYTES:
-        raise WireError("parcel", f"holds {parcel.n_bytes} bytes, of {MAX_PARCEL_BYTES} at most; send it in chunks")
+        raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
+
+
+def _check_told_once(field: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise WireError(field, f"{shown(Counter(names).most_common(1)[0][0])} is there twice")
 
 
 def _plain(report: Report) -> Report:
@@ -109,11 +123,12 @@ def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
     """
     parcel = found.parcel
     names = tuple(chain.from_iterable(parcel.names.values()))
+    layout = _layout(_known(names, wire=wire))
     return (
-        _layout(_known(names, wire=wire)).by_dtype == parcel.names
-        and parcel.pairs == tuple(sorted(set(parcel.pairs)))
-        and found.columns["i8"].top_bytes.isascii()
-        and found.histograms.top_bytes.isascii()
+        layout.by_dtype == parcel.names
+        and parcel.pairs == tuple(sorted(parcel.pairs))
+        and found.columns["i8"].fits(layout.counts, n_bytes=COUNT_BYTES)
+        and found.histograms.fits(range(len(parcel.pairs)), n_bytes=COUNT_BYTES)
         and not any(_is_odd(found.columns[dtype]) for dtype in FLOATS)
     )
 
@@ -151,7 +166,9 @@ def _layout(given: tuple[str, ...]) -> _Layout:
         if needed not in names:
             raise WireError(f"columns.{needed}", "is required")
     _check_pairs(names)
-    return _Layout(given, {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES})
+    by_dtype = {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
+    counts = (i for i, name in enumerate(by_dtype["i8"]) if COLUMNS[name].reduction is Reduction.SUM)
+    return _Layout(given, by_dtype, tuple(counts))
 
 
 def _check_pairs(names: Iterable[str]) -> None:
@@ -176,7 +193,7 @@ def _blocks(report: Report, layout: _Layout) -> Blocks:
     """Return the columns of a report, checked, bit for bit."""
     n = _n_sequences(report.columns["n_tokens"])
     rows = {dtype: _rows(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
-    _check_counts(rows["i8"], layout.by_dtype["i8"], n=n)
+    _check_counts(rows["i8"], layout, n=n)
     _check_bits(report.accepted, n)
     pairs = tuple(sorted(report.histograms))
     return Blocks(n, layout.by_dtype, rows, pairs, _histograms(report, pairs))
@@ -211,12 +228,17 @@ def _arrays(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, 
     return arrays
 
 
-def _check_counts(rows: bytes, names: tuple[str, ...], *, n: int) -> None:
-    if top_bytes(rows, "i8").isascii():
-        return
-    for name, row in zip(names, np.frombuffer(rows, "<i8").reshape(len(names), n), strict=True):
-        if name.startswith("n_") and (row < 0).any():
-            raise WireError(f"columns.{name}", "counts must be zero or more")
+def _check_counts(rows: bytes, layout: _Layout, *, n: int) -> None:
+    names = layout.by_dtype["i8"]
+    are_counts = _are_counts(np.frombuffer(rows, "<i8").reshape(len(names), n)).all(-1)
+    for i in layout.counts:
+        if not are_counts[i]:
+            raise WireError(f"columns.{names[i]}", _NO_COUNT)
+
+
+def _are_counts(numbers: Any) -> Any:
+    """Return which whole numbers can be counts: as one without a sign, a number below zero is a large one."""
+    return numbers.view("<u8") < MAX_COUNT
 
 
 def _check_bits(accepted: bytes | None, n: int) -> None:
@@ -251,7 +273,7 @@ def _histograms(report: Report, pairs: tuple[Pair, ...]) -> bytes:
     """Return the counts of these pairs, [pairs, N_BINS], as little-endian bytes."""
     given = [report.histograms[pair] for pair in pairs]
     rows = _joined(given, dtype="i8", n=N_BINS)
-    if rows is None or not top_bytes(rows, "i8").isascii():
+    if rows is None or not _are_counts(np.frombuffer(rows, "<i8")).all():
         rows = b"".join(_histogram(pair, packed).tobytes() for pair, packed in zip(pairs, given, strict=True))
     return rows
 
@@ -260,6 +282,6 @@ def _histogram(pair: Pair, packed: WireColumn) -> Any:
     counts = _array(f"histograms.{pair}", packed, "i8")
     if len(counts) != N_BINS:
         raise WireError(f"histograms.{pair}", f"must have {N_BINS} bins, and has {len(counts)}")
-    if (counts < 0).any():
-        raise WireError(f"histograms.{pair}", "counts must be zero or more")
+    if not _are_counts(counts).all():
+        raise WireError(f"histograms.{pair}", _NO_COUNT)
     return counts
