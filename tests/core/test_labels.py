@@ -27,6 +27,7 @@ GROUPS = {
     "integers beside strings": ([5, "b"], [5, label(b"b")]),
     "integers beyond 64 bits": ([1 << 64, 1], [label(b"18446744073709551616"), 1]),
     "unsigned integers beyond 63 bits": (np.array([1 << 63, 1], np.uint64), [label(b"9223372036854775808"), 1]),
+    "text that UTF-8 cannot hold": (["\udcff", "b"], [label(b"\xed\xb3\xbf"), label(b"b")]),
     "tuples, by their text": ([(0, 1), (0, 2)], [label(b"(0, 1)"), label(b"(0, 2)")]),
 }
 

@@ -29,5 +29,5 @@ def group_labels(labels: Any, device: Device) -> Array:
 def _label(value: Any) -> int:
     if isinstance(value, Integral) and INT64.min <= int(value) <= INT64.max:
         return int(value)
-    name = value if isinstance(value, bytes) else str(value).encode()
+    name = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
     return int.from_bytes(blake2b(name).digest()[:8], "little", signed=True)
