@@ -108,6 +108,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "seq_max_k3 must be one upper bound, and is '1_2'",
     ),
     ({"rollout_is": "batch"}, "rollout_is must be token or sequence, and is 'batch'"),
+    ({"rollout_is": ["token"]}, r"rollout_is must be token or sequence, and is \['token'\]"),
+    ({"rollout_is": {}}, "rollout_is must be token or sequence, and is {}"),
     ({"rollout_is": "sequence", "rollout_is_threshold": "0.5_2"}, "seq_tis takes upper, not lower"),
     (
         {"rollout_is": "token", "rollout_is_batch_normalize": True},

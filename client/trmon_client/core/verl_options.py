@@ -69,9 +69,9 @@ def _mode(mode: str, threshold: str) -> Rules:
 
 def _weighting(level: Any, threshold: Any) -> Rules:
     bounds = _bounds("rollout_is_threshold", str(threshold))
-    rule = {"token": "tis" if bounds.lower is None else "icepop", "sequence": "seq_tis"}.get(level)
-    if rule is None:
+    if not isinstance(level, str) or level not in ("token", "sequence"):
         raise PolicyError(f"rollout_is must be token or sequence, and is {level!r:.64}")
+    rule = "seq_tis" if level == "sequence" else "tis" if bounds.lower is None else "icepop"
     return f"{level} is={threshold}", (), (token_rule(rule, bounds),)
 
 
