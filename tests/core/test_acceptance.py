@@ -64,6 +64,12 @@ def test_bounds_are_inclusive() -> None:
     assert not decide(columns, one("max_abs_d", upper=math.nextafter(0.5, 0))).accepted.any()
 
 
+def test_a_ratio_of_nothing_is_named_under_a_strict_floating_point_state() -> None:
+    decision = decide(of_log_ratios([-800.0]), preset("token_veto"))
+    with np.errstate(all="raise"):
+        assert decision.values.tolist() == [0.0]
+
+
 def test_the_first_criterion_that_fails_is_the_reason() -> None:
     policy = Policy("two", (Criterion("max_abs_d", upper=0.1), Criterion("mean_k1", upper=-1.0)))
     assert decide(of_log_ratios([0.5], [0.05]), policy).reasons == ["max_abs_d", "mean_k1"]

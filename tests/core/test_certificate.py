@@ -294,3 +294,11 @@ def test_programming_errors_name_the_argument_and_what_was_expected(changes: dic
 
 def _numbers(value: Any) -> Any:
     return [_numbers(item) for item in value] if isinstance(value, list) else float(value)
+
+
+def test_log_probs_of_nothing_raise_nothing_under_a_strict_floating_point_state() -> None:
+    policies = pair(seed=1, shape=SHAPES[0], noise=0.3)
+    given = arguments(policies)
+    given["topk_logprobs"][..., -1] = -800.0
+    with np.errstate(all="raise"):
+        assert divergence.topk_lower_bound(**given).kl_is == "lower_bound"

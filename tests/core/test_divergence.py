@@ -380,3 +380,12 @@ def test_programming_errors_name_the_argument_and_what_was_expected(changes: dic
     arguments = {"rollout_logits": A, "logits": A, "mask": MASK, **changes}
     with pytest.raises(ValueError, match=re.escape(message)):
         divergence.exact(**arguments)
+
+
+def test_logits_beyond_float32_raise_nothing_under_a_strict_floating_point_state() -> None:
+    with np.errstate(all="raise"):
+        found = divergence.exact(
+            rollout_logits=np.array([[[0.0, 1.0]]]), logits=np.array([[[1e300, 0.0]]]), mask=np.ones((1, 1))
+        )
+    assert found["max_kl"].item() == np.inf
+    assert found["sum_kl"].item() == pytest.approx(1e300 / (1 + np.exp(-1.0)))

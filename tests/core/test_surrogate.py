@@ -99,3 +99,10 @@ def test_tensors_give_the_same() -> None:
     accepted = [True, True, False]
     expected = surrogate(columns, accepted=np.array(accepted), centred=True)
     assert surrogate(as_torch(columns), accepted=torch.tensor(accepted), centred=True) == expected
+
+
+def test_advantages_beyond_all_bounds_raise_nothing_under_a_strict_floating_point_state() -> None:
+    given = batch(seed=3, n_sequences=4)
+    columns = statistics.columns(**given, advantages=[np.inf, 1e300, -1e300, 1e-300])
+    with np.errstate(all="raise"):
+        assert not math.isfinite(surrogate(columns, centred=True).value)

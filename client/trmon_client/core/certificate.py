@@ -47,12 +47,12 @@ class TopK:
         Source: formulas, section 4.
         """
         xp = self.xp
-        with np.errstate(invalid="ignore"):
-            apart = xp.abs(self.logprobs - self.sampled_logprobs[..., None]) > MAX_DISAGREEMENT
         of_sampled = (self.ids == self.sampled_ids[..., None]) & is_sound(self.logprobs)
+        with np.errstate(all="ignore"):
+            apart = xp.abs(self.logprobs - self.sampled_logprobs[..., None]) > MAX_DISAGREEMENT
+            impossible = (mask & (Chosen.of(self).mass > 1.0 + MAX_DISAGREEMENT)).any()
+            whole = xp.abs(Chosen.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
         disagrees = (of_sampled & apart & mask[..., None]).any()
-        impossible = (mask & (Chosen.of(self).mass > 1.0 + MAX_DISAGREEMENT)).any()
-        whole = xp.abs(Chosen.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
         renormalised = (whole & mask).sum() > RENORMALISED_SHARE * mask.sum()
         return bool(disagrees | impossible | (renormalised & (self.ids.shape[-1] < self.vocabulary)))
 
@@ -103,8 +103,8 @@ def lower_bounds(logits: Logits, *, target: str, topk: TopK) -> Array:
     Source: formulas, section 4.
     """
     xp = topk.xp
-    chosen = Chosen.of(topk)
     with np.errstate(all="ignore"):
+        chosen = Chosen.of(topk)
         log_q, q_rest = _seen_by(logits, target=target, chosen=chosen)
         q_rest = xp.at_least(xp.where(chosen.is_empty, 1.0, q_rest), MIN_REST)
         p_rest = 1.0 - chosen.mass

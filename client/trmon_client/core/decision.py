@@ -113,5 +113,5 @@ class Decision:
 def _natural(criterion: Criterion, compared: Array) -> Array:
     if not criterion.measured.is_ratio:
         return compared
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         return functions_of(compared).exp(compared)

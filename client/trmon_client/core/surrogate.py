@@ -37,7 +37,8 @@ def surrogate(columns: Columns, *, accepted: Array | None = None, centred: bool 
     if not centred or "advantage" not in columns or not n:
         return Surrogate(math.nan, math.nan, n)
     mask = np.ones(columns.n_sequences, bool) if accepted is None else bring(accepted, None)
-    gain = columns["advantage"] * columns[f"{columns.primary}_sum_ratio_dev"]
-    terms = np.where(mask, gain, 0.0)[rows]
-    spread = float(terms.std()) if n > 1 else math.nan
-    return Surrogate(float(terms.mean()), spread / math.sqrt(n), n)
+    with np.errstate(all="ignore"):
+        gain = columns["advantage"] * columns[f"{columns.primary}_sum_ratio_dev"]
+        terms = np.where(mask, gain, 0.0)[rows]
+        spread = float(terms.std()) if n > 1 else math.nan
+        return Surrogate(float(terms.mean()), spread / math.sqrt(n), n)

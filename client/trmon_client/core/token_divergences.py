@@ -34,7 +34,8 @@ def reduced(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair:
     for quantity, array in by_quantity.items():
         for reduction in REDUCTIONS[quantity]:
             found[f"{reduction}_{quantity}"] = _reduce(array, mask=mask, name=f"{reduction}_{quantity}")
-    by_name = {name: xp.cast(found[name], spec.dtype) for name, spec in COLUMNS.items() if name in found}
+    with np.errstate(all="ignore"):
+        by_name = {name: xp.cast(found[name], spec.dtype) for name, spec in COLUMNS.items() if name in found}
     return Columns(by_name, kl_is=kl_is, kl_pair=kl_pair)
 
 
