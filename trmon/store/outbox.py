@@ -24,7 +24,8 @@ WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STAN
 def _overdue(*also: ColumnElement[bool]) -> Select[Any]:
     """Return the query for what is to be tried, which is asked each second; making it costs more than asking it."""
     table = schema.delivery.c
-    overdue = select(schema.delivery).where(table.state.in_(WAITING), table.due_at <= bindparam("now"), *also)
+    wanted = table.receiver.not_in(bindparam("without", expanding=True))
+    overdue = select(schema.delivery).where(table.state.in_(WAITING), table.due_at <= bindparam("now"), wanted, *also)
     return overdue.order_by(table.due_at, table.id).limit(bindparam("most"))
 
 
@@ -40,9 +41,14 @@ class Outbox:
         self._reader = reader
         self._writer = writer
 
-    def due(self, *, now: float, limit: int = 100, slots: Collection[int] | None = None) -> list[Delivery]:
-        """Return what is to be tried by now, of the runs of some slots or all, the longest overdue first."""
-        given = {"now": now, "most": limit}
+    def due(
+        self, *, now: float, limit: int = 100, slots: Collection[int] | None = None, without: Collection[str] = ()
+    ) -> list[Delivery]:
+        """Return what is to be tried by now, of the runs of some slots or all, the longest overdue first.
+
+        Args: without: receivers that have enough to do.
+        """
+        given = {"now": now, "most": limit, "without": list(without)}
         with self._reader.connect() as connection:
             if slots is None:
                 rows = connection.execute(_OVERDUE, given).all()

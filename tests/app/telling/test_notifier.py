@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, append, commit, start_intake
-from trmon.app.telling.notifier import Notifier
+from trmon.app.replicas.tenancy import SoleOwner
+from trmon.app.telling.leasedoutbox import LeasedOutbox
+from trmon.app.telling.notifier import MAX_DUE, Notifier
 from trmon.app.telling.teller import Teller
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Ack, Alert, AlertState, Delivery, DeliveryState, Severity
@@ -87,8 +90,9 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
             counts.update([outcome])
 
         routes = Routes(receivers=tuple(receivers))
-        teller = Teller(store.outbox, receivers, tries=tries, routes=routes, remind_seconds=REMIND_SECONDS, count=count)
-        notifier = Notifier(store.outbox, receivers, teller=teller, count=count)
+        outbox = LeasedOutbox(store.outbox, SoleOwner())
+        teller = Teller(outbox, receivers, tries=tries, routes=routes, remind_seconds=REMIND_SECONDS, count=count)
+        notifier = Notifier(outbox, receivers, teller=teller, count=count)
         notifier.start()
         started.append(notifier)
         return notifier
@@ -177,6 +181,28 @@ def test_a_receiver_that_hangs_delays_no_other(store: Store, start: Start) -> No
     hold.set()
     settled(store, delivered=40)
     assert len(set(slow.seen)) == len(slow.seen) == 20
+
+
+def test_what_waits_for_a_receiver_that_hangs_is_not_read_again_and_again(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due, looks = store.outbox.due, list[int]()
+
+    def counted(**asked: Any) -> list[Delivery]:
+        found = due(**asked)
+        looks.append(len(found))
+        return found
+
+    monkeypatch.setattr(store.outbox, "due", counted)
+    hold = threading.Event()
+    put(store, *(f"slow-{i}" for i in range(3 * MAX_DUE)), receiver="slow")
+    notifier = start({"slow": Answering(DELIVERED, hold=hold), "quick": Answering(DELIVERED)})
+    eventually(lambda: looks)
+    put(store, *(f"quick-{i}" for i in range(3)), receiver="quick")
+    notifier.wake()
+    eventually(store.outbox.counts, lambda counts: counts["delivered"] == 3)
+    hold.set()
+    assert max(looks) <= MAX_DUE
 
 
 @pytest.fixture

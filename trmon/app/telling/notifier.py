@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -18,6 +19,9 @@ from trmon.notify.receiver import Receiver
 GATHER_SECONDS = 0.005
 """Wait between a wake-up and a look at the outbox: alerts that come together are told together."""
 MAX_DUE = 1000
+"""How many deliveries one look hands out; a receiver that has as many under way gets no more until it has fewer."""
+PER_SUBJECT = 2
+"""Of an alert there may wait that it fires and that it has resolved."""
 THREADS_PER_RECEIVER = 2
 
 log = structlog.get_logger(__name__)
@@ -78,8 +82,12 @@ class Notifier:
         """What is in flight is looked up before the outbox is, so that nothing settled in between is told twice."""
         with self._lock:
             busy = set(self._in_flight)
-        due = self._outbox.due(now=now, limit=MAX_DUE + len(busy))
+        under_way = Counter(receiver for receiver, _ in busy)
+        full = {receiver for receiver, n in under_way.items() if n >= MAX_DUE}
+        passed_over = PER_SUBJECT * sum(n for receiver, n in under_way.items() if receiver not in full)
+        due = self._outbox.due(now=now, limit=MAX_DUE + passed_over, without=full)
         for group in grouped(due, busy=busy, together=self._grouping):
+            self._outbox.take(group)
             executor = self._executors.get(group[0].receiver)
             if executor is None:
                 self._teller.tell(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -29,8 +29,14 @@ log = structlog.get_logger(__name__)
 class Outbox(Protocol):
     """What the teller asks of the store."""
 
-    def due(self, *, now: float, limit: int) -> list[Delivery]:
-        """Return the deliveries that wait and whose time has come, oldest first."""
+    def due(self, *, now: float, limit: int, without: Collection[str]) -> list[Delivery]:
+        """Return the deliveries that wait and whose time has come, oldest first, without those to some receivers."""
+
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Note that these, of the last look, are going to be told; whatever is taken is told by one at a time."""
+
+    def keeps(self, deliveries: Sequence[Delivery]) -> bool:
+        """Return whether what was taken is still this process's to tell; if not, it is let go of."""
 
     def situation(self, run_id: int, *, now: float) -> Situation:
         """Return what is true of a run now. Errors: NotFound."""
@@ -64,7 +70,10 @@ class Teller:
         """Mute deliveries of a group, try the others together, and note what became of each.
 
         Whoever was asked is not asked again where that could only not be written: the next time it is written alone.
+        What became another process's while it waited for its turn is left to that one.
         """
+        if not self._outbox.keeps(group):
+            return
         known = [self._unsettled[one.id] for one in group if one.id in self._unsettled]
         asked = {one.id: settled for one, settled in known if one in group}
         new = tuple(one for one in group if one.id not in asked)
