@@ -52,3 +52,15 @@ def test_ids_are_never_used_again(store: Store, run_ids: list[int]) -> None:
     assert store.events.last_id() == 0
     commit(store, run_ids[0], events=(Event(kind="batch", data={"step": 9}, at=NOW),))
     assert store.events.last_id() == last + 1
+
+
+def test_others_events_are_passed_over_once(store: Store, run_ids: list[int]) -> None:
+    found, place = store.events.look(0, access=EVERYTHING, run=RunKey("code", "sort"), limit=10)
+    assert ([stored.event.data["step"] for stored in found], place) == ([2], store.events.last_id())
+    assert store.events.look(place, access=EVERYTHING, run=RunKey("code", "sort"), limit=10) == ([], place)
+    assert store.events.look(place + 5, access=EVERYTHING, run=None, limit=10) == ([], place + 5)
+
+
+def test_where_there_is_more_one_looks_on_from_what_was_read(store: Store, run_ids: list[int]) -> None:
+    [first], place = store.events.look(0, access=EVERYTHING, run=RunKey("math", "grpo"), limit=1)
+    assert place == first.id

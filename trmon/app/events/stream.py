@@ -25,8 +25,8 @@ RETRY_MILLISECONDS = 2000
 class Events(Protocol):
     """What a stream asks of the store."""
 
-    def after(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> list[StoredEvent]:
-        """Return the events with a larger id that the caller may see, oldest first."""
+    def look(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
+        """Return the events with a larger id that the caller may see, oldest first, and the place to look on from."""
 
     def last_id(self) -> int:
         """Return the id of the newest event."""
@@ -42,9 +42,9 @@ class Follower:
     is_known: Callable[[], Awaitable[bool]]
     run: RunKey | None = None
 
-    def read(self, after: int) -> list[StoredEvent]:
-        """Return the next events; blocks."""
-        return self.events.after(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
+    def read(self, after: int) -> tuple[list[StoredEvent], int]:
+        """Return the next events, and after which to read on; blocks."""
+        return self.events.look(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
 
 
 async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
@@ -55,10 +55,9 @@ async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[byte
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
     while not follower.wakeups.closed and await follower.is_known():
         seen, read_at = follower.wakeups.count, time.monotonic()
-        found = await asyncio.to_thread(follower.read, place)
+        found, place = await asyncio.to_thread(follower.read, place)
         for stored in found:
             yield written(stored)
-            place = stored.id
         if len(found) == MAX_AT_ONCE:
             continue
         if not await follower.wakeups.wait(seen, timeout_seconds=HEARTBEAT_SECONDS):
