@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Semaphore
+from collections.abc import Callable
+from threading import Event, Semaphore
+from time import sleep
 
 from tests.app.conftest import Serve
 from tests.fixtures.trainer import train
@@ -27,7 +29,7 @@ def test_a_failure_is_counted_and_tried_again() -> None:
     tried = Semaphore(0)
 
     class FullDisk:
-        def prune(self, **limits: float) -> Pruned:
+        def prune(self, **limits: object) -> Pruned:
             tried.release()
             raise OSError("no space left on device")
 
@@ -45,3 +47,20 @@ def test_a_failure_is_counted_and_tried_again() -> None:
     pruner.close()
     assert counted["failures"] >= 2
     assert "reports" not in counted
+
+
+def test_a_service_that_ends_does_not_wait_for_a_long_pruning() -> None:
+    began = Event()
+
+    class Endless:
+        def prune(self, *, goes_on: Callable[[], bool], **limits: object) -> Pruned:
+            began.set()
+            while goes_on():
+                sleep(0.001)
+            return Pruned(reports=0, events=0, deliveries=0, silences=0)
+
+    keep = Keep(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    pruner = Pruner(Endless(), keep=keep, every_seconds=60.0, clock=lambda: 0.0, count=lambda *_: None)
+    pruner.start()
+    assert began.wait(10)
+    pruner.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import pairwise
+from threading import Timer
 
+import psycopg
 import pytest
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
@@ -51,6 +54,36 @@ def test_within_its_limits_everything_stays(store: Store, run_ids: list[int]) ->
 def test_what_is_too_old_goes(store: Store, run_ids: list[int]) -> None:
     assert prune(store, max_age_seconds=2.0).reports == 2 * (STEPS - 2)
     assert [kept(store, run_id) for run_id in run_ids] == [[4, 5], [4, 5]]
+
+
+def test_a_clock_that_was_behind_for_a_moment_takes_nothing_with_it(store: Store, run_ids: list[int]) -> None:
+    append(store, report_intake(run="a", step=STEPS), now=NOW - 1e6)
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 1))
+    assert prune(store, max_age_seconds=1e5).reports == 1
+    assert kept(store, run_ids[0]) == list(range(STEPS))
+
+
+def test_it_ends_between_two_small_transactions(store: Store, run_ids: list[int]) -> None:
+    append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(2 * PIECE_ROWS)))
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 2 * PIECE_ROWS))
+    answers = iter([True])
+    pruned = store.retention.prune(
+        now=NOW,
+        max_age_seconds=FOREVER,
+        max_bytes_per_run=0,
+        max_bytes=UNLIMITED,
+        goes_on=lambda: next(answers, False),
+    )
+    assert 0 < pruned.reports <= PIECE_ROWS
+
+
+@pytest.mark.server("postgres")
+def test_adding_up_what_all_reports_take_may_take_longer_than_anything_else(postgres_url: str) -> None:
+    impatient = Store.open(f"{postgres_url}?options=-c%20statement_timeout%3D200ms")
+    with closing(impatient), psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE report")
+        Timer(0.5, other.commit).start()
+        assert prune(impatient) == Pruned(reports=0, events=0, deliveries=0, silences=0)
 
 
 def test_a_run_keeps_its_newest_bytes(store: Store, run_ids: list[int]) -> None:

@@ -20,8 +20,16 @@ log = structlog.get_logger(__name__)
 class Prunable(Protocol):
     """What the pruner asks of the store."""
 
-    def prune(self, *, now: float, max_age_seconds: float, max_bytes_per_run: int, max_bytes: int) -> Pruned:
-        """Delete what is too old or too much, in small transactions."""
+    def prune(
+        self,
+        *,
+        now: float,
+        max_age_seconds: float,
+        max_bytes_per_run: int,
+        max_bytes: int,
+        goes_on: Callable[[], bool],
+    ) -> Pruned:
+        """Delete what is too old or too much, in small transactions, for as long as it goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +68,7 @@ class Pruner:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what is under way is finished."""
+        """Stop, after the small transaction that is under way; what is left is pruned another time."""
         self._stopping.set()
         self._thread.join()
 
@@ -79,6 +87,7 @@ class Pruner:
                 max_age_seconds=self._keep.max_age_seconds,
                 max_bytes_per_run=self._keep.max_bytes_per_run,
                 max_bytes=self._keep.max_bytes,
+                goes_on=lambda: not self._stopping.is_set(),
             )
         except Exception as error:  # noqa: BLE001 - the edge of a worker: a full disk must not end the service
             self._count("failures", 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy import ColumnElement, Table, delete, select, tuple_
 
 from trmon.store.writing.group import Transaction
@@ -11,10 +13,15 @@ PIECE_ROWS = 100
 """Reports are tens of kilobytes each: what waits behind a piece should not notice it."""
 
 
-def delete_all(writer: GroupCommit, table: Table, where: ColumnElement[bool]) -> int:
-    """Delete the rows of a predicate and return how many they were; other writes go in between."""
+def delete_all(
+    writer: GroupCommit, table: Table, where: ColumnElement[bool], *, goes_on: Callable[[], bool] = lambda: True
+) -> int:
+    """Delete the rows of a predicate and return how many they were; other writes go in between.
+
+    Args: goes_on: asked before each piece; what is left when it says no stays for another time.
+    """
     deleted = 0
-    while piece := writer.submit(lambda transaction: _delete_piece(transaction, table, where)).result():
+    while goes_on() and (piece := writer.submit(lambda to: _delete_piece(to, table, where)).result()):
         deleted += piece
     return deleted
 
