@@ -48,6 +48,7 @@ CASES = [
     Case("A restart that goes on in steps takes over.", claim(ago=LIVE_SECONDS), "B", 51, Resolution.TAKE_OVER),
     Case("One that repeats the last step went back.", claim(ago=LIVE_SECONDS), "B", 50, Resolution.WENT_BACK),
     Case("A trainer that said it ended is not live.", claim(ended=True), "B", 51, Resolution.TAKE_OVER),
+    Case("Nor one seen by a clock that ran ahead.", claim(ago=-LIVE_SECONDS), "B", 51, Resolution.TAKE_OVER),
     Case("The start of a restart takes over.", claim(ended=True), "B", None, Resolution.TAKE_OVER),
     Case("After which its first step is judged.", claim(last_step=None, former_step=50), "A", 50, Resolution.WENT_BACK),
     Case("And is fine beyond.", claim(last_step=None, former_step=50), "A", 51, Resolution.CONTINUE),
@@ -114,3 +115,7 @@ def test_an_end_is_remembered() -> None:
 def test_forks_are_named_by_the_launch_in_full_only_where_needed() -> None:
     assert fork_name("a", "0123456789") == "a~01234567"
     assert fork_name("a", "0123456789", taken={"a~01234567"}) == "a~0123456789"
+
+
+def test_a_claim_follows_a_clock_that_is_put_back() -> None:
+    assert held(claim(ago=-1e6), launch="A", step=51, now=NOW).seen_at == NOW

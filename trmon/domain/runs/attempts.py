@@ -46,8 +46,11 @@ class Claim:
         return _larger(self.last_step, self.former_step)
 
     def live(self, *, now: float, live_seconds: float) -> bool:
-        """Whether its launch may still be training: seen lately, and it never said that it ended."""
-        return not self.ended and now - self.seen_at < live_seconds
+        """Whether its launch may still be training: seen lately, and it never said that it ended.
+
+        One that was seen long after now was so by a clock that has been put right since.
+        """
+        return not self.ended and abs(now - self.seen_at) < live_seconds
 
 
 def resolve(claim: Claim | None, *, launch: str, step: int | None, now: float, live_seconds: float) -> Resolution:
@@ -95,7 +98,7 @@ def held(
         )
     return replace(
         claim,
-        seen_at=max(now, claim.seen_at),
+        seen_at=now,
         beat_at=now if beats else claim.beat_at,
         reported_at=now if reports else claim.reported_at,
         last_step=_larger(step, claim.last_step),
