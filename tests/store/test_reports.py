@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sqlalchemy import Connection, Engine, event
 
 from tests.store.builders import NOW, append, beat, intake, realistic_columns, report, report_intake, start_intake
 from trmon.domain.identity import BatchKey
@@ -109,3 +110,21 @@ def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
 def test_a_heartbeat_may_not_be_appended(store: Store) -> None:
     with pytest.raises(TypeError, match="touch"):
         append(store, intake(wire.Heartbeat(attempt="a", launch="launch-1")))
+
+
+def test_what_comes_again_is_looked_up_together(store: Store, url: str) -> None:
+    sent = [report_intake(step=step, rank=rank) for step in range(4) for rank in range(4)]
+    stored = append(store, *sent)
+    asked: list[str] = []
+
+    def hear(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
+        asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", hear)
+    try:
+        again = append(store, *sent)
+    finally:
+        event.remove(Engine, "before_cursor_execute", hear)
+    assert [(receipt.status, receipt.id) for receipt in again] == [(Stored.DUPLICATE, one.id) for one in stored]
+    looked_up = [statement for statement in asked if statement.startswith("SELECT report.")]
+    assert len(looked_up) == (1 if url.startswith("postgresql") else len(sent))

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     Table,
     Update,
+    and_,
     bindparam,
     func,
     select,
@@ -64,6 +65,22 @@ def new_ids(
         ids = [inserted.get(of_row) for of_row in zip(*(given[name] for name in key), strict=True)]
     keys = (tuple(row[name] for name in key) for row in rows)
     return {of_row: id_ for of_row, id_ in zip(keys, ids, strict=True) if id_ is not None}
+
+
+def rows_under(
+    connection: Connection, table: Table, *, key: Sequence[str], found: Sequence[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], Row]:
+    """Return the whole rows that stand under keys, by their keys."""
+    if not found:
+        return {}
+    names = [f"{_NEW}{name}" for name in key]
+    statement = _under(connection.dialect.name, table, tuple(key))
+    if _is_sqlite(connection):
+        given = [dict(zip(names, values, strict=True)) for values in found]
+    else:
+        given = [dict(zip(names, map(list, zip(*found, strict=True)), strict=True))]
+    rows = (row for values in given for row in connection.execute(statement, values).mappings())
+    return {tuple(row[name] for name in key): dict(row) for row in rows}
 
 
 def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]) -> None:
@@ -142,6 +159,14 @@ def _insert(dialect: str, table: Table, columns: Columns) -> sqlite.Insert | pos
     if dialect == "postgresql":
         return postgresql.insert(table).from_select(columns, unnested(table, columns), include_defaults=False)
     return sqlite.insert(table)
+
+
+@cache
+def _under(dialect: str, table: Table, key: Columns) -> Select[Any]:
+    if dialect == "postgresql":
+        given = unnested(table, key, prefix=_NEW).subquery()
+        return select(table).join(given, and_(*(table.c[name] == given.c[name] for name in key)))
+    return select(table).where(*(table.c[name] == bindparam(_NEW + name) for name in key))
 
 
 @cache

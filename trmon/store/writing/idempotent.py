@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table
 
 from trmon.domain.intake import Stored
-from trmon.store.database.upsert import Row, new_ids
+from trmon.store.database.upsert import Row, new_ids, rows_under
 
 
 def store_once(
@@ -25,19 +25,12 @@ def store_once(
     for row in rows:
         first.setdefault(identity(row), row)
     new = new_ids(connection, table, key=key, rows=list(first.values()))
-    standing: dict[Any, Row] = {}
-    for found, row in first.items():
-        is_new = found in new
-        standing[found] = {**row, "id": new[found]} if is_new else _standing(connection, table, key=key, found=found)
+    standing = {found: {**row, "id": new[found]} for found, row in first.items() if found in new}
+    standing |= rows_under(connection, table, key=key, found=[found for found in first if found not in new])
     return [
         (_judged(row, standing[found], new=found in new and row is first[found]), standing[found])
         for row, found in zip(rows, map(identity, rows), strict=True)
     ]
-
-
-def _standing(connection: Connection, table: Table, *, key: Sequence[str], found: Any) -> Row:
-    where = [table.c[name] == value for name, value in zip(key, found, strict=True)]
-    return dict(connection.execute(select(table).where(*where)).mappings().one())
 
 
 def _judged(row: Row, standing: Row, *, new: bool) -> Stored:
