@@ -162,3 +162,25 @@ def test_a_url_that_is_none_is_refused() -> None:
 )
 def test_news_that_wait_become_one(earlier: News, later: News, both: News) -> None:
     assert earlier.and_then(later) == both
+
+
+def test_who_fails_at_what_he_hears_goes_on_hearing(server: Redis, join: Join) -> None:
+    heard: list[News] = []
+    failures: Counter[str] = Counter()
+
+    def fails_first(news: News) -> None:
+        heard.append(news)
+        if len(heard) < 3:
+            raise ValueError("cannot take it")
+
+    bell = Bell(server.url, heard=fails_first, failed=lambda what: failures.update([what]))
+    bell.start()
+    try:
+        eventually(lambda: heard == [EVERYTHING])
+        server.kill()
+        eventually(lambda: heard == [EVERYTHING] * 2)
+        server.start()
+        eventually(lambda: heard == [EVERYTHING] * 3)
+    finally:
+        bell.close()
+    assert failures["heard"] == 2

@@ -133,7 +133,7 @@ class Bell:
             _log.warning("redis_away", error=str(error))
         if self._hears:
             self._hears = False
-            self._heard(News(missed=True))
+            self._say(News(missed=True))
 
     def _take(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
@@ -141,7 +141,7 @@ class Bell:
             if self._is_away:
                 self._is_away = False
                 _log.info("redis_back")
-            self._heard(News(missed=True))
+            self._say(News(missed=True))
         elif message["type"] == "message":
             try:
                 letter = letters.read(message["data"])
@@ -149,4 +149,11 @@ class Bell:
                 self._failed("read")
                 return
             if letter.sender != self._name:
-                self._heard(letter.news)
+                self._say(letter.news)
+
+    def _say(self, news: News) -> None:
+        try:
+            self._heard(news)
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: whoever cannot take it looks by himself
+            self._failed("heard")
+            _log.warning("news_not_taken", error=str(error))
