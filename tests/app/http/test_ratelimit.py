@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.app.conftest import Serve, make_token
 from trmon.app.http.ratelimit import MAX_BUCKETS, RateLimit
-from trmon.domain.access import Scope
+from trmon.domain.access import Scope, Token
 
 
 def test_a_burst_then_the_pace() -> None:
@@ -49,3 +51,22 @@ def test_tokens_are_limited_apart(serve: Serve) -> None:
         second = {"Authorization": f"Bearer {make_token(client, 'second', Scope.READ)}"}
         assert [client.get("/api/v1/runs").status_code for _ in range(3)] == [200, 200, 429]
         assert client.get("/api/v1/runs", headers=second).status_code == 200
+
+
+def test_wrong_tokens_are_not_looked_up_without_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = serve(rate_per_second=0.001, rate_burst=20)
+    tokens, looked_up = service.app.state.parts.store.tokens, list[str]()
+    by_digest = tokens.by_digest
+
+    def counted(digest: str) -> Token | None:
+        looked_up.append(digest)
+        return by_digest(digest)
+
+    with service.client() as client:
+        right = {"Authorization": f"Bearer {make_token(client, 'root', Scope.ADMIN)}"}
+        assert client.get("/api/v1/runs", headers=right).status_code == 200
+        monkeypatch.setattr(tokens, "by_digest", counted)
+        wrong = [client.get("/api/v1/runs", headers={"Authorization": f"Bearer {n}"}) for n in range(30)]
+        assert [answer.status_code for answer in wrong] == [401] * 20 + [429] * 10
+        assert len(looked_up) == 20
+        assert client.get("/api/v1/runs", headers=right).status_code == 200

@@ -7,7 +7,7 @@ import hashlib
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from starlette.types import Scope
@@ -40,14 +40,19 @@ class Door:
         self._is_loopback = is_loopback
         self._remembered: dict[str | None, tuple[Token | bool | None, float]] = {}
 
-    async def access(self, authorization: str | None, *, now: float) -> Access:
-        """Return what a caller with this Authorization header may do. Errors: Unauthenticated."""
+    async def access(
+        self, authorization: str | None, *, now: float, admit: Callable[[], None] = lambda: None
+    ) -> Access:
+        """Return what a caller with this Authorization header may do. Errors: Unauthenticated.
+
+        Args: admit: asked before a token that was not known lately is looked up; may raise.
+        """
         if authorization is None:
             return await self._without_token(now=now)
         kind, _, secret = authorization.partition(" ")
         if kind.lower() != "bearer" or not secret:
             raise Unauthenticated("the Authorization header must be 'Bearer <token>'")
-        token = await self._look_up(digest_of(secret.strip()), now=now)
+        token = await self._look_up(digest_of(secret.strip()), now=now, admit=admit)
         if not isinstance(token, Token) or (token.expires_at is not None and token.expires_at <= now):
             raise Unauthenticated("the token is unknown, expired or revoked")
         return token.access()
@@ -61,9 +66,13 @@ class Door:
             return EVERYTHING
         raise Unauthenticated("a token is needed: 'Authorization: Bearer <token>'; `trmon token create` makes one")
 
-    async def _look_up(self, digest: str | None, *, now: float) -> Token | bool | None:
+    async def _look_up(
+        self, digest: str | None, *, now: float, admit: Callable[[], None] = lambda: None
+    ) -> Token | bool | None:
         found, at = self._remembered.get(digest, (None, -math.inf))
         if not 0 <= now - at < REMEMBERED_SECONDS:
+            if not isinstance(found, Token):
+                admit()
             look = self._tokens.any if digest is None else lambda: self._tokens.by_digest(digest)
             found = await asyncio.to_thread(look)
             if len(self._remembered) >= MAX_REMEMBERED:
@@ -72,15 +81,16 @@ class Door:
         return found
 
 
-async def known(scope: Scope, headers: Mapping[str, str]) -> Access | None:
+async def known(scope: Scope, headers: Mapping[str, str], *, admit: Callable[[], None]) -> Access | None:
     """Return what the caller of a guarded path may do, None on an open one; it stands in the connection's state too.
 
+    Args: admit: as of `Door.access`.
     Errors: Unauthenticated.
     """
     if not scope["path"].startswith(GUARDED_PATHS):
         return None
     door: Door = scope["app"].state.parts.door
-    access = await door.access(headers.get("authorization"), now=time.time())
+    access = await door.access(headers.get("authorization"), now=time.time(), admit=admit)
     scope.setdefault("state", {})["access"] = access
     return access
 

@@ -13,6 +13,7 @@ from trmon.app.http.body import WholeBody
 from trmon.app.http.callers import address_of
 from trmon.app.http.ratelimit import RateLimit
 from trmon.app.http.security import HEADERS, SAFE_METHODS, check_host, check_site
+from trmon.domain.errors import Unauthenticated
 
 log = structlog.get_logger(__name__)
 
@@ -59,9 +60,14 @@ class Edge:
         headers = _first_values(scope)
         check_host(headers, hosts=self._hosts)
         check_site(headers, method=scope["method"])
-        access = await known(scope, headers)
+        address = address_of(scope)
+        try:
+            access = await known(scope, headers, admit=lambda: self._limit.admit(address))
+        except Unauthenticated:
+            self._limit.refused(address)
+            raise
         if access is not None:
-            self._limit.check(access, address=address_of(scope))
+            self._limit.check(access, address=address)
         if scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
         else:

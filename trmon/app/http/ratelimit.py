@@ -39,12 +39,7 @@ class RateLimit:
     def take(self, caller: str, *, now: float) -> float:
         """Take one request; return 0.0, or the seconds after which it may come again."""
         with self._lock:
-            bucket = self._buckets.setdefault(caller, Bucket(self._burst, now))
-            self._buckets.move_to_end(caller)
-            if len(self._buckets) > MAX_BUCKETS:
-                self._buckets.popitem(last=False)
-            bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
-            bucket.at = now
+            bucket = self._filled(caller, now=now)
             if bucket.left < 1:
                 return (1 - bucket.left) / self._per_second
             bucket.left -= 1
@@ -58,6 +53,21 @@ class RateLimit:
         if wait_seconds > 0:
             raise Overloaded("too many requests from this caller", retry_after_seconds=wait_seconds)
 
+    def admit(self, address: str) -> None:
+        """Let somebody from an address show a token that is to be looked up. Errors: Overloaded after many wrong ones.
+
+        Right ones cost nothing: many callers may come by way of one address.
+        """
+        with self._lock:
+            left = self._filled(_strangers(address), now=time.monotonic()).left
+        if left < 1:
+            wait_seconds = (1 - left) / self._per_second
+            raise Overloaded("too many wrong tokens from this address", retry_after_seconds=wait_seconds)
+
+    def refused(self, address: str) -> None:
+        """Note that somebody from an address was not known."""
+        self.take(_strangers(address), now=time.monotonic())
+
     def spent(self) -> dict[str, int]:
         """Return how many requests each caller made since this was last asked."""
         with self._lock:
@@ -70,3 +80,18 @@ class RateLimit:
             for caller, level in left.items():
                 if caller in self._buckets:
                     self._buckets[caller] = Bucket(level - self._spent[caller], now)
+
+    def _filled(self, caller: str, *, now: float) -> Bucket:
+        """Return a caller's bucket with what has flowed into it by now; to be called under the lock."""
+        bucket = self._buckets.setdefault(caller, Bucket(self._burst, now))
+        self._buckets.move_to_end(caller)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
+        bucket.at = now
+        return bucket
+
+
+def _strangers(address: str) -> str:
+    """Return the caller that stands for all from an address whom nobody knows; no token has such a name."""
+    return f"unknown from {address}"
