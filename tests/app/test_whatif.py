@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import httpx
@@ -12,6 +14,7 @@ from tests.app.conftest import Serve
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
+from trmon.app.construction import MAX_WHAT_IFS
 from trmon_client.core import wire
 
 WHATIF = "/api/v1/runs/math/grpo/whatif"
@@ -116,3 +119,26 @@ def test_the_advantages_sign_is_told_apart(client: httpx.Client) -> None:
     eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
     found = ask(client, TIGHT)
     assert (found["positive_advantage"]["n_sequences"], found["negative_advantage"]["n_sequences"]) == (2, 1)
+
+
+def test_many_of_them_leave_threads_for_everybody_else(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = serve()
+    with service.client(limits=httpx.Limits(max_connections=None)) as client, ThreadPoolExecutor(60) as askers:
+        train(client, MATH, steps=range(1))
+        batches, go_on = service.app.state.parts.store.batches, Event()
+        gauge_keys, entered = batches.gauge_keys, list[object]()
+
+        def waiting(*args: Any, **options: Any) -> Any:
+            entered.append(args)
+            go_on.wait(60)
+            return gauge_keys(*args, **options)
+
+        monkeypatch.setattr(batches, "gauge_keys", waiting)
+        asked = [askers.submit(client.post, WHATIF, json={"policy": LOOSE}) for _ in range(60)]
+        try:
+            eventually(lambda: len(entered) >= MAX_WHAT_IFS)
+            assert client.get("/api/v1/runs").status_code == 200
+            assert len(entered) == MAX_WHAT_IFS
+        finally:
+            go_on.set()
+        assert {answer.result().status_code for answer in asked} == {200}

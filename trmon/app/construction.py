@@ -35,6 +35,8 @@ from trmon.store.events import StoredEvent
 from trmon.store.redis.buckets import SharedBuckets
 from trmon.store.writing.writer import Commit
 
+MAX_WHAT_IFS = 4
+"""How many are answered at once."""
 MIRROR_PAUSE_SECONDS = 0.5
 """Shortest rest between two looks at runs that others watch: what changes meanwhile is read once."""
 
@@ -87,6 +89,7 @@ def _assemble(settings: Settings, store: Store) -> Parts:
         exposition=_exposition(settings, rules),
         glances=Glances(store),
         readiness=_readiness(store, crew),
+        what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )
 
 

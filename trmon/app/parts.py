@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Semaphore
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -24,7 +25,10 @@ from trmon.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that lives as long as the service; without a crew, other processes watch the runs."""
+    """Everything that lives as long as the service; without a crew, other processes watch the runs.
+
+    `what_ifs` lets a few of those be answered at once, the others wait.
+    """
 
     settings: Settings
     store: Store
@@ -39,6 +43,7 @@ class Parts:
     exposition: Exposition
     glances: Glances
     readiness: Readiness
+    what_ifs: Semaphore
 
 
 async def parts_of(request: Request) -> Parts:
