@@ -22,6 +22,7 @@ def test_adaptation_is_off_unless_asked_for() -> None:
         ("window_sequences", 255),
         ("window_sequences", 65_537),
         ("every_steps", 0),
+        ("every_steps", 10**30),
         ("floor_factor", 0.0),
         ("floor_factor", 1.5),
         ("ceiling_factor", 0.9),

@@ -8,6 +8,8 @@ from enum import Enum
 MIN_SEQUENCES = 256
 """Fewer hold the bound: a tail of 5% is then 12 sequences or less."""
 MAX_SEQUENCES = 65_536
+MAX_EVERY_STEPS = 1_000_000
+"""The steps since the last change are remembered."""
 
 
 class Mode(Enum):
@@ -39,7 +41,7 @@ class Setting:
         self._check("target_mask_rate", 0 < self.target_mask_rate <= 0.5, "above 0 and at most 0.5")
         allowed = f"between {MIN_SEQUENCES} and {MAX_SEQUENCES}"
         self._check("window_sequences", MIN_SEQUENCES <= self.window_sequences <= MAX_SEQUENCES, allowed)
-        self._check("every_steps", self.every_steps >= 1, "1 or more")
+        self._check("every_steps", 1 <= self.every_steps <= MAX_EVERY_STEPS, f"between 1 and {MAX_EVERY_STEPS}")
         self._check("floor_factor", 0 < self.floor_factor <= 1, "above 0 and at most 1")
         self._check("ceiling_factor", 1 <= self.ceiling_factor <= 1e6, "between 1 and 1e6")
 
