@@ -164,3 +164,14 @@ def test_those_that_come_back_at_once_after_a_long_absence_do_not_wait_for_each_
             for process in ("0", "1"):
                 expire(engines, process)
             list(pool.map(Leases.renew, processes))
+
+
+def test_who_was_said_to_live_by_a_clock_that_ran_ahead_holds_nothing(
+    one: Leases, other: Leases, engines: Engines
+) -> None:
+    one.renew()
+    with engines.writing.begin() as connection:
+        connection.execute(update(schema.lease).values(expires_at=1e11))
+        connection.execute(update(schema.worker).values(seen_at=1e11))
+    standing = other.renew()
+    assert (set(standing.fences), standing.n_workers) == (set(range(SLOTS)), 1)

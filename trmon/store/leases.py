@@ -36,6 +36,8 @@ LEASE_SECONDS = 10.0
 
 _NOW = cast(extract("epoch", func.clock_timestamp()), Double)
 _LEASE, _WORKER = schema.lease.c, schema.worker.c
+FORESIGHT_SECONDS = 3600.0
+"""Who is said to live or to hold longer than so far ahead was so by a clock that has been put back since."""
 _SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
 
 
@@ -71,7 +73,8 @@ class Leases:
         now = connection.scalar(select(_NOW))
         upsert(connection, schema.worker, key=("holder",), rows=[{"holder": self._holder, "seen_at": now}])
         # One that comes back at this very moment is skipped: two that removed each other would wait in a circle.
-        late = select(_WORKER.holder).where(_WORKER.seen_at < _NOW - self.lease_seconds)
+        unseen = or_(_WORKER.seen_at < _NOW - self.lease_seconds, _WORKER.seen_at > _NOW + FORESIGHT_SECONDS)
+        late = select(_WORKER.holder).where(unseen)
         late = late.with_for_update(skip_locked=True)
         connection.execute(delete(schema.worker).where(_WORKER.holder.in_(late)))
         return connection.scalar(select(func.count()).select_from(schema.worker)) or 1
@@ -83,7 +86,8 @@ class Leases:
     def _taken(self, connection: Connection, *, at_most: int) -> dict[int, int]:
         """Take free slots in which no commit of their last holder is under way; those are taken the next time."""
         _make_slots(connection)
-        free = or_(_LEASE.holder.is_(None), _LEASE.expires_at < _NOW)
+        ahead = _LEASE.expires_at > _NOW + self.lease_seconds + FORESIGHT_SECONDS
+        free = or_(_LEASE.holder.is_(None), _LEASE.expires_at < _NOW, ahead)
         found = select(_LEASE.slot).where(free).order_by(_LEASE.slot).limit(at_most).with_for_update(skip_locked=True)
         slots = [slot for slot in connection.scalars(found).all() if _is_quiet(connection, slot)]
         taken = (
