@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import Conflict, InvalidInput, NotFound, NotReady
@@ -67,6 +68,7 @@ class Archives:
             raise InvalidInput(
                 "DIR", f"{root} has schema {found.revision}, which a newer trmon wrote; upgrade this one"
             )
+        _part("parts").check_whole(root, found)
         for run in found.runs:
             key = RunKey(project or found.project, run)
             yield AdmittedRun(key, self._take_in(root, run=run, key=key))
@@ -79,6 +81,8 @@ class Archives:
             self._drop_half(admission.hidden(key))
             try:
                 admission.Admission(self._writer, root=root, run=run, names=self._names).admit(key)
+            except IntegrityError as error:
+                raise Conflict(admission.at_once(key)) from error
             finally:
                 self._drop_half(admission.hidden(key))
             return Admitted.IMPORTED

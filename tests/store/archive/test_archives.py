@@ -33,7 +33,8 @@ from trmon.domain.policies.version import default_version
 from trmon.domain.runs.run import RunState
 from trmon.store import Store, schema
 from trmon.store.archive.tables import LEFT_OUT, PLAIN
-from trmon.store.archives import Admitted
+from trmon.store.archives import Admitted, AdmittedRun
+from trmon.store.writing.writer import Commit
 
 STEPS = range(300)
 """More than a chunk of history has."""
@@ -219,6 +220,55 @@ def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
     reports.write_bytes(damaged)
     with pytest.raises(InvalidInput, match="cannot be read"):
         list(other.archives.take_in(root))
+    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
+    assert other.runs.list(access=EVERYTHING, archived=True).items == ()
+
+
+@pytest.mark.parametrize("table", ["runs", "reports", "batches", "alerts"])
+def test_an_archive_of_which_files_are_missing_is_not_taken_in(other: Store, root: Path, table: str) -> None:
+    [file] = (root / f"table={table}" / "run=grpo").iterdir()
+    file.unlink()
+    with pytest.raises(InvalidInput, match=rf"table={table} has 0 rows of \d+: files are missing"):
+        list(other.archives.take_in(root))
+    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
+
+
+def test_sequences_are_for_people_and_may_be_left_behind(other: Store, root: Path) -> None:
+    [file] = (root / "table=sequences" / "run=grpo").iterdir()
+    file.unlink()
+    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.IMPORTED]
+
+
+def test_an_alert_on_a_run_that_never_reported_comes_back(store: Store, other: Store, tmp_path: Path) -> None:
+    [receipt] = append(store, start_intake())
+    of_none = {"attempt_id": 0, "identity": f"{receipt.run_id}/stalled"}
+    commit(store, receipt.run_id, alerts=(alert(run_id=receipt.run_id, **of_none),))
+    store.archives.export("math", tmp_path / "archive", now=NOW)
+    [run] = other.archives.take_in(tmp_path / "archive")
+    id_ = other.runs.get(run.key, access=EVERYTHING).id
+    assert [(found.attempt_id, found.identity) for found in other.runlog.open_alerts(id_)] == [(0, f"{id_}/stalled")]
+
+
+def test_half_of_an_import_is_not_exported(store: Store, tmp_path: Path) -> None:
+    append(store, start_intake(), start_intake(run="~grpo"))
+    assert store.archives.export("math", tmp_path / "archive", now=NOW).runs == ("grpo",)
+
+
+def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store, root: Path, tmp_path: Path) -> None:
+    second = Store.open(f"sqlite:///{tmp_path}/other/trmon.db")
+    came: list[AdmittedRun] = []
+
+    def come_between(_: Commit) -> None:
+        if not came:
+            came.extend(second.archives.take_in(root))
+
+    second.migrate()
+    other.writer.on_commit(come_between)
+    with pytest.raises(Conflict, match="'math/grpo' is imported by somebody else at the same time"):
+        list(other.archives.take_in(root))
+    second.close()
+    assert [run.outcome for run in came] == [Admitted.IMPORTED]
+    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.STANDING]
 
 
 def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, root: Path) -> None:

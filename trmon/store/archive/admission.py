@@ -50,6 +50,11 @@ def hidden(key: RunKey) -> RunKey:
     return RunKey(key.project, f"~{key.run}")
 
 
+def is_hidden(run: str) -> bool:
+    """Whether a run's name is that of one that is not whole yet."""
+    return run.startswith("~")
+
+
 class Admission:
     """One run on its way into a database, under ids of its own there."""
 
@@ -114,7 +119,7 @@ class Admission:
         placed = _anew(row)
         if "run_id" in table.c:
             placed["run_id"] = self._run_id
-        if "attempt_id" in placed:
+        if placed.get("attempt_id"):  # 0 is of an alert on a run without an attempt yet
             placed["attempt_id"] = self._attempt(placed["attempt_id"])
         if "identity" in placed:
             placed["identity"] = f"{self._run_id}/{placed['identity'].partition('/')[2]}"
@@ -134,10 +139,17 @@ class Admission:
             "attempt_id": run["attempt_id"] and self._attempt(run["attempt_id"]),
         }
         try:
-            connection.execute(update(schema.run).where(schema.run.c.id == self._run_id).values(seen))
+            shown = connection.execute(update(schema.run).where(schema.run.c.id == self._run_id).values(seen))
         except IntegrityError as error:
             raise Conflict(f"a run {str(key)!r} has begun meanwhile; import under another project") from error
+        if not shown.rowcount:
+            raise Conflict(at_once(key))
         transaction.touched.add(self._run_id)
+
+
+def at_once(key: RunKey) -> str:
+    """Return what is said where another import has taken away what this one had written."""
+    return f"{str(key)!r} is imported by somebody else at the same time; import again when nobody does"
 
 
 def _begin(connection: Connection, key: RunKey, run: Row) -> int:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, select
 from trmon.domain.errors import NotFound
 from trmon.store import migrations, schema
 from trmon.store.archive import batches, manifest, sequences
+from trmon.store.archive.admission import is_hidden
 from trmon.store.archive.batches import Vocabulary
 from trmon.store.archive.manifest import Manifest
 from trmon.store.archive.parts import PIECE_REPORTS, PIECE_ROWS, Parts
@@ -29,7 +30,8 @@ def export(reader: Engine, project: str, root: Path, *, names: NameSets, now: fl
     """
     with reader.connect() as connection:
         found = select(schema.run.c.id, schema.run.c.name).where(schema.run.c.project == project)
-        runs = [(row.id, row.name) for row in connection.execute(found.order_by(schema.run.c.id))]
+        known = connection.execute(found.order_by(schema.run.c.id))
+        runs = [(row.id, row.name) for row in known if not is_hidden(row.name)]
         if not runs:
             raise NotFound("project", project)
         manifest.new_folder(root)

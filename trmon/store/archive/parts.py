@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trmon.domain.errors import InvalidInput
+from trmon.store.archive.manifest import Manifest
 
 T = TypeVar("T")
 
@@ -95,14 +97,23 @@ def read(
     Args: n_rows: how many at most a batch has; columns: all, without.
     Errors: InvalidInput naming the file.
     """
-    folder = folder_of(root, table, run=run)
-    files = sorted(folder.glob("part-*.parquet"), key=lambda file: int(file.stem.removeprefix("part-")))
-    for file in files:
-        try:
-            with pq.ParquetFile(file, page_checksum_verification=True) as parts:
-                yield from parts.iter_batches(n_rows, columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise InvalidInput("DIR", f"{file} cannot be read: {error}") from error
+    for file in _files(root, table, run=run):
+        with _opened(file) as parts:
+            yield from parts.iter_batches(n_rows, columns=columns)
+
+
+def check_whole(root: Path, manifest: Manifest) -> None:
+    """Compare how many rows the files of all runs have with what an archive says; sequences are only for people.
+
+    Errors: InvalidInput naming the folder of a table of which files are missing, or the file that is damaged.
+    """
+    for table, n_rows in manifest.rows.items():
+        found = sum(_n_rows(file) for run in manifest.runs for file in _files(root, table, run=run))
+        if table != "sequences" and found != n_rows:
+            raise InvalidInput(
+                "DIR",
+                f"{root / f'table={table}'} has {found} rows of {n_rows}: files are missing; copy all of it again",
+            )
 
 
 def decoded(
@@ -120,6 +131,25 @@ def decoded(
 def folder_of(root: Path, table: str, *, run: str) -> Path:
     """Return where the files of a table and run lie."""
     return root / f"table={table}" / f"run={run}"
+
+
+def _files(root: Path, table: str, *, run: str) -> list[Path]:
+    folder = folder_of(root, table, run=run)
+    return sorted(folder.glob("part-*.parquet"), key=lambda file: int(file.stem.removeprefix("part-")))
+
+
+def _n_rows(file: Path) -> int:
+    with _opened(file) as parts:
+        return int(parts.metadata.num_rows)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as parts:
+            yield parts
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput("DIR", f"{file} cannot be read: {error}") from error
 
 
 def _repeats(kind: Any) -> bool:
