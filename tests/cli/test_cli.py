@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -23,6 +25,33 @@ def process(tmp_path: Path) -> ServiceProcess:
     yield process
     if process.process.poll() is None:
         process.kill()
+
+
+class Stranger:
+    """Another program's service: it answers whatever it is asked with JSON of its own."""
+
+    class _Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    def __enter__(self) -> Stranger:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._Handler)
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def trmon(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -187,3 +216,54 @@ def test_rules_are_tested_by_series(tmp_path: Path) -> None:
     assert "expected: mine firing at 5, mine resolved at 7\n  got:      mine firing at 5, mine resolved at 6" in (
         failed.stdout
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "status", "said"),
+    [
+        pytest.param({"url": "http://[::1"}, 1, "no service answers at http://[::1", id="no address"),
+        pytest.param({"token": "se\ncret"}, 1, "TRMON_TOKEN: has spaces, line ends or letters", id="a line end"),
+        pytest.param({"token": "secrét"}, 1, "TRMON_TOKEN: has spaces, line ends or letters", id="a letter"),
+        pytest.param({"routes": "{secret"}, 2, 'field "routes"', id="no JSON"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line_without_secrets(variables: dict[str, str], status: int, said: str) -> None:
+    refused = trmon("top", "--once", **variables)
+    assert (refused.returncode, said in refused.stderr) == (status, True), refused.stderr
+    assert not {"Traceback", "cret", "crét"} & set(refused.stderr.replace("\n", " ").split(" "))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("top", "--once"), ("show", "a/b"), ("diagnose", "a/b"), ("whatif", "a/b", "--policy", "geo_mask"), ("ingest",)],
+)
+def test_another_program_at_the_address_is_said_to_be_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    if command == ("ingest",):
+        spooled(tmp_path / "spool", report(project="math", run="grpo"))
+        command = ("ingest", str(tmp_path / "spool"))
+    with Stranger() as stranger:
+        refused = trmon(*command, "--url", stranger.url)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1), refused.stderr
+    assert "answers, but not as" in refused.stderr
+
+
+def test_a_token_lasts_no_longer_than_a_calendar(tmp_path: Path) -> None:
+    data = ("--data-dir", tmp_path / "data")
+    assert trmon("token", "create", "ci", "--scope", "read", "--days", "inf", *data).returncode == 2
+    assert trmon("token", "list", *data).returncode == 0
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql://me:secret@127.0.0.1:port/x"])
+def test_a_database_url_that_is_none_is_one_line(url: str) -> None:
+    for command in ("migrate", "doctor"):
+        refused = trmon(command, database_url=url)
+        said = refused.stdout + refused.stderr
+        assert (refused.returncode, "expected sqlite:///" in said) == (1, True), said
+        assert not {"Traceback", "secret"} & set(said.replace(":", " ").replace("@", " ").split())
+
+
+def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-c", "from trmon.cli import app; app()", "migrate", "--data-dir", str(tmp_path)]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "trmon: [Errno 28] No space left on device\n")

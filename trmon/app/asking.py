@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.identity import RunKey
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +31,36 @@ class Asked:
         return self._request("POST", path, json=question)
 
     def _request(self, method: str, path: str, **content: Any) -> bytes:
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers = shown(self.token)
         timeout = httpx.Timeout(self.timeout_seconds, connect=10.0)
         try:
             with httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=False) as client:
                 answer = client.request(method, path, **content)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise NotReady(f"no service answers at {self.url}: {error}; start one or give --url") from error
         if answer.status_code != httpx.codes.OK:
             raise NotReady(f"{self.url} answered {answer.status_code}: {_reason(answer)}")
         return answer.content
+
+    def read(self, kind: type[M], path: str) -> M:
+        """Return what the service answers as a model. Errors: NotReady, also where another program answers."""
+        return self.understood(kind, self.get(path))
+
+    def understood(self, kind: type[M], answer: bytes) -> M:
+        """Return an answer as a model. Errors: NotReady where it is none of trmon's."""
+        try:
+            return kind.model_validate_json(answer)
+        except ValidationError as error:
+            raise NotReady(f"{self.url} answers, but not as this trmon does; --url is the address of one") from error
+
+
+def shown(token: str | None) -> dict[str, str]:
+    """Return the header that shows a token. Errors: InvalidInput for one that none can be, which is not repeated."""
+    if not token:
+        return {}
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise InvalidInput("TRMON_TOKEN", "has spaces, line ends or letters that no token has; copy it again")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def run_of(name: str, *, otherwise: str = "") -> RunKey:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from trmon.app.asking import shown
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon_client.core import wire
 from trmon_client.core.segments import SUFFIX, SegmentError, scan
@@ -47,8 +48,11 @@ class Sender:
     """Posts bundles to a service; sending one again changes nothing, so files are left as they are."""
 
     def __init__(self, url: str, *, token: str | None) -> None:
-        headers = {"Content-Type": wire.MSGPACK} | ({"Authorization": f"Bearer {token}"} if token else {})
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        headers = {"Content-Type": wire.MSGPACK} | shown(token)
+        try:
+            self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise InvalidInput("--url", f"{url!r} is no address: {error}") from error
 
     def send(self, segment: Path) -> Counter[str]:
         """Send one segment; return how many of its messages became what. Errors: NotReady."""
@@ -70,4 +74,7 @@ class Sender:
             ) from error
         if response.status_code != httpx.codes.OK:
             raise NotReady(f"{self._client.base_url} answered {response.status_code}: {response.text[:200]}")
-        return wire.decode_acks(response.content)
+        try:
+            return wire.decode_acks(response.content)
+        except wire.WireError as error:
+            raise NotReady(f"{self._client.base_url} answers, but not as trmon does; --url is its address") from error

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from trmon.app.asking import Asked
 from trmon.app.settings import Settings
@@ -47,10 +48,19 @@ def failing_plainly() -> Iterator[None]:
     """End with one line that says what is wrong instead of a traceback, for everything that is expected."""
     try:
         yield
+    except SettingsError as error:
+        # Its text names the setting; the cause says what is wrong with the JSON.
+        typer.echo(f"trmon: {error} (TRMON_*): {error.__cause__}", err=True)
+        sys.exit(2)
     except ValidationError as error:
         for wrong in error.errors():
             typer.echo(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}", err=True)
         sys.exit(2)
     except TrmonError as error:
+        typer.echo(f"trmon: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
         typer.echo(f"trmon: {error}", err=True)
         sys.exit(1)

@@ -24,7 +24,7 @@ def create_token(
     name: Annotated[str, typer.Argument(help="What to call it.")],
     scope: Annotated[list[Scope], typer.Option(help="What it may do; may be given more than once.")],
     project: Annotated[str | None, typer.Option(help="Only this project; without, all.")] = None,
-    days: Annotated[float, typer.Option(min=0.001, help="How long it is valid.")] = 365.0,
+    days: Annotated[float, typer.Option(min=0.001, max=36_500, help="How long it is valid.")] = 365.0,
     data_dir: DataDir = None,
 ) -> None:
     """Make a token and print it, once."""

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from trmon.app.terminal import following
 from trmon.cli.edge import asked, failing_plainly
+from trmon.domain.identity import checked_name
 
 
 def top(
@@ -22,6 +23,7 @@ def top(
     """Show every run with its verdict, those that need somebody first; until interrupted."""
     with failing_plainly():
         console, service = Console(), asked(url)
+        project = None if project is None else checked_name(project, field="--project")
         if once or not console.is_terminal:
             following.once(service, project=project, console=console)
         else:

@@ -15,7 +15,7 @@ from trmon.domain.errors import InvalidInput
 def of_run(name: str, *, asked: Asked) -> DiagnosisOut:
     """Return the diagnosis of PROJECT/RUN that a service gives. Errors: InvalidInput, NotReady."""
     key = run_of(name, otherwise="; or give --metrics FILE")
-    return DiagnosisOut.model_validate_json(asked.get(f"/api/v1/runs/{key}/diagnosis"))
+    return asked.read(DiagnosisOut, f"/api/v1/runs/{key}/diagnosis")
 
 
 def of_metrics(file: Path) -> DiagnosisOut:

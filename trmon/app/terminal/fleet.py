@@ -35,7 +35,7 @@ def fleet_of(asked: Asked, *, project: str | None) -> list[FleetRunOut]:
     after: str | None = ""
     while after is not None and len(runs) < MOST_RUNS:
         path = f"/api/v1/fleet?limit={PAGE}{where}{f'&after={after}' if after else ''}"
-        page = PageOut[FleetRunOut].model_validate_json(asked.get(path))
+        page = asked.read(PageOut[FleetRunOut], path)
         runs += page.items
         after = page.next
     return sorted(runs, key=_urgency)

@@ -45,22 +45,22 @@ class Portrait:
 
 def portrait_of(asked: Asked, key: RunKey) -> Portrait:
     """Return the portrait of a run. Errors: NotReady, also where there is no such run."""
-    run = FleetRunOut.model_validate_json(asked.get(f"/api/v1/fleet/{key}"))
+    run = asked.read(FleetRunOut, f"/api/v1/fleet/{key}")
     path = f"/api/v1/runs/{key}"
-    policy = PolicyVersionOut.model_validate_json(asked.get(f"{path}/policy"))
+    policy = asked.read(PolicyVersionOut, f"{path}/policy")
     if run.reward is None:
         return Portrait(run=run, policy=policy, diagnosis=None, series=None, drawn=())
-    diagnosis = DiagnosisOut.model_validate_json(asked.get(f"{path}/diagnosis"))
+    diagnosis = asked.read(DiagnosisOut, f"{path}/diagnosis")
     names = msgspec.json.decode(asked.get(f"{path}/signals/names"), type=list[str])
     drawn = _drawn(names)
     rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
     wanted = ",".join((*drawn, *rates))
-    series = asked.get(f"{path}/signals?points={POINTS}&names={wanted}")
+    series = asked.read(SeriesOut, f"{path}/signals?points={POINTS}&names={wanted}")
     return Portrait(
         run=run,
         policy=policy,
         diagnosis=diagnosis,
-        series=SeriesOut.model_validate_json(series),
+        series=series,
         drawn=drawn,
     )
 

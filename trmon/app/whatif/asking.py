@@ -21,7 +21,7 @@ _MOVED = re.compile(r"(?P<name>\w+)\((?P<bounds>[^()]*)\)")
 def of_run(name: str, policy: Policy, *, asked: Asked, **window: int | None) -> WhatIfOut:
     """Return what a service says of a policy over PROJECT/RUN. Args: window: fields of Question. Errors: NotReady."""
     question = {"policy": policy.spec(), **{key: value for key, value in window.items() if value is not None}}
-    return WhatIfOut.model_validate_json(asked.post(f"/api/v1/runs/{run_of(name)}/whatif", question))
+    return asked.understood(WhatIfOut, asked.post(f"/api/v1/runs/{run_of(name)}/whatif", question))
 
 
 def policy_of(text: str) -> Policy:

@@ -9,10 +9,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL
 
 from trmon.domain.errors import Conflict, NotReady
 from trmon.store.database import sqlite
+from trmon.store.database.address import parsed
 
 PIECE_PAGES = 4096
 """Pages copied between two looks at signals: 32 MiB of trmon's."""
@@ -77,10 +78,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def _file_of(url: str, file: Path) -> Path:
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "postgresql":
+    address = parsed(url)
+    if address.get_backend_name() == "postgresql":
         shown = URL.create(
-            "postgresql", username=parsed.username, host=parsed.host, port=parsed.port, database=parsed.database
+            "postgresql", username=address.username, host=address.host, port=address.port, database=address.database
         )
         raise NotReady(f"PostgreSQL backs itself up: pg_dump --format=custom --file={file} {shown}")
     return sqlite.file_of(url)

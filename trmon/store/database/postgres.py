@@ -8,11 +8,12 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.errors import InvalidInput, NotReady
+from trmon.store.database.address import parsed
 from trmon.store.database.engines import Again, Engines
 from trmon.store.database.exchange import known_exchange
 
@@ -67,7 +68,7 @@ def engines(url: str) -> Engines:
 
     Args: url: postgresql://user:password@host/database; libpq's parameters may follow it.
     """
-    address = make_url(url).set(drivername="postgresql+psycopg")
+    address = parsed(url).set(drivername="postgresql+psycopg")
     # Readers see one state for as long as a transaction lasts, as they do in SQLite.
     reader = _engine(address, pool_size=POOL_SIZE, overflow=POOL_OVERFLOW, isolation="REPEATABLE READ")
     return Engines(

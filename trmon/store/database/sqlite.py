@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 
 from trmon.domain.errors import NotReady
+from trmon.store.database.address import parsed
 from trmon.store.database.engines import Engines
 
 BUSY_SECONDS = 5.0
@@ -42,11 +43,11 @@ def engines(url: str) -> Engines:
 
 def file_of(url: str | URL) -> Path:
     """Return the file a URL names. Errors: NotReady when it names none, or another kind of database."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
-        shown = parsed.render_as_string(hide_password=True)
+    address = parsed(url)
+    if address.get_backend_name() != "sqlite" or not address.database or address.database == ":memory:":
+        shown = address.render_as_string(hide_password=True)
         raise NotReady(f"database {shown}: expected sqlite:///path/to/trmon.db, a file, or postgresql://user@host/db")
-    return Path(parsed.database)
+    return Path(address.database)
 
 
 def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
