@@ -116,6 +116,15 @@ def test_a_port_that_is_taken_is_said_so(process: ServiceProcess, tmp_path: Path
     assert "--port" in refused.stderr
 
 
+def test_a_database_has_one_service_and_after_a_crash_the_next_one(process: ServiceProcess) -> None:
+    refused = trmon("serve", "--port", 0, "--data-dir", process.data_dir)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "another `trmon serve` uses" in refused.stderr
+    assert process.client().get("/readyz").status_code == 200
+    process.kill()
+    process.start()
+
+
 def test_a_wrong_setting_is_named() -> None:
     refused = trmon("serve", port="many")
     assert refused.returncode == 2

@@ -31,6 +31,7 @@ from trmon.app.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.domain.outcome import EDIT
 from trmon.store import Role, Store
+from trmon.store.database.soleuse import sole_use
 from trmon.store.events import StoredEvent
 from trmon.store.redis.buckets import SharedBuckets
 from trmon.store.writing.writer import Commit
@@ -48,7 +49,9 @@ async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Part
     Args: limit: the rate limit of requests, which replicas share where there is a Redis.
     """
     async with AsyncExitStack() as stack:
-        parts = _assemble(settings, await asyncio.to_thread(_opened, settings))
+        held = ExitStack()
+        stack.push_async_callback(asyncio.to_thread, held.close)
+        parts = _assemble(settings, await asyncio.to_thread(_opened, settings, held))
         stack.push_async_callback(asyncio.to_thread, parts.store.close)
         behind = ExitStack()
         stack.push_async_callback(asyncio.to_thread, behind.close)
@@ -58,10 +61,12 @@ async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Part
         yield parts
 
 
-def _opened(settings: Settings) -> Store:
+def _opened(settings: Settings, held: ExitStack) -> Store:
+    """Return the store, whose SQLite file is this service's alone for as long as it is held."""
     role = Role.WRITER if settings.worker == "process" else Role.ALONE
     store = Store.open(settings.store_url, role=role)
     try:
+        held.enter_context(sole_use(settings.store_url))
         store.migrate()
         check_bind(settings, store.tokens)
     except NotReady:

@@ -1,0 +1,40 @@
+"""The sole use of a SQLite file by one service: two would each judge its runs, and tell every alert twice."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trmon.domain.errors import NotReady
+from trmon.store.database.opening import is_shared
+from trmon.store.database.sqlite import file_of
+
+
+@contextmanager
+def sole_use(url: str) -> Iterator[None]:
+    """Hold a SQLite file against other services until the block, or the process, ends; PostgreSQL is for many.
+
+    Errors: NotReady while another service uses it.
+    """
+    if is_shared(url):
+        yield
+        return
+    file = file_of(url)
+    # Not the file itself: over NFS such a lock and SQLite's own would be the same.
+    lock = file.with_name(f"{file.name}.lock")
+    try:
+        held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise NotReady(f"{lock}: {error.strerror}; make its directory writable for this user") from error
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise NotReady(
+                f"another `trmon serve` uses {file}; stop it, or give this one another --data-dir"
+            ) from error
+        yield
+    finally:
+        os.close(held)
