@@ -99,6 +99,12 @@ def test_a_run_is_told_from_its_verdict_to_its_policies(watched: str) -> None:
     assert line.rstrip().endswith("█")
 
 
+@pytest.mark.parametrize("command", [("top", "--once"), ("show", "math/grpo")])
+def test_a_terminal_that_knows_no_unicode_is_shown_what_it_knows(watched: str, command: tuple[str, ...]) -> None:
+    done = trmon(*command, "--url", watched, PYTHONIOENCODING="ascii")
+    assert (done.returncode, "corrupt log-probs since step 20" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_run_that_there_is_not(watched: str) -> None:
     done = trmon("show", "math/nothing", "--url", watched)
     assert done.returncode == 1

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from trmon.app.diagnosis import asking
 from trmon.app.diagnosis.text import show
-from trmon.cli.edge import asked, failing_plainly
+from trmon.cli.edge import asked, console, failing_plainly
 from trmon.domain.errors import InvalidInput
 
 
@@ -33,4 +32,4 @@ def diagnose(
         if as_json:
             typer.echo(found.model_dump_json(indent=2))
         else:
-            show(found, Console())
+            show(found, console())

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
+from rich.console import Console
 
 from trmon.app.asking import Asked
 from trmon.app.settings import Settings
@@ -31,6 +33,13 @@ def asked(url: str | None, *, timeout_seconds: float = 60.0) -> Asked:
     settings = configured(url=url)
     token = settings.token.get_secret_value() if settings.token else None
     return Asked(url=settings.url, token=token, timeout_seconds=timeout_seconds)
+
+
+def console() -> Console:
+    """Return the terminal; what its encoding does not know is shown as a question mark instead of failing."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Console()
 
 
 @contextmanager

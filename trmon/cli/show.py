@@ -6,12 +6,11 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from trmon.app.asking import run_of
 from trmon.app.terminal.portrait import portrait_of
 from trmon.app.terminal.run import show as show_portrait
-from trmon.cli.edge import asked, failing_plainly
+from trmon.cli.edge import asked, console, failing_plainly
 
 
 def show(
@@ -21,4 +20,4 @@ def show(
     """Show a run: its verdict, what fires, the cause, its evidence and remedy, its signals and what policies reject."""
     with failing_plainly():
         portrait = portrait_of(asked(url), run_of(run))
-        show_portrait(portrait, Console(), now=time.time())
+        show_portrait(portrait, console(), now=time.time())

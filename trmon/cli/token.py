@@ -6,11 +6,10 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from trmon.app.http.auth import digest_of, new_secret
-from trmon.cli.edge import DataDir, failing_plainly, opened
+from trmon.cli.edge import DataDir, console, failing_plainly, opened
 from trmon.domain.access import Scope
 from trmon.domain.identity import checked_name
 
@@ -52,7 +51,7 @@ def list_tokens(data_dir: DataDir = None) -> None:
             scopes = ", ".join(sorted(scope.value for scope in known.scopes))
             expires = "never" if known.expires_at is None else time.strftime("%F", time.gmtime(known.expires_at))
             table.add_row(known.name, scopes, known.project or "all", expires)
-        Console().print(table)
+        console().print(table)
 
 
 @token.command("revoke")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from trmon.app.terminal import following
-from trmon.cli.edge import asked, failing_plainly
+from trmon.cli.edge import asked, console, failing_plainly
 from trmon.domain.identity import checked_name
 
 
@@ -22,9 +21,9 @@ def top(
 ) -> None:
     """Show every run with its verdict, those that need somebody first; until interrupted."""
     with failing_plainly():
-        console, service = Console(), asked(url)
+        terminal, service = console(), asked(url)
         project = None if project is None else checked_name(project, field="--project")
-        if once or not console.is_terminal:
-            following.once(service, project=project, console=console)
+        if once or not terminal.is_terminal:
+            following.once(service, project=project, console=terminal)
         else:
-            following.follow(service, project=project, console=console, every_seconds=every)
+            following.follow(service, project=project, console=terminal, every_seconds=every)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from trmon.app.whatif import asking
 from trmon.app.whatif.text import show
-from trmon.cli.edge import asked, failing_plainly
+from trmon.cli.edge import asked, console, failing_plainly
 
 
 def whatif(
@@ -33,4 +32,4 @@ def whatif(
             for effect in found:
                 typer.echo(effect.model_dump_json())
         else:
-            show(found, Console())
+            show(found, console())
