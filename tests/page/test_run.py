@@ -192,3 +192,43 @@ def test_a_run_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> No
     page = tab.go("/runs/math/nobody")
     expect(page.locator("h1")).to_have_text("There is no such run.")
     tab.expect_complaints("404")
+
+
+def test_closer_steps_say_their_own_values_and_policies_those_of_the_newest_steps(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go(f"{PATH}?from=0&to=10")
+    lag = page.locator("figure", has_text="Version lag").locator("figcaption")
+    expect(lag).to_contain_text("step 10")
+    expect(page.get_by_label("Policies")).to_contain_text("mean of the last 20 steps")
+    page.get_by_role("button", name="All steps").click()
+    expect(lag).to_contain_text("at first 0")
+
+
+def test_a_value_that_stands_alone_is_drawn_as_a_point(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    blue = page.evaluate(
+        """async () => {
+            const { opts } = await import("/static/plotoptions.js");
+            const course = { markers: [], chosen: null };
+            const hooks = { cursor: () => {} };
+            const form = { n: 1, banded: false, log: false, width: 300, height: 130, course, hooks };
+            const where = document.createElement("div");
+            document.body.append(where);
+            const drawn = new uPlot(opts(form), [[0, 1, 2, 3], [1, null, 2, null]], where);
+            await new Promise((done) => setTimeout(done, 200));
+            const { data } = drawn.ctx.getImageData(0, 0, drawn.ctx.canvas.width, drawn.ctx.canvas.height);
+            let found = 0;
+            for (let i = 0; i < data.length; i += 4) found += data[i + 3] > 128 && data[i + 2] > data[i] + 60;
+            return found;
+        }"""
+    )
+    assert blue > 10
+
+
+def test_the_heat_map_follows_the_systems_theme(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    expect(page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))).to_be_visible()
+    drawn = "document.querySelector('.heat canvas').toDataURL()"
+    light = page.evaluate(drawn)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"(light) => {drawn} !== light", arg=light)

@@ -1,5 +1,6 @@
 // One alert: what it says, of which run, who has it, and on demand how it came and went.
 
+import { action } from "./action.js";
 import { newestLast, runPath } from "./api.js";
 import { acknowledge, silence } from "./dialogs.js";
 import { fill, h } from "./dom.js";
@@ -13,7 +14,7 @@ export class AlertRow {
     this.element = h("tbody", {});
   }
 
-  /** Show an alert; returns the element. */
+  /** Show an alert. */
   show(alert) {
     this.alert = alert;
     const cells = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
@@ -24,7 +25,6 @@ export class AlertRow {
       cells.map((cell, i) => h("td", { "data-name": names[i] }, cell)),
     );
     fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
-    return this.element;
   }
 
   #what({ project, run: name, rule, summary, runbook, ack }) {
@@ -50,13 +50,9 @@ export class AlertRow {
     return h(
       "span",
       { class: "row actions" },
-      fires && !alert.ack && h("button", { onclick: take }, "Acknowledge"),
-      fires && h("button", { onclick: mute }, "Silence"),
-      h(
-        "button",
-        { class: "plain", "aria-expanded": String(Boolean(this.#past)), onclick: () => this.#turn() },
-        "History",
-      ),
+      fires && !alert.ack && action("Acknowledge", take),
+      fires && action("Silence", mute),
+      action("History", () => this.#turn(), { class: "plain", "aria-expanded": String(Boolean(this.#past)) }),
     );
   }
 

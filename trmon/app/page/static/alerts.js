@@ -1,21 +1,24 @@
 // Alerts: what fires, who has it, what is silenced, and what was.
 
-import { get, send } from "./api.js";
+import { action } from "./action.js";
+import { all, get, send } from "./api.js";
+import { now } from "./clock.js";
 import { AlertRow } from "./alertrow.js";
 import { silence } from "./dialogs.js";
-import { fill, h } from "./dom.js";
+import { h, moving } from "./dom.js";
 import { clock, plural, span } from "./words.js";
 
 const REFRESH_MS = 2000;
+const EVERY_MS = 30_000; // Silences end, and runs are deleted, without an event.
 const PAGE = 50;
 
-export async function mountAlerts(root, { live, fail }) {
-  const view = new AlertsView(root);
-  document.title = "Alerts · trmon";
+export async function mountAlerts(stage, { live }) {
+  const view = new AlertsView(stage);
+  stage.title("Alerts");
   await view.read();
   const heard = ({ detail }) => ["alert", "ack"].includes(detail.kind) && view.changed();
   const back = () => live.state === "live" && view.changed();
-  const timer = setInterval(() => view.refresh().catch((error) => error.status === 401 && fail(error)), REFRESH_MS);
+  const timer = setInterval(() => view.refresh(), REFRESH_MS);
   live.addEventListener("event", heard);
   live.addEventListener("state", back);
   return () => {
@@ -27,10 +30,13 @@ export async function mountAlerts(root, { live, fail }) {
 
 class AlertsView {
   #isChanged = false;
+  #isReading = false;
+  #readAt = Date.now();
+  #asked = 0;
   #rows = new Map();
 
-  constructor(root) {
-    this.root = root;
+  constructor(stage) {
+    this.stage = stage;
     this.limit = PAGE;
   }
 
@@ -38,19 +44,32 @@ class AlertsView {
     this.#isChanged = true;
   }
 
+  /** Read what changed, and now and then what only time changes or what was not answered. */
   async refresh() {
-    if (!this.#isChanged) return;
+    if (this.#isReading || document.hidden || !(this.#isChanged || Date.now() - this.#readAt > EVERY_MS)) return;
+    this.#isReading = true;
     this.#isChanged = false;
-    await this.read();
+    this.#readAt = Date.now();
+    try {
+      await this.read();
+    } catch (error) {
+      if (error.status === 401) this.stage.fail(error);
+    } finally {
+      this.#isReading = false;
+    }
   }
 
+  /** Read all that fires: of hundreds of alerts the oldest may be the gravest. */
   async read() {
+    const turn = ++this.#asked;
     const [firing, past, silences] = await Promise.all([
-      get("/alerts", { state: "firing", limit: 200 }),
+      all("/alerts", { state: "firing" }),
       get("/alerts", { state: "resolved", limit: this.limit }),
-      get("/silences"),
+      all("/silences"),
     ]);
-    this.#draw(firing.items, past, silences.items);
+    if (turn !== this.#asked) return;
+    for (const alert of [...firing, ...past.items]) this.#row(alert).show(alert);
+    moving(() => this.#draw(firing, past, silences));
   }
 
   #draw(firing, past, silences) {
@@ -58,18 +77,17 @@ class AlertsView {
     const title = firing.length
       ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} not taken up`
       : "No alert fires";
-    fill(
-      this.root,
+    this.stage.show(
       h(
         "header",
         { class: "row spread" },
         h("h1", {}, title),
-        h("button", { onclick: () => this.#silence() }, "New silence"),
+        action("New silence", () => this.#silence()),
       ),
       firing.length > 0 && this.#table("Firing", sorted(firing)),
       silences.length > 0 && this.#silences(silences),
       past.items.length > 0 && this.#table("Resolved", past.items),
-      past.next && h("p", {}, h("button", { onclick: () => this.#more() }, "Show more")),
+      past.next && h("p", {}, action("Show more", () => this.#more())),
       !firing.length &&
         !past.items.length &&
         h(
@@ -81,7 +99,7 @@ class AlertsView {
   }
 
   #table(title, alerts) {
-    const rows = alerts.map((alert) => this.#row(alert).show(alert));
+    const rows = alerts.map((alert) => this.#row(alert).element);
     const heads = ["severity", "alert", "run", "since", ""].map((name) => h("th", { scope: "col" }, name));
     return h(
       "section",
@@ -105,7 +123,7 @@ class AlertsView {
         { class: "row" },
         h("code", {}, said(one)),
         h("span", { class: "quiet" }, `${left(one)}, by ${one.author}${one.note ? `: ${one.note}` : ""}`),
-        h("button", { onclick: () => this.#end(one) }, "End"),
+        action("End", () => this.#end(one)),
       ),
     );
     return h("section", { class: "alerts" }, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
@@ -113,17 +131,17 @@ class AlertsView {
 
   async #silence() {
     const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
-    if (await silence(matchers)) this.read();
+    if (await silence(matchers)) await this.read();
   }
 
   async #end(one) {
     await send("DELETE", `/silences/${one.id}`);
-    this.read();
+    await this.read();
   }
 
   #more() {
     this.limit += PAGE;
-    this.read();
+    return this.read();
   }
 }
 
@@ -138,6 +156,6 @@ const said = ({ matchers, project }) =>
     .join(", ");
 
 function left({ starts_at: starts, ends_at: ends }) {
-  const now = Date.now() / 1000;
-  return starts > now ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - now)}`;
+  const seconds = now();
+  return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
 }

@@ -1,7 +1,10 @@
 // The API, as everyone else asks it. A token lives as long as the tab, and only ever leaves in the header.
 
+import { learn } from "./clock.js";
+
 const TOKEN = "trmon.token";
 const NEWEST = 200;
+const PAGE = 1000;
 
 /** What the service said no with, or that it said nothing (status 0). */
 export class ApiError extends Error {
@@ -35,6 +38,18 @@ export async function newestLast(path, query = {}) {
   return items.reverse();
 }
 
+/** Return every item of a list, page by page. Errors: ApiError. */
+export async function all(path, query = {}) {
+  const found = [];
+  let after = null;
+  do {
+    const page = await get(path, { ...query, after, limit: PAGE });
+    found.push(...page.items);
+    after = page.next;
+  } while (after);
+  return found;
+}
+
 /** Send JSON and return what is answered. Errors: ApiError. */
 export function send(method, path, body) {
   const given = body === undefined ? {} : { body: JSON.stringify(body) };
@@ -54,6 +69,7 @@ export async function orNothing(promise) {
 async function ask(url, options) {
   try {
     const answer = await fetch(url, options);
+    learn(answer.headers.get("date"));
     if (answer.status === 204) return null;
     if (answer.ok) return await answer.json();
     throw await refusal(answer);

@@ -30,7 +30,7 @@ async function show() {
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
-    const ended = await view.mount(root, { live, fail, parameters });
+    const ended = await view.mount(stage(turn), { live, parameters });
     if (turn === shown) leave = ended;
     else ended();
   } catch (error) {
@@ -38,8 +38,23 @@ async function show() {
   }
 }
 
+/** Where a view shows itself: what is answered after somebody has gone on shows nothing any more. */
+function stage(turn) {
+  const ifShown =
+    (act) =>
+    (...given) =>
+      turn === shown && act(...given);
+  return {
+    show: ifShown((...children) => fill(root, ...children)),
+    title: ifShown((text) => (document.title = `${text} · trmon`)),
+    fail: ifShown(fail),
+  };
+}
+
 /** Say what went wrong in place of the view; a missing token can be given. */
 function fail(error) {
+  leave();
+  leave = () => {};
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const again = h("button", { onclick: show }, "Try again");
@@ -87,6 +102,10 @@ document.addEventListener("click", (event) => {
   go(url.pathname + url.search);
 });
 window.addEventListener("popstate", show);
+live.addEventListener("state", () => {
+  const isAsked = root.querySelector("#token");
+  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer known."));
+});
 shortcuts({ go });
 watch(document.getElementById("live"), live);
 live.start();

@@ -33,6 +33,11 @@ export class Chart extends Figure {
     this.data();
   }
 
+  range() {
+    super.range();
+    this.say(null);
+  }
+
   data() {
     const { series } = this.course;
     if (this.canvas.banded !== !series.exact) return this.make();
@@ -63,14 +68,16 @@ export class Chart extends Figure {
       this.against.textContent = `step ${step(series.step[at])}`;
       return;
     }
-    const newest = values[0].findLast((value) => value !== null);
-    this.now.textContent = number(newest);
-    this.against.textContent = this.#reference(values[0]);
+    const end = series.step.findLastIndex((step, i) => values[0][i] !== null && step <= this.course.view[1]);
+    this.now.textContent = number(values[0][end]);
+    this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
   }
 
-  #reference(values) {
+  /** What the newest value should be, by the whole run. */
+  #reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
     if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
+    const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
     const known = values.filter((value) => typeof value === "number");
     if (!known.length) return "";
     if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;

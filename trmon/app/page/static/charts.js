@@ -1,13 +1,14 @@
 // The charts of a run: one range of steps, one cursor, one set of markers.
 
 import { Chart } from "./chart.js";
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
 import { plot } from "./plot.js";
 import { ReasonsChart } from "./reasons.js";
 
 export class Charts {
   element = h("section", { class: "charts", "aria-label": "Charts" });
   #charts = [];
+  #panels = null;
 
   constructor(course, open) {
     this.course = course;
@@ -45,15 +46,20 @@ export class Charts {
 
   #draw() {
     if (!this.uPlot) return;
-    if (!this.#charts.length && this.course.panels.length) this.#frame();
+    if (this.#panels !== this.course.panels && this.course.panels.length) this.#frame();
     this.#each((chart) => chart.data());
   }
 
   #frame() {
     const { uPlot, course, open } = this;
+    this.#panels = course.panels;
+    this.#each((chart) => chart.end());
     this.#charts = course.panels.map((panel) => new Chart({ uPlot, course, panel, open }));
     this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course, open }));
-    this.element.replaceChildren(...this.#charts.map((chart) => chart.element));
+    fill(
+      this.element,
+      this.#charts.map((chart) => chart.element),
+    );
     this.#each((chart) => chart.make());
   }
 

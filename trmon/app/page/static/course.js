@@ -16,6 +16,7 @@ export class Course extends EventTarget {
   #timer = null;
   #asked = null;
   #fits = true;
+  #names = new Set();
 
   constructor(path, given) {
     super();
@@ -25,16 +26,28 @@ export class Course extends EventTarget {
   }
 
   async begin() {
-    [this.names, this.catalogue] = await Promise.all([get(`${this.path}/signals/names`), get("/signals").then(byName)]);
-    this.panels = signalsOf(new Set(this.names));
+    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#learn()]);
+    this.catalogue = catalogue;
     await this.#readAll();
     if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
   }
 
   /** Read the newest steps; a view of all of them grows with the run. */
   async follow() {
-    if (!this.panels.length) return this.begin();
+    await this.#learn();
     return this.#readDrawn();
+  }
+
+  /** Whether the newest step is drawn. */
+  get isAtEnd() {
+    return this.view[1] >= this.extent[1];
+  }
+
+  /** How many steps apart two reports lie, on the whole. */
+  get stride() {
+    const { step: steps, count } = this.series;
+    const later = count.slice(1).reduce((sum, n) => sum + n, 0);
+    return later ? Math.max((steps.at(-1) - steps[0]) / later, 1) : 1;
   }
 
   /** Draw other steps: at once with what is known, and finer as soon as it is read. Without any, all steps. */
@@ -85,6 +98,14 @@ export class Course extends EventTarget {
     this.#asked?.abort();
   }
 
+  /** Learn which signals there are; some come with a later step. */
+  async #learn() {
+    const found = new Set([...this.#names, ...(await get(`${this.path}/signals/names`))]);
+    if (this.panels && found.size === this.#names.size) return;
+    this.#names = found;
+    this.panels = signalsOf(found);
+  }
+
   /** Read what is drawn; a later question takes the place of one that is not answered yet. */
   async #readDrawn() {
     try {
@@ -96,6 +117,7 @@ export class Course extends EventTarget {
 
   async #readAll() {
     this.series = await this.#read({});
+    this.whole = this.series;
     const { step: steps, count } = this.series;
     // A point is at the last of the steps that it stands for.
     if (steps.length) this.extent = [Math.max(steps[0] - count[0] + 1, 0), Math.max(steps.at(-1), steps[0] + 1)];
@@ -120,7 +142,7 @@ export class Course extends EventTarget {
   }
 
   async #settle() {
-    write(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] });
+    write(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
     // A service that is away is shown by the badge, and read again when it is back.
     await this.#readDrawn().catch((error) => {
       if (!(error instanceof ApiError)) throw error;
@@ -130,8 +152,9 @@ export class Course extends EventTarget {
   /** The step from which a version of the policy was in force. */
   stepOf(version) {
     if (version.from_step) return version.from_step;
-    const at = this.series.closed_at.findIndex((closed) => closed >= version.created_at);
-    return at < 0 ? this.extent[1] : this.series.step[at];
+    const { step: steps, closed_at: closed } =
+      [this.whole, this.series].find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
+    return closed ? steps[closed.findIndex((at) => at >= version.created_at)] : this.extent[1];
   }
 }
 

@@ -1,5 +1,6 @@
 // What is wrong, since when, why, and what to do about it.
 
+import { action } from "./action.js";
 import { acknowledge, silence } from "./dialogs.js";
 import { fill, h } from "./dom.js";
 import { evidenceTable, sentence } from "./evidence.js";
@@ -94,8 +95,8 @@ function actions({ alerts, run }, again) {
     )) && again();
   const take = async () => (await acknowledge(open)) && again();
   const buttons = [
-    open.length > 0 && h("button", { onclick: take }, `Acknowledge ${plural(open.length, "alert")}`),
-    firing.length > 0 && h("button", { onclick: mute, title: `for ${SILENT} hours or longer` }, "Silence"),
+    open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
+    firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
     h("button", { onclick: copy }, "Copy link"),
     taken.length > 0 && h("span", { class: "quiet" }, `taken up by ${taken.join(", ")}`),
   ];
@@ -104,8 +105,11 @@ function actions({ alerts, run }, again) {
 
 async function copy(event) {
   const button = event.currentTarget;
-  await navigator.clipboard.writeText(location.href).then(
-    () => (button.textContent = "Copied"),
-    () => prompt("The link", location.href),
-  );
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+  } catch {
+    // Over plain HTTP a browser gives no page the clipboard.
+    prompt("The link", location.href);
+  }
 }

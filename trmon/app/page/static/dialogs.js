@@ -1,5 +1,6 @@
 // Questions that need an answer before something is done: acknowledging, silencing.
 
+import { refusal } from "./action.js";
 import { send } from "./api.js";
 import { h } from "./dom.js";
 
@@ -70,13 +71,18 @@ function said(form) {
 function asked(title, fields, action, act) {
   return new Promise((answer) => {
     const problem = h("p", { role: "alert", class: "strong" });
+    let isActing = false;
     const submit = async (event) => {
       event.preventDefault();
+      if (isActing) return;
+      isActing = true;
       try {
         await act(form);
         dialog.close("done");
       } catch (error) {
-        problem.textContent = error.status === 403 ? "This token may only read." : error.message;
+        problem.textContent = refusal(error);
+      } finally {
+        isActing = false;
       }
     };
     const buttons = h(

@@ -12,12 +12,23 @@ export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-/** Replace what is in an element. Who had the keyboard's focus there has it still: what is live is drawn anew often. */
+/** Replace what is in an element. Who had the keyboard's focus there has it still, wherever it has moved to, else what
+ *  is in its place: what is live is drawn anew often. */
 export function fill(element, ...children) {
-  const at = [...element.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+  const had = document.activeElement;
+  const at = [...element.querySelectorAll(FOCUSED)].indexOf(had);
   element.replaceChildren(...flat(children));
-  if (at >= 0) element.querySelectorAll(FOCUSED)[at]?.focus({ preventScroll: true });
+  if (at < 0) return element;
+  const has = element.contains(had) ? had : element.querySelectorAll(FOCUSED)[at];
+  has?.focus({ preventScroll: true });
   return element;
+}
+
+/** Draw what holds elements that were drawn before; the one with the keyboard's focus has it still. */
+export function moving(draw) {
+  const had = document.activeElement;
+  draw();
+  if (had !== document.body && had.isConnected) had.focus({ preventScroll: true });
 }
 
 function filled(element, properties, children) {

@@ -11,8 +11,8 @@ const MOST_SINGLY = 8; // So many runs that changed are asked for one by one; mo
 const REFRESH_MS = 2000;
 const EVERY_MS = 30_000;
 
-export async function mountFleet(root, { live, fail }) {
-  const fleet = new Fleet(root, fail);
+export async function mountFleet(stage, { live }) {
+  const fleet = new Fleet(stage);
   await fleet.read();
   const heard = ({ detail }) => fleet.heard(`${detail.data.project}/${detail.data.run}`);
   const back = () => live.state === "live" && fleet.read().catch(() => {});
@@ -34,9 +34,8 @@ class Fleet {
   #changed = new Set();
   #readAt = 0;
 
-  constructor(root, fail) {
-    this.root = root;
-    this.fail = fail;
+  constructor(stage) {
+    this.stage = stage;
     this.title = h("h1", {});
     this.under = h("p", { class: "quiet" });
     this.body = h("tbody", {});
@@ -76,7 +75,7 @@ class Fleet {
       if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS) return await this.read();
       if (wanted.size) await this.#readSingly(wanted);
     } catch (error) {
-      if (error.status === 401) this.fail(error);
+      if (error.status === 401) this.stage.fail(error);
     }
   }
 
@@ -91,16 +90,15 @@ class Fleet {
   #show(runs) {
     const first = this.runs.size === 0;
     this.runs = runs;
-    if (runs.size === 0) return fill(this.root, newService(location.origin));
-    if (first || !this.body.isConnected) this.#frame();
+    if (runs.size === 0) return this.stage.show(newService(location.origin));
+    if (first) this.#frame();
     this.draw();
   }
 
   #frame() {
     const heads = COLUMNS.map(({ name, key }) => this.controls.head(name, key));
     const table = h("table", { class: "fleet" }, h("thead", {}, h("tr", {}, heads)), this.body);
-    fill(
-      this.root,
+    this.stage.show(
       h("header", {}, this.title, this.under),
       this.controls.bar,
       h("div", { class: "card scroll" }, table),
@@ -111,7 +109,7 @@ class Fleet {
   draw() {
     const runs = [...this.runs.values()];
     this.title.textContent = answer(runs);
-    document.title = `${headline(runs)} · trmon`;
+    this.stage.title(headline(runs));
     this.controls.offer(runs);
     const chosen = this.controls.chosen(runs);
     this.under.textContent = this.controls.said(chosen.length, runs.length);

@@ -18,7 +18,7 @@ class Controls {
     this.down = given.has("desc");
     this.text = this.#input(given.get("q") ?? "");
     this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
-    for (const list of Object.values(this.lists)) list.addEventListener("change", () => this.#turned());
+    for (const list of Object.values(this.lists)) list.addEventListener("change", () => this.#choose(list));
     this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists));
   }
 
@@ -36,8 +36,9 @@ class Controls {
     if (JSON.stringify(offered) === this.#offered) return;
     this.#offered = JSON.stringify(offered);
     for (const [name, list] of Object.entries(this.lists)) {
-      const chosen = list.value || list.dataset.wanted;
-      const options = offered[name].map((value) => h("option", { value, selected: value === chosen }, value));
+      const chosen = list.dataset.wanted;
+      const values = set([chosen, ...offered[name]], (value) => [value]);
+      const options = values.map((value) => h("option", { value, selected: value === chosen }, value));
       list.replaceChildren(h("option", { value: "" }, `every ${name}`), ...options);
       list.hidden = offered[name].length < 2 && !chosen;
     }
@@ -86,6 +87,11 @@ class Controls {
     return (a, b) => sign * compare(key(a), key(b)) || compare(heard(a), heard(b));
   }
 
+  #choose(list) {
+    list.dataset.wanted = list.value;
+    this.#turned();
+  }
+
   #turned() {
     const said = {
       q: this.text.value,
@@ -93,7 +99,8 @@ class Controls {
       owner: this.lists.owner.value,
       tag: this.lists.tag.value,
     };
-    const sorted = { sort: this.sort === "verdict" ? "" : this.sort, desc: this.down ? "1" : "" };
+    const archived = this.archived() ? "1" : "";
+    const sorted = { sort: this.sort === "verdict" ? "" : this.sort, desc: this.down ? "1" : "", archived };
     const kept = Object.entries({ ...said, ...sorted }).filter(([, value]) => value);
     const query = new URLSearchParams(kept).toString();
     history.replaceState(null, "", query ? `/?${query}` : "/");

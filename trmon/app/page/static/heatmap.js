@@ -39,6 +39,8 @@ export class Heatmap {
     course.addEventListener("view", () => this.#later());
     this.theme = () => this.#draw();
     window.addEventListener("themechange", this.theme);
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.system.addEventListener("change", this.theme);
   }
 
   /** Read anew what a growing run has added, now and then. */
@@ -63,6 +65,7 @@ export class Heatmap {
     clearTimeout(this.#timer);
     this.resized.disconnect();
     window.removeEventListener("themechange", this.theme);
+    this.system.removeEventListener("change", this.theme);
   }
 
   #later() {

@@ -14,9 +14,12 @@ export class Live extends EventTarget {
   #abort = null;
   #resume = () => {};
 
-  /** Follow for ever; dispatches "event" with { kind, data }, and "state". */
+  /** Follow for ever; dispatches "event" with { kind, data }, and "state". Only a tab that is seen holds a connection:
+   *  a browser opens six to a service, and one tab more than that would never load. */
   async start() {
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#abort?.abort() : this.restart()));
     for (;;) {
+      await seen();
       await this.#follow().catch((error) => this.#lost(error));
       await this.#pause();
     }
@@ -81,6 +84,19 @@ export class Live extends EventTarget {
     this.state = state;
     this.dispatchEvent(new Event("state"));
   }
+}
+
+/** Wait until the tab is seen. */
+function seen() {
+  return new Promise((done) => {
+    const look = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      done();
+    };
+    document.addEventListener("visibilitychange", look);
+    look();
+  });
 }
 
 async function* blocks(body) {

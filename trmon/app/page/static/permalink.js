@@ -8,8 +8,9 @@ export function read() {
   return { ...Object.fromEntries(numbers), tab: given.get("tab") };
 }
 
-/** Change what is given; null takes it out of the address. */
-export function write(changes) {
+/** Change what is given; null takes it out of the address. Of a run that is left, `path`, nothing is written. */
+export function write(changes, path = location.pathname) {
+  if (path !== location.pathname) return;
   const kept = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
     if (value === null) kept.delete(name);

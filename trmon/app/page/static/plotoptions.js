@@ -89,12 +89,18 @@ function lines(ink, i, { banded, stacked }) {
     stroke,
     width: 1.5,
     dash: DASHES[i % 3],
-    points: { show: false },
+    points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
     spanGaps: false,
     fill: stacked ? ink.soft : undefined,
   };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
   return banded ? [line, edge, edge] : [line];
+}
+
+/** Where a value has none beside it, no line is drawn to it: it is a point. */
+function lone(values) {
+  const is = (value) => value !== null && value !== undefined;
+  return values.flatMap((value, i) => (is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []));
 }
 
 function cursor(ink) {

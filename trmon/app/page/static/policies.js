@@ -1,5 +1,6 @@
 // What each policy would mask, the one that decides and its shadows, and what a controller would make of its bounds.
 
+import { action } from "./action.js";
 import { get, send } from "./api.js";
 import { fill, h } from "./dom.js";
 import { number, percent, plural, step } from "./words.js";
@@ -16,16 +17,24 @@ export async function policiesCard(where, { policies, adaptation }, { course, pa
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [advised(adaptation, { path, again }), origin(policies, course)];
+  const words = [kept(where, adaptation, { path, again }), origin(policies, course)];
   fill(where, caption, h("div", { class: "bars" }, bars), words);
+}
+
+/** What is advised, made anew only where it is other advice: what its button answers stays to be read. */
+function kept(where, adaptation, by) {
+  const said = JSON.stringify(adaptation);
+  if (where.advised?.said !== said) where.advised = { said, element: advised(adaptation, by) };
+  return where.advised.element;
 }
 
 /** The mean mask rates of the newest steps. */
 async function newest(names, { course, path }) {
-  const from = course.beside(course.extent[1], 1 - NEWEST);
+  const from = Math.max(0, Math.floor(course.extent[1] - (NEWEST - 1) * course.stride));
   const query = { names: names.join(","), from, statistics: "mean", digits: 5, attempt_id: course.attempt };
-  const found = await get(`${path}/signals`, query);
-  return { rates: names.map((name) => mean(found.signals[name].mean)), n: found.step.length };
+  const { signals, step: steps } = await get(`${path}/signals`, query);
+  const rates = names.map((name) => mean(signals[name].mean.slice(-NEWEST)));
+  return { rates, n: Math.min(steps.length, NEWEST) };
 }
 
 function origin(policies, course) {
@@ -53,20 +62,19 @@ function advised({ mode, recommended }, { path, again }) {
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`,
   );
-  const put = async (event) => {
-    event.currentTarget.disabled = true;
+  const put = async () => {
     await send("PUT", `${path}/policy`, {
       policy: recommended.policy,
       reason: "recommended bounds, put in force on the page",
     });
-    again();
+    await again();
   };
   const effect = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
   return h(
     "div",
     { class: "stack small" },
     h("p", {}, effect),
-    h("p", {}, h("button", { onclick: put }, "Put these bounds in force")),
+    h("p", {}, action("Put these bounds in force", put)),
   );
 }
 

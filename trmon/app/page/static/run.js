@@ -1,10 +1,10 @@
 // One run: what is wrong, since when, why, what to do; then its charts, its thresholds, and a step's sequences.
 
-import { get, newestLast, orNothing, runPath } from "./api.js";
+import { ApiError, all, get, newestLast, orNothing, runPath } from "./api.js";
 import { Charts } from "./charts.js";
 import { Course } from "./course.js";
 import { diagnosisCard } from "./diagnosis.js";
-import { fill, h } from "./dom.js";
+import { h } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { read, write } from "./permalink.js";
 import { policiesCard } from "./policies.js";
@@ -14,14 +14,15 @@ import { typing } from "./shortcuts.js";
 import { StepPanel } from "./steppanel.js";
 
 const REFRESH_MS = 1500;
+const EVERY_MS = 30_000; // A trainer that falls silent, and a run that is deleted, say nothing.
 
-export async function mountRun(root, { live, fail, parameters: [project, run] }) {
-  const view = new RunView(root, project, run);
-  document.title = `${run} · trmon`;
+export async function mountRun(stage, { live, parameters: [project, run] }) {
+  const view = new RunView(stage, project, run);
+  stage.title(run);
   await view.begin();
   const heard = ({ detail: { data } }) => data.project === project && data.run === run && view.changed();
   const back = () => live.state === "live" && view.changed();
-  const timer = setInterval(() => view.refresh().catch((error) => error.status === 401 && fail(error)), REFRESH_MS);
+  const timer = setInterval(() => view.refresh(), REFRESH_MS);
   live.addEventListener("event", heard);
   live.addEventListener("state", back);
   document.addEventListener("keydown", view.keys);
@@ -34,11 +35,18 @@ export async function mountRun(root, { live, fail, parameters: [project, run] })
   };
 }
 
+/** What the service does not answer is asked again with what comes next. */
+function unanswered(error) {
+  if (!(error instanceof ApiError)) throw error;
+}
+
 class RunView {
   #isChanged = false;
+  #isReading = false;
+  #readAt = Date.now();
 
-  constructor(root, project, run) {
-    Object.assign(this, { root, project, run, path: runPath(project, run), given: read() });
+  constructor(stage, project, run) {
+    Object.assign(this, { stage, project, run, path: runPath(project, run), given: read() });
     this.course = new Course(this.path, this.given);
     this.head = h("header", {});
     this.why = h("section", { "aria-label": "Diagnosis" });
@@ -52,8 +60,7 @@ class RunView {
 
   async begin() {
     const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
-    fill(
-      this.root,
+    this.stage.show(
       this.head,
       this.why,
       this.bar.element,
@@ -72,9 +79,22 @@ class RunView {
     this.#isChanged = true;
   }
 
+  /** Read what changed, and now and then what only time changes or what was not answered. */
   async refresh() {
-    if (!this.#isChanged) return;
+    if (this.#isReading || document.hidden || !(this.#isChanged || Date.now() - this.#readAt > EVERY_MS)) return;
+    this.#isReading = true;
     this.#isChanged = false;
+    this.#readAt = Date.now();
+    try {
+      await this.#follow();
+    } catch (error) {
+      if ([401, 404].includes(error.status)) this.stage.fail(error);
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  async #follow() {
     const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
     this.#show(facts);
     this.bar.draw();
@@ -83,7 +103,7 @@ class RunView {
 
   /** Open a step's sequences, or close them with null. */
   async open(step, { scroll = true } = {}) {
-    write({ step });
+    write({ step }, this.path);
     this.given.step = step;
     this.course.chosen = step;
     this.charts.redraw();
@@ -104,14 +124,16 @@ class RunView {
       run: get(path),
       judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run)}`),
       diagnosis: orNothing(get(`${path}/diagnosis`)),
-      alerts: get("/alerts", { project, run, limit: 200 }),
+      firing: all("/alerts", { project, run, state: "firing" }),
+      resolved: newestLast("/alerts", { project, run, state: "resolved" }),
       policies: newestLast(`${path}/policy/history`),
       attempts: newestLast(`${path}/attempts`),
       adaptation: get(`${path}/adaptation`),
     };
     const names = Object.keys(asked);
     const answers = await Promise.all(Object.values(asked));
-    return Object.fromEntries(names.map((name, i) => [name, answers[i]]));
+    const { firing, resolved, ...facts } = Object.fromEntries(names.map((name, i) => [name, answers[i]]));
+    return { ...facts, alerts: { items: [...firing, ...resolved] } };
   }
 
   #show(facts) {
@@ -123,13 +145,13 @@ class RunView {
       open: (step) => this.open(step),
       again,
     });
-    policiesCard(this.policies, facts, { course: this.course, path: this.path, again });
+    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
   }
 
   #key(event) {
     const by = { "[": -1, "]": 1 }[event.key];
-    if (!by || typing(event.target)) return;
+    if (!by || typing(event.target) || !this.course.series.step.length) return;
     const step = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, by);
     this.open(step);
   }

@@ -18,7 +18,7 @@ export function shortcuts({ go }) {
   let waiting = "";
   const actions = { gf: () => go("/"), ga: () => go("/alerts"), t: turn, "?": explain, "/": filter };
   document.addEventListener("keydown", (event) => {
-    if (typing(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
     const action = actions[waiting + event.key];
     waiting = event.key === "g" ? "g" : "";
     if (!action) return;

@@ -1,5 +1,7 @@
 // Numbers and times for people.
 
+import { now } from "./clock.js";
+
 /** Three significant digits, or more; null and NaN are a dash, "inf" stays. */
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -36,7 +38,7 @@ export function span(seconds) {
 /** How long ago a time in seconds since the epoch is. */
 export function ago(at) {
   if (at === null) return "never";
-  const seconds = Date.now() / 1000 - at;
+  const seconds = now() - at;
   return seconds < 1 ? "now" : `${span(seconds)} ago`;
 }
 
