@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.fixtures import postgres
@@ -23,6 +24,10 @@ PACKAGES = {
     "redis-server": "redis-server",
 }
 """Debian's package of each binary."""
+
+# No test asserts a time, and an example's deadline is one.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -227,7 +227,7 @@ def test_each_statistic_of_other_inputs_is_what_its_name_says(statistic: str, ex
     assert decision.values[0] == pytest.approx(expected, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(log_ratios, st.sampled_from(ALWAYS_THERE), st.floats(1e-3, 10), st.floats(1e-3, 10))
 def test_a_wider_bound_never_rejects_more(rows: list[list[float]], name: str, one_bound: float, other: float) -> None:
     columns = of_log_ratios(*rows)
@@ -236,7 +236,7 @@ def test_a_wider_bound_never_rejects_more(rows: list[list[float]], name: str, on
     assert (decide(columns, one(name, lower=wide)).accepted <= decide(columns, one(name, lower=narrow)).accepted).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(log_ratios, log_ratios, st.sampled_from(sorted(set(PRESETS) - {"opsm"})))
 def test_decisions_of_merged_parts_are_the_parts_decisions(
     left: list[list[float]], right: list[list[float]], name: str
@@ -246,7 +246,7 @@ def test_decisions_of_merged_parts_are_the_parts_decisions(
     assert merged.codes.tolist() == [code for part in parts for code in decide(part, preset(name)).codes.tolist()]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(log_ratios, st.sampled_from(ALWAYS_THERE), st.floats(1e-3, 10))
 def test_numpy_and_torch_agree_on_any_batch_and_statistic(rows: list[list[float]], name: str, bound: float) -> None:
     columns = of_log_ratios(*rows)

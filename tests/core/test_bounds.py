@@ -85,7 +85,7 @@ def test_without_a_sequence_kl_the_horizon_alone_decides() -> None:
     assert max_delta(horizon=4096, budget=0.5, kl_seq=math.inf) == max_delta(horizon=4096, budget=0.5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(horizons, kls, kls, st.floats(1, 4))
 def test_bounds_grow_with_divergence_and_length(horizon: int, kl_max: float, kl_seq: float, factor: float) -> None:
     base = error_bounds(horizon=horizon, kl_max=kl_max, kl_seq=kl_seq)
@@ -98,7 +98,7 @@ def test_bounds_grow_with_divergence_and_length(horizon: int, kl_max: float, kl_
         assert grown.adaptive >= base.adaptive
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(horizons, st.floats(1e-6, 10), kls)
 def test_max_delta_spends_its_budget_exactly(horizon: int, budget: float, kl_seq: float) -> None:
     delta = max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq)

@@ -19,7 +19,7 @@ from trmon_client.core import acceptance, certificate, divergence, statistics
 from trmon_client.core.columns import Columns
 from trmon_client.core.logits import checked
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=60)
 SEEDS = st.integers(0, 10_000)
 PAIRS = st.fixed_dictionaries(
     {"seed": SEEDS, "shape": st.sampled_from(SHAPES), "noise": st.sampled_from([1e-3, 0.3, 5.0])}

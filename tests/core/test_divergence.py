@@ -23,7 +23,7 @@ from trmon_client.core.logits import BLOCK_ELEMENTS, checked
 from trmon_client.core.token_divergences import reduced
 from trmon_client.core.validity import valid_mask
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 SEEDS = st.integers(0, 10_000)
 PAIRS = st.fixed_dictionaries(
     {"seed": SEEDS, "shape": st.sampled_from(SHAPES), "noise": st.sampled_from([1e-3, 0.3, 5.0])}

@@ -24,7 +24,7 @@ from trmon_client.core.ratios import RATIOS
 from trmon_client.core.reduction import reduced
 
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = settings(max_examples=80)
 
 
 def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> Inputs:

@@ -191,7 +191,7 @@ def test_version_lag_is_counted_from_the_oldest_version_of_a_sequence() -> None:
     assert computed["version_span_max"] == 2.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(log_ratios)
 def test_ess_is_a_fraction_and_divergences_are_not_negative(rows: list[list[float]]) -> None:
     if not any(rows):

@@ -20,7 +20,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.inputs import checked
 from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
 
-QUICK = settings(max_examples=50, deadline=None)
+QUICK = settings(max_examples=50)
 
 
 @pytest.mark.parametrize("case", golden.cases())

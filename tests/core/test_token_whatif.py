@@ -23,7 +23,7 @@ def counts_of(d: np.ndarray) -> np.ndarray:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.floats(-40, 40), min_size=1, max_size=40),
     st.tuples(st.floats(-35, 35) | st.sampled_from(EDGES), st.floats(-35, 35) | st.sampled_from(EDGES)),

@@ -19,7 +19,7 @@ from trmon_client.core.acceptance import decide, preset
 from trmon_client.core.columns import Columns
 from trmon_client.core.validity import valid_mask
 
-LAW = settings(max_examples=120, deadline=None, derandomize=True)
+LAW = settings(max_examples=120, derandomize=True)
 N_SEQUENCES, HORIZON = 6, 5
 ROUNDING = 5e-6
 """Of float32 log-probs, in nats; a certificate asks for twenty times as much."""

@@ -17,7 +17,7 @@ from trmon_client.core.bounds import error_bounds, max_delta
 from trmon_client.core.columns import Columns
 from trmon_client.core.criterion import Criterion
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+LAW = settings(max_examples=60, derandomize=True)
 BOUND_NAMES = ("trpo", "pinsker_marginal", "mixed", "adaptive")
 
 drawn = {

@@ -15,7 +15,7 @@ from trmon_client.core import divergence, signals, statistics
 from trmon_client.core.acceptance import PRESETS, decide, preset
 from trmon_client.core.columns import Columns
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+LAW = settings(max_examples=60, derandomize=True)
 PER_TOKEN = ("rollout_logprobs", "old_logprobs", "logprobs", "mask", "advantages", "versions")
 
 batches = st.builds(

@@ -6,57 +6,27 @@ import { now } from "./clock.js";
 import { AlertRow } from "./alertrow.js";
 import { silence } from "./dialogs.js";
 import { h, moving } from "./dom.js";
+import { follow } from "./following.js";
 import { clock, plural, span } from "./words.js";
 
 const REFRESH_MS = 2000;
-const EVERY_MS = 30_000; // Silences end, and runs are deleted, without an event.
 const PAGE = 50;
 
 export async function mountAlerts(stage, { live }) {
   const view = new AlertsView(stage);
   stage.title("Alerts");
   await view.read();
-  const heard = ({ detail }) => ["alert", "ack"].includes(detail.kind) && view.changed();
-  const back = () => live.state === "live" && view.changed();
-  const timer = setInterval(() => view.refresh(), REFRESH_MS);
-  live.addEventListener("event", heard);
-  live.addEventListener("state", back);
-  return () => {
-    clearInterval(timer);
-    live.removeEventListener("event", heard);
-    live.removeEventListener("state", back);
-  };
+  const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
+  return follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
 }
 
 class AlertsView {
-  #isChanged = false;
-  #isReading = false;
-  #readAt = Date.now();
   #asked = 0;
   #rows = new Map();
 
   constructor(stage) {
     this.stage = stage;
     this.limit = PAGE;
-  }
-
-  changed() {
-    this.#isChanged = true;
-  }
-
-  /** Read what changed, and now and then what only time changes or what was not answered. */
-  async refresh() {
-    if (this.#isReading || document.hidden || !(this.#isChanged || Date.now() - this.#readAt > EVERY_MS)) return;
-    this.#isReading = true;
-    this.#isChanged = false;
-    this.#readAt = Date.now();
-    try {
-      await this.read();
-    } catch (error) {
-      if (error.status === 401) this.stage.fail(error);
-    } finally {
-      this.#isReading = false;
-    }
   }
 
   /** Read all that fires: of hundreds of alerts the oldest may be the gravest. */

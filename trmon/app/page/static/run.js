@@ -5,6 +5,7 @@ import { Charts } from "./charts.js";
 import { Course } from "./course.js";
 import { diagnosisCard } from "./diagnosis.js";
 import { h } from "./dom.js";
+import { follow } from "./following.js";
 import { Heatmap } from "./heatmap.js";
 import { read, write } from "./permalink.js";
 import { policiesCard } from "./policies.js";
@@ -14,22 +15,16 @@ import { typing } from "./shortcuts.js";
 import { StepPanel } from "./steppanel.js";
 
 const REFRESH_MS = 1500;
-const EVERY_MS = 30_000; // A trainer that falls silent, and a run that is deleted, say nothing.
 
 export async function mountRun(stage, { live, parameters: [project, run] }) {
   const view = new RunView(stage, project, run);
   stage.title(run);
   await view.begin();
-  const heard = ({ detail: { data } }) => data.project === project && data.run === run && view.changed();
-  const back = () => live.state === "live" && view.changed();
-  const timer = setInterval(() => view.refresh(), REFRESH_MS);
-  live.addEventListener("event", heard);
-  live.addEventListener("state", back);
+  const concerns = ({ data }) => data.project === project && data.run === run;
+  const stop = follow(live, { concerns, read: () => view.follow(), fail: stage.fail, refreshMs: REFRESH_MS });
   document.addEventListener("keydown", view.keys);
   return () => {
-    clearInterval(timer);
-    live.removeEventListener("event", heard);
-    live.removeEventListener("state", back);
+    stop();
     document.removeEventListener("keydown", view.keys);
     view.end();
   };
@@ -41,10 +36,6 @@ function unanswered(error) {
 }
 
 class RunView {
-  #isChanged = false;
-  #isReading = false;
-  #readAt = Date.now();
-
   constructor(stage, project, run) {
     Object.assign(this, { stage, project, run, path: runPath(project, run), given: read() });
     this.course = new Course(this.path, this.given);
@@ -75,26 +66,8 @@ class RunView {
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
 
-  changed() {
-    this.#isChanged = true;
-  }
-
-  /** Read what changed, and now and then what only time changes or what was not answered. */
-  async refresh() {
-    if (this.#isReading || document.hidden || !(this.#isChanged || Date.now() - this.#readAt > EVERY_MS)) return;
-    this.#isReading = true;
-    this.#isChanged = false;
-    this.#readAt = Date.now();
-    try {
-      await this.#follow();
-    } catch (error) {
-      if ([401, 404].includes(error.status)) this.stage.fail(error);
-    } finally {
-      this.#isReading = false;
-    }
-  }
-
-  async #follow() {
+  /** Read what has come since. */
+  async follow() {
     const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
     this.#show(facts);
     this.bar.draw();
