@@ -120,7 +120,8 @@ def test_a_database_has_one_service_and_after_a_crash_the_next_one(process: Serv
     refused = trmon("serve", "--port", 0, "--data-dir", process.data_dir)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "another `trmon serve` uses" in refused.stderr
-    assert process.client().get("/readyz").status_code == 200
+    with process.client() as client:
+        assert client.get("/readyz").status_code == 200
     process.kill()
     process.start()
 
