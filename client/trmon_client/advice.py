@@ -22,7 +22,8 @@ def scale_lr(optimizer: Any, decision: Decision, *, process_group: Any = None) -
 
     The rate is scaled inside `optimizer.step()` alone: schedulers and logs see the trainer's own. A lasting cut is made
     once and kept in the optimizer's state. Where torch.distributed runs, the group's first rank decides and
-    broadcasts three numbers, which synchronises with the device; all ranks of the group must call.
+    broadcasts three numbers, which synchronises with the device where the group has no backend of the CPU; all ranks
+    of the group must call.
     Args: optimizer: of torch; process_group: default the whole world.
     Returns: the factor in force, 1 without advice. Never raises: what fails is counted, and past cuts stay.
     Source: formulas, section 8.
@@ -31,7 +32,7 @@ def scale_lr(optimizer: Any, decision: Decision, *, process_group: Any = None) -
     # Each part is guarded alone: a rank that fails before the broadcast would leave the others waiting in it.
     kept = guard(lambda: _kept(optimizer), otherwise=NEUTRAL)
     wanted = guard(lambda: _wanted(kept, optimizer, decision.advice), otherwise=kept)
-    agreed = guard(lambda: _agreed(wanted, optimizer, process_group), otherwise=NEUTRAL)
+    agreed = guard(lambda: _agreed(wanted, optimizer, process_group), otherwise=kept)
     return guard(lambda: _apply(optimizer, agreed), otherwise=1.0)
 
 
@@ -105,11 +106,23 @@ def _agreed(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
 
     if not (distributed.is_available() and distributed.is_initialized()):
         return wanted
-    device = optimizer.param_groups[0]["params"][0].device
+    device = _common_device(optimizer, distributed.group.WORLD if process_group is None else process_group)
     numbers = torch.tensor([wanted.factor, wanted.decay, wanted.decayed_at], dtype=torch.float64, device=device)
     first = 0 if process_group is None else distributed.get_global_rank(process_group, 0)
     distributed.broadcast(numbers, src=first, group=process_group)
     return _Scale(*numbers.tolist())
+
+
+def _common_device(optimizer: Any, group: Any) -> Any:
+    """Return where the group can talk, for every rank alike: an optimizer may hold nothing here, or be elsewhere."""
+    import torch
+
+    talking = [device.type for device in group._device_types]
+    if "cpu" in talking or not talking:
+        return torch.device("cpu")
+    groups = getattr(optimizer, "param_groups", ())
+    devices = (parameter.device for group in groups for parameter in group.get("params", ()))
+    return next((device for device in devices if device.type in talking), torch.device(talking[0]))
 
 
 def _apply(optimizer: Any, scale: _Scale) -> float:

@@ -184,14 +184,55 @@ torch.distributed.destroy_process_group()
 """
 
 
-def test_rank_0_decides_for_all_and_a_rank_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
+def told_by_ranks(script: str, tmp_path: Path) -> list[list[str]]:
+    """Run two processes of one group to their ends and return the lines that each of them printed."""
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", script, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
         )
         for rank in (0, 1)
     ]
-    told = [rank.communicate(timeout=120)[0].split("\n") for rank in ranks]
+    told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
+    return told
+
+
+def test_rank_0_decides_for_all_and_a_rank_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
+    told = told_by_ranks(RANK, tmp_path)
     assert told[0] == told[1]
     assert told[0][0] == "0.125 0.125"
+
+
+WITHOUT_PARAMETERS = """
+import sys
+import torch
+from tests.client.test_advice import ADVICE, CUT, decided, plain
+from trmon_client.advice import scale_lr
+
+rank, place = int(sys.argv[1]), sys.argv[2]
+torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
+optimizers = [torch.optim.SGD([{"params": []}], lr=1.0), object(), plain()[0]]
+for optimizer in optimizers if rank == 0 else [plain()[0] for _ in range(3)]:
+    decision = decided({**ADVICE, "lr_decay": CUT} if rank == 0 else None)
+    print(scale_lr(optimizer, decision), decision.surface.losses.snapshot())
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_a_rank_whose_optimizer_holds_nothing_takes_part(tmp_path: Path) -> None:
+    told = told_by_ranks(WITHOUT_PARAMETERS, tmp_path)
+    assert told[0] == ["0.125 {}", "1.0 {'internal': 2}", "0.125 {}"]
+    assert told[1] == ["0.125 {}", "0.25 {}", "0.125 {}"]
+
+
+def test_where_nothing_is_agreed_the_cuts_of_before_stay(tmp_path: Path) -> None:
+    optimizer, _ = plain()
+    scale_lr(optimizer, decided({**ADVICE, "lr_decay": CUT}))
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        decision = decided(ADVICE)
+        assert scale_lr(optimizer, decision, process_group=object()) == 0.5
+        assert decision.surface.losses.snapshot() == {"internal": 1}
+    finally:
+        torch.distributed.destroy_process_group()
