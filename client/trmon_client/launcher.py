@@ -48,6 +48,8 @@ def rank_hint(launcher: Mapping[str, str]) -> tuple[int, int]:
 
 def _joined(*parts: str) -> str:
     name = "-".join(part for part in parts if part)
-    if len(name) <= 96:
+    if len(name) <= 96 and name.isprintable():
         return name
-    return f"{name[:64]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    # Bytes of the environment that are no UTF-8 are half characters here, which no message takes.
+    digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return f"{''.join(filter(str.isprintable, name))[:64]}-{digest}"

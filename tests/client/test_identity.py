@@ -13,6 +13,7 @@ import torch.distributed as distributed
 from torch.distributed.device_mesh import init_device_mesh
 
 from tests.client.trainer import batch, settings, spooled, steps
+from trmon_client.core import wire
 from trmon_client.identity import Identity, settle
 from trmon_client.launcher import attempt_id, launch_id
 from trmon_client.monitor import Monitor
@@ -43,6 +44,19 @@ def test_a_long_launcher_id_stays_a_name_and_distinct() -> None:
     ids = {attempt_id({"TORCHELASTIC_RUN_ID": "x" * 500 + end}) for end in "ab"}
     assert len(ids) == 2
     assert all(found is not None and len(found) <= 128 for found in ids)
+
+
+@pytest.mark.parametrize("end", [pytest.param("x" * 500, id="and long"), pytest.param("", id="and short")])
+def test_a_launcher_id_that_no_message_takes_is_sent_and_distinct(tmp_path: Path, end: str) -> None:
+    for unprintable in ("\udcff", "\udcfe", "\n"):
+        environment = {**TORCHRUN, "TORCHELASTIC_RUN_ID": f"job{unprintable}{end}"}
+        monitor = Monitor(settings(tmp_path, environment=environment))
+        monitor.log_batch(step=0, **batch())
+        monitor.close()
+    reports = [message for message in spooled(tmp_path) if isinstance(message, wire.Report)]
+    assert (
+        len(reports) == len({report.attempt for report in reports}) == len({report.launch for report in reports}) == 3
+    )
 
 
 def settled(tmp_path: Path, *, is_fork: bool = False, **given: Any) -> Identity:
