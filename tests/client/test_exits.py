@@ -62,17 +62,19 @@ def test_an_end_without_close_spools_what_a_hanging_service_did_not_take(tmp_pat
     assert steps(spooled(tmp_path)) == [0]
 
 
+SPOOLED = """
+    import time
+    from pathlib import Path
+    from trmon_client.core.segments import scan
+    spool = Path(os.environ["TRMON_SPOOL_DIR"])
+    while sum(len(scan(path.read_bytes()).messages) for path in spool.rglob("*.seg")) < 2:
+        time.sleep(0.01)
+"""
+DIE = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
 def test_a_kill_leaves_what_was_spooled_and_the_next_process_sends_it(tmp_path: Path) -> None:
-    die = """
-        import time
-        from pathlib import Path
-        from trmon_client.core.segments import scan
-        spool = Path(os.environ["TRMON_SPOOL_DIR"])
-        while sum(len(scan(path.read_bytes()).messages) for path in spool.rglob("*.seg")) < 2:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGKILL)
-    """
-    done = run(tmp_path, die)
+    done = run(tmp_path, textwrap.dedent(SPOOLED) + DIE)
     assert done.returncode == -signal.SIGKILL
     assert steps(spooled(tmp_path)) == [0]
     with Peer() as peer:
@@ -80,6 +82,24 @@ def test_a_kill_leaves_what_was_spooled_and_the_next_process_sends_it(tmp_path: 
         assert peer.steps == [0, 0]
         assert len({report.launch for report in peer.of(wire.Report)}) == 2
     assert spooled(tmp_path) == []
+
+
+def test_a_forked_child_that_outlives_its_parent_keeps_the_spool_from_nobody(tmp_path: Path) -> None:
+    fork = """
+        child = os.fork()
+        if child == 0:
+            os.closerange(0, 3)
+            time.sleep(120)
+            os._exit(0)
+        print(child, flush=True)
+    """
+    done = run(tmp_path, textwrap.dedent(SPOOLED) + textwrap.dedent(fork) + DIE)
+    try:
+        with Peer() as peer:
+            run(tmp_path, "monitor.close()", url=peer.url)
+            assert peer.steps == [0, 0]
+    finally:
+        os.kill(int(done.stdout), signal.SIGKILL)
 
 
 def test_a_forked_child_speaks_for_itself_and_cannot_end_its_parents_run(tmp_path: Path) -> None:
