@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from trmon_client.core.arrays import is_tensor
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, JsonNumber
 from trmon_client.sending.losses import Loss, LossCounter
 
 
 def capture(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the values with tensors made fit for a transfer, which copies them.
+    """Return the values with tensors made fit for a transfer, which copies them, and arrays copied.
 
-    None for a tensor of several numbers, and for a distributed one of which this rank has a part.
+    None for one of several numbers, and for a distributed tensor of which this rank has a part.
     """
-    return {name: _alone(value) if is_tensor(value) else value for name, value in (values or {}).items()}
+    return {name: _taken(value) for name, value in (values or {}).items()}
 
 
 def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNumber]:
@@ -29,6 +31,12 @@ def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNum
         else:
             numbers[name] = number
     return numbers
+
+
+def _taken(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.reshape(()).copy() if value.size == 1 else None
+    return _alone(value) if is_tensor(value) else value
 
 
 def _alone(tensor: Any) -> Any:
@@ -54,5 +62,5 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
+    except Exception:  # noqa: BLE001  the trainer's own objects may raise anything
         return None

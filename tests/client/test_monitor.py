@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings, spooled, steps
@@ -154,6 +154,24 @@ def test_scalars_that_are_no_numbers_are_left_out_and_counted(tmp_path: Path) ->
     assert finish.losses.dropped == {"scalar": 5}
 
 
+class Raising:
+    """A number that cannot be told."""
+
+    def __float__(self) -> float:
+        raise KeyError("???")
+
+
+def test_arrays_of_one_number_are_scalars_and_what_raises_costs_itself_alone(tmp_path: Path) -> None:
+    flat, alone = np.array([1.0]), np.array(2.0)
+    monitor = Monitor(settings(tmp_path))
+    monitor.log_batch(step=0, **batch(), scalars={"flat": flat, "alone": alone, "raises": Raising(), "two": np.ones(2)})
+    flat[...] = alone[...] = 99.0
+    monitor.close()
+    _, report, finish = spooled(tmp_path)
+    assert report.scalars == {"flat": 1.0, "alone": 2.0}
+    assert finish.losses.dropped == {"scalar": 2}
+
+
 def test_a_part_of_a_distributed_scalar_costs_the_scalar_and_not_the_report(tmp_path: Path) -> None:
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
@@ -167,6 +185,30 @@ def test_a_part_of_a_distributed_scalar_costs_the_scalar_and_not_the_report(tmp_
     report, finish = spooled(tmp_path)[1:]
     assert report.scalars == {"whole": 2.0}
     assert finish.losses.dropped == {"scalar": 1}
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_log_probs_are_refused_with_what_makes_them_plain(tmp_path: Path, layout: torch.layout) -> None:
+    nested = torch.nested.nested_tensor([torch.full((3,), -1.0), torch.full((5,), -1.0)], layout=layout)
+    with pytest.raises(ValueError, match=r"^rollout_logprobs is nested.*to_padded_tensor.*unbind"):
+        Monitor(settings(tmp_path)).log_batch(step=0, rollout_logprobs=nested, logprobs=nested)
+    monitor = Monitor(settings(tmp_path))
+    monitor.log_batch(step=0, rollout_logprobs=nested.unbind(), logprobs=nested.unbind())
+    monitor.close()
+    assert steps(spooled(tmp_path)) == [0]
+
+
+def test_distributed_log_probs_are_refused_with_what_makes_them_plain(tmp_path: Path) -> None:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        sharded = DTensor.from_local(torch.full((2, 3), -1.0), init_device_mesh("cpu", (1,)), [Shard(0)])
+        with pytest.raises(ValueError, match=r"^logprobs is distributed.*to_local.*full_tensor"):
+            Monitor(settings(tmp_path)).log_batch(
+                step=0, rollout_logprobs=sharded.to_local(), logprobs=sharded, mask=torch.ones(2, 3)
+            )
+    finally:
+        distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])

@@ -250,8 +250,12 @@ def bring(value: Any, device: Device) -> Array:
 def bring_argument(name: str, value: Any, device: Device) -> Array:
     """Return an argument as `bring` does.
 
-    Errors: ValueError naming it when it is no array.
+    Errors: ValueError naming it when it is no array, or one that has to be made a plain one first.
     """
+    if is_tensor(value) and value.is_nested:
+        raise ValueError(f"{name} is nested; expected .to_padded_tensor(0.0) with a mask, or a list of .unbind()")
+    if is_tensor(value) and hasattr(value, "full_tensor"):
+        raise ValueError(f"{name} is distributed; expected .to_local() of whole sequences, else .full_tensor()")
     try:
         return bring(value, device)
     except (ValueError, TypeError, RuntimeError) as error:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from trmon_client.core import packed
 from trmon_client.core.arrays import Array, Device, bring_argument, devices_of, kind
 from trmon_client.core.form import Form
@@ -50,10 +48,10 @@ def device_of(given: dict[str, Any]) -> Device:
 
 
 def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> TokenInput:
-    if mask is None:
-        shape = tuple(np.shape(next(iter(given.values()))))
-        raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
     padded = {name: bring_argument(name, value, device) for name, value in given.items()}
+    if mask is None:
+        shape = tuple(next(iter(padded.values())).shape)
+        raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
     whole = bring_argument("mask", mask, device)
     return TokenInput(padded, whole, Form(whole.shape[-1] if whole.ndim else 0))
 
