@@ -5,6 +5,7 @@ from __future__ import annotations
 # Loaded here although httpx would do so when it needs them, in the courier's thread: see sender._transport.
 import encodings.idna  # noqa: F401
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from trmon_client.limits import Limits
 MAX_RETRY_AFTER_SECONDS = 600.0
 MAX_ANSWER_BYTES = 32 << 20
 """What an answer may have, unpacked; 64 reports of a million sequences each are acknowledged in 8 MB."""
+
+LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
+"""Of which httpx logs each request as INFO, and httpcore each part of one as DEBUG."""
 
 
 class Outcome(Enum):
@@ -67,8 +71,9 @@ class HttpTransport:
         headers = {"Content-Type": wire.MSGPACK, "Accept": wire.MSGPACK}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._silence = _Silence(self._url)
-        logging.getLogger("httpx").addFilter(self._silence)
+        self._silence = _Silence()
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(self._silence)
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(limits.read_timeout_seconds, connect=limits.connect_timeout_seconds),
@@ -78,6 +83,7 @@ class HttpTransport:
 
     def send(self, messages: Sequence[bytes]) -> Reply:
         """Post the messages as one bundle; what is long in them is compressed already."""
+        self._silence.thread = threading.get_ident()
         try:
             with self._client.stream("POST", self._url, content=wire.encode_bundle(list(messages))) as response:
                 body = _body(response, timeout_seconds=self._timeout_seconds)
@@ -88,18 +94,19 @@ class HttpTransport:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-        logging.getLogger("httpx").removeFilter(self._silence)
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(self._silence)
 
 
 class _Silence(logging.Filter):
-    """Keeps our own requests, which httpx logs as INFO each, out of the trainer's log."""
+    """Keeps our own requests, all of one thread, out of the trainer's log."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._url = url
+        self.thread: int | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return self._url not in record.getMessage()
+        return record.thread is None or record.thread != self.thread
 
 
 def _body(response: httpx.Response, *, timeout_seconds: float) -> bytes:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.client.server import ACCEPT, HANG, HANG_UP, PATIENCE_SECONDS, Answer, Peer, problem
@@ -210,6 +211,18 @@ def test_what_waits_travels_together(tmp_path: Path) -> None:
             peer.wait_until(lambda peer: len(peer.steps) == 10)
         assert max(len(request.messages) for request in peer.requests) > 1
         assert {request.path for request in peer.requests} == {"/api/v1/reports"}
+
+
+def test_requests_are_in_the_trainers_log_only_where_they_are_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Peer() as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
+        monitor.log_batch(step=0, **batch())
+        peer.wait_until(lambda peer: peer.steps == [0])
+        assert caplog.records == []
+        httpx.post(peer.url, content=wire.encode_bundle([]))
+        assert {record.name.partition(".")[0] for record in caplog.records} == {"httpx", "httpcore"}
 
 
 def test_reports_and_scalars_arrive_once_each_and_in_order(tmp_path: Path) -> None:
