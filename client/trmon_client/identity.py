@@ -39,21 +39,24 @@ class Identity:
         }
 
 
-def settle(settings: Settings, ranks: Ranks, *, is_fork: bool, give_up: threading.Event) -> Identity:
+def settle(settings: Settings, ranks: Ranks, *, is_fork: bool, give_up: threading.Event, n_before: int = 0) -> Identity:
     """Return the identity; asks the process group's store for rank 0's start id where there is one.
 
     The attempt is the settings', else the launcher's, else rank 0's start id, else local. A forked child launches
-    on its own: its numbering starts anew, and two processes under one launch could not be told apart.
+    on its own: its numbering starts anew, and two processes under one launch could not be told apart. So does a monitor
+    that follows `n_before` others of the run in this process, under a launch that ranks agree on if they all do so.
     """
     own_id = _new_id()
     shared_id = None if is_fork else _start_id(settings, own_id, give_up)
     named = settings.attempt or attempt_id(settings.launcher)
-    launch = own_id if is_fork else shared_id or launch_id(settings.launcher) or own_id
+    shared_launch = None if is_fork else shared_id or launch_id(settings.launcher)
+    if shared_launch is not None and n_before:
+        shared_launch = f"{shared_launch}-{n_before + 1}"
     return Identity(
         project=settings.project,
         run=settings.run,
         attempt=named or shared_id or own_id,
-        launch=launch,
+        launch=shared_launch or own_id,
         ranks=ranks,
         is_attempt_local=named is None and shared_id is None,
     )

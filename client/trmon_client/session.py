@@ -6,7 +6,8 @@ import itertools
 import operator
 import os
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from trmon_client import first_report
@@ -19,6 +20,7 @@ from trmon_client.core.statistics import columns as reduce_tokens
 from trmon_client.decision import Decision
 from trmon_client.divergences import beside
 from trmon_client.exits import ExitWatch
+from trmon_client.launcher import launch_id
 from trmon_client.likeness import Likeness
 from trmon_client.policies import Policies
 from trmon_client.ranks import Ranks, discover
@@ -29,6 +31,9 @@ from trmon_client.surface import Surface
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
+
+_ENDED: Counter[Hashable] = Counter()
+"""How many monitors have ended in this process, by run, rank and launcher's id: the next one numbers chunks anew."""
 
 
 class Session:
@@ -113,13 +118,13 @@ class Session:
             self._chunks.finish()
             finished = self._chunks.owed()
         sender.close(timeout_seconds, last=messages.finish(error, sequence=next(_SEQUENCES), finished=finished))
-        self._end_watch()
+        self._end()
 
     def leave(self, *, timeout_seconds: float) -> None:
         """Close without a word: send what waits, spool what is left."""
         if self._sender is not None:
             self._sender.close(timeout_seconds)
-        self._end_watch()
+        self._end()
 
     def _speak(self) -> Sender:
         with self._lock:
@@ -135,7 +140,12 @@ class Session:
         if self._unstarted is None:
             self._ranks = discover(self._settings)
             self._unstarted = Sender(
-                self._settings, self._ranks, is_fork=self.is_fork, hear=self._hear, surface=self.surface
+                self._settings,
+                self._ranks,
+                is_fork=self.is_fork,
+                n_before=_ENDED[self._place],
+                hear=self._hear,
+                surface=self.surface,
             )
         return self._unstarted
 
@@ -147,9 +157,16 @@ class Session:
 
         return ExitWatch(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
 
-    def _end_watch(self) -> None:
+    def _end(self) -> None:
         if self._exit_watch is not None:
             self._exit_watch.end()
+            self._exit_watch = None
+            _ENDED[self._place] += 1
+
+    @property
+    def _place(self) -> Hashable:
+        settings = self._settings
+        return settings.project, settings.run, self._ranks.rank, launch_id(settings.launcher)
 
     def _introduce(self, columns: Columns, step: int) -> None:
         if self._ranks.rank == 0:

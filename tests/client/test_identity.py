@@ -82,6 +82,32 @@ def test_a_fork_keeps_the_attempt_and_launches_on_its_own(tmp_path: Path) -> Non
     assert child.launch != parent.launch
 
 
+@pytest.mark.parametrize("environment", [TORCHRUN, {"SLURM_JOB_ID": "41"}, {}], ids=["torchrun", "slurm", "nobody"])
+def test_a_monitor_after_another_repeats_its_steps_under_a_launch_of_its_own(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    for seed in (0, 1):
+        monitor = Monitor(settings(tmp_path, environment=environment, run=f"again-{len(environment)}"))
+        monitor.log_batch(step=0, **batch(seed=seed))
+        monitor.close()
+    reports = [message for message in spooled(tmp_path) if isinstance(message, wire.Report)]
+    assert len({(report.launch, report.step, report.chunk) for report in reports}) == len(reports) == 2
+
+
+def test_ranks_that_all_start_again_share_the_new_launch(tmp_path: Path) -> None:
+    again = [
+        settle(
+            settings(tmp_path, environment=TORCHRUN),
+            Ranks(rank, 2),
+            is_fork=False,
+            give_up=threading.Event(),
+            n_before=1,
+        )
+        for rank in (0, 1)
+    ]
+    assert {identity.launch for identity in again} == {"torchrun-job7-2-2950-2"}
+
+
 @pytest.fixture
 def join() -> Iterator[Join]:
     """Makes this process one rank of a process group whose other ranks are not there; returns the group's store."""

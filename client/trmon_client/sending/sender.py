@@ -40,12 +40,14 @@ class Sender:
         ranks: Ranks,
         *,
         is_fork: bool,
+        n_before: int,
         hear: Callable[[wire.Ack], None],
         surface: Surface,
     ) -> None:
         self._settings = settings
         self._ranks = ranks
         self._is_fork = is_fork
+        self._n_before = n_before
         self._hear = hear
         self._losses = surface.losses
         self._notices = surface.notices
@@ -77,7 +79,13 @@ class Sender:
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        identity = settle(self._settings, self._ranks, is_fork=self._is_fork, give_up=self._is_closing)
+        identity = settle(
+            self._settings,
+            self._ranks,
+            is_fork=self._is_fork,
+            give_up=self._is_closing,
+            n_before=self._n_before,
+        )
         courier = self._courier(identity)
         self._backlog.write_through(courier is None)
         while (draft := self._outbox.take()) is not None:
