@@ -25,7 +25,8 @@ from trmon_client.teaching import Teaching
 class Decision:
     """What one `log_batch` decided; neutral, with `verdict` None, where nothing was decided.
 
-    Nothing synchronises with a device but `reasons`, `mask_rate` and `signals`. `advice` is rank 0's only.
+    Nothing synchronises with a device but `reasons`, `mask_rate` and `signals`. `advice` is rank 0's only, and None
+    again where the service gave no newer for 100 steps.
     Masks have the kind and the device of the inputs. `tokens`: what the policy's token rules decided, in any mode,
     [B, T]; None without any.
     """

@@ -17,6 +17,7 @@ from trmon_client.core.arrays import bring_argument
 from trmon_client.core.columns import Columns
 from trmon_client.core.policy import Policy
 from trmon_client.core.statistics import columns as reduce_tokens
+from trmon_client.counsel import Counsel
 from trmon_client.decision import Decision
 from trmon_client.divergences import beside
 from trmon_client.exits import ExitWatch
@@ -51,7 +52,7 @@ class Session:
         self._settings = settings
         self._ranks = Ranks()
         self._chunks = Chunks()
-        self._advice: Mapping[str, Any] | None = None
+        self._counsel = Counsel()
         # A signal's handler may call in the middle of a call: of the same thread, it must not wait for itself.
         self._lock = threading.RLock()
         self._unstarted: Sender | None = None
@@ -99,7 +100,7 @@ class Session:
             columns=columns,
             verdict=verdict,
             tokens=tokens,
-            advice=self._advice if self._ranks.rank == 0 else None,
+            advice=self._counsel.at(step) if self._ranks.rank == 0 else None,
         )
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
@@ -177,7 +178,7 @@ class Session:
         if ack.policy is not None:
             self.policies.offer(ack.policy)
         if ack.advice is not None:
-            self._advice = ack.advice
+            self._counsel.hear(ack.advice)
 
 
 def _count(name: str, value: Any) -> int:
