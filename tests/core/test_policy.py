@@ -275,6 +275,7 @@ def test_a_bad_policy_is_refused_saying_what_is_allowed(policy: Any, message: st
     [
         ("geo_mask", {"delta": 0.1}, "geo_mask takes lower and upper, not delta"),
         ("trm_max", {"upper": 0.1}, "trm_max takes delta, not upper"),
+        ("trm", {"delta": "0.02"}, "max_kl: delta must be a number, and is str"),
         ("geo_mask", {"lower": 1.5}, "must not be above upper"),
         ("seq_mean_k1", {"upper": 0.0}, "must be above 0"),
         ("trm", {"delta": math.nan}, "must be finite"),

@@ -83,8 +83,13 @@ def _check_keywords(name: str, bounds: Bounds, *, takes: tuple[str, ...]) -> Non
             raise PolicyError(f"{name} takes {' and '.join(takes)}, not {keyword}")
 
 
+def _delta(bounds: Bounds, default: float, *, of: str) -> float:
+    delta = checked_bound("delta", bounds.delta, of=of, is_ratio=False)
+    return default if delta is None else delta
+
+
 def _trm_max(bounds: Bounds) -> tuple[Criterion, ...]:
-    delta = MAX_DELTA if bounds.delta is None else bounds.delta
+    delta = _delta(bounds, MAX_DELTA, of="max_kl")
     certain = delta + CERTIFICATE_MARGIN
     return (
         Criterion("max_kl", upper=delta, where="kl_exact"),
@@ -95,7 +100,7 @@ def _trm_max(bounds: Bounds) -> tuple[Criterion, ...]:
 
 
 def _trm_avg(bounds: Bounds) -> tuple[Criterion, ...]:
-    delta = AVG_DELTA if bounds.delta is None else bounds.delta
+    delta = _delta(bounds, AVG_DELTA, of="mean_kl")
     return (
         Criterion("mean_kl", upper=delta, where="kl_exact"),
         Criterion("mean_k3", upper=delta, where="kl_not_exact"),
