@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.launcher import attempt_id, launch_id
+from trmon_client.launcher import attempt_id, launch_id, restart_count
 from trmon_client.ranks import Ranks, initialized_distributed
 from trmon_client.settings import Settings
 
@@ -70,7 +70,8 @@ def _start_id(settings: Settings, own_id: str, give_up: threading.Event) -> str 
     distributed = initialized_distributed()
     if distributed is None:
         return None
-    key = f"trmon/start/{settings.project}/{settings.run}"
+    # torchrun keeps the store, and what is in it, when it starts the workers anew.
+    key = f"trmon/start/{settings.project}/{settings.run}/{restart_count(settings.launcher)}"
     try:
         store = distributed.distributed_c10d._get_default_store()
         if distributed.get_rank() == 0 and not store.check([key]):

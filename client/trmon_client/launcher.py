@@ -17,7 +17,7 @@ def attempt_id(launcher: Mapping[str, str]) -> str | None:
     """Return the launcher's id and restart count, or None where no launcher names this attempt."""
     # torchrun without --rdzv-id calls every job "none".
     if launcher.get("TORCHELASTIC_RUN_ID", "none") != "none":
-        return _joined("torchrun", launcher["TORCHELASTIC_RUN_ID"], launcher.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        return _joined("torchrun", launcher["TORCHELASTIC_RUN_ID"], restart_count(launcher))
     if "SLURM_JOB_ID" in launcher:
         return _joined("slurm", launcher["SLURM_JOB_ID"], launcher.get("SLURM_RESTART_COUNT", "0"))
     if "RAY_JOB_ID" in launcher:
@@ -36,6 +36,11 @@ def launch_id(launcher: Mapping[str, str]) -> str | None:
         return None
     names = ("MASTER_ADDR", "MASTER_PORT") if attempt.startswith("torchrun") else ("SLURM_STEP_ID",)
     return _joined(attempt, *(launcher.get(name, "") for name in names))
+
+
+def restart_count(launcher: Mapping[str, str]) -> str:
+    """Return how often torchrun has started the workers anew, 0 where it did not start them."""
+    return launcher.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
 def rank_hint(launcher: Mapping[str, str]) -> tuple[int, int]:

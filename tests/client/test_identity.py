@@ -126,14 +126,24 @@ def test_rank_zero_leaves_its_start_id_in_the_store_for_all(tmp_path: Path, join
     store = join(0, 2)
     identity = settled(tmp_path)
     assert not identity.is_attempt_local
-    assert store.get("trmon/start/math/grpo").decode() == identity.attempt == identity.launch
+    assert store.get("trmon/start/math/grpo/0").decode() == identity.attempt == identity.launch
 
 
 def test_another_rank_takes_the_start_id_over(tmp_path: Path, join: Join) -> None:
-    join(1, 2).set("trmon/start/math/grpo", "started-by-rank-0")
+    join(1, 2).set("trmon/start/math/grpo/0", "started-by-rank-0")
     identity = settled(tmp_path, environment={"SLURM_JOB_ID": "41"})
     assert (identity.attempt, identity.launch) == ("slurm-41-0", "started-by-rank-0")
     assert settled(tmp_path).attempt == "started-by-rank-0"
+
+
+def test_workers_that_torchrun_starts_anew_take_no_id_from_the_store_it_kept(tmp_path: Path, join: Join) -> None:
+    join(0, 2)
+    unnamed = {"TORCHELASTIC_RUN_ID": "none"}
+    first, again = (
+        settled(tmp_path, environment={**unnamed, "TORCHELASTIC_RESTART_COUNT": restarts}) for restarts in ("0", "1")
+    )
+    assert first.attempt != again.attempt
+    assert first.launch != again.launch
 
 
 def test_without_word_from_rank_zero_the_attempt_is_local(tmp_path: Path, join: Join) -> None:
