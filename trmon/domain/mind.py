@@ -16,7 +16,10 @@ from trmon.domain.rules.rule import Finding
 from trmon.domain.windows import Baseline, Window
 
 MIND_VERSION = 2
-"""Raised whenever the mind's form, or how rows are folded into it, changes: older checkpoints are then not read."""
+"""Raised whenever the mind's form, or how rows are folded into it, changes: older checkpoints are then not read.
+
+A field that older checkpoints can do without has a default instead.
+"""
 
 GAPS = 20
 GAUGE_KEYS = 64
@@ -31,7 +34,8 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
     over time, by gauge rows and by the last row of each step.
     `gauge_keys` are the gauge rows of the newest 64 steps. A restart reads notices after `recall_from` once more:
     scalars and chunk counts in them may still be waited for.
-    Reports up to `heard_through` came before the run's newest change of state, and change it no more.
+    Reports up to `heard_through` came before the run's newest change of state, and change it no more; its silence was
+    counted from `silent_since` then, which a start without any report may have moved.
     """
 
     ordinal: int = 0
@@ -51,6 +55,7 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
     tracks: dict[str, Track] = msgspec.field(default_factory=dict)
     recall_from: int = 0
     heard_through: int = 0
+    silent_since: float = 0.0
 
     def follows(self, key: BatchKey) -> bool:
         """Whether a batch comes after everything folded; only then is it folded."""

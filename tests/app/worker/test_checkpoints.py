@@ -29,6 +29,6 @@ def test_a_checkpoint_is_due(folded: int, seconds: float, is_done: bool, is_due:
 
 def test_a_checkpoint_gives_the_mind_again_with_what_a_restart_need_not_hear() -> None:
     mind = RunMind(ordinal=7, steps=7, step_seconds=2.5)
-    made = checkpoint(mind, recall_from=3, heard_through=41)
+    made = checkpoint(mind, recall_from=3, heard_through=41, silent_since=50.0)
     assert made.ordinal == 7
-    assert RunMind.from_bytes(made.state) == structs.replace(mind, recall_from=3, heard_through=41)
+    assert RunMind.from_bytes(made.state) == structs.replace(mind, recall_from=3, heard_through=41, silent_since=50.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.app.watching import ORIGIN, Watched, finish, train
 from tests.domain.trainer import finished, report
 from trmon.domain.alerts.alert import AlertState
@@ -106,3 +108,43 @@ def test_a_run_read_after_its_end_has_its_alerts_on_record_but_pages_nobody() ->
     watched.hear(finish(29), at=300.0)
     assert ("corrupt_logprobs", "firing", 2) in watched.log.told()
     assert {delivery.told_state for delivery in watched.log.deliveries.values()} == {AlertState.RESOLVED}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_trainer_that_crashes_again_before_it_reports_pages_again(restarts: bool) -> None:
+    watched = Watched()
+    train(watched, range(25))
+    watched.hear(finish(24, outcome="crashed"), at=250.0)
+    watched.hear(start("launch-2", sent_at=6000.0), at=300.0)
+    if restarts:
+        watched.restart()
+        watched.tick(310.0)
+    watched.hear(finish(24, outcome="crashed", launch="launch-2", sent_at=6001.0), at=320.0)
+    assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved", "firing"]
+    assert [delivery.body["status"] for delivery in watched.log.deliveries.values()] == ["firing", "resolved", "firing"]
+
+
+def test_each_return_of_a_trainer_that_hangs_before_it_reports_resolves_its_stall() -> None:
+    watched = Watched()
+    train(watched, range(25))
+    for i in range(3):
+        watched.tick(1000.0 * i + 500.0)
+        watched.hear(start(f"launch-{i + 2}", sent_at=6000.0 + i), at=1000.0 * i + 600.0)
+    assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved"] * 3
+    assert len(watched.log.deliveries) == 6
+
+
+def test_each_end_of_a_run_that_hangs_at_its_last_step_resolves_its_stall() -> None:
+    watched = Watched()
+    train(watched, range(25))
+    for i in range(2):
+        launch, sent_at = f"launch-{i + 2}", 6000.0 + i
+        watched.hear(start(launch, sent_at=sent_at), at=1000.0 * i + 600.0)
+        watched.tick(1000.0 * i + 900.0)
+        watched.hear(finish(24, launch=launch, sent_at=sent_at), at=1000.0 * i + 1000.0)
+    assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved"] * 2
+    assert len(watched.log.deliveries) == 4
+
+
+def start(launch: str, *, sent_at: float) -> wire.Start:
+    return wire.Start(**{**ORIGIN, "launch": launch, "sent_at": sent_at})

@@ -59,7 +59,8 @@ def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], RunMin
 def test_states_raise_and_resolve_at_once(states: list[RunState], expected: list[str]) -> None:
     made, _ = judged(*states)
     assert [f"{t.alert.rule} {t.alert.state.value}" for t in made if t.alert] == expected
-    assert all(t.event and t.event.silence_started_at == 100.0 for t in made)
+    began = {AlertState.FIRING: 100.0, AlertState.RESOLVED: 500.0}
+    assert all(t.event and t.event.silence_started_at == began[t.event.state] for t in made)
 
 
 @pytest.mark.parametrize(("steps", "severity"), [(19, Severity.WARN), (20, Severity.PAGE)])

@@ -35,7 +35,10 @@ class Checkpoints:
         self._ordinal, self._at = mind.ordinal, now
 
 
-def checkpoint(mind: RunMind, *, recall_from: int, heard_through: int) -> Checkpoint:
-    """Return a mind as it is written: after which notice a restart reads again, and which reports it heard."""
-    state = structs.replace(mind, recall_from=recall_from, heard_through=heard_through).to_bytes()
+def checkpoint(mind: RunMind, *, recall_from: int, heard_through: int, silent_since: float) -> Checkpoint:
+    """Return a mind as it is written: after which notice a restart reads again, which reports it heard, and since when
+    the run was silent.
+    """
+    known = {"recall_from": recall_from, "heard_through": heard_through, "silent_since": silent_since}
+    state = structs.replace(mind, **known).to_bytes()
     return Checkpoint(ordinal=mind.ordinal, version=MIND_VERSION, state=state)

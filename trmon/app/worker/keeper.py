@@ -323,4 +323,5 @@ class RunKeeper:
 
     def _checkpoint(self) -> Checkpoint:
         recall_from = self._waiting.recall_from(self._inbox.read, newest=self._newest)
-        return checkpoint(self._mind, recall_from=recall_from, heard_through=self._inbox.read.report_id)
+        heard_through, silent_since = self._inbox.read.report_id, self._life.silent_since
+        return checkpoint(self._mind, recall_from=recall_from, heard_through=heard_through, silent_since=silent_since)

@@ -46,7 +46,7 @@ def recall(log: RunLog, watch: Watch) -> Recollection:
         mind = RunMind.from_bytes(checkpoint.state)
     known = Recollection(
         mind=mind,
-        life=Life(state=run.state, silent_since=run.last_report_at or run.created_at),
+        life=Life(state=run.state, silent_since=max(run.last_report_at or run.created_at, mind.silent_since)),
         frontier=reached.frontier,
         checkpoint_ordinal=mind.ordinal,
     )

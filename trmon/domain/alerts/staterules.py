@@ -43,7 +43,7 @@ def judge_change(
             since = change.silence_started_at
             moved[rule.name] = _raise(rule, seen, watch=watch, mind=mind, key=key, at=change.at, since=since)
         elif rule.when.state is not change.state and track.alert is not None:
-            moved[rule.name] = resolve_state(track, now=change.at, silence_started_at=change.silence_started_at)
+            moved[rule.name] = resolve_state(track, now=change.at)
     return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
 
 
@@ -65,7 +65,7 @@ def judge_company(
                 key = BatchKey(found.newer.attempt_id, found.newer.last_step or 0, None)
                 moved[rule.name] = _raise(rule, seen, watch=watch, mind=mind, key=key, at=now, since=now)
         elif track.alert is not None:
-            moved[rule.name] = resolve_state(track, now=now, silence_started_at=track.alert.since_at)
+            moved[rule.name] = resolve_state(track, now=now)
     return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
 
 
@@ -78,7 +78,11 @@ def at_rest(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transitio
     made, mind = judge(last, watch=watch, mind=mind.settled())
     if watch.run.state is not RunState.FINISHED:
         return made, mind
-    ended = {name: end(track, reason=Reason.FINISHED, now=now) for name, track in mind.tracks.items()}
+    of_state = {rule.name for rule in watch.state_rules}
+    ended = {
+        name: end(track, reason=Reason.FINISHED, now=now, is_of_state=name in of_state)
+        for name, track in mind.tracks.items()
+    }
     return (*made, *ended.values()), mind.tracking(dict.fromkeys(ended, QUIET))
 
 

@@ -74,14 +74,18 @@ def advance(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str
     return _hold(track, finding, rule=rule, run_id=run_id, run=run)
 
 
-def end(track: Track, *, reason: Reason, now: float) -> Transition:
-    """Return the end of an open alert whatever its condition says: the run finished, or the rule is gone."""
+def end(track: Track, *, reason: Reason, now: float, is_of_state: bool = False) -> Transition:
+    """Return the end of an open alert whatever its condition says: the run finished, or the rule is gone.
+
+    Args: is_of_state: its rule is over states, so that it may have fired and ended at this very step before.
+    """
     if track.alert is None:
         return Transition(track=QUIET, reason=Reason.QUIET)
     if track.alert.state is AlertState.PENDING:
         return Transition(track=QUIET, reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
     alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    return Transition(track=QUIET, reason=reason, alert=alert, event=event_of(alert))
+    event = event_of(alert, silence_started_at=alert.since_at if is_of_state else None)
+    return Transition(track=QUIET, reason=reason, alert=alert, event=event)
 
 
 def raise_at_once(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
@@ -91,12 +95,15 @@ def raise_at_once(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey,
     return Transition(track=Track(alert=fired), reason=Reason.FIRED, alert=fired, event=event)
 
 
-def resolve_state(track: Track, *, now: float, silence_started_at: float) -> Transition:
-    """Return the end of an alert of a rule over states, when the run has left the state."""
+def resolve_state(track: Track, *, now: float) -> Transition:
+    """Return the end of an alert of a rule over states, when the run has left the state.
+
+    A run may enter a state several times at one step: each end is known by when its alert fired.
+    """
     if track.alert is None:
         return Transition(track=QUIET, reason=Reason.QUIET)
     alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    event = event_of(alert, silence_started_at=silence_started_at)
+    event = event_of(alert, silence_started_at=alert.since_at)
     return Transition(track=QUIET, reason=Reason.RESOLVED, alert=alert, event=event)
 
 
