@@ -99,3 +99,20 @@ def test_only_a_firing_alert_that_the_caller_may_see_can_be_acknowledged(store: 
     commit(store, grpo.run_id, alerts=(replace(grpo, state=AlertState.RESOLVED),))
     with pytest.raises(Conflict, match="resolved"):
         store.alerts.acknowledge(grpo.identity, ACK, access=EVERYTHING).result()
+
+
+def test_an_acknowledgement_is_not_of_what_fires_again_at_the_same_step(store: Store) -> None:
+    run_id = append(store, start_intake())[0].run_id
+    crashed = alert(run_id=run_id, identity="1/crashed", rule="crashed")
+    ack = Ack(author="ana", note="", at=NOW + 1)
+    fired = alert_event(crashed, silence_started_at=NOW - 9)
+    commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
+    store.alerts.acknowledge("1/crashed", ack, access=EVERYTHING).result(timeout=30)
+    commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
+    assert store.outbox.situation(run_id, now=NOW + 2).acked == {crashed.episode}, "the same one, written again"
+    commit(store, run_id, alerts=(replace(crashed, state=AlertState.RESOLVED, updated_at=NOW + 2),))
+    again = replace(crashed, since_at=NOW + 3, updated_at=NOW + 3)
+    commit(store, run_id, alerts=(again,), alert_events=(alert_event(again, silence_started_at=NOW + 2),))
+    assert store.outbox.situation(run_id, now=NOW + 4).acked == frozenset()
+    [listed] = store.alerts.list(access=EVERYTHING).items
+    assert (listed.alert, listed.ack) == (again, None)

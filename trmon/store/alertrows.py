@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection, delete, update
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, DeliveryState, Severity
 from trmon.store import schema
@@ -21,6 +21,19 @@ def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
             row = _alert_row(alert)
             episode = [schema.alert.c[name] == row[name] for name in schema.ALERT_KEY]
             connection.execute(delete(schema.alert).where(*episode))
+
+
+def forget_acks(connection: Connection, events: Sequence[AlertEvent]) -> None:
+    """Forget who took up an alert of a rule over states that fires again at the same step: that was another episode.
+
+    Before the alerts themselves are written.
+    """
+    for event in events:
+        if event.state is AlertState.FIRING and event.silence_started_at is not None:
+            place = {name: getattr(event, "update" if name == "update_index" else name) for name in schema.ALERT_KEY}
+            standing = [schema.alert.c[name] == value for name, value in place.items()]
+            former = update(schema.alert).where(*standing, schema.alert.c.since_at != event.at)
+            connection.execute(former.values(acked_by=None, acked_at=None, ack_note=None))
 
 
 def write_events(connection: Connection, events: Sequence[AlertEvent]) -> None:

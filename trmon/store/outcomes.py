@@ -8,7 +8,7 @@ from typing import Any
 
 from trmon.domain.outcome import Outcome
 from trmon.store import schema
-from trmon.store.alertrows import write_alerts, write_deliveries, write_events
+from trmon.store.alertrows import forget_acks, write_alerts, write_deliveries, write_events
 from trmon.store.batchrows import write_batches, write_decisions
 from trmon.store.chunks import extend_history
 from trmon.store.database.upsert import upsert
@@ -25,8 +25,10 @@ def write_outcomes(transaction: Transaction, outcomes: Sequence[Outcome], *, nam
     write_batches(connection, batches, names=names)
     write_decisions(connection, list(chain.from_iterable(outcome.decisions for outcome in outcomes)))
     extend_history(connection, batches, names=names)
+    events = list(chain.from_iterable(outcome.alert_events for outcome in outcomes))
+    forget_acks(connection, events)
     write_alerts(connection, list(chain.from_iterable(outcome.alerts for outcome in outcomes)))
-    write_events(connection, list(chain.from_iterable(outcome.alert_events for outcome in outcomes)))
+    write_events(connection, events)
     deliveries = list(chain.from_iterable(outcome.deliveries for outcome in outcomes))
     write_deliveries(connection, deliveries)
     transaction.addressed.update(delivery.receiver for delivery in deliveries)

@@ -49,6 +49,15 @@ def situation(alert: Alert | None = ALERT, *, run: Run = RUN, **known: Any) -> S
         pytest.param(LATE, situation(OVER), Mute.ENDED, id="one that is over, late"),
         pytest.param(replace(LATE, episode="1/high@3:8"), situation(), Mute.ENDED, id="another episode, late"),
         pytest.param(replace(FIRING, rounds=1), situation(OVER), Mute.ENDED, id="a round after the end"),
+        pytest.param(
+            replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at - 9.0}}),
+            situation(),
+            Mute.ENDED,
+            id="a round of what ended, and fires again at the same step",
+        ),
+        pytest.param(
+            replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at}}), situation(), None, id="a round"
+        ),
         pytest.param(FIRING, situation(silences=(SILENCE,)), Mute.SILENCED, id="one that is silenced"),
         pytest.param(FIRING, situation(OVER, silences=(SILENCE,)), Mute.SILENCED, id="one that ended under a silence"),
         pytest.param(HELD, situation(), None, id="one that was silenced and still fires"),

@@ -66,6 +66,13 @@ class Situation:
         """Return the alert of an episode; None once it has ended long ago."""
         return next((alert for alert in self.alerts if alert.episode == episode), None)
 
+    def alert_of(self, delivery: Delivery) -> Alert | None:
+        """Return the alert that a delivery tells of; None also where it has ended and fires again at the same step."""
+        alert, told = self.alert(delivery.episode), delivery.body.get("alert")
+        if alert is None or not isinstance(told, dict):
+            return alert
+        return alert if told.get("since_at", alert.since_at) == alert.since_at else None
+
     def flap(self, delivery: Delivery) -> Flap:
         """Return whether the alert flaps at the transition that a delivery tells of."""
         place = delivery.place
@@ -92,7 +99,7 @@ def muted(
         return Mute.FINISHED
     if not is_routed:
         return Mute.REROUTED
-    alert = situation.alert(delivery.episode)
+    alert = situation.alert_of(delivery)
     if alert is None:
         return Mute.ENDED
     if alert.state is not AlertState.FIRING and _comes_late(delivery, now=now):
