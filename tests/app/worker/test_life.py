@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.app.watching import ORIGIN, Watched, finish, train
+from tests.app.watching import ORIGIN, VIGIL, Watched, finish, train
 from tests.domain.trainer import finished, report
+from trmon.app.worker.inbox import PAGE
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.rules import rulebook
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 
@@ -144,6 +148,34 @@ def test_each_end_of_a_run_that_hangs_at_its_last_step_resolves_its_stall() -> N
         watched.hear(finish(24, launch=launch, sent_at=sent_at), at=1000.0 * i + 1000.0)
     assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved"] * 2
     assert len(watched.log.deliveries) == 4
+
+
+@pytest.mark.parametrize("before", [PAGE - 2, PAGE - 1, PAGE])
+def test_the_end_of_a_run_resolves_its_alerts_wherever_a_page_ends(before: int) -> None:
+    watched = Watched()
+    train(watched, range(25), health="corrupt")
+    scalars = wire.Scalars(**ORIGIN, sequence=1, step=24, values={"loss": 1.0})
+    watched.hear(*[scalars] * before, finish(24), at=250.0)
+    assert watched.log.stored_run.state is RunState.FINISHED
+    assert not watched.log.open_alerts(1)
+    commits = len(watched.log.commits)
+    watched.restart()
+    watched.tick(260.0)
+    assert len(watched.log.commits) == commits, "it is said once"
+
+
+def test_the_last_step_before_a_crash_counts_once_after_the_return() -> None:
+    high = (
+        "{name: high, severity: page, immune_steps: 0, for_steps: 3, when: {signal: grad_norm, above: 1}, summary: x}"
+    )
+    rules = rulebook.parse(f"[{high}]")
+    watched = Watched(vigil=replace(VIGIL, rules=lambda: rules))
+    train(watched, range(9), scalars={"grad_norm": 0.0})
+    train(watched, range(9, 10), scalars={"grad_norm": 3.0})
+    watched.hear(finish(9, outcome="crashed"), at=100.0)
+    train(watched, range(10, 11), launch="launch-2", scalars={"grad_norm": 3.0})
+    train(watched, range(11, 13), launch="launch-2", scalars={"grad_norm": 0.0})
+    assert watched.log.told() == []
 
 
 def start(launch: str, *, sent_at: float) -> wire.Start:

@@ -98,7 +98,7 @@ class RunKeeper:
 
         Args: mail: all that came since it was read; it reads for itself without.
         """
-        ledger = Ledger()
+        ledger, is_ending = Ledger(), False
         self._portrait.refresh()
         page = self._inbox.next_page() if mail is None else self._inbox.all_of(mail)
         late = self._hear_all(page.messages, ledger, now=now)
@@ -114,10 +114,10 @@ class RunKeeper:
         if page.caught_up:
             self._watch_clock(ledger, now=now)
             self._look_around(ledger, now=now)
-            # Only the pass in which the run came to rest says so: one that repeated it would wake the worker for ever.
-            if self.is_done and (ledger.rows or "state" in ledger.run):
+            if is_ending := self._is_ending:
                 self._tell(at_rest(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
-        return Pass(outcome=self._outcome(ledger, now=now), more=not page.caught_up, tally=ledger.tally)
+        outcome = self._outcome(ledger, now=now, is_ending=is_ending)
+        return Pass(outcome=outcome, more=not page.caught_up, tally=ledger.tally)
 
     def rest(self) -> Outcome | None:
         """Return a checkpoint of the mind, if it has moved since the last one."""
@@ -309,13 +309,24 @@ class RunKeeper:
         self._mind = published.mind
         ledger.add(published)
 
-    def _outcome(self, ledger: Ledger, *, now: float) -> Outcome | None:
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the run has ended, and that is not yet said of its last step or of alerts that an end resolves.
+
+        Once it is, no later pass says it again: one that did would wake the worker for ever.
+        """
+        is_finished = self._life.state is RunState.FINISHED
+        return self.is_done and bool(self._mind.provisional or (is_finished and self._mind.tracks))
+
+    def _outcome(self, ledger: Ledger, *, now: float, is_ending: bool) -> Outcome | None:
         frontier = self._waiting.settled(self._inbox.read)
-        if not ledger and frontier == self._written:
+        if not ledger and not is_ending and frontier == self._written:
             return None
         made = None
-        # A change of state is always in a checkpoint, so that no report from before it is heard again after it.
-        if "state" in ledger.run or self._checkpoints.is_due(self._mind, now=now, is_done=self.is_done):
+        # A change of state is always in a checkpoint, so that no report from before it is heard again after it, and so
+        # is an end, so that the last step is not judged twice.
+        changed = is_ending or "state" in ledger.run
+        if changed or self._checkpoints.is_due(self._mind, now=now, is_done=self.is_done):
             made = self._checkpoint()
             self._checkpoints.made(self._mind, now=now)
         self._written = frontier

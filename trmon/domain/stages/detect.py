@@ -60,14 +60,16 @@ def detect(folded: Folded) -> Detected:
 def reconsider(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
     """Return the mind once scalars came for the gauge row of its newest step, which rules over them read again.
 
-    A row of an earlier step has been judged: scalars that come so late change what is kept, and nothing more.
+    A row of an earlier step, or of the last one of a run that ended, has been judged: scalars that come so late change
+    what is kept, and nothing more.
     """
     if mind.begins_step(row.key) or mind.gauge_keys[-1:] != (row.key,):
         return mind
     numbers = _numbers(row)
     mind = structs.replace(mind, memory=_after(mind.memory, row, numbers, kept=watch.rules.kept[Reads.GAUGE]))
     reading = (rule for rule in watch.signal_rules if rule.reads_scalars and rule.reads is Reads.GAUGE)
-    again = {rule.name: finding for rule, finding in _findings(reading, row, numbers, mind=mind)}
+    found = _findings(reading, row, numbers, mind=mind)
+    again = {rule.name: finding for rule, finding in found if rule.name in mind.provisional}
     return structs.replace(mind, provisional={**mind.provisional, **again})
 
 
