@@ -61,14 +61,14 @@ def batch_bounds(
     Where the reverse KL is at hand too, the smaller of the two maxima bounds as well.
     Args: accepted: [B] bool, to bound the masked objective over accepted sequences only; delta: the largest token
     KL that acceptance let through, nats; reward_range: > 0.
-    Returns: `UNKNOWN` without KL columns or without a sequence to speak of.
+    Returns: `UNKNOWN` without both KL columns or without a sequence to speak of.
     Source: [TRM] section 3 and remark B.5, formulas, section 7.
     """
     columns = columns.numpy()
     rows = columns["n_tokens"] > 0
     if accepted is not None:
         rows = rows & bring(accepted, None)
-    if "max_kl" not in columns or not rows.any():
+    if not {"max_kl", "sum_kl"} <= columns.keys() or not rows.any():
         return UNKNOWN
     # The smaller of two maxima, never the maximum of the smaller ones. NaN stays NaN.
     maxima = [columns[name][rows].max() for name in ("max_kl", "max_reverse_kl") if name in columns]

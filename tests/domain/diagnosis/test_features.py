@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from trmon.domain.diagnosis.features import least, relative, rise
-from trmon.domain.diagnosis.history import Array
+from trmon.domain.diagnosis.features import featured, least, relative, rise
+from trmon.domain.diagnosis.history import Array, History
 
 Feature = Callable[[Array], Array]
 
@@ -58,3 +58,14 @@ def test_a_signal_that_nobody_sent_has_no_features(feature: Feature) -> None:
 @pytest.mark.parametrize("feature", [relative, rise])
 def test_infinite_values_make_no_warning(feature: Feature) -> None:
     assert len(feature(np.full(60, math.inf))) == 60
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1.7e308, -1.7e308, 5e-324, 0.0])
+def test_the_largest_numbers_and_none_make_no_warning(value: float) -> None:
+    rows = 60
+    names = ("grad_norm", "clip_fraction", "grad_variance", "saturated_fraction", "version_lag_max")
+    of_pair = ("kl_k1", "kl_k2", "kl_k3", "ratio_mean", "is_weight_std", "band_fraction")
+    given = {name: [value] * rows for name in (*names, "n_tokens", "staleness_kl_k3")}
+    given |= {f"mismatch_{name}": [value] * rows for name in of_pair}
+    found = featured(History.of_rows(step=range(rows), update=[-1] * rows, values=given))
+    assert len(found) == rows

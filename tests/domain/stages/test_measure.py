@@ -158,3 +158,20 @@ def test_the_share_of_mismatch_in_the_drift_is_a_signal() -> None:
     found = measure(merge(closing(report(0)))).signals
     mismatch, staleness = found["mismatch_prob_diff_max"], found["staleness_prob_diff_max"]
     assert found["alpha_mismatch_share"] == pytest.approx(mismatch / (mismatch + staleness))
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, math.inf, -math.inf, math.nan])
+def test_the_largest_numbers_and_none_are_measured_without_a_warning(value: float) -> None:
+    content = made()
+    given = {name: np.full_like(column, value) for name, column in content.items() if name.startswith("total_sum_")}
+    given |= {"max_kl": np.full(8, np.inf, "<f4"), "sum_kl": np.where(np.arange(8) % 2, value, -value)}
+    known = replace(content, by_name={**content.by_name, **given}, kl_is="exact", kl_pair="total")
+    assert "bound_adaptive" in measure(merge(closing(report(0, content=known, policy=None)))).signals
+
+
+def test_the_largest_kl_without_its_sum_bounds_nothing() -> None:
+    content = made()
+    known = replace(content, by_name={**content.by_name, "max_kl": np.zeros(8, "<f4")}, kl_is="exact", kl_pair="total")
+    found = measure(merge(closing(report(0, content=known, kl_is="exact", kl_pair="total", policy=None)))).signals
+    assert math.isnan(found["bound_adaptive"])
+    assert found["kl_max"] == 0.0

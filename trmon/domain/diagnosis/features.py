@@ -23,6 +23,7 @@ LARGEST_LOG_RATIO = 20.0
 """Beyond it a token's log-ratio counts as clamped; it bounds the spread of d where nothing else does."""
 
 
+@np.errstate(all="ignore")
 def featured(history: History) -> History:
     """Return the history with its features, NaN where the past is too short; those that nothing is known of are absent.
 
@@ -137,7 +138,7 @@ def _over_known(column: Array, feature: Callable[[Array], Array]) -> Array:
     """Apply a feature to the known values alone, and put its values in their places."""
     out, known = np.full(len(column), math.nan), ~np.isnan(column)
     if known.any():
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             out[known] = feature(column[known])
     return out
 

@@ -30,6 +30,7 @@ class Measured:
     signals: dict[str, float]
 
 
+@np.errstate(all="ignore")
 def measure(merged: Merged) -> Measured:
     """Return the batch's signals, those of the rules and the bounds among them."""
     columns, sequences = merged.columns, Sequences.of(merged.columns)
