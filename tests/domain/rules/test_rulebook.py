@@ -91,6 +91,10 @@ def test_a_rule_is_read_with_the_defaults() -> None:
         pytest.param("- 2020-99-99", "rules", "is not YAML", id="a date that is none"),
         pytest.param("[" * 5000, "rules", "is not YAML", id="too deep"),
         pytest.param("name: x", "rules", "must be a list of rules, and is dict", id="no list"),
+        pytest.param(RULE.replace("above: 0.05", f"above: 1{'0' * 400}"), "rules[0].when.above", "at most", id="huge"),
+        pytest.param(
+            "- {name: x, severity: page, summary: x, when: &it {any: [*it]}}", "rules[0].when", "in itself", id="a ring"
+        ),
         pytest.param("- 7", "rules[0]", "must be a mapping, and is int '7'", id="no mapping"),
         pytest.param(RULE + "  fro_steps: 3", "rules[0].fro_steps", "for_steps", id="an unknown part"),
         pytest.param("- name: x", "rules[0].when", "is required", id="a missing part"),

@@ -22,6 +22,8 @@ BEYOND_A_SCHEMA = {
     "a label's name that is none",
     "a date that is none",
     "too deep",
+    "huge",
+    "a ring",
 }
 
 

@@ -13,7 +13,7 @@ from trmon.domain.alerts.alert import Severity
 from trmon.domain.errors import InvalidInput
 from trmon.domain.rules import conditionbook
 from trmon.domain.rules import yamlvalues as values
-from trmon.domain.rules.rule import Reads, Rule
+from trmon.domain.rules.rule import Reads, Rule, When
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SAID = ("signal", "value", "threshold", "run", "step")
@@ -91,6 +91,14 @@ def _name(value: object, place: str) -> str:
     return name
 
 
+def _condition(value: object, place: str) -> When:
+    """Aliases can make a condition a part of itself."""
+    try:
+        return conditionbook.parse(value, place)
+    except RecursionError as error:
+        raise InvalidInput(place, "has too many conditions in each other, or one in itself") from error
+
+
 def _summary(value: object, place: str) -> str:
     """Formats are refused too: a width of a billion would be obeyed."""
     text = values.text(value, place)
@@ -107,7 +115,7 @@ def _summary(value: object, place: str) -> str:
 REQUIRED = ("name", "when", "severity", "summary")
 FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
-    "when": conditionbook.parse,
+    "when": _condition,
     "severity": values.choice(Severity),
     "severity_when_enforcing": values.choice(Severity),
     "summary": _summary,

@@ -56,7 +56,10 @@ def number(value: object, place: str) -> float:
     """Return a number, infinite ones among them, NaN not."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
         raise InvalidInput(place, f"must be a number, and is {kind(value)}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InvalidInput(place, f"must be a number of at most 1.8e308, and is {kind(value)}") from error
 
 
 def seconds(value: object, place: str) -> float:
