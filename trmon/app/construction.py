@@ -64,9 +64,9 @@ async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Part
 def _opened(settings: Settings, held: ExitStack) -> Store:
     """Return the store, whose SQLite file is this service's alone for as long as it is held."""
     role = Role.WRITER if settings.worker == "process" else Role.ALONE
+    held.enter_context(sole_use(settings.store_url))
     store = Store.open(settings.store_url, role=role)
     try:
-        held.enter_context(sole_use(settings.store_url))
         store.migrate()
         check_bind(settings, store.tokens)
     except NotReady:

@@ -17,6 +17,7 @@ from trmon.domain.outcome import Frontier
 from trmon.store import Store
 from trmon.store.database.backup import back_up
 from trmon.store.database.restoration import restore
+from trmon.store.database.soleuse import sole_use
 
 
 @pytest.fixture
@@ -117,6 +118,70 @@ def test_what_was_there_is_kept_beside_it(store: Store, url: str, tmp_path: Path
     assert first.replaced is not None
     assert first.replaced != second.replaced
     assert steps_in(f"sqlite:///{first.replaced}") == [0, 1]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from trmon.store.database.restoration import restore
+
+left = int(sys.argv[3])
+
+def heard(event, arguments):
+    global left
+    if event in ("os.link", "os.rename", "os.remove"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(heard)
+restore(sys.argv[1], Path(sys.argv[2]))
+"""
+"""A restore that is killed right before it changes a name for the nth time."""
+
+
+def test_wherever_it_is_killed_one_of_the_two_is_in_place(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, report_intake(step=0))
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    append(store, report_intake(step=1))
+    store.close()
+    place, found = Path(url.removeprefix("sqlite:///")), []
+    for n in range(1, 10):
+        command = [sys.executable, "-c", KILLED, url, str(copy.file), str(n)]
+        ended = subprocess.run(command, cwd=ROOT, check=False, timeout=100)
+        assert place.exists(), f"killed before change {n}, it left no database"
+        found.append(steps_in(url))
+        if ended.returncode == 0:
+            break
+    assert (found[0], found[-1]) == ([0, 1], [0])
+    assert all(steps in ([0, 1], [0]) for steps in found)
+    assert steps_in(f"{url}.replaced-1") == [0, 1]
+
+
+def test_it_is_not_put_back_where_a_service_starts(store: Store, url: str, tmp_path: Path) -> None:
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    store.close()
+    with sole_use(url), pytest.raises(NotReady, match="a service uses"):
+        restore(url, copy.file)
+
+
+def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str, tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    child.stdout.readline()
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    while int(child.stdout.readline().split()[0]) < ENOUGH:
+        pass
+    child.kill()
+    child.stdout.close()
+    child.wait(10)
+    place = Path(url.removeprefix("sqlite:///"))
+    place.rename(tmp_path / "moved.db")
+    with pytest.raises(Conflict, match=r"trmon\.db-wal is of a database that was moved away"):
+        restore(url, copy.file)
+    place.with_name("trmon.db-wal").rename(tmp_path / "moved.db-wal")
+    restore(url, copy.file)
+    assert len(steps_in(url)) < len(steps_in(f"sqlite:///{tmp_path}/moved.db"))
 
 
 def test_ids_are_not_used_again_after_the_newest_rows_were_pruned(store: Store, url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The sole use of a SQLite file by one service: two would each judge its runs, and tell every alert twice."""
+"""The sole use of a SQLite file by one service, which alone judges its runs; or by a restore, which replaces it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from contextlib import contextmanager
 
 from trmon.domain.errors import NotReady
 from trmon.store.database.opening import is_shared
-from trmon.store.database.sqlite import file_of
+from trmon.store.database.sqlite import file_of, make_folder
 
 
 @contextmanager
 def sole_use(url: str) -> Iterator[None]:
-    """Hold a SQLite file against other services until the block, or the process, ends; PostgreSQL is for many.
+    """Hold a SQLite file, there or not, against services until the block, or the process, ends; PostgreSQL is for many.
 
-    Errors: NotReady while another service uses it.
+    Errors: NotReady while another one holds it, or where its folder cannot be made or written to.
     """
     if is_shared(url):
         yield
         return
     file = file_of(url)
+    make_folder(file)
     # Not the file itself: over NFS such a lock and SQLite's own would be the same.
     lock = file.with_name(f"{file.name}.lock")
     try:
@@ -32,9 +33,7 @@ def sole_use(url: str) -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise NotReady(
-                f"another `trmon serve` uses {file}; stop it, or give this one another --data-dir"
-            ) from error
+            raise NotReady(f"a service uses {file}; stop it, or choose another --data-dir") from error
         yield
     finally:
         os.close(held)

@@ -56,14 +56,25 @@ def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     Args: busy_seconds: how long to wait for another process to let go of the lock.
     Errors: NotReady naming the path, here or when it connects.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
+    make_folder(path)
     # It holds digests of tokens; what SQLite keeps beside it is as open as it is. Whatever is wrong, SQLite will say.
     with suppress(OSError):
         path.touch(mode=0o600)
     return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds, cache_kib=WRITER_CACHE_KIB)
+
+
+def check_there(path: Path) -> None:
+    """Raise NotReady where there is no such file: whoever only reads makes none."""
+    if not path.exists():
+        raise NotReady(f"there is no database {path}; `trmon serve` makes one, --data-dir names the folder of another")
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder of a database's file. Errors: NotReady naming the file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
 
 
 def reader_engine(path: Path) -> Engine:
