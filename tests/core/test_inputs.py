@@ -194,6 +194,10 @@ REFUSED = {
         "advantages has dtype complex128; expected a real dtype",
     ),
     "rewards of tokens": (GOOD | {"rewards": np.ones((4, 8))}, "rewards has shape (4, 8); expected (4,)"),
+    "versions beyond 63 bits": (
+        GOOD | {"versions": np.array([1, 2, 3, 1 << 63], np.uint64)},
+        "versions has 9223372036854775808; expected integers below 2**63",
+    ),
     "fractional versions": (
         GOOD | {"versions": np.ones(4)},
         "versions has dtype float64; expected an integer dtype",

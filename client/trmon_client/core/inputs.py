@@ -144,6 +144,9 @@ class _Optional:
         if kind(array) not in kinds and 0 not in array.shape:
             expected = "an integer dtype" if kinds == "i" else "a real dtype"
             raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
+        # What is on a device is not waited for.
+        if not is_tensor(array) and array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} has {array.max()}; expected integers below 2**63")
         return array
 
 
