@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from tests.app.watching import ORIGIN, Watched, train
+import pytest
+
+from tests.app.watching import ORIGIN, VIGIL, Watched, train
 from tests.domain.trainer import finished, report
 from trmon.domain.identity import BatchKey
+from trmon.domain.rules import rulebook
 from trmon_client.core import wire
 
 
@@ -26,6 +30,20 @@ def test_a_spike_of_a_late_scalar_is_told_once_over_restarts() -> None:
     for watched in (calm, shaken, forgetful):
         assert watched.log.told() == [("gradient_spike", "firing", 40)]
     assert shaken.log.alert_events == forgetful.log.alert_events == calm.log.alert_events
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_scalar_in_a_chunk_that_comes_late_is_read_before_the_step_ends(restarts: bool) -> None:
+    high = "{name: high, severity: warn, immune_steps: 0, when: {signal: grad_norm, above: 1}, summary: x}"
+    rules = rulebook.parse(f"[{high}]")
+    watched = Watched(vigil=replace(VIGIL, rules=lambda: rules))
+    for step in range(4):
+        watched.hear(report(step, finished=finished((step, None, 1))), at=10.0 * step)
+    watched.hear(report(3, chunk=1, scalars={"grad_norm": 9.0}), at=35.0)
+    if restarts:
+        watched.restart()
+    watched.hear(report(4, finished=finished((4, None, 1))), at=40.0)
+    assert watched.log.told() == [("high", "firing", 3)]
 
 
 def test_scalars_join_their_batch_before_it_closes_and_revise_it_after() -> None:

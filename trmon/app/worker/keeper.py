@@ -212,13 +212,18 @@ class RunKeeper:
             ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
 
     def _revise(self, late: dict[BatchKey, BatchRow], ledger: Ledger, *, now: float) -> None:
-        """A row stays as it is where retention has taken what it was made of: what came late is not all of it."""
+        """A row stays as it is where retention has taken what it was made of: what came late is not all of it.
+
+        Scalars that came with it are read by rules as those in messages of their own are.
+        """
         for key, row in late.items():
             reports = self._log.batch_reports(key)
             if sum(report.n_sequences for report in reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
             closing = Closing(watch=self._portrait.watch(now), mind=self._mind, batch=seen_again(reports), former=row)
             self._close(closing, ledger)
+            read = structs.replace(row, scalars=ledger.rows[key].scalars)
+            self._mind = reconsider(read, watch=closing.watch, mind=self._mind)
 
     def _close(self, closing: Closing, ledger: Ledger) -> None:
         published = close(closing)
