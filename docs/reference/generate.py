@@ -92,7 +92,8 @@ def settings_page() -> str:
         rows.append((f"`TRMON_{name.upper()}`", shown, field.description or ""))
     return _page(
         "Settings of the service",
-        "Environment variables; nothing else configures `trmon serve` but its flags, which override them.",
+        "Environment variables; nothing else configures `trmon serve` but its flags, which override them. An empty one "
+        "counts as not set.",
         table(("variable", "default", "meaning"), rows),
     )
 

@@ -32,6 +32,14 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.allow_hosts == ("a.example", "b.example")
 
 
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"TRMON_{name.upper()}", "")
+    settings = Settings()
+    assert settings == Settings.model_construct()
+    assert settings.receivers == ()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -42,6 +50,10 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ("LOG_FORMAT", "xml"),
         ("METRICS_SIGNALS", "wisdom"),
         ("WEBHOOK_URL", "hooks.example"),
+        ("WEBHOOK_URL", "https://"),
+        ("SLACK_URL", "https://[::1"),
+        ("PAGERDUTY_URL", "events.pagerduty.com"),
+        ("ALERTMANAGER_URL", "http://alertmanager:99999"),
     ],
 )
 def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:

@@ -122,6 +122,7 @@ def test_duckdb_reads_the_numbers_that_the_service_answers(service: ThreadedServ
 
 
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+    assert trmon("migrate", "--data-dir", tmp_path / "data").returncode == 0
     unknown = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
     assert (unknown.returncode, unknown.stderr) == (1, "trmon: no project 'math'\n")
     nothing = trmon("import", tmp_path, "--data-dir", tmp_path / "data")
@@ -129,6 +130,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
 
 
 def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trmon("migrate", "--data-dir", tmp_path / "data").returncode == 0
     absent = tmp_path / "site"
     absent.mkdir()
     (absent / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")

@@ -48,6 +48,15 @@ def test_a_refusal_is_one_line(grafana: Grafana) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "http://"])
+def test_what_is_no_address_is_one_line(url: str) -> None:
+    done = trmon("grafana", "push", "--url", url, "--token", "glsa_secret")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"trmon: --url: must be an address, http://host:port, and is {url!r}\n",
+    )
+
+
 def test_a_token_is_needed() -> None:
     done = trmon("grafana", "push", "--url", "http://127.0.0.1:1")
     assert done.returncode == 1

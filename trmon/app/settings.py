@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from trmon.notify.destination import address_of
 from trmon_client.core.signals import SIGNALS
 
 RECEIVERS = {
@@ -27,7 +28,7 @@ Names = Annotated[tuple[str, ...], NoDecode]
 class Settings(BaseSettings):
     """How the service runs; validated at start, the same for as long as it lives."""
 
-    model_config = SettingsConfigDict(env_prefix="TRMON_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="TRMON_", env_ignore_empty=True, frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs a token.")
     port: int = Field(8642, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
@@ -152,11 +153,11 @@ class Settings(BaseSettings):
             raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists those there are")
         return names
 
-    @field_validator("webhook_url", "slack_url", "alertmanager_url")
+    @field_validator("webhook_url", "slack_url", "pagerduty_url", "alertmanager_url")
     @classmethod
-    def _are_urls(cls, url: SecretStr | None) -> SecretStr | None:
-        if url and not url.get_secret_value().startswith(("https://", "http://")):
-            raise ValueError("must start with https:// (or http:// and an allowed host)")
+    def _are_urls(cls, url: SecretStr | str | None) -> SecretStr | str | None:
+        if url is not None:
+            address_of(url if isinstance(url, str) else url.get_secret_value())
         return url
 
     @field_validator("routes")

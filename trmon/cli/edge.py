@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,9 @@ from trmon.app.asking import Asked
 from trmon.app.settings import Settings
 from trmon.domain.errors import TrmonError
 from trmon.store import Store
+from trmon.store.database.opening import is_shared
+from trmon.store.database.soleuse import sole_use
+from trmon.store.database.sqlite import check_there, file_of
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of every command that opens the database itself."""
@@ -43,10 +46,21 @@ def console() -> Console:
 
 
 @contextmanager
-def opened(data_dir: Path | None) -> Iterator[Store]:
-    """Open the database for one command."""
-    store = Store.open(configured(data_dir=data_dir).store_url)
+def opened(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
+    """Open the database for one command: as it is, or `making` it and bringing its schema to this version's.
+
+    Errors: NotReady where there is none or its schema is another; where it is older and a service uses it.
+    """
+    url = configured(data_dir=data_dir).store_url
+    if not making and not is_shared(url):
+        check_there(file_of(url))
+    store = Store.open(url)
     try:
+        if making:
+            with sole_use(url) if store.is_older else nullcontext():
+                store.migrate()
+        else:
+            store.check()
         yield store
     finally:
         store.close()

@@ -21,7 +21,6 @@ def export(
 ) -> None:
     """Write a project as partitioned parquet, for DuckDB and for `trmon import`, while the service goes on."""
     with failing_plainly(), opened(data_dir) as store:
-        store.migrate()
         began_at = time.monotonic()
         written = store.archives.export(checked_name(project, field="PROJECT"), directory, now=time.time())
         seconds = time.monotonic() - began_at
@@ -35,8 +34,7 @@ def import_(
     data_dir: DataDir = None,
 ) -> None:
     """Take in what `trmon export` wrote: all of a run or nothing, never into another run; again changes nothing."""
-    with failing_plainly(), opened(data_dir) as store:
-        store.migrate()
+    with failing_plainly(), opened(data_dir, making=True) as store:
         renamed = None if project is None else checked_name(project, field="--project")
         for run in store.archives.take_in(directory, project=renamed):
             typer.echo(f"{run.key}: {run.outcome.value}")

@@ -9,6 +9,5 @@ from trmon.cli.edge import DataDir, failing_plainly, opened
 
 def migrate(data_dir: DataDir = None) -> None:
     """Bring the database's schema to this version; `serve` does so by itself."""
-    with failing_plainly(), opened(data_dir) as store:
-        store.migrate()
+    with failing_plainly(), opened(data_dir, making=True):
         typer.echo("the database is up to date")

@@ -27,8 +27,7 @@ def create_token(
     data_dir: DataDir = None,
 ) -> None:
     """Make a token and print it, once."""
-    with failing_plainly(), opened(data_dir) as store:
-        store.migrate()
+    with failing_plainly(), opened(data_dir, making=True) as store:
         secret, now = new_secret(), time.time()
         store.tokens.create(
             name=checked_name(name, field="NAME"),
@@ -45,7 +44,6 @@ def create_token(
 def list_tokens(data_dir: DataDir = None) -> None:
     """List the tokens, without their secrets."""
     with failing_plainly(), opened(data_dir) as store:
-        store.migrate()
         table = Table("name", "scopes", "project", "expires")
         for known in store.tokens.list():
             scopes = ", ".join(sorted(scope.value for scope in known.scopes))
@@ -58,6 +56,5 @@ def list_tokens(data_dir: DataDir = None) -> None:
 def revoke_token(name: Annotated[str, typer.Argument()], data_dir: DataDir = None) -> None:
     """Revoke a token; a running service refuses it within two seconds."""
     with failing_plainly(), opened(data_dir) as store:
-        store.migrate()
         store.tokens.revoke(name).result()
         typer.echo(f"revoked {name}")

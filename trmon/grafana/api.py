@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, Unauthenticated
 
@@ -30,8 +31,7 @@ def grafana(url: str, *, token: str) -> Iterator[GrafanaApi]:
         from grafana_client.api import GrafanaApi
     except ModuleNotFoundError as error:
         raise NotReady(f"{error.name} is missing; pip install 'trmon[grafana]' brings it") from error
-    if not url.startswith(("http://", "https://")):
-        raise InvalidInput("--url", f"must begin with http:// or https://, and is {url!r}")
+    _check_address(url)
     with _told_as_ours(url):
         api = GrafanaApi.from_url(f"{url.rstrip('/')}/", credential=token, timeout=TIMEOUT_SECONDS)
         _check(api.version, url=url)
@@ -48,6 +48,17 @@ def if_there(read: Callable[[], T]) -> T | None:
         if error.status_code != NOT_FOUND:
             raise
         return None
+
+
+def _check_address(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput("--url", f"must begin with http:// or https://, and is {url!r}")
+    try:
+        is_one = urlsplit(url).hostname and urlsplit(url).port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise InvalidInput("--url", f"must be an address, http://host:port, and is {url!r}")
 
 
 def _check(version: str | None, *, url: str) -> None:

@@ -26,6 +26,18 @@ class Destination:
     server_name: str
 
 
+def address_of(url: str) -> httpx.URL:
+    """Return a URL in its parts. Errors: ValueError, which does not repeat it: it may be a secret."""
+    try:
+        address = httpx.URL(url)
+        address.host.encode("idna")  # as it is looked up
+    except (httpx.InvalidURL, UnicodeError):
+        address = httpx.URL("")
+    if address.scheme not in ("https", "http") or not address.host or not 0 < (address.port or 1) < 1 << 16:
+        raise ValueError("must be an address, https://host[:port]/path (or http:// and an allowed host)") from None
+    return address
+
+
 def resolve(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Errors: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

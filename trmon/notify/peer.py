@@ -24,7 +24,7 @@ class Peer:
         timeout_seconds: float = TIMEOUT_SECONDS,
         resolve: destination.Resolve = destination.resolve,
     ) -> None:
-        self._url = httpx.URL(url)
+        self._url = destination.address_of(url)
         self._allow_hosts = allow_hosts
         self._resolve = resolve
         self._client = httpx.Client(timeout=timeout_seconds, follow_redirects=False, trust_env=False)

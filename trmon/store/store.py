@@ -118,6 +118,12 @@ class Store:
         """Where on this machine the database lies; None where it lies elsewhere."""
         return self._engines.folder
 
+    @property
+    def is_older(self) -> bool:
+        """Whether the schema is that of an older version. Errors: NotReady for a newer one's."""
+        with self._reader.connect() as connection:
+            return migrations.is_older(connection)
+
     def migrate(self) -> None:
         """Bring the schema to this version's."""
         migrations.upgrade(self._engines.writing)

@@ -35,6 +35,7 @@ def back_up(url: str, file: Path, *, overwrite: bool = False) -> Copy:
     the command that backs up a PostgreSQL.
     """
     source = _file_of(url, file)
+    sqlite.check_there(source)
     if file.exists() and not overwrite:
         raise Conflict(f"{file} is there already; choose another name or overwrite it")
     if file.exists() and file.samefile(source):

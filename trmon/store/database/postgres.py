@@ -57,6 +57,9 @@ _CONNECTING = (
     ("Connection refused", "it does not listen there; start it, or correct TRMON_DATABASE_URL"),
     ("could not translate host name", "correct the host in TRMON_DATABASE_URL"),
     ("failed to resolve host", "correct the host in TRMON_DATABASE_URL"),
+    ("invalid connection option", "correct TRMON_DATABASE_URL"),
+    ("invalid sslmode", "correct TRMON_DATABASE_URL"),
+    ("bad value for", "correct TRMON_DATABASE_URL"),
 )
 BINARY = "trmon_binary"
 """The option of a query whose answer is to come as it lies in the tables: as text, bytes are twice as many."""
@@ -100,7 +103,9 @@ def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str, **own: o
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> Exception | None:
         original = context.original_exception
-        return explained(engine.url, original) if isinstance(original, psycopg.Error) else None
+        if not isinstance(original, psycopg.Error):
+            return None
+        return explained(engine.url, original) or (told(engine.url, original) if context.connection is None else None)
 
     return engine
 
@@ -149,6 +154,11 @@ def explained(url: URL, error: psycopg.Error) -> Exception | None:
     advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), None)
     if advice is None and not isinstance(error, psycopg.OperationalError):
         return None
+    return told(url, error, advice=advice)
+
+
+def told(url: URL, error: psycopg.Error, *, advice: str | None = None) -> NotReady:
+    """Return what the driver said of a database, with what to do about it."""
     text = " ".join(str(error).split())
     shown = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
     advice = advice or next((advice for known, advice in _CONNECTING if known in text), None)

@@ -39,6 +39,12 @@ def check(connection: Connection) -> None:
         raise NotReady(f"the database has schema {found or 'none'}, this version needs {_head()}; run `trmon migrate`")
 
 
+def is_older(connection: Connection) -> bool:
+    """Whether the schema is that of an older version. Errors: NotReady for a newer one's."""
+    _check_known(connection)
+    return revision(connection) not in (None, _head())
+
+
 def revision(connection: Connection) -> str | None:
     """Return the revision of a database's schema, None where there is none."""
     return MigrationContext.configure(connection).get_current_revision()
