@@ -15,6 +15,9 @@ import pytest
 from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
+from trmon.store import migrations
+from trmon.store.database import sqlite
+from trmon.store.database.soleuse import sole_use
 from trmon_client.core import wire
 from trmon_client.core.segments import HEADER, SUFFIX, frame
 
@@ -28,15 +31,20 @@ def process(tmp_path: Path) -> ServiceProcess:
 
 
 class Stranger:
-    """Another program's service: it answers whatever it is asked with JSON of its own."""
+    """Another program's service: it answers whatever it is asked with JSON of its own, or with a page."""
+
+    def __init__(self, page: bytes = b"") -> None:
+        self._page = page
 
     class _Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
+            answer = self.server.page or b"{}"
+            self.send_response(404 if self.server.page else 200)
+            self.send_header("Content-Type", "text/html" if self.server.page else "application/json")
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(answer)
 
         do_POST = do_GET
 
@@ -45,6 +53,7 @@ class Stranger:
 
     def __enter__(self) -> Stranger:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._Handler)
+        self._server.page = self._page
         Thread(target=self._server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         return self
@@ -116,14 +125,68 @@ def test_a_port_that_is_taken_is_said_so(process: ServiceProcess, tmp_path: Path
     assert "--port" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("token", "list"), ("token", "revoke", "ci"), ("export", "math", "out"), ("backup", "out")],
+    ids=lambda command: command[0],
+)
+def test_what_only_reads_makes_no_database(tmp_path: Path, command: tuple[str, ...]) -> None:
+    asked = [tmp_path / "out" if part == "out" else part for part in command]
+    refused = trmon(*asked, "--data-dir", tmp_path / "data")
+    said = f"trmon: there is no database {tmp_path}/data/trmon.sqlite; `trmon serve` makes one"
+    assert (refused.returncode, refused.stderr.startswith(said)) == (1, True), refused.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def older(data_dir: Path) -> str:
+    """Make a database of an older version and return its URL."""
+    url = f"sqlite:///{data_dir}/trmon.sqlite"
+    engines = sqlite.engines(url)
+    migrations.upgrade(engines.writing, revision="0007")
+    engines.dispose()
+    return url
+
+
+def test_what_only_reads_leaves_an_older_schema_as_it_is(tmp_path: Path) -> None:
+    older(tmp_path)
+    for command in (("token", "list"), ("token", "revoke", "ci"), ("export", "math", tmp_path / "out")):
+        refused = trmon(*command, "--data-dir", tmp_path)
+        assert (refused.returncode, "has schema 0007" in refused.stderr, "run `trmon migrate`" in refused.stderr) == (
+            *(1, True, True),
+        ), refused.stderr
+    assert trmon("migrate", "--data-dir", tmp_path).returncode == 0
+    assert trmon("token", "list", "--data-dir", tmp_path).returncode == 0
+
+
+def test_an_older_schema_is_not_changed_under_a_service(tmp_path: Path) -> None:
+    with sole_use(older(tmp_path)):
+        refused = trmon("token", "create", "ci", "--scope", "read", "--data-dir", tmp_path)
+    assert (refused.returncode, "a service uses" in refused.stderr, refused.stdout) == (1, True, "")
+    assert "has schema 0007" in trmon("token", "list", "--data-dir", tmp_path).stderr
+
+
 def test_a_database_has_one_service_and_after_a_crash_the_next_one(process: ServiceProcess) -> None:
     refused = trmon("serve", "--port", 0, "--data-dir", process.data_dir)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "another `trmon serve` uses" in refused.stderr
+    assert "a service uses" in refused.stderr
     with process.client() as client:
         assert client.get("/readyz").status_code == 200
     process.kill()
     process.start()
+
+
+def test_a_service_opens_no_database_that_another_holds(tmp_path: Path) -> None:
+    with sole_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
+        refused = trmon("serve", "--port", 0, "--data-dir", tmp_path)
+    assert (refused.returncode, "a service uses" in refused.stderr) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["trmon.sqlite.lock"]
+
+
+def test_a_variable_that_nothing_reads_is_logged_and_the_service_starts(tmp_path: Path) -> None:
+    with sole_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
+        started = trmon("serve", "--port", 0, "--data-dir", tmp_path, grace_second="1", log_format="json")
+    assert '"variable": "TRMON_GRACE_SECOND", "nearest": "TRMON_GRACE_SECONDS"' in started.stderr
+    assert "a service uses" in started.stderr
 
 
 def test_a_wrong_setting_is_named() -> None:
@@ -153,7 +216,10 @@ def test_what_is_damaged_or_refused_in_a_spool_is_counted(process: ServiceProces
 def test_a_spool_needs_a_service_and_segments(tmp_path: Path) -> None:
     empty = trmon("ingest", tmp_path, "--url", "http://127.0.0.1:9")
     assert (empty.returncode, "no segments" in empty.stderr) == (1, True)
-    spooled(tmp_path / "spool", report(project="math", run="grpo"))
+    segment = spooled(tmp_path / "spool", report(project="math", run="grpo"))
+    for wrong, said in {segment: "is a file; give the folder", tmp_path / "nowhere": "is not there"}.items():
+        refused = trmon("ingest", wrong)
+        assert (refused.returncode, f"DIR: {wrong} {said}" in refused.stderr) == (1, True), refused.stderr
     away = trmon("ingest", tmp_path / "spool", "--url", "http://127.0.0.1:9")
     assert away.returncode == 1
     assert "no service answers" in away.stderr
@@ -235,12 +301,24 @@ def test_rules_are_tested_by_series(tmp_path: Path) -> None:
         pytest.param({"token": "se\ncret"}, 1, "TRMON_TOKEN: has spaces, line ends or letters", id="a line end"),
         pytest.param({"token": "secrét"}, 1, "TRMON_TOKEN: has spaces, line ends or letters", id="a letter"),
         pytest.param({"routes": "{secret"}, 2, 'field "routes"', id="no JSON"),
+        pytest.param({"webhook_url": "https://[::1/secret"}, 2, "TRMON_WEBHOOK_URL: ", id="a bracket"),
+        pytest.param({"slack_url": "https://xn--/secret"}, 2, "TRMON_SLACK_URL: ", id="no name"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_without_secrets(variables: dict[str, str], status: int, said: str) -> None:
     refused = trmon("top", "--once", **variables)
     assert (refused.returncode, said in refused.stderr) == (status, True), refused.stderr
     assert not {"Traceback", "cret", "crét"} & set(refused.stderr.replace("\n", " ").split(" "))
+
+
+@pytest.mark.parametrize("command", ["top", "ingest"])
+def test_a_page_of_another_program_is_not_printed(command: str, tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", report(project="math", run="grpo"))
+    arguments = {"top": ("top", "--once"), "ingest": ("ingest", tmp_path / "spool")}[command]
+    with Stranger(page=b"<!DOCTYPE html>\n<html>\n<p>Nothing\n</html>") as stranger:
+        refused = trmon(*arguments, "--url", stranger.url)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1), refused.stderr
+    assert "answered 404: Not Found, with a page that is none of trmon's" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -263,12 +341,20 @@ def test_a_token_lasts_no_longer_than_a_calendar(tmp_path: Path) -> None:
     assert trmon("token", "list", *data).returncode == 0
 
 
-@pytest.mark.parametrize("url", ["nonsense", "postgresql://me:secret@127.0.0.1:port/x"])
-def test_a_database_url_that_is_none_is_one_line(url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("nonsense", "expected sqlite:///"),
+        ("postgresql://me:secret@127.0.0.1:port/x", "expected sqlite:///"),
+        ("postgresql://me:secret@127.0.0.1:1/x?foo=bar", 'invalid connection option "foo"; correct TRMON_DATABASE_URL'),
+        ("postgresql://me:secret@127.0.0.1:1/x?connect_timeout=x", "correct TRMON_DATABASE_URL"),
+    ],
+)
+def test_a_database_url_that_is_none_is_one_line(url: str, expected: str) -> None:
     for command in ("migrate", "doctor"):
         refused = trmon(command, database_url=url)
         said = refused.stdout + refused.stderr
-        assert (refused.returncode, "expected sqlite:///" in said) == (1, True), said
+        assert (refused.returncode, expected in said) == (1, True), said
         assert not {"Traceback", "secret"} & set(said.replace(":", " ").replace("@", " ").split())
 
 

@@ -29,6 +29,13 @@ def test_a_sound_installation_passes(tmp_path: Path) -> None:
     assert "ok    hot queries: all 14 are answered from an index" in said
 
 
+def test_a_variable_that_nothing_reads_is_named(tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)])
+    status, said = examined(tmp_path, TRMON_SLACK_ULR="https://hooks.example/secret", TRMON_MODE="observe")
+    assert (status, "secret" in said, said.count("is no setting")) == (0, False, 1), said
+    assert "warn  settings: TRMON_SLACK_ULR is no setting, and changes nothing\n      -> TRMON_SLACK_URL is one" in said
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,7 +40,7 @@ class Asked:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise NotReady(f"no service answers at {self.url}: {error}; start one or give --url") from error
         if answer.status_code != httpx.codes.OK:
-            raise NotReady(f"{self.url} answered {answer.status_code}: {_reason(answer)}")
+            raise NotReady(f"{self.url} answered {answer.status_code}: {reason(answer)}")
         return answer.content
 
     def read(self, kind: type[M], path: str) -> M:
@@ -71,8 +72,12 @@ def run_of(name: str, *, otherwise: str = "") -> RunKey:
     return RunKey.checked(project, run)
 
 
-def _reason(answer: httpx.Response) -> str:
-    """Return what problem details say, or the beginning of any other answer."""
-    if answer.headers.get("content-type", "").startswith("application/problem+json"):
-        return str(answer.json()["detail"])
-    return answer.text[:200]
+def reason(answer: httpx.Response) -> str:
+    """Return in one line what problem details say, that a page is none of trmon's, or how any other answer begins."""
+    kind = answer.headers.get("content-type", "")
+    if kind.startswith("application/problem+json"):
+        with suppress(ValueError, KeyError, TypeError):
+            return str(answer.json()["detail"])
+    if kind.startswith("text/html"):
+        return f"{answer.reason_phrase}, with a page that is none of trmon's; --url is the address of one"
+    return " ".join(answer.text[:200].split())

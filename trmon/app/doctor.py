@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trmon.app.http.auth import check_bind
 from trmon.app.rules.inforce import rules_of
 from trmon.app.settings import Settings
+from trmon.app.variables import misspelt
 from trmon.domain.checkup import Observation, doubtful, ill, well
 from trmon.domain.errors import NotReady
 from trmon.store import Store
@@ -20,8 +21,14 @@ MIN_FREE_SHARE = 0.05
 GIBIBYTE = 1 << 30
 
 
-def examine(settings: Settings) -> Iterator[Observation]:
-    """Yield what there is to say of the settings, the database, its disk and the way in."""
+def examine(settings: Settings, *, variables: Iterable[str] = ()) -> Iterator[Observation]:
+    """Yield what there is to say of the settings, the database, its disk and the way in.
+
+    Args: variables: the names of those in the environment.
+    """
+    for name, near in misspelt(variables):
+        advice = f"{near} is one" if near else "docs/reference/settings.md lists those there are"
+        yield doubtful("settings", f"{name} is no setting, and changes nothing", advice=advice)
     yield _rules(settings)
     yield _links(settings)
     if not is_shared(settings.store_url) and not file_of(settings.store_url).exists():

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 
 import structlog
 
 from trmon.app.settings import Settings
+from trmon.app.variables import misspelt
+
+log = structlog.get_logger(__name__)
 
 
 def configure(settings: Settings) -> None:
@@ -31,6 +35,12 @@ def configure(settings: Settings) -> None:
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     # What uvicorn logs of failures, trmon.app.http.problems and the command say themselves, once and in our form.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+
+def warn_of_misspelt(variables: Iterable[str]) -> None:
+    """Log which variables look like settings and are none. Args: variables: the names of those in the environment."""
+    for name, near in misspelt(variables):
+        log.warning("unknown_variable", variable=name, nearest=near)
 
 
 def _strip(

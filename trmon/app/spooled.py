@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from trmon.app.asking import shown
+from trmon.app.asking import reason, shown
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon_client.core import wire
 from trmon_client.core.segments import SUFFIX, SegmentError, scan
@@ -20,6 +20,9 @@ TIMEOUT_SECONDS = 60.0
 
 def segments_in(directory: Path) -> list[Path]:
     """Return the segment files under a directory, each process' oldest first. Errors: InvalidInput without any."""
+    if not directory.is_dir():
+        wrong = "is a file; give the folder it lies in" if directory.exists() else "is not there"
+        raise InvalidInput("DIR", f"{directory} {wrong}")
     found = sorted(directory.rglob(f"*{SUFFIX}"))
     if not found:
         raise InvalidInput("DIR", f"{directory} holds no segments (*{SUFFIX}); it is the client's spool directory")
@@ -73,7 +76,7 @@ class Sender:
                 f"no service answers at {self._client.base_url}: {error}; start one or give --url"
             ) from error
         if response.status_code != httpx.codes.OK:
-            raise NotReady(f"{self._client.base_url} answered {response.status_code}: {response.text[:200]}")
+            raise NotReady(f"{self._client.base_url} answered {response.status_code}: {reason(response)}")
         try:
             return wire.decode_acks(response.content)
         except wire.WireError as error:

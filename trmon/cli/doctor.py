@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -15,7 +16,7 @@ def doctor(data_dir: DataDir = None) -> None:
     """Look at settings, database, indexes, clocks, disk and leases; exit with 1 where something is wrong."""
     with failing_plainly():
         found = []
-        for one in examine(configured(data_dir=data_dir)):
+        for one in examine(configured(data_dir=data_dir), variables=os.environ):
             found.append(one.health)
             typer.echo(
                 f"{one.health.value:<4}  {one.what}: {one.found}" + (f"\n      -> {one.advice}" if one.advice else "")

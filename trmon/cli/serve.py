@@ -31,6 +31,8 @@ def serve(
     with failing_plainly():
         settings = configured(host=host, port=port, data_dir=data_dir)
         logs.configure(settings)
+        if fd is None:
+            logs.warn_of_misspelt(os.environ)
         if not is_shared(settings.store_url) and (replicas > 1 or workers):
             raise NotReady("a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://...")
         bound = bind(settings) if fd is None else socket.socket(fileno=fd)
@@ -49,7 +51,8 @@ def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, worke
     """Each process inherits the environment and what the options changed of it; replicas also the socket."""
     url = url_of(bound)
     os.environ |= {"TRMON_HOST": settings.host, "TRMON_DATA_DIR": str(settings.data_dir)}
-    os.environ.setdefault("TRMON_PUBLIC_URL", url)
+    if settings.public_url is None:
+        os.environ["TRMON_PUBLIC_URL"] = url
     trmon = [sys.executable, "-m", "trmon"]
     doors = [Child([*trmon, "serve", "--fd", str(bound.fileno())], [bound.fileno()]) for _ in range(replicas)]
     Supervisor([*doors, *(Child([*trmon, "worker"]) for _ in range(workers))]).run(ready=f"trmon_url={url}")

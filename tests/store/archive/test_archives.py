@@ -301,6 +301,14 @@ def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, 
     assert {path.name for path in (tmp_path / "archive" / "table=runs").iterdir()} == {"run=one", "run=two.2"}
 
 
+def test_what_an_export_left_that_was_ended_is_said_to_be_that(store: Store, tmp_path: Path) -> None:
+    append(store, start_intake(), report_intake())
+    store.archives.export("math", tmp_path / "archive", now=NOW)
+    (tmp_path / "archive" / "manifest.json").rename(tmp_path / "archive" / ".manifest.json.part")
+    with pytest.raises(Conflict, match="has not come to its end; if none runs, remove it"):
+        store.archives.export("math", tmp_path / "archive", now=NOW)
+
+
 def test_what_cannot_be_exported_leaves_no_folder(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no project 'math'"):
         store.archives.export("math", tmp_path / "archive", now=NOW)

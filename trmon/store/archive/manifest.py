@@ -13,6 +13,9 @@ from trmon_client.core.types import ready
 
 FORMAT = 1
 FILE = "manifest.json"
+TABLE = "table="
+"""How the names of the folders of tables begin."""
+_PART = f".{FILE}.part"
 
 
 @ready
@@ -29,7 +32,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(root: Path, manifest: Manifest) -> None:
     """Write the manifest, durably."""
-    part = root / f".{FILE}.part"
+    part = root / _PART
     with part.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
         file.flush()
@@ -56,7 +59,10 @@ def new_folder(root: Path) -> None:
     """Make the folder of a new archive. Errors: Conflict when there is something in it; InvalidInput."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        if any(root.iterdir()):
+        names = {path.name for path in root.iterdir()}
+        if names and all(name.startswith(TABLE) or name == _PART for name in names):
+            raise Conflict(f"{root} is of an export that has not come to its end; if none runs, remove it and go on")
+        if names:
             raise Conflict(f"{root} is not empty; choose another folder")
     except OSError as error:
         raise InvalidInput("DIR", f"{root} cannot be made a folder: {error.strerror}") from error

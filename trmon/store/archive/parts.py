@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trmon.domain.errors import InvalidInput
-from trmon.store.archive.manifest import Manifest
+from trmon.store.archive.manifest import TABLE, Manifest
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def check_whole(root: Path, manifest: Manifest) -> None:
         if table != "sequences" and found != n_rows:
             raise InvalidInput(
                 "DIR",
-                f"{root / f'table={table}'} has {found} rows of {n_rows}: files are missing; copy all of it again",
+                f"{root / f'{TABLE}{table}'} has {found} rows of {n_rows}: files are missing; copy all of it again",
             )
 
 
@@ -130,7 +130,7 @@ def decoded(
 
 def folder_of(root: Path, table: str, *, run: str) -> Path:
     """Return where the files of a table and run lie."""
-    return root / f"table={table}" / f"run={run}"
+    return root / f"{TABLE}{table}" / f"run={run}"
 
 
 def _files(root: Path, table: str, *, run: str) -> list[Path]:

@@ -1,0 +1,41 @@
+"""Variables that look like trmon's are known, or said to be none."""
+
+from __future__ import annotations
+
+import pytest
+
+from trmon.app.settings import Settings
+from trmon.app.variables import OF_CLIENTS, misspelt
+from trmon_client.settings import resolve, variable
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("TRMON_SLACK_ULR", "TRMON_SLACK_URL"),
+        ("TRMON_DATABASEURL", "TRMON_DATABASE_URL"),
+        ("TRMON_GRACE_SECOND", "TRMON_GRACE_SECONDS"),
+        ("TRMON_SPOOLDIR", "TRMON_SPOOL_DIR"),
+        ("TRMON_TYPO", None),
+        ("TRMON_", None),
+    ],
+)
+def test_what_nothing_reads_is_named_with_the_nearest(name: str, near: str | None) -> None:
+    assert list(misspelt(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, near)]
+
+
+def test_every_setting_of_service_and_client_is_known() -> None:
+    assert not list(misspelt(f"TRMON_{name.upper()}" for name in (*Settings.model_fields, *OF_CLIENTS)))
+
+
+def test_the_clients_variables_are_those_that_it_reads() -> None:
+    read: set[str] = set()
+
+    class Environment(dict[str, str]):
+        def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+            read.add(name)
+            return default
+
+    resolve({"project": "math", "run": "grpo"}, environment=Environment())
+    given = {variable("project"), variable("run")}
+    assert {name for name in read if name.startswith("TRMON_")} | given == {variable(name) for name in OF_CLIENTS}
