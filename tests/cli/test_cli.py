@@ -165,6 +165,14 @@ def test_an_older_schema_is_not_changed_under_a_service(tmp_path: Path) -> None:
     assert "has schema 0007" in trmon("token", "list", "--data-dir", tmp_path).stderr
 
 
+def test_a_port_for_metrics_that_is_taken_is_said_so() -> None:
+    with Stranger() as stranger:
+        port = httpx.URL(stranger.url).port
+        refused = trmon("worker", "--metrics-port", port)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use; --metrics-port chooses" in refused.stderr
+
+
 def test_a_database_has_one_service_and_after_a_crash_the_next_one(process: ServiceProcess) -> None:
     refused = trmon("serve", "--port", 0, "--data-dir", process.data_dir)
     assert (refused.returncode, refused.stdout) == (1, "")

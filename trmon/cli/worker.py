@@ -13,6 +13,7 @@ from trmon.app import collector, logs
 from trmon.app.metrics.counters import Counters
 from trmon.app.watch import watching
 from trmon.cli.edge import configured, failing_plainly
+from trmon.domain.errors import NotReady
 
 
 def worker(
@@ -30,8 +31,16 @@ def worker(
             signal.signal(number, lambda *_: ending.set())
         collector.settle()
         counters = Counters()
+        if metrics_port is not None:
+            _show(counters, host=settings.host, port=metrics_port)
         with watching(settings, counters=counters):
-            if metrics_port is not None:
-                start_http_server(metrics_port, addr=settings.host, registry=counters.registry)
             typer.echo("trmon_worker=watching")
             ending.wait()
+
+
+def _show(counters: Counters, *, host: str, port: int) -> None:
+    try:
+        start_http_server(port, addr=host, registry=counters.registry)
+    except OSError as error:
+        reason = error.strerror or error
+        raise NotReady(f"cannot listen on {host} port {port}: {reason}; --metrics-port chooses another") from error

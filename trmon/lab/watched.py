@@ -6,6 +6,7 @@ from collections.abc import Generator
 from dataclasses import asdict
 
 import trmon_client as trmon
+from trmon.domain.errors import InvalidInput
 from trmon.lab.config import LabConfig
 from trmon.lab.training import StepResult, run
 
@@ -14,8 +15,13 @@ def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Gen
     """Train as configured under a project and a name, reporting to the service at `url`, and yield every step.
 
     Closed, it ends the run early.
+    Errors: InvalidInput where the client takes no such name, address or variable.
     """
     described = {key: value for key, value in asdict(config).items() if key not in ("injection", "anchor")}
     described |= {"injection": config.injection.value if config.injection else "none", "anchor": config.anchor.value}
-    with trmon.init(project=project, run=name, url=url, config=described, owner="demo", tags=["lab"]) as monitor:
+    try:
+        monitor = trmon.init(project=project, run=name, url=url, config=described, owner="demo", tags=["lab"])
+    except ValueError as error:
+        raise InvalidInput("lab", str(error)) from error
+    with monitor:
         yield from run(config, monitor)

@@ -1,0 +1,17 @@
+"""A lab run that the client takes no such name or address of says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from trmon.domain.errors import InvalidInput
+from trmon.lab.config import LabConfig
+from trmon.lab.watched import train
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "named"), [("a b", None, r"run \(TRMON_RUN\)"), ("a", "nonsense", r"url \(TRMON_URL\)")]
+)
+def test_what_the_client_does_not_take_is_said_by_its_variable(name: str, url: str | None, named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        next(train(LabConfig.healthy(0), url=url, project="lab", name=name))
