@@ -24,6 +24,21 @@ def test_what_nothing_reads_is_named_with_the_nearest(name: str, near: str | Non
     assert list(misspelt(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, near)]
 
 
+def test_what_kubernetes_tells_of_a_service_called_trmon_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "TRMON_PORT": "tcp://10.0.0.7:8642",
+        "TRMON_PORT_8642_TCP": "tcp://10.0.0.7:8642",
+        "TRMON_PORT_8642_TCP_ADDR": "10.0.0.7",
+        "TRMON_SERVICE_HOST": "10.0.0.7",
+        "TRMON_SERVICE_PORT": "8642",
+        "TRMON_SERVICE_PORT_HTTP": "8642",
+    }
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().port == Settings.model_fields["port"].default
+    assert not list(misspelt(told))
+
+
 def test_every_setting_of_service_and_client_is_known() -> None:
     assert not list(misspelt(f"TRMON_{name.upper()}" for name in (*Settings.model_fields, *OF_CLIENTS)))
 

@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from trmon.notify.destination import address_of
 from trmon_client.core.signals import SIGNALS
 
+DEFAULT_PORT = 8642
 RECEIVERS = {
     "webhook": "webhook_url",
     "slack": "slack_url",
@@ -31,7 +32,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TRMON_", env_ignore_empty=True, frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs a token.")
-    port: int = Field(8642, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     data_dir: Path = Field(Path("trmon-data"), description="Folder of the embedded database.")
     database_url: str | None = Field(
         None, description="Database to use instead of SQLite in the data folder, as a SQLAlchemy URL."
@@ -144,6 +145,12 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("port", mode="before")
+    @classmethod
+    def _is_ours(cls, value: object) -> object:
+        """Kubernetes tells every pod of a Service called trmon by TRMON_PORT=tcp://..., which is where that one is."""
+        return DEFAULT_PORT if isinstance(value, str) and value.startswith("tcp://") else value
 
     @field_validator("metrics_signals")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
@@ -13,6 +14,8 @@ OF_CLIENTS = (
     *("attempt", "rank", "world_size", "spool_dir"),
 )
 """The settings that trainers' processes read."""
+OF_KUBERNETES = re.compile(r"(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")
+"""What every pod is told of a Service called trmon, beside its TRMON_PORT."""
 
 
 def misspelt(variables: Iterable[str]) -> Iterator[tuple[str, str | None]]:
@@ -20,6 +23,6 @@ def misspelt(variables: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     known = sorted({name.upper() for name in (*Settings.model_fields, *OF_CLIENTS)})
     for variable in sorted(variable for variable in variables if variable.startswith(PREFIX)):
         name = variable.removeprefix(PREFIX)
-        if name not in known:
+        if name not in known and not OF_KUBERNETES.fullmatch(name):
             near = get_close_matches(name, known, n=1, cutoff=0.75)
             yield variable, f"{PREFIX}{near[0]}" if near else None
