@@ -346,6 +346,7 @@ def test_another_program_at_the_address_is_said_to_be_one(command: tuple[str, ..
 def test_a_token_lasts_no_longer_than_a_calendar(tmp_path: Path) -> None:
     data = ("--data-dir", tmp_path / "data")
     assert trmon("token", "create", "ci", "--scope", "read", "--days", "inf", *data).returncode == 2
+    assert trmon("token", "create", "ci", "--scope", "read", "--days", 36_500, *data).returncode == 0
     assert trmon("token", "list", *data).returncode == 0
 
 
