@@ -88,13 +88,14 @@ def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, A
 
 
 def _check_parcel(parcel: Parcel) -> None:
-    _check_told_once("parcel.names", list(chain.from_iterable(parcel.names.values())))
+    _check_told_once("parcel.names", _names(parcel))
     _check_told_once("parcel.pairs", parcel.pairs)
     if parcel.n_bytes > MAX_PARCEL_BYTES:
         raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
 
 
-def _check_told_once(field: str, names: Sequence[str]) -> None:
+@lru_cache(REMEMBERED_LAYOUTS)
+def _check_told_once(field: str, names: tuple[str, ...]) -> None:
     if len(set(names)) < len(names):
         raise WireError(field, f"{shown(Counter(names).most_common(1)[0][0])} is there twice")
 
@@ -122,8 +123,7 @@ def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
     What is looked for shows in the top bytes of the numbers, which lie together. Errors: WireError naming a column.
     """
     parcel = found.parcel
-    names = tuple(chain.from_iterable(parcel.names.values()))
-    layout = _layout(_known(names, wire=wire))
+    layout = _layout(_known(_names(parcel), wire=wire))
     return (
         layout.by_dtype == parcel.names
         and parcel.pairs == tuple(sorted(parcel.pairs))
@@ -131,6 +131,10 @@ def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
         and found.histograms.fits(range(len(parcel.pairs)), n_bytes=COUNT_BYTES)
         and not any(_is_odd(found.columns[dtype]) for dtype in FLOATS)
     )
+
+
+def _names(parcel: Parcel) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(parcel.names.values()))
 
 
 def _is_odd(section: Section) -> bool:
