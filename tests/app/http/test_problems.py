@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 import httpx
 import pytest
 
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
-from trmon.app.http.problems import STATUSES
+from trmon.app.http.problems import STATUSES, status_of
 from trmon.domain import errors
 from trmon.store import page
 
@@ -87,9 +89,41 @@ def test_a_failure_inside_says_nothing_of_itself(service: ThreadedService, clien
     assert answer.json()["type"] == "urn:trmon:problem:internal"
 
 
+def test_a_domain_error_without_a_kind_of_its_own_is_a_problem(service: ThreadedService, client: httpx.Client) -> None:
+    async def damaged() -> None:
+        raise errors.TrmonError("a stored report is damaged")
+
+    service.app.router.add_api_route("/damaged", damaged)
+    answer = client.get("/damaged")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json() == {
+        "type": "urn:trmon:problem:internal",
+        "title": "Internal Server Error",
+        "status": 500,
+        "detail": "a stored report is damaged",
+    }
+
+
+def subclasses(root: type[errors.TrmonError]) -> set[type[errors.TrmonError]]:
+    """Return all classes below one."""
+    return {found for child in root.__subclasses__() for found in (child, *subclasses(child))}
+
+
 def test_every_domain_error_has_a_status() -> None:
-    named = {error for error in vars(errors).values() if isinstance(error, type) and error is not errors.TrmonError}
-    assert named <= STATUSES.keys()
+    tree: set[type[errors.TrmonError]] = {errors.TrmonError, *subclasses(errors.TrmonError)}
+    assert {error for error in tree if error.__module__ == errors.__name__} <= STATUSES.keys()
+    assert all(status_of(error)[0] >= HTTPStatus.BAD_REQUEST for error in tree)
+
+
+def test_a_subclass_without_a_status_has_that_of_its_base() -> None:
+    class Moved(errors.NotFound):
+        """A thing that is now elsewhere."""
+
+    class Broken(errors.TrmonError):
+        """A fault of the service."""
+
+    assert [status_of(Moved), status_of(Broken)] == [STATUSES[errors.NotFound], STATUSES[errors.TrmonError]]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 """What OpenAPI says of every route's errors."""
 
 STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
+    errors.TrmonError: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.InvalidInput: (HTTPStatus.BAD_REQUEST, "invalid-input"),
     WireError: (HTTPStatus.BAD_REQUEST, "invalid-input"),
     errors.Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
@@ -52,6 +53,7 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.Overloaded: (HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),
     errors.NotReady: (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
 }
+"""The status and the problem type of each class of expected errors; a subclass without a row has those of its base."""
 EXPECTED = (errors.TrmonError, WireError)
 
 
@@ -63,8 +65,10 @@ def install(app: FastAPI) -> None:
 
 
 def answer(error: Exception) -> Response:
-    """Return the problem of an expected error."""
-    status, kind = STATUSES[type(error)]
+    """Return the problem details of an expected error, and log one that is the service's own fault."""
+    status, kind = status_of(type(error))
+    if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("request_failed", exc_info=error)
     return problem(
         status,
         kind,
@@ -72,6 +76,11 @@ def answer(error: Exception) -> Response:
         field=getattr(error, "field", None),
         headers=_headers(error),
     )
+
+
+def status_of(kind: type[Exception]) -> tuple[HTTPStatus, str]:
+    """Return the status and the problem type of a class of expected errors."""
+    return next(STATUSES[base] for base in kind.__mro__ if base in STATUSES)
 
 
 def problem(
