@@ -5,8 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.fixtures.waiting import eventually
+from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
 
 CODE = RunKey("code", "ppo")
@@ -56,6 +58,15 @@ def test_a_run_is_tagged_given_away_archived_and_renamed(two_runs: httpx.Client)
     assert listed(two_runs) == ["code/ppo"]
     assert listed(two_runs, archived="true") == ["math/grpo-1"]
     assert two_runs.get("/api/v1/runs/math/grpo").status_code == 404
+
+
+def test_a_change_is_one_transaction(service: ThreadedService, two_runs: httpx.Client) -> None:
+    store = service.app.state.parts.store
+    run_id = store.runs.get(MATH, access=EVERYTHING).id
+    edits: list[int] = []
+    store.writer.on_commit(lambda commit: edits.extend(id_ for id_ in commit.edited if id_ == run_id))
+    assert two_runs.patch("/api/v1/runs/math/grpo", json={"name": "grpo-1", "tags": ["a"]}).status_code == 200
+    assert edits == [run_id]
 
 
 def test_what_is_not_given_stays(two_runs: httpx.Client) -> None:

@@ -238,8 +238,8 @@ def test_a_revision_is_another_one_after_an_edit_and_the_same_after_what_the_wor
     edits: tuple[Callable[[], Future[Any]], ...] = (
         lambda: store.policies.put(run_id, default_version(now=NOW)),
         lambda: store.adaptations.put(run_id, Setting(), author="me", now=NOW),
-        lambda: store.runs.update(key, access=EVERYTHING, tags=["kept"]),
-        lambda: store.runs.rename(key, "other", access=EVERYTHING, now=NOW),
+        lambda: store.runs.update(key, access=EVERYTHING, now=NOW, tags=["kept"]),
+        lambda: store.runs.update(key, access=EVERYTHING, now=NOW, name="other"),
     )
     for edit in edits:
         before = store.runlog.revision(run_id)

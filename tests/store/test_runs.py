@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import pytest
@@ -18,10 +19,13 @@ from tests.store.builders import (
 )
 from tests.store.gate import Gate
 from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.alerts.alert import Alert, Delivery
+from trmon.domain.alerts.handover import Handover
+from trmon.domain.alerts.routing import Routes
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.outcome import Event, Frontier, Outcome
-from trmon.domain.runs.run import RunState
+from trmon.domain.runs.run import Run, RunState
 from trmon.store import Store, schema
 
 MATH = Access(name="math", scopes=frozenset({Scope.READ}), project="math")
@@ -48,8 +52,8 @@ def test_another_projects_run_does_not_exist(store: Store) -> None:
     for read in (
         lambda: store.runs.get(RunKey("code", "grpo"), access=MATH),
         lambda: store.runs.by_id(run_id, access=MATH),
-        lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, owner="me").result(10),
-        lambda: store.runs.rename(RunKey("code", "grpo"), "mine", access=MATH, now=NOW).result(10),
+        lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, now=NOW, owner="me").result(10),
+        lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, now=NOW, name="mine").result(10),
         lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH, now=NOW),
         lambda: store.policies.current(run_id, access=MATH),
         lambda: store.policies.list(run_id, access=MATH),
@@ -81,8 +85,8 @@ def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> None:
 def test_runs_are_filtered(store: Store) -> None:
     [one, *_] = begin(store, "math/a", "math/b", "code/c")
     commit(store, one, state=RunState.STALLED)
-    store.runs.update(RunKey("math", "a"), access=EVERYTHING, tags=["x", "y"], owner="me").result(10)
-    store.runs.update(RunKey("math", "b"), access=EVERYTHING, archived=True).result(10)
+    store.runs.update(RunKey("math", "a"), access=EVERYTHING, now=NOW, tags=["x", "y"], owner="me").result(10)
+    store.runs.update(RunKey("math", "b"), access=EVERYTHING, now=NOW, archived=True).result(10)
     assert listed(store) == ["code/c", "math/a"]
     assert listed(store, project="math") == listed(store, tag="y") == listed(store, owner="me") == ["math/a"]
     assert listed(store, state=RunState.RUNNING) == ["code/c"]
@@ -91,15 +95,15 @@ def test_runs_are_filtered(store: Store) -> None:
 
 def test_only_what_is_given_changes(store: Store) -> None:
     begin(store, "math/grpo")
-    store.runs.update(GRPO, access=MATH, tags=["b", "a", "a"], owner="me").result(10)
-    run = store.runs.update(GRPO, access=MATH, archived=True).result(10)
+    store.runs.update(GRPO, access=MATH, now=NOW, tags=["b", "a", "a"], owner="me").result(10)
+    run = store.runs.update(GRPO, access=MATH, now=NOW, archived=True).result(10)
     assert (run.tags, run.owner, run.archived) == (("a", "b"), "me", True)
-    assert store.runs.update(GRPO, access=MATH, tags=[]).result(10).tags == ()
+    assert store.runs.update(GRPO, access=MATH, now=NOW, tags=[]).result(10).tags == ()
 
 
 def test_a_renamed_run_leaves_its_name_free(store: Store) -> None:
     [old] = begin(store, "math/grpo")
-    assert store.runs.rename(GRPO, "first", access=MATH, now=NOW).result(10).key == RunKey("math", "first")
+    assert store.runs.update(GRPO, access=MATH, now=NOW, name="first").result(10).key == RunKey("math", "first")
     [new] = begin(store, "math/grpo")
     assert new != old
 
@@ -107,9 +111,42 @@ def test_a_renamed_run_leaves_its_name_free(store: Store) -> None:
 def test_a_name_is_given_once_and_must_be_one(store: Store) -> None:
     begin(store, "math/grpo", "math/taken")
     with pytest.raises(Conflict, match="math/taken"):
-        store.runs.rename(GRPO, "taken", access=MATH, now=NOW).result(10)
+        store.runs.update(GRPO, access=MATH, now=NOW, name="taken").result(10)
     with pytest.raises(InvalidInput):
-        store.runs.rename(GRPO, "../etc", access=MATH, now=NOW)
+        store.runs.update(GRPO, access=MATH, now=NOW, name="../etc")
+
+
+class FailingHandover(Handover):
+    """One whose deliveries cannot be made."""
+
+    def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
+        """See Handover."""
+        raise ArithmeticError("no deliveries")
+
+
+FAILING = FailingHandover(routes=Routes(), public_url=None, now=NOW)
+
+
+@pytest.mark.parametrize(("name", "handover", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)])
+def test_of_a_change_that_fails_nothing_is_kept(
+    store: Store, name: str, handover: Handover | None, error: type[Exception]
+) -> None:
+    begin(store, "math/grpo", "math/taken")
+    before = store.runs.get(GRPO, access=MATH)
+    changed = store.runs.update(
+        GRPO, access=MATH, now=NOW, name=name, tags=["x"], owner="you", archived=True, handover=handover
+    )
+    with pytest.raises(error):
+        changed.result(10)
+    assert store.runs.get(GRPO, access=MATH) == before
+    assert listed(store) == ["math/taken", "math/grpo"]
+
+
+def test_a_name_and_all_else_change_together(store: Store) -> None:
+    [run_id] = begin(store, "math/grpo")
+    run = store.runs.update(GRPO, access=MATH, now=NOW, name="first", tags=["x"], owner="you").result(10)
+    assert (run.id, str(run.key), run.tags, run.owner) == (run_id, "math/first", ("x",), "you")
+    assert store.runs.by_id(run_id) == run
 
 
 def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:

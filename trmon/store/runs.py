@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, delete, exists, select
 from sqlalchemy.exc import IntegrityError
@@ -92,50 +93,46 @@ class Runs:
         key: RunKey,
         *,
         access: Access,
+        now: float,
+        name: str | None = None,
         tags: Collection[str] | None = None,
         owner: str | None = None,
         archived: bool | None = None,
         handover: Handover | None = None,
     ) -> Future[Run]:
-        """Change what is given; with a handover, the receivers of a new owner hear of what fires.
+        """Change what is given, in one transaction: all of it or nothing.
 
-        Errors, from the future: NotFound.
+        Args: name: a new name in the run's project. A trainer that still sends under the old one begins a new run.
+            Receivers get a resolve notice for what fires under the old name, and the alert again under the new one.
+            handover: with it, the receivers of a new owner are notified of what fires.
+        Errors: InvalidInput; from the future: NotFound, Conflict for a name that is taken.
         """
+        renamed = key if name is None else RunKey.checked(key.project, name)
         given = {"owner": owner, "archived": archived}
-        values = {name: value for name, value in given.items() if value is not None}
+        values = {column: value for column, value in given.items() if value is not None}
 
         def change(transaction: Transaction) -> Run:
-            run = _get(transaction.connection, key, access)
-            write_runs(transaction.connection, {run.id: values})
-            write_tags(transaction.connection, run.id, tags=tags)
-            transaction.edit(run.id)
-            changed = _get(transaction.connection, key, access)
-            if handover is not None and changed.owner != run.owner:
-                _hand_over(transaction, handover, before=run, after=changed)
+            before = _get(transaction.connection, key, access)
+            if renamed != key:
+                before = self._renamed(transaction, before, renamed, now=now)
+            write_runs(transaction.connection, {before.id: values})
+            write_tags(transaction.connection, before.id, tags=tags)
+            transaction.edit(before.id)
+            changed = _get(transaction.connection, renamed, access)
+            if handover is not None and changed.owner != before.owner:
+                _hand_over(transaction, handover, before=before, after=changed)
             return changed
 
         return self._writer.submit(change, run=key)
 
-    def rename(self, key: RunKey, name: str, *, access: Access, now: float) -> Future[Run]:
-        """Give a run another name in its project; a trainer that still sends under the old one begins a new run.
-
-        Receivers hear that what fires is over under the old name, and that it fires under the new one.
-        Errors: InvalidInput; from the future: NotFound, Conflict.
-        """
-        renamed = RunKey.checked(key.project, name)
-
-        def change(transaction: Transaction) -> Run:
-            run = _get(transaction.connection, key, access)
-            try:
-                write_runs(transaction.connection, {run.id: {"name": renamed.run}})
-            except IntegrityError as error:
-                raise Conflict(f"there is a run {str(renamed)!r} already; choose another name") from error
-            tell_of_name(transaction, run.id, name=renamed.run, now=now)
-            transaction.edit(run.id)
-            self._directory.forget()
-            return _get(transaction.connection, renamed, access)
-
-        return self._writer.submit(change, run=key)
+    def _renamed(self, transaction: Transaction, run: Run, key: RunKey, *, now: float) -> Run:
+        try:
+            write_runs(transaction.connection, {run.id: {"name": key.run}})
+        except IntegrityError as error:
+            raise Conflict(f"there is a run {str(key)!r} already; choose another name") from error
+        tell_of_name(transaction, run.id, name=key.run, now=now)
+        self._directory.forget()
+        return replace(run, key=key)
 
     def delete(self, key: RunKey, *, access: Access, now: float) -> None:
         """Delete a run and everything of it, in small transactions; returns when it is gone. Errors: NotFound.

@@ -47,7 +47,7 @@ def test_a_character_that_it_does_not_take_is_refused(postgres_url: str) -> None
     append(store, report_intake())
     with pytest.raises(InvalidInput, match="NUL"):
         store.runs.list(access=EVERYTHING, tag="a\0")
-    refused = store.runs.update(RunKey("math", "grpo"), access=EVERYTHING, owner="a\0")
+    refused = store.runs.update(RunKey("math", "grpo"), access=EVERYTHING, now=NOW, owner="a\0")
     with pytest.raises(InvalidInput, match="NUL"):
         refused.result(30)
     append(store, report_intake(step=1))

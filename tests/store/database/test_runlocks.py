@@ -104,7 +104,7 @@ def test_a_run_that_one_renames_begins_anew_at_the_other(stores: tuple[Store, St
     one, other = stores
     [before] = append(one, report_intake(step=1))
     run = other.runs.by_id(before.run_id)
-    other.runs.rename(run.key, "renamed", access=EVERYTHING, now=NOW).result(30)
+    other.runs.update(run.key, access=EVERYTHING, now=NOW, name="renamed").result(30)
     [after] = append(one, report_intake(step=2))
     assert after.run_id != before.run_id
     assert [found.report.step for found in one.reports.after(before.run_id, 0, limit=10)] == [1]

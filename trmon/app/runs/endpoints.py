@@ -71,14 +71,13 @@ def list_attempts(
 
 @router.patch("/{project}/{run}")
 def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
-    """Tag, archive, rename a run or give it an owner, whose receivers hear of what fires."""
+    """Tag, archive or rename a run, or give it another owner, whose receivers are notified of what fires."""
     tags = None if change.tags is None else [checked_name(tag, field="tags") for tag in change.tags]
-    # First what may be refused: then nothing is changed.
-    if change.name is not None and change.name != key.run:
-        key = service.store.runs.rename(key, change.name, access=access, now=time.time()).result().key
     run = service.store.runs.update(
         key,
         access=access,
+        now=time.time(),
+        name=change.name,
         tags=tags,
         owner=change.owner,
         archived=change.archived,
