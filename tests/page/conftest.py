@@ -1,4 +1,4 @@
-"""One service with real runs, trained once for all tests of the page, and a browser to look at it with."""
+"""One service with two recorded runs, replayed once for all tests of the page, and a browser to look at it with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from playwright.sync_api import Browser, expect
 
 from tests.fixtures import browser
 from tests.fixtures.browser import Visit
-from tests.fixtures.labruns import LabRun, training
+from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
-from trmon.lab.injection import Injection
 
-ILL = LabRun("stale-8b", Injection.STALE, 40, tags=("dapo",), seed=1)
-WELL = LabRun("healthy-8b", None, 20, owner="ben", tags=("grpo",))
+ILL = ReplayedRun("stale-8b", "stale", tags=("dapo",))
+WELL = ReplayedRun("healthy-8b", "healthy", owner="ben", tags=("grpo",))
 
 Visiting = Callable[..., Visit]
 
@@ -30,24 +29,24 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
     """A service with an ill and a healthy run, both still alive."""
     service = ThreadedService(tmp_path_factory.mktemp("page") / "data")
-    with service.client() as client, training(client, WELL, ILL):
+    with service.client() as client, replaying(client, WELL, ILL):
         yield service
     service.stop()
 
 
 @pytest.fixture
 def visiting(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Visiting]:
-    """Return a function that opens a tab, of the trained runs unless it is told another service's URL.
+    """Return a function that opens a tab, of the replayed runs unless it is told another service's URL.
 
     When the test ends no tab may have complained or asked a stranger; ask for a service of your own before this.
     """
     tabs: list[Visit] = []
 
     def open_tab(url: str | None = None, *, size: tuple[int, int] = browser.WIDE, theme: str = "light") -> Visit:
-        here = url or request.getfixturevalue("trained").url
+        here = url or request.getfixturevalue("replayed").url
         tabs.append(browser.visit(chromium, here, size=size, theme=theme))
         return tabs[-1]
 

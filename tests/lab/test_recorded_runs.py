@@ -1,0 +1,46 @@
+"""Recorded runs: a replay makes the calls that the lab's trainer made, and the files hold what the script records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from tests.fixtures.record_runs import RUNS, record
+from tests.fixtures.recorded_runs import Array, RecordedRun
+from tests.lab.recording import Call, RecordingMonitor
+from trmon.lab.config import LabConfig
+from trmon.lab.injection import Injection
+from trmon.lab.training import run
+
+HALF_PRECISION = {"rtol": 1e-3, "atol": 6e-8}
+
+
+def test_a_replay_makes_the_calls_that_were_recorded() -> None:
+    config = replace(LabConfig.injected(Injection.STALE, 0), n_steps=4, onset_step=1, ramp_steps=1)
+    trained, replayed = RecordingMonitor(), RecordingMonitor()
+    assert len(list(run(config, trained))) == 4
+    assert list(record(config).replay(replayed)) == [0, 1, 2, 3]
+
+    assert replayed.scalars == trained.scalars
+    for again, call in zip(replayed.calls, trained.calls, strict=True):
+        assert (again.step, again.update, again.chunks) == (call.step, call.update, call.chunks)
+        assert again.scalars == call.scalars
+        assert again.inputs.keys() == call.inputs.keys()
+        for name in call.inputs:
+            np.testing.assert_allclose(_numbers(again, name), _numbers(call, name), err_msg=name, **HALF_PRECISION)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_recording_holds_the_steps_of_its_configuration(name: str) -> None:
+    monitor = RecordingMonitor()
+    assert list(RecordedRun.load(name).replay(monitor)) == list(range(RUNS[name].n_steps))
+    assert {len(call.inputs["mask"]) for call in monitor.rollouts()} == {96}
+
+
+def _numbers(call: Call, name: str) -> Array:
+    """Return an argument of a call; of one that has tokens, the valid ones."""
+    given = np.asarray(call.inputs[name].detach() if isinstance(call.inputs[name], Tensor) else call.inputs[name])
+    return given[np.asarray(call.inputs["mask"])] if given.ndim == 2 else given
