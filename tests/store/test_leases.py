@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection, select, update
 
 from tests.store.builders import append, report_intake, start_intake
 from tests.store.gate import Gate
-from trmon.domain.errors import Fenced
+from trmon.domain.errors import Fenced, NotReady
 from trmon.domain.leases import SLOTS, slot_of
 from trmon.domain.outcome import Frontier, Outcome
 from trmon.store import Store, schema
@@ -155,15 +155,42 @@ def test_an_outcome_from_before_a_slot_was_lost_is_not_written_beside_one_from_a
     store.close()
 
 
-def test_those_that_come_back_at_once_after_a_long_absence_do_not_wait_for_each_other(engines: Engines) -> None:
-    processes = [Leases(engines.writing, holder=str(i)) for i in range(2)]
-    for process in processes:
-        process.renew()
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(20):
-            for process in ("0", "1"):
-                expire(engines, process)
-            list(pool.map(Leases.renew, processes))
+def test_those_that_come_back_at_once_after_a_long_absence_do_not_wait_for_each_other(
+    one: Leases, other: Leases, engines: Engines, impatient: Engines
+) -> None:
+    one.renew()
+    other.renew()
+    one.release([5])
+    for holder in ("one", "other"):
+        expire(engines, holder)
+    with engines.writing.begin() as connection:
+        begin_to_renew(connection, "one")
+        standing = Leases(impatient.writing, holder="other").renew()
+    assert (standing.fences, standing.n_workers) == ({5: 2}, 2)
+    assert set(one.renew().fences) == set(range(SLOTS)) - {5}
+
+
+@pytest.fixture
+def impatient(postgres_url: str) -> Iterator[Engines]:
+    """The same database, for sessions that fail as soon as they would wait for a lock."""
+    opened = engines_of(f"{postgres_url}?options=-c%20lock_timeout%3D1s")
+    yield opened
+    opened.dispose()
+
+
+def begin_to_renew(connection: Connection, holder: str) -> None:
+    """Lock, until the transaction ends, the rows that a renewal of the holder writes."""
+    for table in (schema.lease, schema.worker):
+        own = select(table).where(table.c.holder == holder).with_for_update()
+        assert connection.execute(own).all()
+
+
+def test_a_session_that_would_wait_fails(one: Leases, engines: Engines, impatient: Engines) -> None:
+    one.renew()
+    with engines.writing.begin() as connection:
+        begin_to_renew(connection, "one")
+        with pytest.raises(NotReady, match="lock"):
+            Leases(impatient.writing, holder="one").renew()
 
 
 def test_who_was_said_to_live_by_a_clock_that_ran_ahead_holds_nothing(

@@ -36,6 +36,11 @@ class Standing:
         """Slots that it should give up, so that the others get theirs: the largest ones."""
         return frozenset(sorted(self.fences)[self.share :])
 
+    def without(self, slots: Collection[int]) -> Standing:
+        """Return the same without some slots."""
+        kept = {slot: fence for slot, fence in self.fences.items() if slot not in slots}
+        return Standing(fences=kept, n_workers=self.n_workers)
+
 
 def slot_of(run_id: int | None) -> int:
     """Return the slot of a run; what belongs to none is in the first."""

@@ -50,6 +50,7 @@ class SoleOwner:
 class Tenancy:
     """A thread that renews leases on slots of runs; implements trmon.domain.ports.Ownership.
 
+    Only its thread calls the database, and never under the lock: a call from another thread returns at once.
     What it says it holds it may have lost a moment ago: each commit is checked against its fence.
     """
 
@@ -58,7 +59,9 @@ class Tenancy:
         self._gained = gained
         self._standing = Standing(fences={}, n_workers=1)
         self._valid_until = 0.0
+        self._given_up: frozenset[int] = frozenset()
         self._lock = Lock()
+        self._woken = Event()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="trmon-tenancy", daemon=True)
 
@@ -73,6 +76,7 @@ class Tenancy:
     def close(self) -> None:
         """Give up everything, for others to take at once."""
         self._stopping.set()
+        self._woken.set()
         self._thread.join()
         try:
             self._leases.leave()
@@ -95,25 +99,38 @@ class Tenancy:
             return self._standing.surplus if time.monotonic() < self._valid_until else frozenset()
 
     def release(self, slots: Collection[int]) -> None:
-        """Give slots up. Errors: NotReady."""
+        """Give slots up at once; the thread then releases them in the database, and tries again after an error."""
         with self._lock:
-            kept = {slot: fence for slot, fence in self._standing.fences.items() if slot not in slots}
-            self._standing = Standing(fences=kept, n_workers=self._standing.n_workers)
-            self._leases.release(slots)
+            self._given_up |= frozenset(slots)
+            self._standing = self._standing.without(slots)
+        self._woken.set()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
+                self._hand_back()
                 self._renew()
             except Exception as error:  # noqa: BLE001 - the edge of the thread: what is held ends by itself
                 log.warning("leases_not_renewed", error=str(error))
-            self._stopping.wait(self._leases.lease_seconds / RENEWALS)
+            self._woken.wait(self._leases.lease_seconds / RENEWALS)
+            self._woken.clear()
+
+    def _hand_back(self) -> None:
+        """Release in the database what was given up."""
+        with self._lock:
+            slots = self._given_up
+        if slots:
+            self._leases.release(slots)
+            with self._lock:
+                self._given_up -= slots
 
     def _renew(self) -> None:
         """A lease counts from before it was asked for: here it ends earlier than it does for the others."""
         asked_at = time.monotonic()
+        renewed = self._leases.renew()
         with self._lock:
-            former, self._standing = self._standing, self._leases.renew()
+            # The database may still have counted as held what was given up meanwhile.
+            former, self._standing = self._standing, renewed.without(self._given_up)
             self._valid_until = asked_at + self._leases.lease_seconds
             new = self._standing.fences.items() - former.fences.items()
         if new:
