@@ -16,7 +16,7 @@ CHOSEN = {
     "datasource": "prometheus",
     "job": ".+",
     "instance": ".+",
-    "project": "lab",
+    "project": "math",
     "run": "ill",
     "scalar": "grad_norm",
     "__rate_interval": "30s",
