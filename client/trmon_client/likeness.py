@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array, is_tensor
+from trmon_client.core.arrays import Array, Device, is_tensor
 
 SHAPED_LIKE = ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
 OF_TOKENS = (*SHAPED_LIKE, "cu_seqlens")
@@ -17,10 +17,10 @@ OF_TOKENS = (*SHAPED_LIKE, "cu_seqlens")
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """B, the inputs that say which tokens there are, and a tensor of them whose device masks share; else numpy."""
+    """B, the device of the inputs, None for numpy, and, detached, the inputs that say which tokens there are."""
 
     n_sequences: int
-    tensor: Any | None
+    device: Device
     tokens: Mapping[str, Any]
 
     @classmethod
@@ -31,8 +31,8 @@ class Likeness:
         offsets = _length(inputs.get("cu_seqlens"))
         return cls(
             n_sequences=offsets - 1 if offsets else next((n for n in map(_length, given) if n is not None), 0),
-            tensor=next((row for row in rows if is_tensor(row)), None),
-            tokens={name: inputs.get(name) for name in OF_TOKENS},
+            device=next((row.device for row in rows if is_tensor(row)), None),
+            tokens={name: _detached(inputs.get(name)) for name in OF_TOKENS},
         )
 
     @property
@@ -42,32 +42,46 @@ class Likeness:
 
     def all_true(self) -> Array:
         """Return [B] true."""
-        if self.tensor is None:
+        if self.device is None:
             return np.ones(self.n_sequences, bool)
         import torch
 
-        # Of no relation to the tensor: nested, sharded and sparse ones make none, or one of their own kind.
-        return torch.ones(self.n_sequences, dtype=torch.bool, device=self.tensor.device)
+        # Of no relation to the inputs: nested, sharded and sparse ones make none, or one of their own kind.
+        return torch.ones(self.n_sequences, dtype=torch.bool, device=self.device)
 
     def copy(self, accepted: Array) -> Array:
         """Return booleans [B] as an array of their own."""
         if is_tensor(accepted):
             return accepted.clone()
-        if self.tensor is None:
+        if self.device is None:
             return accepted.copy()
         import torch
 
-        return torch.tensor(accepted, dtype=torch.bool, device=self.tensor.device)
+        return torch.tensor(accepted, dtype=torch.bool, device=self.device)
 
     def own(self, array: Array | list[Array]) -> Array | list[Array]:
         """Return what was computed, an array or a list of rows, in the kind and the place of the inputs."""
         if isinstance(array, list):
             return [self.own(row) for row in array]
-        if self.tensor is None or is_tensor(array):
+        if self.device is None or is_tensor(array):
             return array
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.tensor.device)
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+
+def _detached(value: Any) -> Any:
+    """Return an input without its autograd graph, which would live as long as the decision; None where that fails."""
+    if isinstance(value, (list, tuple)):
+        is_of_numbers = not value or isinstance(value[0], (float, int))
+        return value if is_of_numbers else [_detached(row) for row in value]
+    # To detach each of a thousand rows costs milliseconds, and most have no graph.
+    if not (getattr(value, "requires_grad", False) and is_tensor(value)):
+        return value
+    try:
+        return value.detach()
+    except (TypeError, RuntimeError):
+        return None
 
 
 def _length(value: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""Scalars: the trainer's own numbers, taken in its thread without waiting for a device, read in the sender's."""
+"""Scalars: the trainer's own numbers; tensors are copied in its thread without waiting for a device, and read later."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from trmon_client.sending.losses import Loss, LossCounter
 
 
 def capture(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the values with tensors made fit for a transfer, which copies them, and arrays copied.
+    """Return the values with tensors made fit for a transfer, which copies them, arrays copied, and others as numbers.
 
-    None for one of several numbers, and for a distributed tensor of which this rank has a part.
+    None for what is not one number, and for a distributed tensor of which this rank has a part. Nothing of the
+    trainer's own is kept: a meter may hold a loss with its autograd graph.
     """
     return {name: _taken(value) for name, value in (values or {}).items()}
 
@@ -36,7 +37,7 @@ def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNum
 def _taken(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.reshape(()).copy() if value.size == 1 else None
-    return _alone(value) if is_tensor(value) else value
+    return _alone(value) if is_tensor(value) else _number(value)
 
 
 def _alone(tensor: Any) -> Any:

@@ -172,6 +172,24 @@ def test_arrays_of_one_number_are_scalars_and_what_raises_costs_itself_alone(tmp
     assert finish.losses.dropped == {"scalar": 2}
 
 
+class Meter:
+    """A number of the trainer's own that changes."""
+
+    value = 0.5
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def test_a_number_that_changes_is_reported_as_it_was(tmp_path: Path) -> None:
+    meter, monitor = Meter(), Monitor(settings(tmp_path))
+    monitor.log_batch(step=0, **batch(), scalars={"loss": meter})
+    meter.value = 99.0
+    monitor.close()
+    _, report, _ = spooled(tmp_path)
+    assert report.scalars == {"loss": 0.5}
+
+
 def test_a_part_of_a_distributed_scalar_costs_the_scalar_and_not_the_report(tmp_path: Path) -> None:
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:

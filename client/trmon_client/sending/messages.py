@@ -51,13 +51,13 @@ def report(
 ) -> Draft:
     """The columns of one call and what was decided with them; the sender waits for what comes from a device."""
     captured = capture(scalars)
-    n_columns = len(columns.arrays)
+    names, n_columns = tuple(captured), len(columns.arrays)
     transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values()])
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
         arrived = transfer.wait()
         on_host, accepted = columns.with_arrays(arrived[:n_columns]), arrived[n_columns]
-        numbers = dict(zip(captured, arrived[n_columns + 1 :], strict=True))
+        numbers = dict(zip(names, arrived[n_columns + 1 :], strict=True))
         return wire.Report(
             **identity.origin(),
             step=chunk.step,
@@ -82,10 +82,10 @@ def report(
 def scalars(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> Draft:
     """Numbers of the trainer's own for a step."""
     captured = capture(values)
-    transfer = Transfer.begin([*captured.values()])
+    names, transfer = tuple(captured), Transfer.begin([*captured.values()])
 
     def build(identity: Identity, _lost: wire.Losses) -> wire.Scalars:
-        numbers = dict(zip(captured, transfer.wait(), strict=True))
+        numbers = dict(zip(names, transfer.wait(), strict=True))
         return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=to_wire(numbers, losses))
 
     return Draft(build, size_bytes=512 + 64 * len(captured))
@@ -102,11 +102,13 @@ def finish(error: BaseException | None, *, sequence: int, finished: list[wire.Ch
     shown = (
         "" if error is None else f"{type(error).__name__}: {words(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
     )
+    # The draft must not hold the error: its traceback keeps the frames of the trainer, and all tensors in them.
+    outcome: Literal["finished", "crashed"] = "finished" if error is None else "crashed"
     return Draft(
         lambda identity, lost: wire.Finish(
             **identity.origin(),
             sequence=sequence,
-            outcome="finished" if error is None else "crashed",
+            outcome=outcome,
             error=shown,
             finished=finished,
             losses=lost,
