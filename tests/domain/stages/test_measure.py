@@ -56,6 +56,20 @@ def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float
     assert ratio_shift(Sequences.of(of(d)), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("deviation", "shift"),
+    [
+        pytest.param(0.0, 0.0, id="a mean of 1"),
+        pytest.param(1e-170, math.inf, id="a mean above 1"),
+    ],
+)
+def test_a_standard_error_too_small_for_a_float_counts_as_none(deviation: float, shift: float) -> None:
+    content = of([0.0] * 8)
+    tiny = {"mismatch_sum_ratio_dev": np.array([deviation]), "mismatch_sum_sq_ratio_dev": np.array([1e-323])}
+    small = replace(content, by_name={**content.by_name, **tiny})
+    assert ratio_shift(Sequences.of(small), "mismatch") == shift
+
+
 def test_a_shift_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
     assert math.isnan(ratio_shift(Sequences.of(empty), "mismatch"))

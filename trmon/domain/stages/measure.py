@@ -63,8 +63,9 @@ def k3_excess(sequences: Sequences, pair: Pair) -> float:
 def ratio_shift(sequences: Sequences, pair: Pair) -> float:
     """Return how many standard errors the mean ratio is above 1; far below or above, the supports differ.
 
-    Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)); NaN without a valid token, or where ratios are so heavy-tailed that
-    their mean rests on tokens that a sample misses.
+    Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)), infinite where the standard error is 0 or too small for a float, 0
+    where the mean is 1 as well; NaN without a valid token, or where ratios are so heavy-tailed that their mean rests
+    on tokens that a sample misses.
     Source: formulas, section 9, A''.
     """
     sums = sequences.sums
@@ -73,9 +74,10 @@ def ratio_shift(sequences: Sequences, pair: Pair) -> float:
         return math.nan
     deviation = sums[f"{pair}_sum_ratio_dev"] / n
     variance = _variance(sums, f"{pair}_sum_ratio_dev", f"{pair}_sum_sq_ratio_dev")
-    if variance == 0.0:
+    standard_error = math.sqrt(variance / n)
+    if standard_error == 0.0:
         return math.copysign(math.inf, deviation) if deviation else 0.0
-    return deviation / math.sqrt(variance / n)
+    return deviation / standard_error
 
 
 def engine_lag(columns: Columns) -> float:
