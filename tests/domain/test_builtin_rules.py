@@ -301,4 +301,4 @@ def test_a_healthy_run_raises_nothing() -> None:
 
 def test_every_builtin_rule_over_signals_has_a_case() -> None:
     over_signals = {name for name, rule in RULES.items() if rule.reads_batches}
-    assert over_signals == {case.rule for case in CASES} | {"spool_growing"}
+    assert over_signals == {case.rule for case in CASES} | {"spool_growing", "batch_quarantined"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,11 +14,14 @@ import zstandard
 from tests.core.golden import cases, inputs
 from tests.fixtures.messages import as_json
 from tests.store.builders import realistic_columns, report
-from trmon.domain.errors import TrmonError
+from trmon.domain.errors import Damaged, TrmonError
 from trmon.store import codec
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
+
+HUGE_FRAME = bytes.fromhex("28b52ffde0") + (1 << 50).to_bytes(8, "little")
+"""The head of a zstd frame of a petabyte."""
 
 
 def packed(made: Columns) -> bytes:
@@ -163,3 +168,32 @@ def test_a_report_is_known_again_whatever_packed_it(accepted: bytes | None) -> N
     assert codec.is_same(payload, older)
     for other in (msgspec.structs.replace(sent, step=2), changed(sent, "reward", [0.5])):
         assert not codec.is_same(payload, repacked(stored(other)))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda fields: fields[:0], id="no fields"),
+        pytest.param(lambda fields: [*fields[:2], b"\xc1", *fields[3:]], id="what is said"),
+        pytest.param(lambda fields: [*fields[:3], b"", fields[4]], id="an empty layout"),
+        pytest.param(lambda fields: [*fields[:3], fields[3][:-1] + b"\0", fields[4]], id="a bit of the layout"),
+        pytest.param(lambda fields: [*fields[:3], HUGE_FRAME, fields[4]], id="a layout that states a huge size"),
+        pytest.param(lambda fields: [*fields[:4], b""], id="no columns"),
+        pytest.param(lambda fields: [fields[0], 1 << 40, *fields[2:]], id="another number of sequences"),
+    ],
+)
+def test_whatever_is_damaged_is_said_to_be(spoil: Callable[[list[Any]], list[Any]]) -> None:
+    payload = packed(realistic_columns())
+    damaged = msgspec.msgpack.encode(spoil(msgspec.msgpack.decode(payload)))
+    with pytest.raises(Damaged, match="a stored report is damaged"):
+        codec.unpack(damaged)[1]()
+
+
+@pytest.mark.parametrize("damaged", [b"\xc1", packed(realistic_columns())[:-1] + b"\0"])
+def test_what_is_damaged_is_the_same_as_nothing(damaged: bytes) -> None:
+    assert not codec.is_same(packed(realistic_columns()), damaged)
+
+
+def test_a_damaged_notice_is_said_to_be() -> None:
+    with pytest.raises(Damaged, match="a stored notice is damaged"):
+        codec.unpack_notice(b"\xc1")

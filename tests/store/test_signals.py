@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
+from sqlalchemy import update
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
 from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.batch import BatchRow
-from trmon.store import Store
+from trmon.domain.quarantine import QuarantinePart
+from trmon.store import Store, schema
 from trmon.store.chunks import CHUNK_BATCHES
 from trmon.store.series import Series
 
@@ -40,6 +42,21 @@ def write(store: Store, run_id: int, steps: range, *, attempt_id: int = 1, first
     for first in range(0, len(rows), 100):
         commit(store, run_id, batches=tuple(rows[first : first + 100]))
     return rows
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0" * 7, b"\0" * 8])
+def test_a_damaged_row_has_no_values_in_history(store: Store, run_id: int, damaged: bytes) -> None:
+    write(store, run_id, range(40))
+    table = schema.batch
+    spoil = update(table).where(table.c.step == 7).values(signals=damaged)
+    store.writer.submit(lambda transaction: transaction.connection.execute(spoil).rowcount).result(30)
+    write(store, run_id, range(40, CHUNK_BATCHES), first_ordinal=41)
+    found = last(series(store, run_id, "kl"), "kl")
+    assert math.isnan(found[7])
+    assert found[:7] + found[8:] == [float(step) for step in range(CHUNK_BATCHES) if step != 7]
+    [row] = store.runlog.batches_after(run_id, 7, limit=1)
+    assert [entry.part for entry in row.quarantined] == [QuarantinePart.ROW]
+    assert row.scalars == {}
 
 
 def series(store: Store, run_id: int, *names: str, **options: Any) -> Series:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import StoredReport
+from trmon.domain.intake import AnyReport, DamagedReport, StoredReport, decoded
 from trmon_client.core import wire
 
 
@@ -17,22 +17,50 @@ class Standing(Enum):
     COMPLETE = "every rank's chunks are in and counted"
     UNCONFIRMED = "every rank is there, but not every rank has said how many chunks it has"
     MISSING_CHUNK = "a rank has said that it has more chunks, or left a gap"
+    DAMAGED_CHUNK = "a stored chunk cannot be decoded"
     MISSING_RANK = "a rank has sent nothing"
 
     @property
     def lacks_data(self) -> bool:
         """Whether closing the batch now would leave something out that is known to exist."""
-        return self in (Standing.MISSING_CHUNK, Standing.MISSING_RANK)
+        return self in (Standing.MISSING_CHUNK, Standing.DAMAGED_CHUNK, Standing.MISSING_RANK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBatch:
-    """A batch whose time has come: its reports in the order (rank, chunk), and what is missing."""
+    """A batch whose time has come: its reports in the order (rank, chunk), what is missing, and what is damaged."""
 
     key: BatchKey
     reports: tuple[StoredReport, ...]
     standing: Standing
     missing_ranks: tuple[int, ...]
+    damaged: tuple[DamagedReport, ...] = ()
+
+    @property
+    def newest_at(self) -> float:
+        """When its newest report came, damaged ones included."""
+        return max(report.received_at for report in self._all)
+
+    @property
+    def last_report_id(self) -> int:
+        """The id of its newest report, damaged ones included."""
+        return max(report.id for report in self._all)
+
+    @property
+    def _all(self) -> list[AnyReport]:
+        return [*self.reports, *self.damaged]
+
+    def decoded(self) -> ClosedBatch:
+        """Return the batch with the columns of its reports decoded: a report whose columns are damaged is missing."""
+        reports, damaged = decoded(self.reports)
+        if not damaged:
+            return replace(self, reports=reports)
+        return replace(
+            self,
+            reports=reports,
+            damaged=(*self.damaged, *damaged),
+            standing=_weakest((self.standing, Standing.DAMAGED_CHUNK)),
+        )
 
 
 @dataclass(slots=True)
@@ -40,20 +68,21 @@ class OpenBatch:
     """The reports of one batch so far, and the chunk counts its ranks have stated."""
 
     key: BatchKey
-    chunks: dict[int, dict[int, StoredReport]] = field(default_factory=dict)
+    chunks: dict[int, dict[int, AnyReport]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     world_size: int = 1
     newest_at: float = 0.0
     oldest_id: int | None = None
 
-    def accept(self, report: StoredReport) -> None:
-        """Take a report; the world is as large as any report states."""
+    def accept(self, report: AnyReport) -> None:
+        """Take a report; the world is as large as any report states. Nothing more comes for a damaged one."""
         self.chunks.setdefault(report.key.rank, {})[report.key.chunk] = report
-        self.world_size = max(self.world_size, report.report.world_size)
+        stated = report.report.world_size if isinstance(report, StoredReport) else report.key.rank + 1
+        self.world_size = max(self.world_size, stated)
         self.newest_at = max(self.newest_at, report.received_at)
         self.oldest_id = report.id if self.oldest_id is None else min(self.oldest_id, report.id)
 
-    def reports(self) -> tuple[StoredReport, ...]:
+    def reports(self) -> tuple[AnyReport, ...]:
         """Return its reports in the order (rank, chunk)."""
         return tuple(chunks[n] for _, chunks in sorted(self.chunks.items()) for n in sorted(chunks))
 
@@ -69,11 +98,14 @@ class OpenBatch:
     def close(self) -> ClosedBatch:
         """Return the batch as it stands."""
         ranks = {rank: self.standing_of(rank) for rank in range(self.world_size)}
+        found = self.reports()
+        damaged = tuple(report for report in found if isinstance(report, DamagedReport))
         return ClosedBatch(
             key=self.key,
-            reports=self.reports(),
-            standing=_weakest(ranks.values()),
+            reports=tuple(report for report in found if isinstance(report, StoredReport)),
+            standing=_weakest([*ranks.values(), *([Standing.DAMAGED_CHUNK] if damaged else [])]),
             missing_ranks=tuple(rank for rank, standing in ranks.items() if standing is Standing.MISSING_RANK),
+            damaged=damaged,
         )
 
 
@@ -85,7 +117,7 @@ class Assembly:
     _counts: dict[BatchKey, dict[int, int]] = field(default_factory=dict)
     _left: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def accept(self, report: StoredReport) -> None:
+    def accept(self, report: AnyReport) -> None:
         """Take a report of a batch that is not closed, and the chunk counts it states of earlier ones."""
         key = report.key.batch
         if key not in self.batches:
@@ -93,8 +125,10 @@ class Assembly:
         self.batches[key].accept(report)
         self.heard(report)
 
-    def heard(self, report: StoredReport) -> None:
+    def heard(self, report: AnyReport) -> None:
         """Note what any report, also one of a closed batch, says of its rank: chunk counts, and that it is back."""
+        if isinstance(report, DamagedReport):
+            return
         attempt_id, rank = report.key.batch.attempt_id, report.key.rank
         self.count(attempt_id, rank, report.report.finished)
         if self._left.get((attempt_id, rank)) not in (None, report.report.launch):
@@ -164,7 +198,7 @@ class Assembly:
             del self._counts[other]
 
 
-def seen_again(reports: Iterable[StoredReport]) -> ClosedBatch:
+def seen_again(reports: Iterable[AnyReport]) -> ClosedBatch:
     """Return a batch that was closed before, with what came late; at least one report."""
     found = list(reports)
     batch = OpenBatch(found[0].key.batch)

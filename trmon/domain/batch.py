@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 import msgspec
+from msgspec import structs
 
 from trmon.domain.identity import BatchKey
+from trmon.domain.quarantine import Quarantined
 from trmon_client.core.schema import KlIs, Pair
+
+QUARANTINED_PARTS = "quarantined_parts"
+"""The signal that counts what of a batch could not be processed."""
 
 
 class Role(Enum):
@@ -22,7 +28,8 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `ordinal` counts a run's batches in the order in which they were folded, from 1; a revision keeps it.
     `signals` are formulas section 5 and the service's own (mask_rate, response_length_growth), NaN where
-    uncomputable; `scalars` are the trainer's. `last_report_id` is the newest report in it.
+    uncomputable; `scalars` are the trainer's. `last_report_id` is the newest report in it. `quarantined` names what of
+    the batch could not be processed.
     """
 
     run_id: int
@@ -43,6 +50,13 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     last_report_id: int
     signals: dict[str, float]
     scalars: dict[str, float]
+    quarantined: tuple[Quarantined, ...] = ()
+
+    def without(self, parts: Iterable[Quarantined]) -> BatchRow:
+        """Return the row with more parts set aside; rules read how many they are."""
+        known = tuple(dict.fromkeys((*self.quarantined, *parts)))
+        signals = {**self.signals, QUARANTINED_PARTS: float(len(known))}
+        return structs.replace(self, quarantined=known, signals=signals)
 
 
 class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):

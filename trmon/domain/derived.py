@@ -46,6 +46,12 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("missing_ranks", "ranks", "Ranks that did not report before the batch closed", "world size - ranks"),
     ("incomplete", "0 or 1", "Whether the batch closed without a rank or a chunk that was known", "lacks data"),
+    (
+        "quarantined_parts",
+        "parts",
+        "Reports, rules or whole batches that could not be processed and were set aside",
+        "count",
+    ),
     ("decision_mismatches", "sequences", "Sequences that the trainer decided otherwise than the replay", "count"),
     ("client_spooled_bytes", "bytes", "What waited on the trainers' disks when they reported", "sum over ranks"),
     ("response_length_growth", "ratio", "Response length against 100 steps earlier", "median of 5 / median of 5"),

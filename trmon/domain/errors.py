@@ -8,6 +8,7 @@ TrmonError
 ├── Forbidden             the token lacks the scope or the project
 ├── TooLarge              a body beyond the cap, also after decompression
 ├── UnsupportedMedia      a content type or encoding the service does not read
+├── Damaged               a stored report or notice cannot be decoded
 ├── Fenced                the run belongs to another worker by now
 ├── Overloaded            try again later; says when
 └── NotReady              the service cannot do this yet, or no longer
@@ -56,6 +57,10 @@ class TooLarge(TrmonError):
 
 class UnsupportedMedia(TrmonError):
     """A content type or encoding that the service does not read."""
+
+
+class Damaged(TrmonError):
+    """A stored report or notice cannot be decoded: it is set aside, since a retry would fail in the same way."""
 
 
 class Fenced(TrmonError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeAlias
 
+from trmon.domain.errors import Damaged
 from trmon.domain.identity import ReportKey, RunKey
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
@@ -49,7 +51,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReport:
-    """A durable report; `report` has no columns, `columns` decodes them on call."""
+    """A durable report; `report` has no columns, `columns` decodes them on call. Errors, from it: Damaged."""
 
     id: int
     run_id: int
@@ -60,6 +62,20 @@ class StoredReport:
     n_tokens: int
     report: wire.Report
     columns: Callable[[], Columns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedReport:
+    """A durable report that cannot be decoded: where it belongs, and why it cannot be read."""
+
+    id: int
+    run_id: int
+    key: ReportKey
+    received_at: float
+    reason: str
+
+
+AnyReport: TypeAlias = StoredReport | DamagedReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +90,45 @@ class StoredNotice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedNotice:
+    """A durable message without columns that cannot be decoded, and why."""
+
+    id: int
+    run_id: int
+    attempt_id: int
+    received_at: float
+    reason: str
+
+
+AnyNotice: TypeAlias = StoredNotice | DamagedNotice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
     """What came of one run since it was read, oldest first."""
 
-    notices: list[StoredNotice] = field(default_factory=list)
-    reports: list[StoredReport] = field(default_factory=list)
+    notices: list[AnyNotice] = field(default_factory=list)
+    reports: list[AnyReport] = field(default_factory=list)
+
+
+def decoded(reports: Iterable[AnyReport]) -> tuple[tuple[StoredReport, ...], tuple[DamagedReport, ...]]:
+    """Return the reports whose columns can be decoded, with these at hand, and the damaged ones, in their order."""
+    whole: list[StoredReport] = []
+    damaged: list[DamagedReport] = []
+    for report in reports:
+        found = report if isinstance(report, DamagedReport) else _decoded(report)
+        if isinstance(found, DamagedReport):
+            damaged.append(found)
+        else:
+            whole.append(found)
+    return tuple(whole), tuple(damaged)
+
+
+def _decoded(report: StoredReport) -> AnyReport:
+    try:
+        columns = report.columns()
+    except Damaged as error:
+        return DamagedReport(
+            id=report.id, run_id=report.run_id, key=report.key, received_at=report.received_at, reason=str(error)
+        )
+    return replace(report, columns=lambda: columns)

@@ -77,6 +77,15 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
                 return key
         return None
 
+    def passing(self, key: BatchKey, *, ordinal: int) -> RunMind:
+        """Return the mind past a batch that cannot be folded: it has a place in the order, and nothing is learned."""
+        passed = structs.replace(self, ordinal=max(self.ordinal, ordinal))
+        if not self.follows(key):
+            return passed
+        begins = self.begins_step(key)
+        found = structs.replace(passed, folded=key, steps=self.steps + begins)
+        return structs.replace(found, first_key=key, began_at=None, provisional={}) if begins else found
+
     def settled(self) -> RunMind:
         """Return the mind once what the rules said of the newest step has become final."""
         return structs.replace(self, provisional={})

@@ -10,7 +10,7 @@ from trmon.domain.adaptation.setting import Setting
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import Mail, StoredNotice, StoredReport
+from trmon.domain.intake import AnyNotice, AnyReport, Mail
 from trmon.domain.leases import Fences
 from trmon.domain.outcome import Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion
@@ -36,20 +36,17 @@ class RunLog(Protocol):
     def reached(self, run_id: int) -> Reached:
         """Return how far the run was folded, zeros for a new one, and the newest checkpoint of its state."""
 
-    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
-        """Return the run's reports with a larger id, oldest first."""
+    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> Sequence[AnyReport]:
+        """Return the run's reports with a larger id, oldest first, damaged ones by their place."""
 
-    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
-        """Return the run's notices with a larger id, oldest first."""
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> Sequence[AnyNotice]:
+        """Return the run's notices with a larger id, oldest first, damaged ones by their place."""
 
     def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
-        """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind.
+        """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind."""
 
-        Errors: as of `reports_after` and `notices_after`, of any of the runs.
-        """
-
-    def batch_reports(self, key: BatchKey) -> list[StoredReport]:
-        """Return the stored reports of one batch in the order (rank, chunk)."""
+    def batch_reports(self, key: BatchKey) -> Sequence[AnyReport]:
+        """Return the stored reports of one batch in the order (rank, chunk), damaged ones by their place."""
 
     def batch(self, key: BatchKey) -> BatchRow | None:
         """Return a closed batch, or None."""

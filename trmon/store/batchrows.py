@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, Table
 
 from trmon.domain.batch import BatchRow, DecisionRow, Role
 from trmon.domain.identity import BatchKey
+from trmon.domain.quarantine import Quarantined, QuarantinePart, quarantined
 from trmon.store import schema
 from trmon.store.database.upsert import Row, upsert
-from trmon.store.namesets import NameSets, packed, unpacked
+from trmon.store.namesets import Names, NameSets, packed, unpacked
 
 
 def write_batches(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:
@@ -24,14 +26,7 @@ def read_batches(connection: Connection, statement: Select[Any], *, names: NameS
     """Return the batches that a query of whole rows finds."""
     rows = connection.execute(statement).all()
     sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
-    return [
-        _batch(
-            row,
-            signals=unpacked(sets[row.signal_names], row.signals),
-            scalars=unpacked(sets[row.scalar_names], row.scalars),
-        )
-        for row in rows
-    ]
+    return [_batch(row, sets) for row in rows]
 
 
 def write_decisions(connection: Connection, decisions: Sequence[DecisionRow]) -> None:
@@ -100,10 +95,23 @@ def _batch_row(connection: Connection, batch: BatchRow, names: NameSets) -> Row:
         "signals": packed(batch.signals),
         "scalar_names": names.id_of(connection, tuple(batch.scalars)),
         "scalars": packed(batch.scalars),
+        "quarantined": batch.quarantined or None,
     }
 
 
-def _batch(row: Any, *, signals: dict[str, float], scalars: dict[str, float]) -> BatchRow:
+def _batch(row: Any, sets: Mapping[int, Names]) -> BatchRow:
+    """A row whose numbers are damaged has none, and says so."""
+    try:
+        signals, scalars = (
+            unpacked(sets[row.signal_names], row.signals),
+            unpacked(sets[row.scalar_names], row.scalars),
+        )
+    except ValueError as error:
+        return _placed(row, signals={}, scalars={}).without([quarantined(QuarantinePart.ROW, "the stored row", error)])
+    return _placed(row, signals=signals, scalars=scalars)
+
+
+def _placed(row: Any, *, signals: dict[str, float], scalars: dict[str, float]) -> BatchRow:
     return BatchRow(
         run_id=row.run_id,
         key=key_of(row),
@@ -123,4 +131,5 @@ def _batch(row: Any, *, signals: dict[str, float], scalars: dict[str, float]) ->
         last_report_id=row.last_report_id,
         signals=signals,
         scalars=scalars,
+        quarantined=msgspec.convert(row.quarantined or (), tuple[Quarantined, ...]),
     )

@@ -75,7 +75,7 @@ def axes_of(rows: Sequence[Any]) -> Any:
 
 
 def values_of(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
-    """Return the scalars and signals of batch rows by name, float64 [rows], NaN where a row lacks one.
+    """Return the scalars and signals of batch rows by name, float64 [rows], NaN where a row lacks one or is damaged.
 
     A scalar that is named like a signal gives way to it.
     """
@@ -83,7 +83,9 @@ def values_of(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
     for part in ("scalar", "signal"):
         by_set: dict[int, list[int]] = {}
         for i, row in enumerate(rows):
-            by_set.setdefault(row._mapping[f"{part}_names"], []).append(i)
+            of_set = row._mapping[f"{part}_names"]
+            if len(row._mapping[f"{part}s"]) == 8 * len(sets[of_set]):
+                by_set.setdefault(of_set, []).append(i)
         for set_id, indices in by_set.items():
             stacked = np.stack([np.frombuffer(rows[i]._mapping[f"{part}s"], "<f8") for i in indices])
             for name, column in zip(sets[set_id], stacked.T, strict=True):

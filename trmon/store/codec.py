@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b, sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from zstandard import ZstdError, frame_content_size
 
-from trmon.domain.errors import TrmonError
+from trmon.domain.errors import Damaged
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.compression import compressed, decompressed
 from trmon_client.core.schema import REMEMBERED_LAYOUTS, DType, Pair
 
+T = TypeVar("T")
+
 FORMAT = 2
 DIGEST_BYTES = 16
+MAX_LAYOUT_BYTES = 1 << 20
 _LOCKED_BYTES = 2047
 """For more, hashlib lets go of the interpreter's lock, and to get it back from the writer takes longer than to hash."""
 
@@ -41,6 +45,7 @@ class _Layout(msgspec.Struct, frozen=True, array_like=True):
 _PAYLOAD = msgspec.msgpack.Decoder(_Payload)
 _REPORT = msgspec.msgpack.Decoder(wire.Report)
 _LAYOUT = msgspec.msgpack.Decoder(_Layout)
+_NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wire.Scalars | wire.Pause | wire.Finish)
 
 
 def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
@@ -56,16 +61,25 @@ def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
 def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
     """Return a stored report without its columns, and a call that decodes them.
 
-    Errors: TrmonError if a service of another format wrote it or, from the call, if it is damaged.
+    Errors: Damaged, also from the call, if it cannot be decoded or a service of another format wrote it.
     """
     packed = _opened(payload)
-    report = _REPORT.decode(packed.report)
+    report = _decoded(_REPORT, packed.report)
     return report, lambda: _columns(report, packed)
 
 
 def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -> bytes:
     """Return the stored form of a message that has no columns."""
     return wire.encode(message)
+
+
+def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wire.Finish:
+    """Return a stored message that has no columns. Errors: Damaged."""
+    try:
+        message: wire.Start | wire.Scalars | wire.Pause | wire.Finish = _NOTICE.decode(payload)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(f"a stored notice is damaged: {error}") from error
+    return message
 
 
 def digest(message: wire.Message) -> bytes:
@@ -88,13 +102,20 @@ def report_digest(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
 
 
 def is_same(payload: bytes, other: bytes) -> bool:
-    """Whether two stored reports say the same, whatever packed them. Errors: as of `unpack`."""
-    return _content(payload) == _content(other)
+    """Whether two stored reports say the same, whatever packed them; a damaged one says nothing that is known."""
+    try:
+        return _content(payload) == _content(other)
+    except Damaged:
+        return False
 
 
 def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
     packed = _opened(payload)
-    return _said(_REPORT.decode(packed.report)), _unpacked_layout(packed.layout), decompressed(packed.body)
+    said, layout = _said(_decoded(_REPORT, packed.report)), _layout_in(packed)
+    try:
+        return said, layout, decompressed(packed.body)
+    except ZstdError as error:
+        raise _damaged(error) from error
 
 
 def _said(message: wire.Message) -> bytes:
@@ -108,21 +129,39 @@ def _said(message: wire.Message) -> bytes:
 
 
 def _opened(payload: bytes) -> _Payload:
-    packed = _PAYLOAD.decode(payload)
+    packed = _decoded(_PAYLOAD, payload)
     if packed.format != FORMAT:
-        raise TrmonError(
+        raise Damaged(
             f"a stored report has format {packed.format}, this one reads {FORMAT}; use the service that wrote it"
         )
     return packed
 
 
 def _columns(report: wire.Report, packed: _Payload) -> Columns:
-    layout = _unpacked_layout(packed.layout)
+    layout = _layout_in(packed)
     parcel = wire.Parcel(packed.n_sequences, layout.names, layout.pairs, packed.body)
     try:
         return wire.columns_of(report, parcel)
-    except wire.WireError as error:
-        raise TrmonError(f"a stored report is damaged: {error}") from error
+    except (ArithmeticError, LookupError, TypeError, ValueError, ZstdError) as error:
+        raise _damaged(error) from error
+
+
+def _layout_in(packed: _Payload) -> _Layout:
+    try:
+        return _unpacked_layout(packed.layout)
+    except (msgspec.MsgspecError, ValueError, ZstdError) as error:
+        raise _damaged(error) from error
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> Damaged:
+    return Damaged(f"a stored report is damaged: {error}")
 
 
 def _layout_of(parcel: wire.Parcel) -> bytes:
@@ -139,4 +178,7 @@ def _packed_layout(layout: bytes) -> bytes:
 
 @lru_cache(REMEMBERED_LAYOUTS)
 def _unpacked_layout(packed: bytes) -> _Layout:
+    # A damaged head may state any size, which would be allocated before anything is read.
+    if not 0 <= frame_content_size(packed) <= MAX_LAYOUT_BYTES:
+        raise ZstdError("the frame of the layout states a size that no layout has")
     return _LAYOUT.decode(decompressed(packed))

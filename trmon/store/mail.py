@@ -14,10 +14,7 @@ from trmon.store.reports import stored_notice, stored_report
 
 
 def read_mail(connection: Connection, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
-    """Return what came of runs beyond how far each is read; None if of either kind as many as `limit` did, or more.
-
-    Errors: those of a row that cannot be decoded, whosever it is.
-    """
+    """Return what came of runs beyond how far each is read; None if of either kind as many as `limit` did, or more."""
     # Notices first: every report that came before one of them is there to be read.
     notices_after = {run_id: frontier.notice_id for run_id, frontier in read.items()}
     notices = newer_rows(connection, schema.notice, notices_after, limit=limit)

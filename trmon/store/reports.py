@@ -6,11 +6,20 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import msgspec
 from sqlalchemy import Engine, Select, Table, bindparam, select
 
+from trmon.domain.errors import Damaged
 from trmon.domain.identity import BatchKey, ReportKey
-from trmon.domain.intake import Intake, Receipt, StoredNotice, StoredReport
+from trmon.domain.intake import (
+    AnyNotice,
+    AnyReport,
+    DamagedNotice,
+    DamagedReport,
+    Intake,
+    Receipt,
+    StoredNotice,
+    StoredReport,
+)
 from trmon.store import codec, schema
 from trmon.store.database.postgres import BINARY
 from trmon.store.directory import Directory
@@ -18,12 +27,9 @@ from trmon.store.entries import Arrival
 from trmon.store.intake import take_in
 from trmon.store.writing.group import Transaction
 from trmon.store.writing.writer import GroupCommit
-from trmon_client.core import wire
 
 FLUSH_SECONDS = 10.0
 """How old a sign of life may grow in memory before it is written."""
-
-_NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wire.Scalars | wire.Pause | wire.Finish)
 
 
 class Reports:
@@ -55,22 +61,22 @@ class Reports:
         if self._directory.pending or self._writer.depth:
             self._writer.submit(lambda transaction: self._directory.flush(transaction.connection))
 
-    def after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+    def after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
         """Return the run's reports with a larger id, oldest first."""
         return self._read(_NEWER_REPORTS, {"of_run": run_id, "after": report_id, "most": limit})
 
-    def of_batch(self, key: BatchKey) -> list[StoredReport]:
+    def of_batch(self, key: BatchKey) -> list[AnyReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
         return self._read(_OF_BATCH, {"attempt": key.attempt_id, "of_step": key.step, "update": key.update})
 
-    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[AnyNotice]:
         """Return the run's notices with a larger id, oldest first."""
         given = {"of_run": run_id, "after": notice_id, "most": limit}
         with self._reader.connect() as connection:
             rows = connection.execute(_NEWER_NOTICES, given).all()
         return [stored_notice(row) for row in rows]
 
-    def _read(self, statement: Select[Any], given: Mapping[str, int | None]) -> list[StoredReport]:
+    def _read(self, statement: Select[Any], given: Mapping[str, int | None]) -> list[AnyReport]:
         with self._reader.connect() as connection:
             rows = connection.execute(statement, given).all()
         return [stored_report(row) for row in rows]
@@ -106,13 +112,17 @@ _NEWER_REPORTS = _newer(schema.report).execution_options(**{BINARY: True})
 _NEWER_NOTICES = _newer(schema.notice)
 
 
-def stored_report(row: Any) -> StoredReport:
-    """Return a report as it lies in its row. Errors: as of codec.unpack."""
-    report, columns = codec.unpack(row.payload)
+def stored_report(row: Any) -> AnyReport:
+    """Return a report as it lies in its row, by its place alone where it is damaged."""
+    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
+    try:
+        report, columns = codec.unpack(row.payload)
+    except Damaged as error:
+        return DamagedReport(id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=str(error))
     return StoredReport(
         id=row.id,
         run_id=row.run_id,
-        key=ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk),
+        key=key,
         received_at=row.received_at,
         accepted=row.accepted,
         n_sequences=row.n_sequences,
@@ -122,12 +132,10 @@ def stored_report(row: Any) -> StoredReport:
     )
 
 
-def stored_notice(row: Any) -> StoredNotice:
-    """Return a notice as it lies in its row."""
-    return StoredNotice(
-        id=row.id,
-        run_id=row.run_id,
-        attempt_id=row.attempt_id,
-        received_at=row.received_at,
-        message=_NOTICE.decode(row.payload),
-    )
+def stored_notice(row: Any) -> AnyNotice:
+    """Return a notice as it lies in its row, by its place alone where it is damaged."""
+    place = {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
+    try:
+        return StoredNotice(**place, message=codec.unpack_notice(row.payload))
+    except Damaged as error:
+        return DamagedNotice(**place, reason=str(error))

@@ -15,7 +15,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batch import BatchRow
 from trmon.domain.errors import Fenced
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import Mail, StoredNotice, StoredReport
+from trmon.domain.intake import AnyNotice, AnyReport, Mail
 from trmon.domain.leases import SLOTS, Fences, slot_of
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome, Reached
 from trmon.domain.policies.version import PolicyVersion
@@ -99,11 +99,11 @@ class SqlRunLog:
             row = connection.execute(found).one_or_none()
         return Reached() if row is None else _reached(row)
 
-    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
         """Return the run's reports with a larger id, oldest first."""
         return self._reports.after(run_id, report_id, limit=limit)
 
-    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[AnyNotice]:
         """Return the run's notices with a larger id, oldest first."""
         return self._reports.notices_after(run_id, notice_id, limit=limit)
 
@@ -112,7 +112,7 @@ class SqlRunLog:
         with self._reader.connect() as connection:
             return read_mail(connection, read, limit=limit)
 
-    def batch_reports(self, key: BatchKey) -> list[StoredReport]:
+    def batch_reports(self, key: BatchKey) -> list[AnyReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
         return self._reports.of_batch(key)
 

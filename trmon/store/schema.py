@@ -194,6 +194,7 @@ batch = Table(
     _needed("signals", LargeBinary),
     _needed("scalar_names", ForeignKey("name_set.id")),
     _needed("scalars", LargeBinary),
+    Column("quarantined", Json),
     _unique(*BATCH_KEY),
     _unique("run_id", "ordinal"),
     Index("ix_batch_attempt_id", "attempt_id", "ordinal"),

@@ -100,34 +100,28 @@ def test_more_runs_than_are_read_together_are_all_read(store: Store, rounds: Rou
     assert {len(rows_of(store, run_id)) for run_id in run_ids} == {3}
 
 
-def test_a_report_that_cannot_be_read_stops_no_other_run_and_is_tried_again(
+def test_a_report_that_cannot_be_read_stops_no_other_run_and_is_not_tried_again(
     store: Store, rounds: Rounds, counted: Counted
 ) -> None:
     run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(5)]
     rounds.make(run_ids, now=0.0)
     for run in range(5):
         receive(store, run, step_of(1), at=10.0)
-    payload = rewrite(store, run_ids[2], payload=b"\xc1")
+    rewrite(store, run_ids[2], payload=b"\xc1")
     assert rounds.make(run_ids, now=10.0) == set()
+    # How many chunks the damaged one says that there are is not known: the batch waits until its grace is over.
     assert [len(rows_of(store, run_id)) for run_id in run_ids] == [2, 2, 1, 2, 2]
-    assert len(counted.failures) == 1
-    rewrite(store, run_ids[2], payload=payload)
-    assert rounds.due(11.0) >= {run_ids[2]}
-    rounds.make(run_ids, now=11.0)
+    assert rounds.due(71.0) >= {run_ids[2]}
+    rounds.make(run_ids, now=71.0)
     assert [len(rows_of(store, run_id)) for run_id in run_ids] == [2] * 5
+    assert not counted.failures
 
 
-def rewrite(store: Store, run_id: int, *, payload: bytes) -> bytes:
-    """Write over the payload of a run's newest report, and return what it was."""
+def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
+    """Write over the payload of a run's newest report."""
     table = schema.report
-
-    def write(transaction: Any) -> bytes:
-        where = (table.c.run_id == run_id, table.c.step == 1)
-        former: bytes = transaction.connection.execute(table.select().where(*where)).one().payload
-        transaction.connection.execute(update(table).where(*where).values(payload=payload))
-        return former
-
-    return store.writer.submit(write).result(30)
+    written = update(table).where(table.c.run_id == run_id, table.c.step == 1).values(payload=payload)
+    store.writer.submit(lambda transaction: transaction.connection.execute(written).rowcount).result(30)
 
 
 def test_a_run_that_catches_up_beside_others_hears_everything_in_its_order(store: Store, rounds: Rounds) -> None:

@@ -33,7 +33,11 @@ def test_what_the_builtin_rules_ask_of_people() -> None:
     assert pages == {"corrupt_logprobs", "variance_blowup", "stalled", "crashed"}
     assert [name for name, severity in severities.items() if severity is Severity.INFO] == ["vacuous_bound"]
     assert by_name("mask_rate").severity_in("enforce") is Severity.PAGE
-    assert {rule.name for rule in builtin() if not rule.immune_steps} == {"corrupt_logprobs", "decision_mismatch"}
+    assert {rule.name for rule in builtin() if not rule.immune_steps} == {
+        "corrupt_logprobs",
+        "decision_mismatch",
+        "batch_quarantined",
+    }
     assert all(rule.runbook and rule.meaning for rule in builtin())
 
 

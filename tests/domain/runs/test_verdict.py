@@ -33,6 +33,7 @@ PAGE = Alert(
 )
 WARN = replace(PAGE, rule="stale_rollouts", severity=Severity.WARN, step=20)
 COMPANY = replace(WARN, rule="two_trainers", step=35)
+QUARANTINE = replace(WARN, rule="batch_quarantined", step=36)
 STALLED = replace(PAGE, rule="stalled")
 WELL = diagnose(history())
 ILL = diagnose(history(staleness_kl_k3=0.2))
@@ -65,6 +66,13 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
             id="a second trainer before a finding",
         ),
         pytest.param(judged(RUN, COMPANY), Kind.WATCH, "two trainers since step 35", id="a second trainer alone"),
+        pytest.param(
+            judged(RUN, QUARANTINE, diagnosis=ILL),
+            Kind.WATCH,
+            ", batch quarantined since 36",
+            id="what could not be judged, beside the finding",
+        ),
+        pytest.param(judged(RUN, QUARANTINE), Kind.WATCH, "batch quarantined since step 36", id="a quarantine alone"),
         pytest.param(
             judged(RUN, replace(PAGE, state=AlertState.PENDING)), Kind.HEALTHY, "nothing", id="a page not yet due"
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
@@ -9,8 +11,10 @@ from tests.domain.stages.closings import watch
 from tests.store.builders import batch
 from trmon.domain.identity import BatchKey
 from trmon.domain.mind import RunMind
+from trmon.domain.quarantine import QuarantinePart
 from trmon.domain.rules import rulebook
-from trmon.domain.rules.rule import Evaluation, Truth
+from trmon.domain.rules.readout import Readout
+from trmon.domain.rules.rule import AnyOf, Evaluation, Truth, Verdict
 from trmon.domain.stages.detect import Detected, detect, reconsider
 from trmon.domain.stages.draft import Draft
 from trmon.domain.stages.fold import fold
@@ -128,3 +132,24 @@ def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -
         mind = detect(fold(Draft(watch=watch(rules=rules), mind=mind, row=row))).folded.mind
     assert mind.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
     assert mind.provisional["r"].raised.value == pytest.approx(1.0)
+
+
+class Failing:
+    """A condition that ends in an error."""
+
+    def evaluate(self, readout: Readout) -> Verdict:
+        """See Condition."""
+        raise ZeroDivisionError("float division by zero")
+
+
+def test_a_rule_that_fails_says_nothing_and_is_named_to_the_others() -> None:
+    [set_aside] = rulebook.parse(
+        "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
+    )
+    failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))
+    row = batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals={"quarantined_parts": 0.0})
+    detected = detect(fold(Draft(watch=watch(rules=(failing, set_aside)), mind=RunMind(), row=row)))
+    assert [(f.rule, f.raised.truth, f.raised.value) for _, f in detected.findings] == [("set_aside", Truth.TRUE, 1.0)]
+    [named] = detected.folded.row.quarantined
+    assert (named.part, named.place) == (QuarantinePart.RULE, "failing")
+    assert named.reason == "ZeroDivisionError: float division by zero"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, select
+from sqlalchemy import Table, select, update
 
 from tests.store.builders import (
     NOW,
@@ -30,6 +30,7 @@ from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.outcome import Frontier
 from trmon.domain.policies.version import default_version
+from trmon.domain.quarantine import QuarantinePart, quarantined
 from trmon.domain.runs.run import RunState
 from trmon.store import Store, schema
 from trmon.store.archive.tables import LEFT_OUT, PLAIN
@@ -40,6 +41,7 @@ STEPS = range(300)
 """More than a chunk of history has."""
 REPORTS = range(40)
 """The first steps, whose reports are not pruned yet."""
+ASIDE = quarantined(QuarantinePart.REPORT, "rank 0, chunk 0", "a stored report is damaged")
 COMPARED = (
     *(schema.run, schema.run_tag, schema.attempt, schema.claim, schema.report, schema.notice, schema.batch),
     *(schema.decision, schema.policy_version, schema.adaptation, schema.alert, schema.alert_event, schema.run_state),
@@ -53,7 +55,8 @@ def signals(step: int) -> dict[str, float]:
 
 
 def closed(key: BatchKey, **fields: Any) -> BatchRow:
-    return batch(key, ordinal=key.step + 1, signals=signals(key.step), scalars={"lr": 1e-3}, **fields)
+    made = batch(key, ordinal=key.step + 1, signals=signals(key.step), scalars={"lr": 1e-3}, **fields)
+    return made.without([ASIDE]) if key.step == 7 else made
 
 
 def decision(key: BatchKey) -> DecisionRow:
@@ -140,6 +143,18 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
         "scalar_names": sets.get,
     }
     return [{name: repr(known.get(name, lambda value: value)(value)) for name, value in row.items()} for row in read]
+
+
+def test_a_damaged_report_is_kept_as_it_is(store: Store, other: Store, tmp_path: Path) -> None:
+    fill(store)
+    first = update(schema.report).where(schema.report.c.step == 0).values(payload=b"\xc1")
+    every = update(schema.report).where(schema.report.c.step > 30).values(payload=b"\xc1")
+    for spoil in (first, every):
+        store.writer.submit(lambda transaction, spoil=spoil: transaction.connection.execute(spoil).rowcount).result(30)
+    store.archives.export("math", tmp_path / "archive", now=NOW)
+    assert len(list(other.archives.take_in(tmp_path / "archive", project="again"))) == 1
+    before = rows(store, schema.report, RunKey("math", "grpo"))
+    assert rows(other, schema.report, RunKey("again", "grpo")) == before
 
 
 def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) -> None:

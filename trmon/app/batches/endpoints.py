@@ -18,6 +18,7 @@ from trmon.domain.access import Access
 from trmon.domain.batch import BatchRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import RunKey
+from trmon.domain.intake import decoded
 from trmon.domain.policies.book import PolicyBook
 from trmon_client.core.columns import Columns
 
@@ -104,10 +105,12 @@ def _find(
 
 
 def _columns(service: Parts, batch: BatchRow) -> Columns:
-    parts = [report.columns() for report in service.store.runlog.batch_reports(batch.key)]
-    if not parts:
+    whole, damaged = decoded(service.store.runlog.batch_reports(batch.key))
+    if not whole and not damaged:
         raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
-    return Columns.merge(*parts)
+    if (damaged and sum(report.n_sequences for report in whole) != batch.n_sequences) or not whole:
+        raise NotFound("stored sequences", f"step {batch.key.step}; its reports are damaged")
+    return Columns.merge(*(report.columns() for report in whole))
 
 
 def _book(service: Parts, run_id: int) -> PolicyBook:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from trmon.app.http.numbers import Number
 from trmon.domain.batch import BatchRow, DecisionRow, Role
+from trmon.domain.quarantine import QuarantinePart
 from trmon_client.core.acceptance import Criterion
 
 
@@ -32,6 +33,14 @@ class DecisionOut(BaseModel):
         )
 
 
+class QuarantinedOut(BaseModel):
+    """One part of a batch that could not be processed."""
+
+    part: QuarantinePart
+    place: str
+    reason: str
+
+
 class BatchOut(BaseModel):
     """One closed batch: its place, how complete it is, its signals and the trainer's scalars."""
 
@@ -53,6 +62,7 @@ class BatchOut(BaseModel):
     mismatches: int
     signals: dict[str, Number]
     scalars: dict[str, Number]
+    quarantined: list[QuarantinedOut] = Field(description="What could not be processed and was left out.")
 
     @classmethod
     def of(cls, row: BatchRow) -> Self:
@@ -76,6 +86,9 @@ class BatchOut(BaseModel):
             mismatches=row.mismatches,
             signals=row.signals,
             scalars=row.scalars,
+            quarantined=[
+                QuarantinedOut(part=entry.part, place=entry.place, reason=entry.reason) for entry in row.quarantined
+            ],
         )
 
 

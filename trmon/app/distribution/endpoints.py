@@ -12,6 +12,7 @@ from trmon.app.signals.choice import Chosen
 from trmon.domain.distribution import Cuts, Read, distribution
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey
+from trmon.domain.intake import decoded
 from trmon.domain.policies.book import PolicyBook
 from trmon_client.core.columns import Columns
 
@@ -36,8 +37,8 @@ def get_distribution(
 
 
 def _added(service: Parts, cuts: Cuts, key: BatchKey, *, book: PolicyBook) -> bool:
-    """Take a batch in, as the policy that its first report names reads it; false where its reports were pruned."""
-    reports = service.store.runlog.batch_reports(key)
+    """Take a batch in, as the policy that its first report names reads it; false without one that can be read."""
+    reports, _ = decoded(service.store.runlog.batch_reports(key))
     policy = book.find(reports[0].report.policy) if reports else None
     if policy is not None:
         cuts.add(Columns.merge(*(report.columns() for report in reports)), step=key.step, policy=policy)

@@ -14,6 +14,7 @@ from prometheus_client import (
 )
 
 from trmon.domain.intake import Stored
+from trmon.domain.quarantine import QuarantinePart
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -82,6 +83,12 @@ class Counters:
         self.late = Counter(
             "trmon_late_reports", "Reports that came after their batch was closed.", registry=self.registry
         )
+        self.quarantined = Counter(
+            "trmon_quarantined",
+            "Parts of runs that could not be processed and were set aside, by what they are; the log says why.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.worker_failures = Counter(
             "trmon_worker_failures",
             "Passes over runs that failed and are tried again; the log says why.",
@@ -129,6 +136,7 @@ class Counters:
             (self.reports, STATUSES),
             (self.sequences, ("accepted", "rejected")),
             (self.dropped, DROPPED),
+            (self.quarantined, [part.value for part in QuarantinePart]),
             (self.delivery, OUTCOMES),
             (self.pruned, PRUNED),
             (self.redis_failures, REDIS),

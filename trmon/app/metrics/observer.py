@@ -19,6 +19,8 @@ class CountingObserver:
         self._counters.decision_mismatch.inc(tally.mismatches)
         self._counters.unreplayed.inc(tally.unreplayed_reports)
         self._counters.late.inc(tally.late_reports)
+        for part, n in tally.quarantined.items():
+            self._counters.quarantined.labels(part.value).inc(n)
         if tally.unplaced_scalars:
             self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
 

@@ -14,6 +14,7 @@ from trmon.app.runs.endpoints import Named
 from trmon.app.whatif.schemas import Question, WhatIfOut
 from trmon.domain.access import Access
 from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.intake import decoded
 from trmon.domain.whatif import Effect, Reach
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
@@ -60,8 +61,8 @@ def _keys(service: Parts, run_id: int, question: Question, *, access: Access) ->
 
 
 def _added(service: Parts, effect: Effect, key: BatchKey) -> bool:
-    """Take a batch in, report by report, as it was decided; false where its reports were pruned."""
-    reports = service.store.runlog.batch_reports(key)
+    """Take a batch in, report by report, as it was decided; false where its reports were pruned or are damaged."""
+    reports, _ = decoded(service.store.runlog.batch_reports(key))
     for report in reports:
         columns: Columns = report.columns()
         effect.add(columns, accepted=unpack_bits(report.accepted, columns.n_sequences))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeAlias
 
-from trmon.domain.intake import Mail, StoredNotice, StoredReport
+from trmon.domain.intake import AnyNotice, AnyReport, DamagedNotice, DamagedReport, Mail, StoredReport
 from trmon.domain.outcome import Frontier
 from trmon.domain.ports import RunLog
 
 PAGE = 512
 
-Stored: TypeAlias = StoredReport | StoredNotice
+Stored: TypeAlias = AnyReport | AnyNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +48,13 @@ class Inbox:
         caught_up = len(reports) < PAGE and len(notices) < PAGE
         if len(reports) == PAGE:
             end = reports[-1].received_at
-            notices = list(takewhile(lambda notice: notice.received_at <= end, notices))
+            notices = tuple(takewhile(lambda notice: notice.received_at <= end, notices))
         elif len(notices) == PAGE:
             end = notices[-1].received_at
-            reports = list(takewhile(lambda report: report.received_at <= end, reports))
+            reports = tuple(takewhile(lambda report: report.received_at <= end, reports))
         return self._page(notices, reports, caught_up=caught_up)
 
-    def _page(self, notices: list[StoredNotice], reports: list[StoredReport], *, caught_up: bool) -> Page:
+    def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> Page:
         self.read = Frontier(
             report_id=reports[-1].id if reports else self.read.report_id,
             notice_id=notices[-1].id if notices else self.read.notice_id,
@@ -62,6 +64,8 @@ class Inbox:
 
 
 def _place(stored: Stored) -> tuple[float, float]:
-    """Messages of one request came at one time: their trainer's clock orders them."""
+    """Messages of one request came at one time: their trainer's clock orders them, damaged ones come last."""
+    if isinstance(stored, DamagedReport | DamagedNotice):
+        return stored.received_at, math.inf
     message = stored.report if isinstance(stored, StoredReport) else stored.message
     return stored.received_at, message.sent_at

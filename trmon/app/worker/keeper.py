@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -16,6 +18,7 @@ from trmon.app.worker.checkpoints import Checkpoints, checkpoint
 from trmon.app.worker.inbox import Inbox, Stored
 from trmon.app.worker.ledger import Ledger, Tally
 from trmon.app.worker.portrait import Portrait, Vigil
+from trmon.app.worker.quarantine import confined, judged, set_aside
 from trmon.app.worker.recollection import recall
 from trmon.app.worker.tuner import Tuner
 from trmon.domain.advice import Advice
@@ -25,17 +28,19 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.assembly import seen_again
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import Mail, StoredNotice, StoredReport
+from trmon.domain.intake import AnyReport, DamagedReport, Mail, StoredNotice, StoredReport
 from trmon.domain.mind import RunMind
 from trmon.domain.outcome import Checkpoint, Frontier, Outcome
-from trmon.domain.pipeline import close
 from trmon.domain.ports import RunLog
+from trmon.domain.quarantine import Quarantined, QuarantinePart, quarantined
 from trmon.domain.runs.liveness import LifeChange, heard_notice, heard_report, watched
 from trmon.domain.runs.run import RunState
 from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.merge import Closing
 from trmon.domain.stages.publish import Published, batch_event, tell
 from trmon_client.core import wire
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class RunKeeper:
         self._newest = self._mind.folded
         self._tuner, self._advisor = Tuner(log), Advisor(log)
         self._attendance = Attendance(log, run_id)
+        self._quarantined = known.quarantined
+        self._beside: list[Quarantined] = []
 
     @property
     def is_done(self) -> bool:
@@ -99,14 +106,14 @@ class RunKeeper:
         Args: mail: all that came since it was read; it reads for itself without.
         """
         ledger, is_ending = Ledger(), False
+        ledger.tally.quarantined, self._quarantined = self._quarantined, Counter()
         self._portrait.refresh()
         page = self._inbox.next_page() if mail is None else self._inbox.all_of(mail)
         late = self._hear_all(page.messages, ledger, now=now)
         self._tell(retire(watch=self._portrait.watch(now), mind=self._mind, now=now), ledger, now=now)
         # Before anything closes: what closes in this pass counts among the steps after which bounds are looked at.
-        self._tuner.follow(
-            self._portrait.adaptation, self._portrait.policies.current.policy, gauge_keys=self._mind.gauge_keys
-        )
+        setting, current = self._portrait.adaptation, self._portrait.policies.current.policy
+        self._adapt(lambda: self._tuner.follow(setting, current, gauge_keys=self._mind.gauge_keys), ledger)
         self._close_due(ledger, now=now, caught_up=page.caught_up)
         self._revise(late, ledger, now=now)
         self._place_scalars(page.messages, ledger, now=now)
@@ -147,26 +154,35 @@ class RunKeeper:
             for alert in self._mind.open_alerts()
             if alert.state is AlertState.FIRING and alert.severity is Severity.PAGE and alert.rule not in of_state
         ]
-        return self._advisor.advice(self._gauge, run=self._portrait.run, steps=self._mind.steps, alerts=alerts)
+        return confined(
+            QuarantinePart.ADVICE,
+            lambda: self._advisor.advice(self._gauge, run=self._portrait.run, steps=self._mind.steps, alerts=alerts),
+            counts=self._quarantined,
+            run_id=self._portrait.run.id,
+        )
 
     def _hear_all(self, messages: Iterable[Stored], ledger: Ledger, *, now: float) -> dict[BatchKey, BatchRow]:
         late: dict[BatchKey, BatchRow] = {}
         for message in messages:
             change = None
-            self._attendance.heard(message.report if isinstance(message, StoredReport) else message.message)
-            if isinstance(message, StoredReport):
+            if isinstance(message, StoredReport | StoredNotice):
+                self._attendance.heard(message.report if isinstance(message, StoredReport) else message.message)
+            if isinstance(message, StoredReport | DamagedReport):
                 if message.id > self._mind.heard_through:
                     self._life, change = heard_report(self._life, message)
                 row = self._take(message, ledger)
                 if row is not None:
                     late[row.key] = row
-            else:
+            elif isinstance(message, StoredNotice):
                 self._life, change = heard_notice(self._life, message)
                 self._heed(message, ledger, now=now)
+            else:
+                ledger.tally.quarantined[QuarantinePart.NOTICE] += 1
+                self._beside.append(quarantined(QuarantinePart.NOTICE, f"notice {message.id}", message.reason))
             self._turn(change, ledger, now=now)
         return late
 
-    def _take(self, report: StoredReport, ledger: Ledger) -> BatchRow | None:
+    def _take(self, report: AnyReport, ledger: Ledger) -> BatchRow | None:
         """Put a report to its open batch, or return the closed row that it comes too late for."""
         key = report.key.batch
         self._note_progress(report, ledger)
@@ -180,7 +196,7 @@ class RunKeeper:
         ledger.tally.late_reports += 1
         return former
 
-    def _note_progress(self, report: StoredReport, ledger: Ledger) -> None:
+    def _note_progress(self, report: AnyReport, ledger: Ledger) -> None:
         key = report.key.batch
         is_newest = self._newest is None or key.order > self._newest.order
         if is_newest:
@@ -207,9 +223,22 @@ class RunKeeper:
             watching_since=self._watching_since,
         )
         for batch in due:
-            scalars = self._waiting.shelf.of(batch.key.attempt_id, batch.key.step)
-            self._close(Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, scalars=scalars), ledger)
-            ledger.tally.close_lags_seconds.append(now - max(report.received_at for report in batch.reports))
+            closing = Closing(
+                watch=self._portrait.watch(now),
+                mind=self._mind,
+                batch=batch.decoded(),
+                scalars=self._waiting.shelf.of(batch.key.attempt_id, batch.key.step),
+                beside=self._taken_beside(batch.key),
+            )
+            self._close(closing, ledger)
+            ledger.tally.close_lags_seconds.append(now - batch.newest_at)
+
+    def _taken_beside(self, key: BatchKey) -> tuple[Quarantined, ...]:
+        """The next batch that is folded tells what was set aside before it."""
+        if not self._mind.follows(key):
+            return ()
+        beside, self._beside = tuple(self._beside), []
+        return beside
 
     def _revise(self, late: dict[BatchKey, BatchRow], ledger: Ledger, *, now: float) -> None:
         """A row stays as it is where retention has taken what it was made of: what came late is not all of it.
@@ -217,27 +246,36 @@ class RunKeeper:
         Scalars that came with it are read by rules as those in messages of their own are.
         """
         for key, row in late.items():
-            reports = self._log.batch_reports(key)
-            if sum(report.n_sequences for report in reports if report.id <= row.last_report_id) < row.n_sequences:
+            batch = seen_again(self._log.batch_reports(key)).decoded()
+            if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
-            closing = Closing(watch=self._portrait.watch(now), mind=self._mind, batch=seen_again(reports), former=row)
+            closing = Closing(watch=self._portrait.watch(now), mind=self._mind, batch=batch, former=row)
             self._close(closing, ledger)
+            # A revised row is not folded again: the next batch tells what was found damaged in it.
+            found = set_aside(ledger.rows[key], closing)
+            self._beside += [structs.replace(entry, place=f"step {key.step}, {entry.place}") for entry in found]
             read = structs.replace(row, scalars=ledger.rows[key].scalars)
             self._mind = reconsider(read, watch=closing.watch, mind=self._mind)
 
     def _close(self, closing: Closing, ledger: Ledger) -> None:
-        published = close(closing)
+        published = judged(closing)
         self._add(published, ledger)
         row = published.row
+        if row is not None:
+            ledger.tally.quarantined.update(entry.part for entry in set_aside(row, closing))
         if row is not None and closing.former is None:
             ledger.tally.mismatches += row.mismatches
         if row is not None and (published.is_gauge or (self._gauge and self._gauge.key == row.key)):
             self._gauge = row
         if published.is_gauge:
             reports, policy = closing.batch.reports, self._portrait.policies.current.policy
-            self._tuner.take(closing.batch.key, reports, policy=policy)
+            self._adapt(lambda: self._tuner.take(closing.batch.key, reports, policy=policy), ledger)
             if row is not None:
                 self._advisor.heed(row)
+
+    def _adapt(self, act: Callable[[], T], ledger: Ledger) -> T | None:
+        counts, run_id = ledger.tally.quarantined, self._portrait.run.id
+        return confined(QuarantinePart.ADAPTATION, act, counts=counts, run_id=run_id)
 
     def _tune(self, ledger: Ledger, *, now: float) -> None:
         """Let the bounds follow the run, unless its trainer asked for a policy in this very pass."""
@@ -245,7 +283,9 @@ class RunKeeper:
         current, is_stalled = portrait.policies.current, self._life.state is RunState.STALLED
         if "policy" in ledger.run:
             return
-        version = self._tuner.tuned(portrait.run, current=current, is_stalled=is_stalled, now=now)
+        version = self._adapt(
+            lambda: self._tuner.tuned(portrait.run, current=current, is_stalled=is_stalled, now=now), ledger
+        )
         if version is not None:
             portrait.adopted(version, ledger, at=now)
 

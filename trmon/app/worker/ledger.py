@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome
+from trmon.domain.quarantine import QuarantinePart
 from trmon.domain.stages.publish import Published
 
 
@@ -21,6 +23,7 @@ class Tally:
     unreplayed_reports: int = 0
     late_reports: int = 0
     unplaced_scalars: int = 0
+    quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from trmon.app.worker.ledger import Ledger
 from trmon.domain.alerts.handover import Handover
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.intake import AnyReport, StoredNotice
 from trmon.domain.outcome import Event
 from trmon.domain.policies.book import PolicyBook
 from trmon.domain.policies.version import PolicyVersion, asked_by_trainer
@@ -95,7 +95,7 @@ class Portrait:
         if current != self.policies.current:
             self.policies = self.policies.turning(current)
 
-    def heard(self, report: StoredReport, ledger: Ledger, *, is_newest: bool) -> None:
+    def heard(self, report: AnyReport, ledger: Ledger, *, is_newest: bool) -> None:
         """Note when a report came, and, of the newest batch that is known, how far the run is."""
         heard_at = max(self.run.last_report_at or report.received_at, report.received_at)
         batch = report.key.batch

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import msgspec
+import structlog
 from msgspec import structs
 
 from trmon.app.worker.inbox import PAGE
 from trmon.app.worker.waiting import Waiting
-from trmon.domain.intake import StoredNotice
+from trmon.domain.intake import StoredNotice, decoded
 from trmon.domain.mind import MIND_VERSION, RunMind
-from trmon.domain.outcome import Frontier
+from trmon.domain.outcome import Checkpoint, Frontier
 from trmon.domain.pipeline import remember
 from trmon.domain.ports import RunLog
+from trmon.domain.quarantine import QuarantinePart
 from trmon.domain.runs.liveness import Life, ending_of
 from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.draft import made_at
 from trmon.domain.watch import Watch
 from trmon_client.core import wire
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -30,6 +36,7 @@ class Recollection:
     frontier: Frontier
     checkpoint_ordinal: int = 0
     waiting: Waiting = field(default_factory=Waiting)
+    quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
 
 
 def recall(log: RunLog, watch: Watch) -> Recollection:
@@ -40,18 +47,18 @@ def recall(log: RunLog, watch: Watch) -> Recollection:
     """
     run = watch.run
     reached = log.reached(run.id)
-    checkpoint = reached.checkpoint
-    mind = RunMind()
-    if checkpoint is not None and checkpoint.version == MIND_VERSION:
-        mind = RunMind.from_bytes(checkpoint.state)
+    quarantined: Counter[QuarantinePart] = Counter()
+    mind = _checkpointed(reached.checkpoint, quarantined, run_id=run.id)
     known = Recollection(
         mind=mind,
         life=Life(state=run.state, silent_since=max(run.last_report_at or run.created_at, mind.silent_since)),
         frontier=reached.frontier,
         checkpoint_ordinal=mind.ordinal,
+        quarantined=quarantined,
     )
     while rows := log.batches_after(run.id, known.mind.ordinal, limit=PAGE):
         for row in rows:
+            quarantined.update(entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
             known.mind = remember(row, watch=watch, mind=known.mind)
     mind = _anchored(known.mind, log)
     newest = log.batch(mind.gauge_keys[-1]) if mind.gauge_keys else None
@@ -63,12 +70,24 @@ def recall(log: RunLog, watch: Watch) -> Recollection:
     return known
 
 
+def _checkpointed(checkpoint: Checkpoint | None, quarantined: Counter[QuarantinePart], *, run_id: int) -> RunMind:
+    """Return the mind of a checkpoint; an empty one, for which all rows are folded, where it cannot be read."""
+    if checkpoint is None or checkpoint.version != MIND_VERSION:
+        return RunMind()
+    try:
+        return RunMind.from_bytes(checkpoint.state)
+    except (msgspec.MsgspecError, ValueError) as error:
+        quarantined[QuarantinePart.CHECKPOINT] += 1
+        log.error("checkpoint_quarantined", run_id=run_id, error=str(error))
+        return RunMind()
+
+
 def _anchored(mind: RunMind, log: RunLog) -> RunMind:
     """Rows do not say when the trainer made them; the newest step's first report does."""
     if mind.began_at is not None or mind.first_key is None:
         return mind
-    reports = log.batch_reports(mind.first_key)
-    return structs.replace(mind, began_at=made_at(reports[0])) if reports else mind
+    whole, _ = decoded(log.batch_reports(mind.first_key))
+    return structs.replace(mind, began_at=made_at(whole[0])) if whole else mind
 
 
 def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:
@@ -76,7 +95,8 @@ def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[
         for notice in page:
             if notice.id > through:
                 return
-            yield notice
+            if isinstance(notice, StoredNotice):
+                yield notice
         after = page[-1].id
 
 

@@ -10,7 +10,7 @@ from trmon.domain.adaptation.setting import Mode, Setting
 from trmon.domain.adaptation.verdict import Proposal
 from trmon.domain.adaptation.window import Place, Window, sampled
 from trmon.domain.identity import BatchKey
-from trmon.domain.intake import StoredReport
+from trmon.domain.intake import StoredReport, decoded
 from trmon.domain.policies.version import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import Run
@@ -79,8 +79,9 @@ class Tuner:
 
 
 def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[Place, Sample]]:
-    """Yield what a policy reads of stored batches, each read when asked for; those that were pruned are left out."""
+    """Yield what a policy reads of stored batches, each read when asked for, pruned and damaged ones left out."""
     for key in keys:
-        sample = sampled((report.columns() for report in log.batch_reports(key)), policy)
+        whole, _ = decoded(log.batch_reports(key))
+        sample = sampled((report.columns() for report in whole), policy)
         if sample is not None:
             yield (key.attempt_id, key.step), sample

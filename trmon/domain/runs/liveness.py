@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trmon.domain.intake import StoredNotice, StoredReport
+from trmon.domain.intake import AnyReport, StoredNotice, StoredReport
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 
@@ -74,10 +74,14 @@ class LifeChange:
     error: str = ""
 
 
-def heard_report(life: Life, report: StoredReport) -> tuple[Life, LifeChange | None]:
-    """Return the life after a report: it runs, unless what came is the tail of a launch that has ended."""
+def heard_report(life: Life, report: AnyReport) -> tuple[Life, LifeChange | None]:
+    """Return the life after a report: it runs, unless what came is the tail of a launch that has ended.
+
+    A damaged report does not say which launch sent it: it revives no run that has ended.
+    """
     after = replace(life, silent_since=max(life.silent_since, report.received_at))
-    if life.state is RunState.RUNNING or not _revives(life, report.report):
+    revives = _revives(life, report.report) if isinstance(report, StoredReport) else not life.state.ended
+    if life.state is RunState.RUNNING or not revives:
         return after, None
     reason = LifeReason.RESTARTED if life.state.ended else LifeReason.REPORTED
     return _changed(after, RunState.RUNNING, reason, at=report.received_at, silence_started_at=life.silent_since)

@@ -19,6 +19,10 @@ OF_COMPANY = "two_trainers"
 """The built-in rule that is named before any finding: until it is settled, nobody knows of whom they are."""
 
 
+OF_QUARANTINE = "batch_quarantined"
+"""The built-in rule that is named right after the cause: no finding is made over what could not be judged."""
+
+
 class Need(Enum):
     """How soon somebody should look."""
 
@@ -118,11 +122,16 @@ class _Ill:
 
 
 def _ills(firing: Sequence[Alert], diagnosis: Diagnosis | None) -> list[_Ill]:
-    """Return what is wrong: a second trainer, then the findings with the cause first, else what the alerts say."""
+    """Return what is wrong: a second trainer, then the findings with the cause first, else what the alerts say.
+
+    What was set aside follows the first of them.
+    """
     worst_first = sorted(firing, key=lambda alert: (list(Severity).index(alert.severity), alert.step))
     company = [_of_alert(alert) for alert in worst_first if alert.rule == OF_COMPANY]
+    set_aside = [_of_alert(alert) for alert in worst_first if alert.rule == OF_QUARANTINE]
     found = [_of_finding(observation) for observation in diagnosis.observed] if diagnosis else []
-    return company + (found or [_of_alert(alert) for alert in worst_first if alert.rule != OF_COMPANY])
+    others = found or [_of_alert(alert) for alert in worst_first if alert.rule not in (OF_COMPANY, OF_QUARANTINE)]
+    return company + others[:1] + set_aside + others[1:]
 
 
 def _of_alert(alert: Alert) -> _Ill:

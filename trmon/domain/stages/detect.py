@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ from msgspec import structs
 
 from trmon.domain.batch import BatchRow
 from trmon.domain.mind import RunMind
+from trmon.domain.quarantine import QuarantinePart, quarantined
 from trmon.domain.rules.readout import Memory, Readout
 from trmon.domain.rules.rule import Finding, Reads, Rule
 from trmon.domain.rules.ruleset import Kept
@@ -45,7 +46,8 @@ def detect(folded: Folded) -> Detected:
     if folded.began_step:
         final += [(rule, provisional[rule.name]) for rule in watch.signal_rules if rule.name in provisional]
         provisional = {}
-    for rule, finding in _findings(watch.signal_rules, row, numbers, mind=mind):
+    found, row = _confined(watch.signal_rules, row, mind=mind)
+    for rule, finding in found:
         if rule.reads is Reads.EVERY_UPDATE:
             former = provisional.get(rule.name)
             provisional[rule.name] = former.or_worse(finding) if former else finding
@@ -53,7 +55,7 @@ def detect(folded: Folded) -> Detected:
             provisional[rule.name] = finding
         elif folded.is_gauge:
             final.append((rule, finding))
-    folded = replace(folded, mind=structs.replace(mind, provisional=provisional))
+    folded = replace(folded, row=row, mind=structs.replace(mind, provisional=provisional))
     return Detected(folded=folded, findings=tuple(final))
 
 
@@ -68,7 +70,7 @@ def reconsider(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
     numbers = _numbers(row)
     mind = structs.replace(mind, memory=_after(mind.memory, row, numbers, kept=watch.rules.kept[Reads.GAUGE]))
     reading = (rule for rule in watch.signal_rules if rule.reads_scalars and rule.reads is Reads.GAUGE)
-    found = _findings(reading, row, numbers, mind=mind)
+    found, _ = _findings(reading, row, numbers, mind=mind)
     again = {rule.name: finding for rule, finding in found if rule.name in mind.provisional}
     return structs.replace(mind, provisional={**mind.provisional, **again})
 
@@ -85,13 +87,31 @@ def _after(memory: Memory, row: BatchRow, numbers: Numbers, *, kept: Kept) -> Me
     return memory.after(readout, step=row.key.step, windows=kept.windows, baselines=kept.baselines)
 
 
+def _confined(rules: Sequence[Rule], row: BatchRow, *, mind: RunMind) -> tuple[list[tuple[Rule, Finding]], BatchRow]:
+    """Return the findings, and the row with the rules that failed over it: these say nothing of this row."""
+    found, failed = _findings(rules, row, _numbers(row), mind=mind)
+    if not failed:
+        return found, row
+    row = row.without(quarantined(QuarantinePart.RULE, name, error) for name, error in failed.items())
+    able = [rule for rule in rules if rule.name not in failed]
+    # Read once more: a rule may read how many parts were set aside.
+    return _findings(able, row, _numbers(row), mind=mind)[0], row
+
+
 def _findings(
     rules: Iterable[Rule], row: BatchRow, numbers: Numbers, *, mind: RunMind
-) -> Iterator[tuple[Rule, Finding]]:
+) -> tuple[list[tuple[Rule, Finding]], dict[str, Exception]]:
+    """Return what rules say of a row, and the errors of those that failed, by their names."""
+    found: list[tuple[Rule, Finding]] = []
+    failed: dict[str, Exception] = {}
     of_gauges = Readout(numbers, row.primary_pair, mind.memory)
     of_updates = Readout(numbers, row.primary_pair, mind.update_memory)
     for rule in rules:
-        verdict = rule.condition.evaluate(of_gauges if rule.reads is Reads.GAUGE else of_updates)
+        try:
+            verdict = rule.condition.evaluate(of_gauges if rule.reads is Reads.GAUGE else of_updates)
+        except Exception as error:  # noqa: BLE001 - a rule that fails is named on the row, and stops no other
+            failed[rule.name] = error
+            continue
         finding = Finding(
             rule=rule.name,
             key=row.key,
@@ -101,7 +121,8 @@ def _findings(
             raised=verdict.raised,
             lingering=verdict.lingering,
         )
-        yield rule, finding
+        found.append((rule, finding))
+    return found, failed
 
 
 def _numbers(row: BatchRow) -> Numbers:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trmon.domain.assembly import ClosedBatch
 from trmon.domain.batch import BatchRow, DecisionRow
 from trmon.domain.intake import StoredReport
 from trmon.domain.mind import RunMind
+from trmon.domain.quarantine import Quarantined, QuarantinePart, quarantined
+from trmon.domain.stages.merge import Closing
 from trmon.domain.stages.replay import Replayed
 from trmon.domain.watch import Watch
 
@@ -49,14 +52,14 @@ def draft(replayed: Replayed) -> Draft:
         kl_is=columns.kl_is,
         policy_hash=reports[0].report.policy,
         mismatches=replayed.mismatches,
-        last_report_id=max(report.id for report in reports),
-        signals={**replayed.signals, **_circumstances(closing.batch, mismatches=replayed.mismatches)},
+        last_report_id=closing.batch.last_report_id,
+        signals={**replayed.signals, **circumstances(closing.batch, mismatches=replayed.mismatches)},
         scalars=merged.scalars,
     )
     return Draft(
         watch=closing.watch,
         mind=closing.mind,
-        row=row,
+        row=row.without(set_aside(closing)),
         former=former,
         decisions=replayed.decisions,
         made_at=made_at(reports[0]),
@@ -64,8 +67,16 @@ def draft(replayed: Replayed) -> Draft:
     )
 
 
-def _circumstances(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
-    """What rules read of how a batch came, beside what is in it."""
+def set_aside(closing: Closing) -> Iterator[Quarantined]:
+    """Yield what is missing from a batch because it is damaged, and what was damaged since the batch before."""
+    for report in closing.batch.damaged:
+        place = f"rank {report.key.rank}, chunk {report.key.chunk}"
+        yield quarantined(QuarantinePart.REPORT, place, report.reason)
+    yield from closing.beside
+
+
+def circumstances(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
+    """Return what rules read of how a batch came, beside what is in it."""
     spooled: dict[int, int] = {}
     for report in batch.reports:
         spooled[report.key.rank] = max(spooled.get(report.key.rank, 0), report.report.losses.spooled_bytes)

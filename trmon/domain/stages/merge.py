@@ -9,6 +9,7 @@ from trmon.domain.assembly import ClosedBatch
 from trmon.domain.batch import BatchRow
 from trmon.domain.intake import StoredReport
 from trmon.domain.mind import RunMind
+from trmon.domain.quarantine import Quarantined
 from trmon.domain.watch import Watch
 from trmon_client.core.columns import Columns
 
@@ -17,7 +18,8 @@ from trmon_client.core.columns import Columns
 class Closing:
     """What enters the pipeline: a batch whose time has come, or with `former` one that is revised.
 
-    `scalars` are those that came in messages of their own.
+    `scalars` are those that came in messages of their own. `beside` was set aside since the batch before, and is of no
+    batch, or of one that was told already.
     """
 
     watch: Watch
@@ -25,6 +27,7 @@ class Closing:
     batch: ClosedBatch
     scalars: dict[str, float] = field(default_factory=dict)
     former: BatchRow | None = None
+    beside: tuple[Quarantined, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

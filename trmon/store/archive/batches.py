@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from trmon.domain.batch import BatchRow
 from trmon.domain.identity import BatchKey
+from trmon.domain.quarantine import Quarantined
 from trmon.store import schema
 from trmon.store.namesets import Names, NameSets
 
@@ -33,9 +35,10 @@ _FIELDS: dict[str, Any] = {
     "policy_hash": pa.string(),
     "mismatches": pa.int64(),
     "last_report_id": pa.int64(),
+    "quarantined": pa.list_(pa.struct([pa.field(name, pa.string()) for name in ("part", "place", "reason")])),
 }
 _KEY = ("attempt_id", "step", "update_index")
-_PLAIN = [name for name in _FIELDS if name not in _KEY]
+_PLAIN = [name for name in _FIELDS if name not in (*_KEY, "quarantined")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,11 @@ def read(batch: Any) -> list[BatchRow]:
 def _row(batch: BatchRow) -> dict[str, Any]:
     key = batch.key
     plain = {name: getattr(batch, name) for name in _PLAIN}
-    numbers = {"signals": batch.signals, "scalars": batch.scalars}
+    numbers = {
+        "signals": batch.signals,
+        "scalars": batch.scalars,
+        "quarantined": msgspec.to_builtins(batch.quarantined),
+    }
     return {"attempt_id": key.attempt_id, "step": key.step, "update_index": key.update, **plain, **numbers}
 
 
@@ -86,6 +93,7 @@ def _batch(row: dict[str, Any]) -> BatchRow:
         key=BatchKey(row["attempt_id"], row["step"], row["update_index"]),
         signals=_present(row.get("signals")),
         scalars=_present(row.get("scalars")),
+        quarantined=msgspec.convert(row.get("quarantined") or (), tuple[Quarantined, ...]),
         **plain,
     )
 

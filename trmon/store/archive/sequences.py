@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trmon.domain.errors import Damaged
 from trmon.store import codec
 from trmon.store.archive.tables import HISTOGRAMS, REPORTS
 from trmon_client.core.columns import Columns
@@ -30,15 +31,28 @@ REPORTS_SCHEMA = pa.schema([*REPORTS.schema, *HISTOGRAMS])
 
 
 def opened(rows: Sequence[Any]) -> tuple[Any, Any]:
-    """Return stored reports as record batches: of themselves with their histograms, and of their sequences."""
-    unpacked = [codec.unpack(row.payload)[1]() for row in rows]
+    """Return stored reports as record batches: of themselves with their histograms, and of their sequences.
+
+    A damaged report is kept as it lies in the database, without histograms and sequences.
+    """
+    unpacked = [_unpacked(row.payload) for row in rows]
     plain = REPORTS.written([row._asdict() for row in rows])
     histograms = [_histogram(unpacked, pair, field.type) for pair, field in zip(PAIRS, HISTOGRAMS, strict=True)]
     reports = pa.RecordBatch.from_arrays([*plain.columns, *histograms], schema=REPORTS_SCHEMA)
-    return reports, _sequences(rows, unpacked)
+    whole = [(row, columns) for row, columns in zip(rows, unpacked, strict=True) if columns is not None]
+    return reports, _sequences([row for row, _ in whole], [columns for _, columns in whole])
+
+
+def _unpacked(payload: bytes) -> Columns | None:
+    try:
+        return codec.unpack(payload)[1]()
+    except Damaged:
+        return None
 
 
 def _sequences(rows: Sequence[Any], unpacked: Sequence[Columns]) -> Any:
+    if not rows:
+        return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     counts = [columns.n_sequences for columns in unpacked]
     of_row = np.repeat(np.arange(len(rows)), counts)
     keys = [pa.array([getattr(row, name) for row in rows], pa.int64()).take(pa.array(of_row)) for name in _KEY]
@@ -59,6 +73,6 @@ def _column(unpacked: Sequence[Columns], name: str, counts: Sequence[int]) -> An
     return pa.concat_arrays(parts)
 
 
-def _histogram(unpacked: Sequence[Columns], pair: Any, kind: Any) -> Any:
-    found = (columns.histograms.get(pair) for columns in unpacked)
+def _histogram(unpacked: Sequence[Columns | None], pair: Any, kind: Any) -> Any:
+    found = (None if columns is None else columns.histograms.get(pair) for columns in unpacked)
     return pa.array([None if counts is None else counts.tolist() for counts in found], kind)

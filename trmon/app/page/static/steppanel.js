@@ -28,7 +28,8 @@ export class StepPanel {
       const batch = await get(of, query);
       const [decisions, sequences] = await Promise.all([
         get(`${of}/decisions`, query),
-        get(`${of}/sequences`, { ...query, names: COLUMNS, limit: MOST }),
+        // Pruned or damaged sequences leave what is known of the batch itself.
+        get(`${of}/sequences`, { ...query, names: COLUMNS, limit: MOST }).catch((error) => error),
       ]);
       if (turn === this.#asked) this.#draw(batch, decisions, sequences);
     } catch (error) {
@@ -48,16 +49,12 @@ export class StepPanel {
         `${one.policy}${one.role === "active" ? " decides" : ""} · masks ${percent(one.mask_rate)}`,
       ),
     );
-    const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
-    const table = h("div", { class: "scroll sequences" });
-    const criterion = criterionOf(sequences);
-    fill(table, sequenceTable(sequences, criterion));
     fill(
       this.element,
       this.#caption(`Step ${shown(batch.step)}`, note),
       h("div", { class: "row" }, policies),
-      some,
-      h("div", { class: "stepbody" }, table, scatter(sequences, criterion)),
+      setAside(batch.quarantined),
+      ...(sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : body(sequences)),
     );
   }
 
@@ -65,6 +62,21 @@ export class StepPanel {
     const close = h("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
     return h("figcaption", {}, h("h2", {}, title), close, h("span", { class: "note" }, note));
   }
+}
+
+/** The sequences as a table and as a drawing. */
+function body(sequences) {
+  const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
+  const table = h("div", { class: "scroll sequences" });
+  const criterion = criterionOf(sequences);
+  fill(table, sequenceTable(sequences, criterion));
+  return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion))];
+}
+
+/** What of the step could not be processed, each part with its reason. */
+function setAside(parts) {
+  const lines = parts.map(({ part, place, reason }) => h("li", {}, `${part}, ${place}: ${reason}`));
+  return lines.length > 0 && h("ul", { class: "setaside", "aria-label": "Set aside" }, lines);
 }
 
 /** The criterion that rejected most here, else the first that has values. */

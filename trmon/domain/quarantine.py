@@ -1,0 +1,36 @@
+"""Quarantine: what could not be processed is set aside by name, with its error, so that the work behind it goes on."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+MAX_REASON_LENGTH = 300
+
+
+class QuarantinePart(Enum):
+    """What can be set aside; the `reason` label of trmon_quarantined_total."""
+
+    REPORT = "report"
+    NOTICE = "notice"
+    BATCH = "batch"
+    RULE = "rule"
+    ROW = "row"
+    CHECKPOINT = "checkpoint"
+    ADAPTATION = "adaptation"
+    ADVICE = "advice"
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+    """One part that could not be processed: which one, where it belongs, and the error."""
+
+    part: QuarantinePart
+    place: str
+    reason: str
+
+
+def quarantined(part: QuarantinePart, place: str, error: Exception | str) -> Quarantined:
+    """Return the entry of a part that failed with an error, or for a reason in words."""
+    reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return Quarantined(part=part, place=place, reason=reason[:MAX_REASON_LENGTH])

@@ -1,0 +1,43 @@
+"""Withhold: a batch that cannot be judged gets a row of what is known without judging it, and the reason."""
+
+from __future__ import annotations
+
+from trmon.domain import scalars
+from trmon.domain.batch import BatchRow
+from trmon.domain.quarantine import QuarantinePart, quarantined
+from trmon.domain.stages.draft import Draft, circumstances, made_at, set_aside
+from trmon.domain.stages.merge import Closing
+from trmon_client.core.schema import PRIMARY_ORDER
+
+
+def withhold(closing: Closing, error: Exception | str) -> Draft:
+    """Return the row of a batch without signals of its sequences and without decisions; it names the error."""
+    batch, former, reports = closing.batch, closing.former, closing.batch.reports
+    row = BatchRow(
+        run_id=closing.watch.run.id,
+        key=batch.key,
+        ordinal=former.ordinal if former else closing.mind.ordinal + 1,
+        closed_at=former.closed_at if former else closing.watch.now,
+        n_sequences=sum(report.n_sequences for report in reports),
+        n_tokens=sum(report.n_tokens for report in reports),
+        n_ranks=len({report.key.rank for report in reports}),
+        missing_ranks=batch.missing_ranks,
+        complete=False,
+        revised=former is not None or not closing.mind.follows(batch.key),
+        mode=reports[0].report.mode if reports else closing.watch.run.mode,
+        primary_pair=PRIMARY_ORDER[0],
+        kl_is="sampled",
+        policy_hash=reports[0].report.policy if reports else None,
+        mismatches=0,
+        last_report_id=batch.last_report_id,
+        signals=circumstances(batch, mismatches=0),
+        scalars={**scalars.of_reports(reports), **closing.scalars},
+    )
+    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *set_aside(closing)]
+    return Draft(
+        watch=closing.watch,
+        mind=closing.mind,
+        row=row.without(reasons),
+        former=former,
+        made_at=made_at(reports[0]) if reports else None,
+    )
