@@ -65,7 +65,7 @@ def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float
 )
 def test_a_standard_error_too_small_for_a_float_counts_as_none(deviation: float, shift: float) -> None:
     content = of([0.0] * 8)
-    tiny = {"mismatch_sum_ratio_dev": np.array([deviation]), "mismatch_sum_sq_ratio_dev": np.array([1e-323])}
+    tiny = {"mismatch_sum_ratio_dev": np.array([deviation]), "mismatch_sum_sq_ratio_dev": np.array([1e-322])}
     small = replace(content, by_name={**content.by_name, **tiny})
     assert ratio_shift(Sequences.of(small), "mismatch") == shift
 
