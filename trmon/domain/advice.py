@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -118,7 +119,7 @@ class KlTarget:
         numbers = {
             name: float(value)
             for name, value in given.items()
-            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
         }
         return cls(**numbers) if len(numbers) == len(given) else None
 
