@@ -9,10 +9,10 @@ TARGET_MASK_RATE = 0.05
 SETTING: dict[str, Any] = {
     "mode": "apply",
     "target_mask_rate": TARGET_MASK_RATE,
-    "window_sequences": 1024,
-    "every_steps": 8,
+    "window_sequences": 2048,
+    "every_steps": 4,
 }
-"""A window of some ten of the lab's steps, so that a short run moves its bounds often enough to be seen."""
+"""A window of about 20 of the lab's steps: shorter ones follow noise, longer ones lag behind a run of 200 steps."""
 SETTLED_STEPS = 80
 """Over how many of the newest steps the mask rate is shown."""
 
