@@ -57,17 +57,17 @@ bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
 	@for bench in tests/benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
 
 bench-peers: $(PEERS)/done  ## the columns beside what verl computes, in one run
-	PYTHONPATH=. $(PEERS)/bin/python tests/benchmarks/bench_columns.py
+	PYTHONPATH=. $(PEERS)/bin/python benchmarks/bench_columns.py
 
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
 	PYTHONPATH=. $(BIN)/python -m tests.load $(ARGS)
 
 soak: $(VENV)/test  ## kill each process under load at 20 random moments, and see that nothing is lost or said twice
-	PYTHONPATH=. $(BIN)/python -m tests.load.soak $(ARGS)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)
 
 load-peers: $(VENV)/test $(LOAD_PEERS)/done  ## trmon beside MLflow and pushgateway, in one run
 	@deploy/test-deps pushgateway
-	PYTHONPATH=. $(BIN)/python -m tests.load.peers --mlflow $(LOAD_PEERS)/bin/mlflow $(ARGS)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.load.peers --mlflow $(LOAD_PEERS)/bin/mlflow $(ARGS)
 
 docs: $(VENV)/run  ## write the reference pages and the README's tables anew
 	$(BIN)/python docs/reference/generate.py

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trmon_client.decision import Decision
+from trmon_client.config.settings import resolve
+from trmon_client.config.version import __version__
+from trmon_client.deciding.decision import Decision
 from trmon_client.monitor import Monitor
-from trmon_client.settings import resolve
-from trmon_client.version import __version__
 
 __all__ = ["Decision", "Monitor", "__version__", "init"]
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from trmon_client.decision import Decision
-from trmon_client.divergences import LOGITS
-from trmon_client.likeness import Likeness
+from trmon_client.config.settings import Mode, Settings
+from trmon_client.deciding.attached_divergences import LOGITS
+from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.tensor_spec import Likeness
 from trmon_client.session import Session
-from trmon_client.settings import Mode, Settings
 
 INPUTS = (
     *("mask", "cu_seqlens", "rollout_logprobs", "old_logprobs", "logprobs"),

@@ -10,25 +10,26 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from trmon_client import first_report
-from trmon_client.chunks import Chunks
-from trmon_client.core import token_decision, wire
-from trmon_client.core.arrays import bring_argument
-from trmon_client.core.columns import Columns
-from trmon_client.core.policy import Policy
+from trmon_client.config.launcher import launch_id
+from trmon_client.config.settings import Mode, Settings
+from trmon_client.core import wire
+from trmon_client.core.arrays.backend import bring_argument
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies import token_decision
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.statistics import columns as reduce_tokens
-from trmon_client.counsel import Counsel
-from trmon_client.decision import Decision
-from trmon_client.divergences import beside
-from trmon_client.exits import ExitWatch
-from trmon_client.launcher import launch_id
-from trmon_client.likeness import Likeness
-from trmon_client.policies import Policies
-from trmon_client.ranks import Ranks, discover
-from trmon_client.sending import messages
-from trmon_client.sending.sender import Sender
-from trmon_client.settings import Mode, Settings
-from trmon_client.surface import Surface
+from trmon_client.deciding.active_policies import Policies
+from trmon_client.deciding.advice_cache import Counsel
+from trmon_client.deciding.attached_divergences import beside
+from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.tensor_spec import Likeness
+from trmon_client.process.exit_hooks import ExitWatch
+from trmon_client.process.ranks import Ranks, discover
+from trmon_client.safety import first_report
+from trmon_client.safety.error_guard import Surface
+from trmon_client.sending import message_builders
+from trmon_client.sending.chunk_counter import Chunks
+from trmon_client.sending.encoder import Sender
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
@@ -87,7 +88,7 @@ class Session:
         sender = self._speak()
         with self._lock:
             chunk = self._chunks.next(step, update, chunks=chunks)
-            draft = messages.report(
+            draft = message_builders.report(
                 columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.surface.losses
             )
             if sender.put(draft):
@@ -106,11 +107,11 @@ class Session:
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Leave the trainer's own numbers of a step."""
         step, losses = _count("step", step), self.surface.losses
-        self._speak().put(messages.scalars(step, values, sequence=next(_SEQUENCES), losses=losses))
+        self._speak().put(message_builders.scalars(step, values, sequence=next(_SEQUENCES), losses=losses))
 
     def pause(self, reason: str) -> None:
         """Leave word of a silence on purpose."""
-        self._speak().put(messages.pause(reason, sequence=next(_SEQUENCES)))
+        self._speak().put(message_builders.pause(reason, sequence=next(_SEQUENCES)))
 
     def finish(self, error: BaseException | None, *, timeout_seconds: float) -> None:
         """Leave word of the end, and close."""
@@ -118,7 +119,7 @@ class Session:
         with self._lock:
             self._chunks.finish()
             finished = self._chunks.owed()
-        sender.close(timeout_seconds, last=messages.finish(error, sequence=next(_SEQUENCES), finished=finished))
+        sender.close(timeout_seconds, last=message_builders.finish(error, sequence=next(_SEQUENCES), finished=finished))
         self._end()
 
     def leave(self, *, timeout_seconds: float) -> None:
@@ -132,7 +133,7 @@ class Session:
             if self._sender is None:
                 sender = self._made()
                 sender.start()
-                sender.put(messages.start(self._settings, self._ranks, sequence=next(_SEQUENCES)))
+                sender.put(message_builders.start(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._sender, self._exit_watch = sender, self._watch_exits()
             return self._sender
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
-from trmon.domain.alerts.alert import Severity
+from trmon.domain.model.severity import Severity
 from trmon.domain.rules.measures import Newest
 from trmon.domain.rules.rule import AllOf, AnyOf, Bound, Comparison
-from trmon.domain.rules.rulebook import builtin
+from trmon.domain.rules.rule_yaml import builtin
 
 HEALTHY, WATCH, ACT = "green", "orange", "red"
 COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}

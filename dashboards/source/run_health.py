@@ -13,7 +13,7 @@ from dashboards.source.marks import alert_marks
 from dashboards.source.panels import GOOD, PLAIN, Meanings, chart, link, number, timeline
 from dashboards.source.promql import active_mask_rate, or_zero, per_run, run
 from dashboards.source.variables import one_run
-from trmon_client.core.catalogue import SIGNALS, SignalSpec
+from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 RUNNING: Meanings = {
     0: ("running", HEALTHY),

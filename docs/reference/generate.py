@@ -19,20 +19,20 @@ from typing import Any
 import typer.main
 from pydantic_core import PydanticUndefined
 
-from trmon.app.metrics.counters import PART_HELP, Counters
-from trmon.app.metrics.exposition import FIXED_HELP
-from trmon.app.service import create_app
-from trmon.app.settings import Settings
+from trmon.bootstrap.app import create_app
 from trmon.cli import app as cli
+from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
 from trmon.domain.diagnosis.conditions import AT_TIMES, EVER, AllOf, AnyOf, Condition, Limit, Not
 from trmon.domain.diagnosis.criteria import criteria
 from trmon.domain.diagnosis.diagnosis import CAUSES_FIRST
-from trmon.domain.diagnosis.names import REFUSED, TRL, VERL
-from trmon.domain.rules import schema as ruleschema
+from trmon.domain.diagnosis.framework_names import REFUSED, TRL, VERL
+from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.rule import Bound
-from trmon_client.core.catalogue import SIGNALS, SignalSpec
-from trmon_client.core.schema import PAIRS
+from trmon.metrics.counters import PART_HELP, Counters
+from trmon.metrics.exposition import FIXED_HELP
+from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = runpy.run_path(str(Path(__file__).with_name("runbooks.py")))["pages"]

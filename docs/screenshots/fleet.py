@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trmon_client as trmon
-from trmon.lab.config import LabConfig
-from trmon.lab.injection import Injection
-from trmon.lab.port import Decision
-from trmon.lab.training import prepare, run
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.injection import Injection
+from trmon.lab.testbed.monitor_port import Decision
+from trmon.lab.testbed.training import prepare, run
 
 PROJECT = "math"
 SILENT, SILENT_STEPS = "tool-use-7b", 20

@@ -17,9 +17,9 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
 from trmon.store import migrations
 from trmon.store.database import sqlite
-from trmon.store.database.soleuse import sole_use
+from trmon.store.maintenance.exclusive_lock import sole_use
 from trmon_client.core import wire
-from trmon_client.core.segments import HEADER, SUFFIX, frame
+from trmon_client.core.wire.segments import HEADER, SUFFIX, frame
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from trmon_client.advice import scale_lr
-from trmon_client.decision import Decision
-from trmon_client.likeness import Likeness
-from trmon_client.surface import Surface
+from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.tensor_spec import Likeness
+from trmon_client.safety.error_guard import Surface
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
 CUT = {"factor": 0.5, "step": 200}

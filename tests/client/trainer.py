@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Settings, resolve
 from trmon_client.core import wire
-from trmon_client.core.segments import SUFFIX, scan
-from trmon_client.limits import Limits
-from trmon_client.settings import Settings, resolve
+from trmon_client.core.wire.segments import SUFFIX, scan
 
 SHORT = {
     "heartbeat_seconds": 3600.0,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS
 
 SIZES = dict.fromkeys(("sum_d", "sum_ratio_dev", "prefix_min_d", "prefix_max_d"), "sum_abs_d")
 """Signed sums, and the column by whose size their error is judged."""

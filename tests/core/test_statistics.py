@@ -16,9 +16,9 @@ from tests.core import golden, reference
 from tests.core.agreement import agree, same
 from tests.core.batches import GIVES, POISON, batch
 from trmon_client.core import statistics
-from trmon_client.core.columns import Columns
-from trmon_client.core.inputs import checked
-from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
+from trmon_client.core.inputs.checked_inputs import checked
 
 QUICK = settings(max_examples=50)
 

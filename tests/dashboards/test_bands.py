@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboards.source.bands import ACT, HEALTHY, JUDGES, SMALLEST, WATCH, Step, band
-from trmon_client.core.catalogue import SIGNALS
+from trmon_client.core.signals.catalogue import SIGNALS
 
 BANDS: list[tuple[str, str, list[Step]]] = [
     ("a limit above", "kl_k3", [(None, HEALTHY), (0.05, WATCH)]),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.deploy.image import ROOT, Image
-from trmon.app.settings import Settings
+from trmon.config.settings import Settings
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.deploy.image import DOCKERFILE, ROOT, Container, Image
 from tests.fixtures.prometheus import free_port
-from trmon.app.settings import Settings
+from trmon.config.settings import Settings
 
 pytestmark = pytest.mark.timeout(500)
 

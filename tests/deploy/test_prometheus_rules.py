@@ -12,11 +12,11 @@ import yaml
 
 from tests.dashboards.lint import nodes
 from tests.fixtures.prometheus import binary
-from trmon.app.metrics.counters import CLOSE_LAG_BUCKETS_SECONDS, Counters
-from trmon.app.metrics.exposition import FIXED_HELP
-from trmon.app.settings import Settings
-from trmon.domain.alerts.alert import Severity
-from trmon.store.writing.writer import MAX_WAITING
+from trmon.config.settings import Settings
+from trmon.domain.model.severity import Severity
+from trmon.metrics.counters import CLOSE_LAG_BUCKETS_SECONDS, Counters
+from trmon.metrics.exposition import FIXED_HELP
+from trmon.store.writing.group_commit import MAX_WAITING
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.deploy.image import ROOT, VENV
 from tests.fixtures.prometheus import binary
-from trmon.app.settings import Settings
+from trmon.config.settings import Settings
 
 UNIT = (ROOT / "deploy" / "trmon.service").read_text()
 COMMAND = f"{VENV}/bin/trmon serve"

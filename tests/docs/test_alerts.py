@@ -12,12 +12,12 @@ import pytest
 
 from tests.domain.stages.closings import watch
 from tests.fixtures.receiver import Posted, WebhookServer
-from tests.notify.notices import ALERT, told
+from tests.notifications.receivers.notices import ALERT, told
 from trmon.domain.alerts.deliveries import message_of
 from trmon.domain.alerts.muting import Situation
 from trmon.domain.alerts.telling import presented
-from trmon.notify.peer import Peer
-from trmon.notify.webhook import Webhook
+from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.webhook import Webhook
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 SENT_AT = 1_800_000_000.0

@@ -7,8 +7,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from trmon.app.diagnosis.recent import STEPS
 from trmon.domain.diagnosis import Finding
+from trmon.views.recent_history import STEPS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
 

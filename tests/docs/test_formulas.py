@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from trmon_client.core.acceptance import PRESETS, STATISTICS, TOKEN_POLICIES
-from trmon_client.core.bounds import ErrorBounds
-from trmon_client.core.catalogue import SIGNALS
-from trmon_client.core.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS
+from trmon_client.core.bounds.error_bounds import ErrorBounds
+from trmon_client.core.columns.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS
+from trmon_client.core.policies.acceptance import PRESETS, STATISTICS, TOKEN_POLICIES
+from trmon_client.core.signals.catalogue import SIGNALS
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "client" / "trmon_client" / "core"

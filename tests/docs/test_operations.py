@@ -17,11 +17,11 @@ from tests.cli.test_cli import trmon
 from tests.fixtures import postgres
 from tests.fixtures.postgres import Postgres
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake
-from trmon.app.metrics.counters import Counters
-from trmon.app.settings import Settings
 from trmon.cli import app
+from trmon.config.settings import Settings
+from trmon.metrics.counters import Counters
 from trmon.store import Store
-from trmon.store.database.opening import engines_of
+from trmon.store.database.connect import engines_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 LINES = [line.strip() for line in re.findall(r"^    (\S.*)$", PAGE, re.MULTILINE)]

@@ -13,9 +13,9 @@ import numpy as np
 
 from tests.domain.trainer import POLICY
 from trmon_client.core import wire
-from trmon_client.core.acceptance import Policy, decide, preset
-from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, PAIR_STEMS, PAIRS, KlIs
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, KlIs
+from trmon_client.core.policies.acceptance import Policy, decide, preset
 
 Numbers = Mapping[str, float]
 """Signals and the trainer's scalars, by the names that the pipeline gives them."""

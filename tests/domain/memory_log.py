@@ -8,18 +8,18 @@ from dataclasses import replace
 from threading import Lock
 
 from tests.domain import trainer
-from trmon.domain.adaptation.setting import Setting
+from trmon.domain.adaptation.adaptation_setting import Setting
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
-from trmon.domain.batch import BatchRow, DecisionRow
-from trmon.domain.errors import NotFound
-from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.intake import Mail, StoredNotice, StoredReport
-from trmon.domain.leases import Fences
-from trmon.domain.outcome import Checkpoint, Event, Frontier, Outcome, Reached
-from trmon.domain.policies.version import PolicyVersion, default_version
+from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.model.errors import NotFound
+from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.model.messages import Mail, StoredNotice, StoredReport
+from trmon.domain.model.slots import Fences
+from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.domain.runs.attempts import Claim, held
-from trmon.domain.runs.company import Speaker
+from trmon.domain.runs.duplicate_trainers import Speaker
 from trmon.domain.runs.run import Attempt, Run, RunState
+from trmon.domain.state.run_update import Checkpoint, Event, Frontier, Outcome, Reached
 from trmon_client.core import wire
 
 RUN_ID = 1

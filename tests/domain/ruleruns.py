@@ -11,9 +11,9 @@ import pytest
 
 from tests.domain.illness import Numbers, batch_of
 from tests.domain.stages.closings import closing, watch
-from trmon.domain.batch import BatchRow
-from trmon.domain.mind import RunMind
-from trmon.domain.pipeline import close
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.pipeline.close_batch import close
+from trmon.domain.state.pipeline_state import RunMind
 
 QUIET_STEPS = 130
 """Enough for every window and baseline to be full."""

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trmon.domain.identity import BatchKey, ReportKey
-from trmon.domain.intake import StoredReport
+from trmon.domain.model.identity import BatchKey, ReportKey
+from trmon.domain.model.messages import StoredReport
 from trmon_client.core import wire
-from trmon_client.core.acceptance import Policy, decide, preset
-from trmon_client.core.columns import Columns
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies.acceptance import Policy, decide, preset
 from trmon_client.core.statistics import columns
 
 Health = Literal["healthy", "corrupt", "noisy"]

@@ -1,4 +1,4 @@
-"""The lab's injections, trained for real and diagnosed by the service; tests/benchmarks/bench_diagnosis.py has more."""
+"""The lab's injections, trained for real and diagnosed by the service; benchmarks/bench_diagnosis.py has more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.fixtures.lab import diagnosed
 from tests.fixtures.service import ThreadedService
-from trmon.lab.config import LabConfig
-from trmon.lab.injection import Injection
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.injection import Injection
 
 CAUSES = {
     Injection.QUANTISE: "M",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.load.gears import GearOf, embedded, fleet
+from benchmarks.load.soak import soak, variables_for
+from benchmarks.load.verification import Verdict
 from tests.fixtures.receiver import WebhookServer
-from tests.load.gears import GearOf, embedded, fleet
-from tests.load.soak import soak, variables_for
-from tests.load.verification import Verdict
 
 
 @pytest.mark.timeout(300)

@@ -17,12 +17,12 @@ from tests.client.trainer import batch, settings
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.app.asking import Asked
-from trmon.app.diagnosis.text import show as show_diagnosis
-from trmon.app.terminal.portrait import portrait_of
-from trmon.app.terminal.run import show
-from trmon.domain.identity import RunKey
-from trmon.domain.rules.rulebook import builtin
+from trmon.domain.model.identity import RunKey
+from trmon.domain.rules.rule_yaml import builtin
+from trmon.terminal.api_client import Asked
+from trmon.terminal.diagnosis_text import show as show_diagnosis
+from trmon.terminal.run_detail import portrait_of
+from trmon.terminal.run_page import show
 from trmon_client.monitor import Monitor
 
 RUN = RunKey("math", "grpo")

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trmon_client.core import acceptance, signals, statistics
-from trmon_client.core.acceptance import Policy
-from trmon_client.core.columns import Columns
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies import acceptance
+from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.signals import batch_signals
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,7 @@ class RecordedDecision:
 
     @cached_property
     def signals(self) -> dict[str, float]:
-        return signals.compute(self.columns)
+        return batch_signals.compute(self.columns)
 
     def clean(self, rollout_logprobs: Tensor, logprobs: Tensor) -> Tensor:
         return torch.where(self.mask[:, None], rollout_logprobs, logprobs.detach())

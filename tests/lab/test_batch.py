@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trmon.lab.batch import Batch, group_advantages
-from trmon.lab.injection import Fault
-from trmon.lab.policy import fresh
-from trmon.lab.rollout import RolloutEngine
-from trmon.lab.task import draw
+from trmon.lab.testbed.batch import Batch, group_advantages
+from trmon.lab.testbed.injection import Fault
+from trmon.lab.testbed.policy import fresh
+from trmon.lab.testbed.rollout import RolloutEngine
+from trmon.lab.testbed.task import draw
 
 ADVANTAGES = [
     ("equal rewards teach nothing", [0.5, 0.5], [0.0, 0.0]),

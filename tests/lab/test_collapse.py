@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.lab.collapse import Collapse, CollapseSign, collapse, smoothed
+from trmon.lab.testbed.collapse import Collapse, CollapseSign, collapse, smoothed
 
 RISE = [0.5] * 20 + [0.5 + 0.01 * step for step in range(40)]
 """A run that gains about 0.3 in 60 steps."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.lab.config import Anchor, LabConfig
-from trmon.lab.injection import Fault, Injection
+from trmon.lab.testbed.config import Anchor, LabConfig
+from trmon.lab.testbed.injection import Fault, Injection
 
 HEALTHY = {"weight_bits": None, "lag": 0, "router_noise": 0.0, "padded_share": 0.0, "top_p": 1.0, "lr": 5e-4}
 

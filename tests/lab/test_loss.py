@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from tests.lab.recording import RecordedDecision
-from trmon.lab.batch import Batch
-from trmon.lab.config import Anchor, LabConfig
-from trmon.lab.loss import loss
-from trmon.lab.task import prompts
-from trmon_client.core import acceptance, statistics
+from trmon.lab.testbed.batch import Batch
+from trmon.lab.testbed.config import Anchor, LabConfig
+from trmon.lab.testbed.loss import loss
+from trmon.lab.testbed.task import prompts
+from trmon_client.core import statistics
+from trmon_client.core.policies import acceptance
 
 CONFIG = LabConfig(seed=0)
 LENGTHS = torch.tensor([16, 8])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from trmon.lab.injection import Fault
-from trmon.lab.policy import N_EXPERTS, fresh, holding
-from trmon.lab.precision import bfloat16
-from trmon.lab.rollout import RolloutEngine
-from trmon.lab.task import draw
+from trmon.lab.testbed.injection import Fault
+from trmon.lab.testbed.policy import N_EXPERTS, fresh, holding
+from trmon.lab.testbed.precision import bfloat16
+from trmon.lab.testbed.rollout import RolloutEngine
+from trmon.lab.testbed.task import draw
 
 
 def test_engines_of_equal_weights_and_precision_agree_on_every_token() -> None:

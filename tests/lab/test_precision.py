@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trmon.lab.policy import fresh
-from trmon.lab.precision import bfloat16, quantised, quantised_tensor
+from trmon.lab.testbed.policy import fresh
+from trmon.lab.testbed.precision import bfloat16, quantised, quantised_tensor
 
 MATRICES = st.lists(st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3), min_size=1, max_size=8).map(
     torch.tensor

@@ -11,9 +11,9 @@ from torch import Tensor
 from tests.fixtures.record_runs import RUNS, record
 from tests.fixtures.recorded_runs import Array, RecordedRun
 from tests.lab.recording import Call, RecordingMonitor
-from trmon.lab.config import LabConfig
-from trmon.lab.injection import Injection
-from trmon.lab.training import run
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.injection import Injection
+from trmon.lab.testbed.training import run
 
 HALF_PRECISION = {"rtol": 1e-3, "atol": 6e-8}
 

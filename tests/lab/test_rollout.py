@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trmon.lab.injection import Fault, Injection
-from trmon.lab.policy import fresh
-from trmon.lab.rollout import Rollout, RolloutEngine, nucleus
-from trmon.lab.task import N_SYMBOLS, draw
+from trmon.lab.testbed.injection import Fault, Injection
+from trmon.lab.testbed.policy import fresh
+from trmon.lab.testbed.rollout import Rollout, RolloutEngine, nucleus
+from trmon.lab.testbed.task import N_SYMBOLS, draw
 
 PROMPTS = draw(128, generator=torch.Generator().manual_seed(2))
 WEIGHTS = fresh(0).weights()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trmon.lab.task import MAX_LENGTH, MIN_LENGTH, N_SYMBOLS, PAD, SEPARATOR, draw, prompts, score
+from trmon.lab.testbed.task import MAX_LENGTH, MIN_LENGTH, N_SYMBOLS, PAD, SEPARATOR, draw, prompts, score
 
 
 def _row(symbols: list[int], *, fill: int = 0) -> torch.Tensor:

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from tests.lab.recording import RecordingMonitor
-from trmon.lab.collapse import collapse
-from trmon.lab.config import LabConfig
-from trmon.lab.injection import Injection
-from trmon.lab.training import StepResult, prepare, run
-from trmon.lab.warmstart import TARGET_EXACT
-from trmon_client.core import acceptance
+from trmon.lab.testbed.collapse import collapse
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.injection import Injection
+from trmon.lab.testbed.training import StepResult, prepare, run
+from trmon.lab.testbed.warmstart import TARGET_EXACT
+from trmon_client.core.policies import acceptance
 
 SHORT = replace(LabConfig.healthy(0), n_steps=6)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from trmon.lab.config import LabConfig
-from trmon.lab.training import prepare
-from trmon.lab.warmstart import warm_start
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.training import prepare
+from trmon.lab.testbed.warmstart import warm_start
 
 
 def test_a_seed_is_a_warm_start() -> None:

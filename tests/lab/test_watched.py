@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.errors import InvalidInput
-from trmon.lab.config import LabConfig
-from trmon.lab.watched import train
+from trmon.domain.model.errors import InvalidInput
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.train_watched import train
 
 
 @pytest.mark.parametrize(

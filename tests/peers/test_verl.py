@@ -13,8 +13,10 @@ import torch
 from verl.trainer.ppo import rollout_corr_helper as verl
 from verl.utils.metric import Metric
 
-from trmon_client.core import acceptance, signals, statistics
-from trmon_client.core.columns import Columns
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies import acceptance
+from trmon_client.core.signals import batch_signals
 
 SAME = {
     "kl": "mismatch_kl_k1",
@@ -55,7 +57,7 @@ def reduced(given: dict[str, Any]) -> Columns:
 
 def ours(given: dict[str, Any]) -> dict[str, float]:
     """Return our signals of verl's arguments."""
-    return signals.compute(reduced(given))
+    return batch_signals.compute(reduced(given))
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.3])
@@ -128,7 +130,7 @@ def test_a_batch_without_tokens_raises_in_verl_and_is_an_answer_here() -> None:
 def test_the_mean_of_verls_maxima_over_micro_batches_hides_the_largest_and_merged_columns_keep_it() -> None:
     calm, wild = of_log_ratios([[0.0, 0.0]]), of_log_ratios([[-1.0, -1.0]])
     maxima = [theirs(given)["log_ppl_diff_max"] for given in (calm, wild)]
-    merged = signals.compute(Columns.merge(reduced(calm), reduced(wild)))
+    merged = batch_signals.compute(Columns.merge(reduced(calm), reduced(wild)))
     # As verl's policy loss aggregates these metrics in bypass mode.
     averaged = Metric(aggregation="mean")
     averaged.extend(maxima)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.proof.models import Array, Language, Model, census, countable_model
-from trmon_client.core import divergence, statistics
-from trmon_client.core.columns import Columns
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import divergence_columns
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Task:
             advantages=self.advantages,
         )
         logits = (model.logits[self.batch] for model in (self.mu, pi))
-        return divergence.attach(columns, divergence.exact(rollout_logits=next(logits), logits=next(logits), mask=mask))
+        return divergence_columns.attach(
+            columns, divergence_columns.exact(rollout_logits=next(logits), logits=next(logits), mask=mask)
+        )
 
     def policy_gradient(self, pi: Model, *, accepted: Array) -> list[Array]:
         """Return (1/N) sum_i M_i A_i sum_t rho_t grad log pi, by the logits of pi. Source: [TRM] eq. 23."""

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests.proof.models import Array, Language, Model, near, random_model, truncated
-from trmon_client.core import divergence, statistics
-from trmon_client.core.bounds import ErrorBounds, error_bounds
+from trmon_client.core import statistics
+from trmon_client.core.bounds.error_bounds import ErrorBounds, error_bounds
+from trmon_client.core.divergence import divergence_columns
 
 KINDS = ("trpo", "pinsker_marginal", "mixed", "adaptive")
 ROUNDING = 1e-12
@@ -67,7 +68,7 @@ class Process:
         """Return the bounds of the exact KL, its largest over all contexts; `reverse` lets KL(pi||mu) stand for it."""
         language = self.mu.language
         logits = {"rollout_logits": self.mu.logits, "logits": self.pi.logits}
-        exact = divergence.exact(**logits, mask=language.mask)
+        exact = divergence_columns.exact(**logits, mask=language.mask)
         kl_max = min(float(exact[name].max()) for name in ("max_kl", *(["max_reverse_kl"] if reverse else [])))
         kl_seq = float((self.mu.responses * exact["sum_kl"]).sum())
         return error_bounds(horizon=language.horizon, kl_max=kl_max, kl_seq=kl_seq)

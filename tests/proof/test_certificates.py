@@ -14,10 +14,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.proof.models import Array
-from trmon_client.core import divergence, statistics
-from trmon_client.core.acceptance import decide, preset
-from trmon_client.core.columns import Columns
-from trmon_client.core.validity import valid_mask
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import divergence_columns
+from trmon_client.core.inputs.token_validity import valid_mask
+from trmon_client.core.policies.acceptance import decide, preset
 
 LAW = settings(max_examples=120, derandomize=True)
 N_SEQUENCES, HORIZON = 6, 5
@@ -55,13 +56,13 @@ class Sampled:
 
     @cached_property
     def exact(self) -> Columns:
-        return divergence.exact(rollout_logits=self.a, logits=self.b, mask=self.mask, tv=True)
+        return divergence_columns.exact(rollout_logits=self.a, logits=self.b, mask=self.mask, tv=True)
 
     def topk(self, k: int) -> Columns:
         """Return the bounds from the k most likely tokens of the rollout engine."""
         logp = _log_softmax(self.a)
         ids = np.argsort(-logp, axis=-1, kind="stable")[..., :k]
-        return divergence.topk_lower_bound(
+        return divergence_columns.topk_lower_bound(
             topk_ids=ids,
             topk_logprobs=np.take_along_axis(logp, ids, -1).astype(np.float32),
             rollout_logprobs=self.rollout_logprobs,
@@ -157,7 +158,7 @@ def test_the_gap_of_sampled_probabilities_never_exceeds_total_variation(sampled:
 @LAW
 @given(samples, st.floats(1e-6, 1.0), st.sampled_from([None, 1, 5]))
 def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k: int | None) -> None:
-    columns = sampled.columns if k is None else divergence.attach(sampled.columns, sampled.topk(k))
+    columns = sampled.columns if k is None else divergence_columns.attach(sampled.columns, sampled.topk(k))
     certified = decide(columns, preset("trm_max", delta=delta)).certified
     assert (sampled.exact["max_kl"][certified] > delta).all()
 

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from tests.proof.models import Array, Language, Model, census, countable_model, near
-from trmon_client.core import divergence, signals, statistics
+from trmon_client.core import statistics
+from trmon_client.core.divergence import divergence_columns
+from trmon_client.core.signals import batch_signals
 
 SIZES = [(3, 3, 8), (4, 4, 8), (3, 6, 4)]
 """Vocabulary, horizon, and the parts mu's probabilities are made of: batches of 512, 4,096 and 4,096 responses."""
@@ -46,10 +48,10 @@ class World:
             logprobs=self.pi.logprobs[batch],
             mask=mask,
         )
-        divergences = divergence.exact(
+        divergences = divergence_columns.exact(
             rollout_logits=self.mu.logits[batch], logits=self.pi.logits[batch], mask=mask, tv=True
         )
-        return signals.compute(divergence.attach(columns, divergences))
+        return batch_signals.compute(divergence_columns.attach(columns, divergences))
 
 
 def _world(size: tuple[int, int, int], stops: bool, truncates: bool, seed: int) -> World:
@@ -172,8 +174,8 @@ def test_masking_tokens_leaves_the_largest_kl_as_it_was(world: World) -> None:
     mu = near(world.mu, np.random.default_rng(0), noise=0.1)
     logits = {"rollout_logits": mu.logits, "logits": world.pi.logits}
     ratios = world.pi.chosen / mu.chosen
-    whole = divergence.exact(**logits, mask=mu.language.mask)
+    whole = divergence_columns.exact(**logits, mask=mu.language.mask)
     for kept in (ratios <= 1, ratios >= 1):
-        masked = divergence.exact(**logits, mask=mu.language.mask & kept)
+        masked = divergence_columns.exact(**logits, mask=mu.language.mask & kept)
         assert masked["sum_kl"].sum() < whole["sum_kl"].sum()
         assert masked["max_kl"].max() == whole["max_kl"].max()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from tests.core.batches import batch
 from tests.core.example_columns import with_kl
-from trmon_client.core import statistics, token_decision
-from trmon_client.core.acceptance import PRESETS, TOKEN_POLICIES, Policy, decide, preset
-from trmon_client.core.bounds import error_bounds, max_delta
-from trmon_client.core.columns import Columns
-from trmon_client.core.criterion import Criterion
+from trmon_client.core import statistics
+from trmon_client.core.bounds.error_bounds import error_bounds, max_delta
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies import token_decision
+from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, Policy, decide, preset
+from trmon_client.core.policies.criterion import Criterion
 
 LAW = settings(max_examples=60, derandomize=True)
 BOUND_NAMES = ("trpo", "pinsker_marginal", "mixed", "adaptive")

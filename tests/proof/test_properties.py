@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.batches import POISON, batch
-from trmon_client.core import divergence, signals, statistics
-from trmon_client.core.acceptance import PRESETS, decide, preset
-from trmon_client.core.columns import Columns
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import divergence_columns
+from trmon_client.core.policies.acceptance import PRESETS, decide, preset
+from trmon_client.core.signals import batch_signals
 
 LAW = settings(max_examples=60, derandomize=True)
 PER_TOKEN = ("rollout_logprobs", "old_logprobs", "logprobs", "mask", "advantages", "versions")
@@ -62,7 +64,9 @@ def assert_same(found: Columns, expected: Columns) -> None:
 def assert_same_measures(found: Columns, expected: Columns) -> None:
     for pair in expected.pairs:
         np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
-    assert signals.compute(found) == pytest.approx(signals.compute(expected), rel=1e-9, abs=1e-12, nan_ok=True)
+    assert batch_signals.compute(found) == pytest.approx(
+        batch_signals.compute(expected), rel=1e-9, abs=1e-12, nan_ok=True
+    )
 
 
 @LAW
@@ -127,7 +131,7 @@ ROUNDING = 1e-12
 @given(batches)
 def test_signals_stay_in_their_ranges_and_are_nan_only_without_a_token(inputs: dict[str, Any]) -> None:
     columns = statistics.columns(**inputs)
-    found = signals.compute(columns)
+    found = batch_signals.compute(columns)
     for pair in columns.pairs:
         for stem, (least, most) in RANGES.items():
             value = found[f"{pair}_{stem}"]
@@ -169,7 +173,7 @@ def _two_logits(random: np.random.Generator, v: int, sharp: float, noise: float)
 @LAW
 @given(logits)
 def test_pinsker_holds_for_exact_divergences_both_ways_and_total_variation_is_a_fraction(two: tuple[Any, Any]) -> None:
-    found = divergence.exact(rollout_logits=two[0], logits=two[1], mask=np.ones((16, 1)), tv=True)
+    found = divergence_columns.exact(rollout_logits=two[0], logits=two[1], mask=np.ones((16, 1)), tv=True)
     tv = found["sum_tv"]
     assert ((tv >= 0) & (tv <= 1 + ROUNDING)).all()
     assert (tv**2 <= found["sum_kl"] / 2 + ROUNDING).all()

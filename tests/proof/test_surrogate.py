@@ -13,9 +13,9 @@ import pytest
 
 from tests.proof.models import Array, Language, Model, moved, near
 from tests.proof.tasks import Task
-from trmon_client.core.acceptance import decide, preset
-from trmon_client.core.improvement import improvement
-from trmon_client.core.surrogate import surrogate
+from trmon_client.core.bounds.improvement import improvement
+from trmon_client.core.bounds.surrogate import surrogate
+from trmon_client.core.policies.acceptance import decide, preset
 
 STEP = 1e-4
 """Of a logit; the error of central differences is of its square."""

@@ -9,15 +9,17 @@ import msgspec
 import numpy as np
 
 from tests.fixtures.messages import one_by_one
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, Severity
-from trmon.domain.batch import BatchRow
-from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.intake import Intake, Receipt
-from trmon.domain.outcome import Frontier, Outcome
-from trmon.store import Store, codec
-from trmon.store.entries import Arrival
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.model.messages import Intake, Receipt
+from trmon.domain.model.severity import Severity
+from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.store import Store
+from trmon.store.registry.registry_entries import Arrival
+from trmon.store.rows import report_codec
 from trmon_client.core import wire
-from trmon_client.core.columns import Columns
+from trmon_client.core.columns.columns import Columns
 from trmon_client.core.statistics import columns
 
 NOW = 1_800_000_000.0
@@ -55,14 +57,16 @@ def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -
     key = RunKey(project, run)
     message = msgspec.structs.replace(message, project=project, run=run)
     if not isinstance(message, wire.Report):
-        return Intake(key=key, message=message, digest=codec.digest(message), payload=codec.pack_notice(message))
+        return Intake(
+            key=key, message=message, digest=report_codec.digest(message), payload=report_codec.pack_notice(message)
+        )
     parcel, n_tokens = wire.storable(message)
     said = msgspec.structs.replace(message, columns={}, histograms={}, parcel=None)
     return Intake(
         key=key,
         message=said,
-        digest=codec.report_digest(said, parcel=parcel),
-        payload=codec.pack(said, parcel=parcel),
+        digest=report_codec.report_digest(said, parcel=parcel),
+        payload=report_codec.pack(said, parcel=parcel),
         n_sequences=parcel.n_sequences,
         n_tokens=n_tokens,
         accepted=said.accepted or wire.pack_bits(np.ones(parcel.n_sequences, bool)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from threading import Event
 
-from trmon.store.writing.group import Transaction
-from trmon.store.writing.writer import GroupCommit
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
 
 
 class Gate:

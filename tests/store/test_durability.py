@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.store.builders import append, report_intake
 from tests.store.gate import Gate
-from trmon.domain.intake import Stored
+from trmon.domain.model.messages import Stored
 from trmon.store import Store
 
 ROOT = Path(__file__).parents[2]

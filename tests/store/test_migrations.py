@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from tests.store.builders import append, report_intake
 from tests.store.conftest import BACKENDS
-from trmon.domain.errors import NotReady
-from trmon.store import Store, migrations, schema
+from trmon.domain.model.errors import NotReady
+from trmon.store import Store, migrations
 from trmon.store.database import sqlite
-from trmon.store.database.opening import engines_of
+from trmon.store.database.connect import engines_of
+from trmon.store.schema import tables
 
 
 @pytest.fixture(params=BACKENDS)
@@ -32,7 +33,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 def test_the_migrated_schema_is_the_one_in_the_code(engine: Engine) -> None:
     migrations.upgrade(engine)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
         migrations.check(connection)
 
 
@@ -53,10 +54,10 @@ def test_generated_ids_are_never_used_again_where_the_code_says_so(tmp_path: Pat
             for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'")
         }
     engine.dispose()
-    assert made == {table.name for table in schema.metadata.tables.values() if _autoincrements(table)}
+    assert made == {table.name for table in tables.metadata.tables.values() if _autoincrements(table)}
 
 
-def _autoincrements(table: schema.Table) -> bool:
+def _autoincrements(table: tables.Table) -> bool:
     return bool(table.dialect_options["sqlite"]["autoincrement"])
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from trmon.cli.edge import DataDir, configured, failing_plainly
-from trmon.store.database.backup import back_up
-from trmon.store.database.restoration import restore as put_back
+from trmon.cli.command import DataDir, configured, failing_plainly
+from trmon.store.maintenance.backup import back_up
+from trmon.store.maintenance.restore import restore as put_back
 
 
 def backup(

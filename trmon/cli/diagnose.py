@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from trmon.app.diagnosis import asking
-from trmon.app.diagnosis.text import show
-from trmon.cli.edge import asked, console, failing_plainly
-from trmon.domain.errors import InvalidInput
+from trmon.cli.command import asked, console, failing_plainly
+from trmon.domain.model.errors import InvalidInput
+from trmon.terminal import diagnosis_query
+from trmon.terminal.diagnosis_text import show
 
 
 def diagnose(
@@ -26,9 +26,9 @@ def diagnose(
         if metrics is not None:
             if run is not None:
                 raise InvalidInput("RUN", "and --metrics were both given; give one of them")
-            found = asking.of_metrics(metrics)
+            found = diagnosis_query.of_metrics(metrics)
         else:
-            found = asking.of_run(run or "", asked=asked(url))
+            found = diagnosis_query.of_run(run or "", asked=asked(url))
         if as_json:
             typer.echo(found.model_dump_json(indent=2))
         else:

@@ -7,9 +7,9 @@ import sys
 
 import typer
 
-from trmon.app.doctor import examine
-from trmon.cli.edge import DataDir, configured, failing_plainly
-from trmon.domain.checkup import Health
+from trmon.bootstrap.doctor import examine
+from trmon.cli.command import DataDir, configured, failing_plainly
+from trmon.domain.model.health_check import Health
 
 
 def doctor(data_dir: DataDir = None) -> None:

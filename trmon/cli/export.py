@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.edge import DataDir, failing_plainly, opened
-from trmon.domain.identity import checked_name
+from trmon.cli.command import DataDir, failing_plainly, opened
+from trmon.domain.model.identity import checked_name
 
 SHOWN = ("batches", "reports", "sequences", "alerts")
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.edge import configured, failing_plainly
-from trmon.domain.errors import InvalidInput
+from trmon.cli.command import configured, failing_plainly
+from trmon.domain.model.errors import InvalidInput
 from trmon.grafana.api import grafana as opened
 from trmon.grafana.dashboards import shipped
 from trmon.grafana.push import push

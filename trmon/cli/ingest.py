@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.app.spooled import Sender, segments_in
-from trmon.cli.edge import configured, failing_plainly
+from trmon.cli.command import configured, failing_plainly
+from trmon.terminal.spool_upload import Sender, segments_in
 
 
 def ingest(

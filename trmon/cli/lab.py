@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from trmon.cli.edge import DataDir, failing_plainly
-from trmon.domain.errors import NotReady
+from trmon.cli.command import DataDir, failing_plainly
+from trmon.domain.model.errors import NotReady
 
 DEMO_SEED = 5
 """One whose reward falls by much, wherever it runs: processors add in different orders, and runs part ways by it."""

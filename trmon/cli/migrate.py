@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trmon.cli.edge import DataDir, failing_plainly, opened
+from trmon.cli.command import DataDir, failing_plainly, opened
 
 
 def migrate(data_dir: DataDir = None) -> None:

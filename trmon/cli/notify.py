@@ -6,9 +6,9 @@ import time
 
 import typer
 
-from trmon.app.telling.receivers import try_out
-from trmon.cli.edge import configured, failing_plainly
-from trmon.notify.receiver import Outcome
+from trmon.cli.command import configured, failing_plainly
+from trmon.notifications.configured_receivers import try_out
+from trmon.notifications.receivers.receiver import Outcome
 
 notify = typer.Typer(no_args_is_help=True, help="Try the receivers of alerts.")
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.app.rules import files as rulefiles
-from trmon.cli.edge import failing_plainly
+from trmon.cli.command import failing_plainly
+from trmon.config import rule_files as rulefiles
 
 rules = typer.Typer(no_args_is_help=True, help="Check and test the rules that make alerts.")
 

@@ -9,14 +9,15 @@ from typing import Annotated
 
 import typer
 
-from trmon.app import collector, logs
-from trmon.app.replicas.supervisor import Child, Supervisor
-from trmon.app.server import Server, bind, url_of
-from trmon.app.service import create_app
-from trmon.app.settings import Settings
-from trmon.cli.edge import DataDir, configured, failing_plainly
-from trmon.domain.errors import NotReady
-from trmon.store.database.opening import is_shared
+from trmon.bootstrap import gc_tuning
+from trmon.bootstrap.app import create_app
+from trmon.bootstrap.server import Server, bind, url_of
+from trmon.cli.command import DataDir, configured, failing_plainly
+from trmon.config import logs
+from trmon.config.settings import Settings
+from trmon.domain.model.errors import NotReady
+from trmon.hosts.fleet.supervisor import Child, Supervisor
+from trmon.store.database.connect import is_shared
 
 
 def serve(
@@ -43,7 +44,7 @@ def serve(
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
-        collector.settle()
+        gc_tuning.settle()
         Server(app, url=url).run([bound])
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from trmon.app.asking import run_of
-from trmon.app.terminal.portrait import portrait_of
-from trmon.app.terminal.run import show as show_portrait
-from trmon.cli.edge import asked, console, failing_plainly
+from trmon.cli.command import asked, console, failing_plainly
+from trmon.terminal.api_client import run_of
+from trmon.terminal.run_detail import portrait_of
+from trmon.terminal.run_page import show as show_portrait
 
 
 def show(

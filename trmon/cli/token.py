@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from trmon.app.http.auth import digest_of, new_secret
-from trmon.cli.edge import DataDir, console, failing_plainly, opened
-from trmon.domain.access import Scope
-from trmon.domain.identity import checked_name
+from trmon.api.http.auth import digest_of, new_secret
+from trmon.cli.command import DataDir, console, failing_plainly, opened
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import checked_name
 
 SECONDS_PER_DAY = 86_400.0
 

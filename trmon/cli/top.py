@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from trmon.app.terminal import following
-from trmon.cli.edge import asked, console, failing_plainly
-from trmon.domain.identity import checked_name
+from trmon.cli.command import asked, console, failing_plainly
+from trmon.domain.model.identity import checked_name
+from trmon.terminal import follow_fleet
 
 
 def top(
@@ -24,6 +24,6 @@ def top(
         terminal, service = console(), asked(url)
         project = None if project is None else checked_name(project, field="--project")
         if once or not terminal.is_terminal:
-            following.once(service, project=project, console=terminal)
+            follow_fleet.once(service, project=project, console=terminal)
         else:
-            following.follow(service, project=project, console=terminal, every_seconds=every)
+            follow_fleet.follow(service, project=project, console=terminal, every_seconds=every)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from trmon.app.whatif import asking
-from trmon.app.whatif.text import show
-from trmon.cli.edge import asked, console, failing_plainly
+from trmon.cli.command import asked, console, failing_plainly
+from trmon.terminal import whatif_query
+from trmon.terminal.whatif_text import show
 
 
 def whatif(
@@ -24,10 +24,10 @@ def whatif(
 ) -> None:
     """Show what policies would have masked of the sequences that are stored of a run, beside what was masked."""
     with failing_plainly():
-        policies = [asking.policy_of(text) for text in policy]
-        service = asked(url, timeout_seconds=asking.TIMEOUT_SECONDS)
+        policies = [whatif_query.policy_of(text) for text in policy]
+        service = asked(url, timeout_seconds=whatif_query.TIMEOUT_SECONDS)
         window = {"from_step": from_step, "to_step": to_step, "max_steps": max_steps}
-        found = [asking.of_run(run, tried, asked=service, **window) for tried in policies]
+        found = [whatif_query.of_run(run, tried, asked=service, **window) for tried in policies]
         if as_json:
             for effect in found:
                 typer.echo(effect.model_dump_json())

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from prometheus_client import start_http_server
 
-from trmon.app import collector, logs
-from trmon.app.metrics.counters import Counters
-from trmon.app.watch import watching
-from trmon.cli.edge import configured, failing_plainly
-from trmon.domain.errors import NotReady
+from trmon.bootstrap import gc_tuning
+from trmon.bootstrap.worker_main import watching
+from trmon.cli.command import configured, failing_plainly
+from trmon.config import logs
+from trmon.domain.model.errors import NotReady
+from trmon.metrics.counters import Counters
 
 
 def worker(
@@ -29,7 +30,7 @@ def worker(
         ending = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
-        collector.settle()
+        gc_tuning.settle()
         counters = Counters()
         if metrics_port is not None:
             _show(counters, host=settings.host, port=metrics_port)

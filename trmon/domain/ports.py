@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from trmon.domain.adaptation.setting import Setting
+from trmon.domain.adaptation.adaptation_setting import Setting
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.batch import BatchRow
-from trmon.domain.identity import BatchKey
-from trmon.domain.intake import AnyNotice, AnyReport, Mail
-from trmon.domain.leases import Fences
-from trmon.domain.outcome import Frontier, Outcome, Reached
-from trmon.domain.policies.version import PolicyVersion
-from trmon.domain.runs.company import Speaker
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import AnyNotice, AnyReport, Mail
+from trmon.domain.model.slots import Fences
+from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.runs.duplicate_trainers import Speaker
 from trmon.domain.runs.run import Attempt, Run
+from trmon.domain.state.run_update import Frontier, Outcome, Reached
 
 
 class RunLog(Protocol):

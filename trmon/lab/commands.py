@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trmon.domain.errors import InvalidInput
-from trmon.lab.config import LabConfig
+from trmon.domain.model.errors import InvalidInput
 from trmon.lab.demo.run import Choices, demo
-from trmon.lab.injection import Injection
-from trmon.lab.watched import train
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.injection import Injection
+from trmon.lab.testbed.train_watched import train
 
 __all__ = ["Choices", "configured", "demo", "injection", "train"]
 

@@ -8,34 +8,35 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from trmon.domain.checkup import Observation
-from trmon.domain.errors import NotReady
-from trmon.store import migrations, schema
-from trmon.store.adaptations import Adaptations
-from trmon.store.alerts import Alerts
-from trmon.store.archives import Archives
-from trmon.store.arrivals import Arrivals
-from trmon.store.batches import Batches
+from trmon.domain.model.errors import NotReady
+from trmon.domain.model.health_check import Observation
+from trmon.store import migrations
+from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
-from trmon.store.database.examination import examine
-from trmon.store.database.opening import engines_of
-from trmon.store.database.runlocks import RunLocks
-from trmon.store.deliveries import Deliveries
-from trmon.store.directory import Directory
-from trmon.store.events import Events
-from trmon.store.leases import LEASE_SECONDS, Leases
-from trmon.store.namesets import NameSets
-from trmon.store.outbox import Outbox
-from trmon.store.outlooks import Outlooks
-from trmon.store.policies import Policies
-from trmon.store.reports import Reports
-from trmon.store.retention import Retention
-from trmon.store.runlog import SqlRunLog
-from trmon.store.runs import Runs
-from trmon.store.signals import Signals
-from trmon.store.silences import Silences
-from trmon.store.tokens import Tokens
-from trmon.store.writing.writer import GroupCommit
+from trmon.store.maintenance.database_check import examine
+from trmon.store.registry.run_registry import Directory
+from trmon.store.repositories.adaptations import Adaptations
+from trmon.store.repositories.alerts import Alerts
+from trmon.store.repositories.archives import Archives
+from trmon.store.repositories.batches import Batches
+from trmon.store.repositories.deliveries import Deliveries
+from trmon.store.repositories.events import Events
+from trmon.store.repositories.leases import LEASE_SECONDS, Leases
+from trmon.store.repositories.new_messages import Arrivals
+from trmon.store.repositories.outbox import Outbox
+from trmon.store.repositories.policies import Policies
+from trmon.store.repositories.reports import Reports
+from trmon.store.repositories.retention import Retention
+from trmon.store.repositories.run_log import SqlRunLog
+from trmon.store.repositories.run_snapshots import Outlooks
+from trmon.store.repositories.runs import Runs
+from trmon.store.repositories.signals import Signals
+from trmon.store.repositories.silences import Silences
+from trmon.store.repositories.tokens import Tokens
+from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.run_locks import RunLocks
 
 LIVE_SECONDS = 90.0
 """A trainer whose last sign of life is younger still lives: three of its heartbeats."""
@@ -133,7 +134,7 @@ class Store:
         if not self.writer.alive:
             raise NotReady("the writer has stopped; restart the service")
         with self._reader.connect() as connection:
-            connection.execute(select(schema.run.c.id).limit(1))
+            connection.execute(select(tables.run.c.id).limit(1))
             migrations.check(connection)
 
     def examine(self) -> Iterator[Observation]:

@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core import large
-from trmon_client.core.clipping import USUAL_CLIP, ClipRange
-from trmon_client.core.columns import Columns
-from trmon_client.core.inputs import POLICIES, Inputs, checked
-from trmon_client.core.reduction import reduced
-
-BLOCK_TOKENS = 1 << 14
-"""Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
-DEVICE_BLOCK_TOKENS = 1 << 18
-"""Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs, checked
+from trmon_client.core.large_batches import reduce
+from trmon_client.core.reduction.block_reduction import reduced
+from trmon_client.core.reduction.block_size import block_tokens
+from trmon_client.core.reduction.ppo_clipping import USUAL_CLIP, ClipRange
 
 
 def columns(
@@ -61,16 +57,11 @@ def columns(
 
 def columns_of(inputs: Inputs, *, clip: ClipRange = USUAL_CLIP) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
-    if large.is_large(inputs):
-        return large.reduced(inputs, clip=clip)
+    if reduce.is_large(inputs):
+        return reduce.reduced(inputs, clip=clip)
     with np.errstate(all="ignore"):
         blocks = inputs.blocks(max_tokens=block_tokens(inputs))
         return Columns.merge(*(reduced(block, clip=clip) for block in blocks))
-
-
-def block_tokens(inputs: Inputs) -> int:
-    """Return the positions of a block where these arguments lie."""
-    return BLOCK_TOKENS if isinstance(inputs.mask, np.ndarray) else DEVICE_BLOCK_TOKENS
 
 
 def _distance(name: str, distance: Any) -> float:

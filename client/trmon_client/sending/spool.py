@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trmon_client.core.segments import HEADER, SUFFIX, SegmentError, frame, scan
-from trmon_client.limits import Limits
-from trmon_client.sending.lock import FILE_NAME, DirectoryLock
-from trmon_client.sending.losses import Loss, LossCounter
-from trmon_client.sending.orphans import Orphan, adopt, remove_if_empty
+from trmon_client.config.limits import Limits
+from trmon_client.core.wire.segments import HEADER, SUFFIX, SegmentError, frame, scan
+from trmon_client.safety.losses import Loss, LossCounter
+from trmon_client.sending.orphaned_spools import Orphan, adopt, remove_if_empty
+from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of the moment, which say nothing of the file that could not be read."""

@@ -18,8 +18,8 @@ import httpcore  # noqa: F401
 import httpx
 import msgspec
 
+from trmon_client.config.limits import Limits
 from trmon_client.core import wire
-from trmon_client.limits import Limits
 
 MAX_RETRY_AFTER_SECONDS = 600.0
 MAX_ANSWER_BYTES = 32 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trmon_client.core.acceptance import PRESETS, TOKEN_POLICIES, TOKEN_RULES, Criterion, preset
-from trmon_client.core.catalogue import SIGNALS, SignalSpec
+from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, TOKEN_RULES, Criterion, preset
+from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
 
@@ -41,7 +41,7 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "response_length_growth",
         "median of the last 5 over the median of 5 around 100 steps earlier",
-        "trmon.domain.windows.Window.growth",
+        "trmon.domain.signals.windows.Window.growth",
         "domain/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
     ),
     Formula(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon_client.core.schema import DIVERGENCE_STEMS
+from trmon_client.core.columns.schema import DIVERGENCE_STEMS
 
 from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula
 

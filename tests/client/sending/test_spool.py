@@ -10,11 +10,11 @@ from typing import Protocol
 
 import pytest
 
-from trmon_client.core.segments import HEADER, frame, scan
-from trmon_client.limits import Limits
-from trmon_client.sending.lock import DirectoryLock
-from trmon_client.sending.losses import LossCounter
+from trmon_client.config.limits import Limits
+from trmon_client.core.wire.segments import HEADER, frame, scan
+from trmon_client.safety.losses import LossCounter
 from trmon_client.sending.spool import Spool
+from trmon_client.sending.spool_lock import DirectoryLock
 
 MESSAGE = b"x" * 92
 RECORD_BYTES = len(frame(MESSAGE))

@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.fixtures.messages import columns
 from trmon.domain.adaptation.sample import Sample
-from trmon_client.core.acceptance import Criterion, Policy
-from trmon_client.core.columns import Columns
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies.acceptance import Criterion, Policy
 
 TOKENS = 16
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.bound_budget import recommend
+from trmon.domain.adaptation.proposal import Hold, HoldReason, Proposal
 from trmon.domain.adaptation.sample import Sample
-from trmon.domain.adaptation.verdict import Hold, HoldReason, Proposal
-from trmon_client.core.acceptance import CERTIFICATE_MARGIN, preset
-from trmon_client.core.bounds import max_delta
+from trmon_client.core.bounds.error_bounds import max_delta
+from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, preset
 
 POLICY = preset("trm_max")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.domain.adaptation import stream
+from trmon.domain.adaptation.adaptation_setting import Mode, Setting
 from trmon.domain.adaptation.control import anchor_of, control, version_of
-from trmon.domain.adaptation.setting import Mode, Setting
-from trmon.domain.adaptation.verdict import Hold, HoldReason, Proposal
-from trmon.domain.policies.version import PolicyVersion, asked_by_trainer, default_version
+from trmon.domain.adaptation.proposal import Hold, HoldReason, Proposal
+from trmon.domain.policies.policy_version import PolicyVersion, asked_by_trainer, default_version
 
 APPLY = Setting(mode=Mode.APPLY)
 BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.domain.adaptation import stream
+from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.adaptation.proposal import Hold, HoldReason, Limit, Proposal, Verdict
 from trmon.domain.adaptation.sample import Sample
-from trmon.domain.adaptation.setting import Setting
 from trmon.domain.adaptation.target_mask_rate import propose
-from trmon.domain.adaptation.verdict import Hold, HoldReason, Limit, Proposal, Verdict
-from trmon_client.core.acceptance import Criterion, Policy, decide, preset
+from trmon_client.core.policies.acceptance import Criterion, Policy, decide, preset
 
 SETTING = Setting()
 

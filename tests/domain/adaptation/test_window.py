@@ -9,7 +9,7 @@ import numpy as np
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.sample import Sample
 from trmon.domain.adaptation.window import Place, Window, sampled
-from trmon_client.core.acceptance import preset
+from trmon_client.core.policies.acceptance import preset
 
 
 def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:

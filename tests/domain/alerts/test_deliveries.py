@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.stages.closings import watch
-from trmon.domain.alerts.alert import Alert, AlertState, Severity
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.deliveries import deliveries_of, jsonable, message_of
 from trmon.domain.alerts.transitions import Reason, Track, Transition, end, event_of
+from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import RunState
 
 ALERT = Alert(

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT
-from trmon.domain.alerts.alert import Alert, Severity
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.alerts.inhibition import CAUSES, cause_of, checked
-from trmon.domain.rules.rulebook import builtin
+from trmon.domain.model.severity import Severity
+from trmon.domain.rules.rule_yaml import builtin
 
 
 def of(rule: str, severity: Severity = Severity.WARN) -> Alert:

@@ -9,7 +9,7 @@ import pytest
 from tests.domain.alerts.test_deliveries import ALERT
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.silences import Matcher, Operator, Silence, checked
-from trmon.domain.errors import InvalidInput
+from trmon.domain.model.errors import InvalidInput
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
 """The run math/grpo of ana; the alert is `high`, a page, of team rl."""

@@ -8,12 +8,13 @@ import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT, fired
 from tests.domain.stages.closings import watch
-from trmon.domain.alerts.alert import Alert, AlertState, Severity
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.deliveries import deliveries_of
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS
 from trmon.domain.alerts.muting import Mute, Situation, muted
 from trmon.domain.alerts.telling import again_after, presented
 from trmon.domain.alerts.transitions import event_of
+from trmon.domain.model.severity import Severity
 
 WARNING = replace(ALERT, severity=Severity.WARN)
 [DELIVERY] = deliveries_of(fired(), watch())

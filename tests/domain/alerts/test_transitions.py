@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from trmon.domain.alerts.alert import AlertState, Severity
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Reason, Track, Transition, advance, end
-from trmon.domain.identity import BatchKey
-from trmon.domain.rules.readout import Readout
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Bound, Comparison, Finding, Rule
+from trmon.domain.rules.signal_reader import Readout
 
 RULE = Rule(
     name="high",

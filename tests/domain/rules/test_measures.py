@@ -7,7 +7,7 @@ import math
 import pytest
 
 from trmon.domain.rules.measures import NEWEST, Growth, Measure, Ratio, Relative, Slope, ZScore
-from trmon.domain.rules.readout import Memory, Readout
+from trmon.domain.rules.signal_reader import Memory, Readout
 
 
 def readout(values: list[float], **others: float) -> Readout:

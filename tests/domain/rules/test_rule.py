@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from trmon.domain.alerts.alert import Severity
-from trmon.domain.rules.readout import Readout
+from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Absent, AllOf, AnyOf, Bound, Comparison, Evaluation, Rule, Truth
+from trmon.domain.rules.signal_reader import Readout
 
 
 def above(signal: str, threshold: float, *, clear: float | None = None, away_from: float | None = None) -> Comparison:

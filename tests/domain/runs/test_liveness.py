@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.trainer import report, stored
-from trmon.domain.intake import StoredNotice
+from trmon.domain.model.messages import StoredNotice
 from trmon.domain.runs.liveness import Ending, Life, LifeReason, Patience, heard_notice, heard_report, watched
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire

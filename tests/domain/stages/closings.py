@@ -6,15 +6,15 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import stored
-from trmon.domain.assembly import seen_again
-from trmon.domain.mind import RunMind
-from trmon.domain.policies.book import PolicyBook
-from trmon.domain.policies.version import default_version
-from trmon.domain.rules import rulebook
+from trmon.domain.batches.assembly import seen_again
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_version import default_version
+from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.ruleset import RuleSet
+from trmon.domain.rules.rule_set import RuleSet
 from trmon.domain.stages.merge import Closing
-from trmon.domain.watch import Watch
+from trmon.domain.state.pipeline_state import RunMind
 from trmon_client.core import wire
 
 
@@ -23,7 +23,7 @@ def watch(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> Watch:
     usual: dict[str, Any] = {
         "run": MemoryLog().stored_run,
         "policies": PolicyBook.of(default_version(now=0.0)),
-        "rules": RuleSet(rulebook.builtin() if rules is None else rules),
+        "rules": RuleSet(rule_yaml.builtin() if rules is None else rules),
         "receivers": ("hook",),
         "public_url": None,
         "now": 1000.0,

@@ -9,23 +9,23 @@ from msgspec import structs
 
 from tests.domain.stages.closings import watch
 from tests.store.builders import batch
-from trmon.domain.identity import BatchKey
-from trmon.domain.mind import RunMind
-from trmon.domain.quarantine import QuarantinePart
-from trmon.domain.rules import rulebook
-from trmon.domain.rules.readout import Readout
+from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.rule import AnyOf, Evaluation, Truth, Verdict
+from trmon.domain.rules.signal_reader import Readout
 from trmon.domain.stages.detect import Detected, detect, reconsider
 from trmon.domain.stages.draft import Draft
 from trmon.domain.stages.fold import fold
+from trmon.domain.state.pipeline_state import RunMind
 
-RULES = rulebook.parse(
+RULES = rule_yaml.parse(
     """
 - {name: gauge, severity: warn, summary: s, when: {signal: kl_k1, above: 10}}
 - {name: every, severity: warn, summary: s, reads: every_update, when: {signal: kl_k1, above: 10}}
 """
 )
-OVER_TIME = rulebook.parse(
+OVER_TIME = rule_yaml.parse(
     """
 - {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
 - {name: drift, severity: warn, summary: s, when: {zscore: kl_k1, above: 6}}
@@ -121,7 +121,7 @@ def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
 
 
 def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -> None:
-    rules = rulebook.parse(
+    rules = rule_yaml.parse(
         "[{name: r, severity: warn, summary: s, reads: every_update, when: {slope: kl_k1, over: 5, above: 0.9}}]"
     )
     mind = RunMind()
@@ -143,7 +143,7 @@ class Failing:
 
 
 def test_a_rule_that_fails_says_nothing_and_is_named_to_the_others() -> None:
-    [set_aside] = rulebook.parse(
+    [set_aside] = rule_yaml.parse(
         "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
     )
     failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import finished, report
-from trmon.domain.pipeline import close
+from trmon.domain.pipeline.close_batch import close
 from trmon_client.core import wire
 
 

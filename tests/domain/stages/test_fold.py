@@ -9,11 +9,11 @@ import pytest
 
 from tests.domain.stages.closings import watch
 from tests.store.builders import batch
-from trmon.domain.identity import BatchKey
-from trmon.domain.mind import RunMind
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.signals.windows import BASELINE_ROWS
 from trmon.domain.stages.draft import Draft
 from trmon.domain.stages.fold import Folded, amend, fold
-from trmon.domain.windows import BASELINE_ROWS
+from trmon.domain.state.pipeline_state import RunMind
 
 
 def folded(

@@ -13,8 +13,8 @@ from tests.domain.stages.closings import closing
 from tests.domain.trainer import made, report
 from trmon.domain.stages.measure import engine_lag, k3_excess, measure, ratio_shift, staleness_lag
 from trmon.domain.stages.merge import merge
-from trmon_client.core.columns import Columns
-from trmon_client.core.sequences import Sequences
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.sequence_matrix import Sequences
 from trmon_client.core.statistics import columns
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import made, report
 from trmon.domain.stages.merge import merge
-from trmon_client.core.columns import Columns
+from trmon_client.core.columns.columns import Columns
 
 
 def only(pair: str) -> Columns:

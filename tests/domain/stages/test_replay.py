@@ -11,14 +11,14 @@ import pytest
 
 from tests.domain.stages.closings import closing, watch
 from tests.domain.trainer import made, report
-from trmon.domain.batch import Role
-from trmon.domain.policies.book import PolicyBook
-from trmon.domain.policies.version import PolicyVersion
+from trmon.domain.batches.batch import Role
+from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.stages.measure import measure
 from trmon.domain.stages.merge import merge
 from trmon.domain.stages.replay import Replayed, replay
 from trmon_client.core import wire
-from trmon_client.core.acceptance import Policy, decide, preset
+from trmon_client.core.policies.acceptance import Policy, decide, preset
 from trmon_client.core.statistics import columns
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from tests.domain.stages.closings import closing, watch
 from tests.domain.trainer import report
-from trmon.domain.identity import BatchKey
-from trmon.domain.mind import RunMind
-from trmon.domain.pipeline import close, remember, withheld
-from trmon.domain.quarantine import MAX_REASON_LENGTH, QuarantinePart
-from trmon.domain.rules import rulebook
+from trmon.domain.batches.quarantine import MAX_REASON_LENGTH, QuarantinePart
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.pipeline.close_batch import close, remember, withheld
+from trmon.domain.rules import rule_yaml
+from trmon.domain.state.pipeline_state import RunMind
 
-[SPOKEN] = rulebook.parse("[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]")
+[SPOKEN] = rule_yaml.parse("[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]")
 UNSPEAKABLE = replace(SPOKEN, summary="{nobody}")
 """A rule whose summary names what no rule knows: it fails after its condition was evaluated."""
 

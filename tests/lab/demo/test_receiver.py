@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.notify.notices import told
-from trmon.domain.identity import RunKey
+from tests.notifications.receivers.notices import told
+from trmon.domain.model.identity import RunKey
 from trmon.lab.demo.receiver import Pager
-from trmon.notify.peer import Peer
-from trmon.notify.receiver import Outcome, Result
-from trmon.notify.webhook import Webhook
+from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.webhook import Webhook
 
 
 def test_it_keeps_every_alert_with_its_run() -> None:

@@ -22,20 +22,21 @@ from tests.store.builders import (
     report_intake,
     start_intake,
 )
-from trmon.domain.access import EVERYTHING
-from trmon.domain.adaptation.setting import Mode, Setting
+from trmon.domain.adaptation.adaptation_setting import Mode, Setting
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.batch import BatchRow, DecisionRow, Role
-from trmon.domain.errors import Conflict, InvalidInput, NotFound
-from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.outcome import Frontier
-from trmon.domain.policies.version import default_version
-from trmon.domain.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, DecisionRow, Role
+from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.policies.policy_version import default_version
 from trmon.domain.runs.run import RunState
-from trmon.store import Store, schema
-from trmon.store.archive.tables import LEFT_OUT, PLAIN
-from trmon.store.archives import Admitted, AdmittedRun
-from trmon.store.writing.writer import Commit
+from trmon.domain.state.run_update import Frontier
+from trmon.store import Store
+from trmon.store.archive.archived_tables import LEFT_OUT, PLAIN
+from trmon.store.repositories.archives import Admitted, AdmittedRun
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import Commit
 
 STEPS = range(300)
 """More than a chunk of history has."""
@@ -43,8 +44,8 @@ REPORTS = range(40)
 """The first steps, whose reports are not pruned yet."""
 ASIDE = quarantined(QuarantinePart.REPORT, "rank 0, chunk 0", "a stored report is damaged")
 COMPARED = (
-    *(schema.run, schema.run_tag, schema.attempt, schema.claim, schema.report, schema.notice, schema.batch),
-    *(schema.decision, schema.policy_version, schema.adaptation, schema.alert, schema.alert_event, schema.run_state),
+    *(tables.run, tables.run_tag, tables.attempt, tables.claim, tables.report, tables.notice, tables.batch),
+    *(tables.decision, tables.policy_version, tables.adaptation, tables.alert, tables.alert_event, tables.run_state),
 )
 
 
@@ -126,8 +127,8 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
     places = {stored.id: place for place, stored in enumerate(store.reports.after(run.id, 0, limit=10_000), 1)}
     with store._reader.connect() as connection:
         of_run = table.c.run_id == run.id if "run_id" in table.c else table.c.attempt_id.in_(names)
-        found = select(table).where(table.c.id == run.id if table is schema.run else of_run)
-        sets = {row.id: row.names for row in connection.execute(select(schema.name_set))}
+        found = select(table).where(table.c.id == run.id if table is tables.run else of_run)
+        sets = {row.id: row.names for row in connection.execute(select(tables.name_set))}
         read = [dict(row) for row in connection.execute(found).mappings()]
     known: dict[str, Callable[[Any], Any]] = {
         "id": lambda _: None,
@@ -147,14 +148,14 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
 
 def test_a_damaged_report_is_kept_as_it_is(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
-    first = update(schema.report).where(schema.report.c.step == 0).values(payload=b"\xc1")
-    every = update(schema.report).where(schema.report.c.step > 30).values(payload=b"\xc1")
+    first = update(tables.report).where(tables.report.c.step == 0).values(payload=b"\xc1")
+    every = update(tables.report).where(tables.report.c.step > 30).values(payload=b"\xc1")
     for spoil in (first, every):
         store.writer.submit(lambda transaction, spoil=spoil: transaction.connection.execute(spoil).rowcount).result(30)
     store.archives.export("math", tmp_path / "archive", now=NOW)
     assert len(list(other.archives.take_in(tmp_path / "archive", project="again"))) == 1
-    before = rows(store, schema.report, RunKey("math", "grpo"))
-    assert rows(other, schema.report, RunKey("again", "grpo")) == before
+    before = rows(store, tables.report, RunKey("math", "grpo"))
+    assert rows(other, tables.report, RunKey("again", "grpo")) == before
 
 
 def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) -> None:
@@ -166,7 +167,7 @@ def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) 
 
 
 def test_every_table_of_a_run_is_kept_or_left_out_on_purpose() -> None:
-    of_runs = {table.name for table in schema.metadata.sorted_tables if {"run_id", "attempt_id"} & {*table.c.keys()}}
+    of_runs = {table.name for table in tables.metadata.sorted_tables if {"run_id", "attempt_id"} & {*table.c.keys()}}
     kept = {kept.table.name for kept in PLAIN} | {"batch", "report"}
     assert kept | LEFT_OUT == of_runs | {"run"}
     assert not kept & LEFT_OUT
@@ -210,10 +211,10 @@ def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path)
 )
 def test_nothing_is_mixed_into_another_run(other: Store, root: Path, changed: dict[str, Any]) -> None:
     append(other, start_intake(), report_intake(**{"step": 0, "seed": 0} | changed))
-    before = rows(other, schema.report, RunKey("math", "grpo"))
+    before = rows(other, tables.report, RunKey("math", "grpo"))
     with pytest.raises(Conflict, match="there is another run 'math/grpo'; import it under another project"):
         list(other.archives.take_in(root))
-    assert rows(other, schema.report, RunKey("math", "grpo")) == before
+    assert rows(other, tables.report, RunKey("math", "grpo")) == before
 
 
 def test_what_a_broken_import_left_is_neither_seen_nor_kept(other: Store, root: Path) -> None:

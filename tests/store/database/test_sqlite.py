@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.store.builders import append, report_intake, start_intake
-from trmon.domain.errors import NotReady
+from trmon.domain.model.errors import NotReady
 from trmon.store import Store
 from trmon.store.database import sqlite
 

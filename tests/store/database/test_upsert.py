@@ -9,9 +9,10 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import IntegrityError
 
 from tests.store.builders import NOW
-from trmon.store import migrations, schema
-from trmon.store.database.opening import engines_of
+from trmon.store import migrations
+from trmon.store.database.connect import engines_of
 from trmon.store.database.upsert import change_all, insert_all, insert_new, new_ids, upsert
+from trmon.store.schema import tables
 
 
 @pytest.fixture
@@ -32,54 +33,54 @@ def silence(note: str, **fields: object) -> dict[str, object]:
 
 def notes(connection: Connection) -> list[tuple[str, float]]:
     """Return what silences say and when they end, by id."""
-    table = schema.silence.c
+    table = tables.silence.c
     return [tuple(row) for row in connection.execute(select(table.note, table.ends_at).order_by(table.id))]
 
 
 def test_no_rows_are_no_statement(connection: Connection) -> None:
-    insert_all(connection, schema.silence, rows=[])
-    insert_new(connection, schema.project, rows=[])
-    upsert(connection, schema.project, key=("name",), rows=[])
-    change_all(connection, schema.silence, rows=[])
-    assert new_ids(connection, schema.silence, key=("note",), rows=[]) == {}
+    insert_all(connection, tables.silence, rows=[])
+    insert_new(connection, tables.project, rows=[])
+    upsert(connection, tables.project, key=("name",), rows=[])
+    change_all(connection, tables.silence, rows=[])
+    assert new_ids(connection, tables.silence, key=("note",), rows=[]) == {}
     assert notes(connection) == []
 
 
 def test_what_stands_is_left_alone_or_written_over(connection: Connection) -> None:
-    table = schema.project.c
+    table = tables.project.c
     rows = [{"name": "math", "created_at": 1.0}, {"name": "code", "created_at": 2.0}]
-    insert_new(connection, schema.project, rows=rows[:1])
-    insert_new(connection, schema.project, rows=[{"name": "math", "created_at": 3.0}])
+    insert_new(connection, tables.project, rows=rows[:1])
+    insert_new(connection, tables.project, rows=[{"name": "math", "created_at": 3.0}])
     assert connection.scalars(select(table.created_at)).all() == [1.0]
-    upsert(connection, schema.project, key=("name",), rows=[{**row, "created_at": 4.0} for row in rows])
+    upsert(connection, tables.project, key=("name",), rows=[{**row, "created_at": 4.0} for row in rows])
     assert connection.scalars(select(table.created_at)).all() == [4.0, 4.0]
 
 
 def test_new_rows_get_ids_in_their_order_and_known_ones_none(connection: Connection) -> None:
     rows = [{"names": name} for name in "abc"]
-    first = new_ids(connection, schema.name_set, key=("names",), rows=rows[1:2])
-    then = new_ids(connection, schema.name_set, key=("names",), rows=rows)
+    first = new_ids(connection, tables.name_set, key=("names",), rows=rows[1:2])
+    then = new_ids(connection, tables.name_set, key=("names",), rows=rows)
     assert list(first) == [("b",)]
     assert list(then) == [("a",), ("c",)]
     assert first["b",] < then["a",] < then["c",]
-    written = connection.execute(select(schema.name_set.c.names, schema.name_set.c.id))
+    written = connection.execute(select(tables.name_set.c.names, tables.name_set.c.id))
     assert {(row.names,): row.id for row in written} == first | then
 
 
 def test_values_are_written_as_their_columns_write_them(connection: Connection) -> None:
-    insert_all(connection, schema.silence, rows=[silence("one"), silence("two", matchers=[])])
-    assert connection.scalars(select(schema.silence.c.matchers).order_by(schema.silence.c.id)).all() == [
+    insert_all(connection, tables.silence, rows=[silence("one"), silence("two", matchers=[])])
+    assert connection.scalars(select(tables.silence.c.matchers).order_by(tables.silence.c.id)).all() == [
         [{"label": "rule"}],
         [],
     ]
 
 
 def test_each_row_is_changed_by_its_id_and_the_others_stay(connection: Connection) -> None:
-    insert_all(connection, schema.silence, rows=[silence(note) for note in "abc"])
-    ids = connection.scalars(select(schema.silence.c.id).order_by(schema.silence.c.id)).all()
+    insert_all(connection, tables.silence, rows=[silence(note) for note in "abc"])
+    ids = connection.scalars(select(tables.silence.c.id).order_by(tables.silence.c.id)).all()
     change_all(
         connection,
-        schema.silence,
+        tables.silence,
         rows=[{"id": ids[0], "note": "A", "ends_at": 1.0}, {"id": ids[2], "note": "C", "ends_at": 2.0}],
     )
     assert notes(connection) == [("A", 1.0), ("b", NOW + 1), ("C", 2.0)]
@@ -88,5 +89,5 @@ def test_each_row_is_changed_by_its_id_and_the_others_stay(connection: Connectio
 def test_a_row_that_may_not_be_is_refused(connection: Connection) -> None:
     orphan = {"run_id": 1, "at": NOW, "kind": "batch", "data": {}}
     with pytest.raises(IntegrityError), connection.begin_nested():
-        insert_all(connection, schema.event, rows=[orphan])
-    assert connection.scalars(select(schema.event.c.id)).all() == []
+        insert_all(connection, tables.event, rows=[orphan])
+    assert connection.scalars(select(tables.event.c.id)).all() == []

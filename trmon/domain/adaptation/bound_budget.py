@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES
+from trmon.domain.adaptation.proposal import Hold, HoldReason, Move, Proposal, Verdict, adapted_name
 from trmon.domain.adaptation.sample import Sample
-from trmon.domain.adaptation.setting import MIN_SEQUENCES
 from trmon.domain.adaptation.tail import Side, moved, rejected_share, tails_of
-from trmon.domain.adaptation.verdict import Hold, HoldReason, Move, Proposal, Verdict, adapted_name
-from trmon_client.core.acceptance import CERTIFICATE_MARGIN, Criterion, Policy
-from trmon_client.core.bounds import max_delta
+from trmon_client.core.bounds.error_bounds import max_delta
+from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Criterion, Policy
 
 NAME = "bound_budget"
 BUDGET_FRACTION = 0.1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.adaptation.proposal import Hold, HoldReason, Proposal, Verdict
 from trmon.domain.adaptation.sample import Sample
-from trmon.domain.adaptation.setting import Setting
 from trmon.domain.adaptation.target_mask_rate import propose
-from trmon.domain.adaptation.verdict import Hold, HoldReason, Proposal, Verdict
-from trmon.domain.policies.version import CONTROLLER_PREFIX, PolicyVersion
-from trmon_client.core.acceptance import Policy
+from trmon.domain.policies.policy_version import CONTROLLER_PREFIX, PolicyVersion
+from trmon_client.core.policies.acceptance import Policy
 
 
 def control(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.acceptance import Criterion, Policy, decide
-from trmon_client.core.columns import Array, Columns
+from trmon_client.core.columns.columns import Array, Columns
+from trmon_client.core.policies.acceptance import Criterion, Policy, decide
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from trmon.domain.adaptation.sample import Sample
-from trmon_client.core.acceptance import Criterion, Policy
-from trmon_client.core.columns import Array
+from trmon_client.core.columns.columns import Array
+from trmon_client.core.policies.acceptance import Criterion, Policy
 
 Side = Literal["lower", "upper"]
 SIGNS: dict[Side, float] = {"lower": -1.0, "upper": 1.0}

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES, Setting
+from trmon.domain.adaptation.proposal import Hold, HoldReason, Limit, Move, Proposal, Verdict, adapted_name
 from trmon.domain.adaptation.sample import Sample, reads
-from trmon.domain.adaptation.setting import MIN_SEQUENCES, Setting
 from trmon.domain.adaptation.tail import Tail, bound_of, moved, reaches_of, rejected_share, tails_of
-from trmon.domain.adaptation.verdict import Hold, HoldReason, Limit, Move, Proposal, Verdict, adapted_name
-from trmon_client.core.acceptance import CERTIFICATE_MARGIN, Policy
+from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Policy
 
 NAME = "target_mask_rate"
 MAX_FACTOR = 2.0

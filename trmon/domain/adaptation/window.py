@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trmon.domain.adaptation.sample import Sample
-from trmon_client.core.acceptance import Policy, PolicyError
-from trmon_client.core.columns import Columns
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies.acceptance import Policy, PolicyError
 
 Place = tuple[int, int]
 """An attempt and a step of it."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from trmon.domain.model.severity import Severity
+
 
 class AlertState(Enum):
     """Where an alert is in its life; an alert that never fired is dropped, not resolved."""
@@ -14,14 +16,6 @@ class AlertState(Enum):
     FIRING = "firing"
     RESOLVED = "resolved"
     DROPPED = "dropped"
-
-
-class Severity(Enum):
-    """What an alert asks for: act now (page), look soon (warn), know (info)."""
-
-    PAGE = "page"
-    WARN = "warn"
-    INFO = "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

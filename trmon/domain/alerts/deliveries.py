@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, Severity
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
 from trmon.domain.alerts.transitions import Reason, Transition
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.watch import Watch
 
 MESSAGE_VERSION = 2
 

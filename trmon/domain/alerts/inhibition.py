@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from trmon.domain.alerts.alert import Alert, Severity
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.model.severity import Severity
 
 Causes = Mapping[str, frozenset[str]]
 """The symptoms of each cause, by the names of their rules."""

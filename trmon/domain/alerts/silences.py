@@ -8,9 +8,9 @@ from enum import Enum
 from fnmatch import fnmatchcase
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.errors import InvalidInput
+from trmon.domain.model.errors import InvalidInput
 from trmon.domain.runs.run import Run
-from trmon_client.core.types import ready
+from trmon_client.core.wire.decodable_types import ready
 
 MAX_MATCHERS = 16
 MAX_PATTERN_LENGTH = 256

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from trmon.domain.alerts.alert import AlertState, Delivery, Severity
+from trmon.domain.alerts.alert import AlertState, Delivery
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS, WITHIN_STEPS, Flap
 from trmon.domain.alerts.muting import Situation, muted_alert
+from trmon.domain.model.severity import Severity
 
 
 def presented(delivery: Delivery, situation: Situation, *, now: float) -> Delivery:

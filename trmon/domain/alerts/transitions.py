@@ -8,8 +8,9 @@ from enum import Enum
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Severity
-from trmon.domain.identity import BatchKey
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Finding, Rule, Truth
 
 

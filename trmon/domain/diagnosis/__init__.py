@@ -3,11 +3,11 @@
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.escalation import Escalation, Stage
 from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
+from trmon.domain.diagnosis.framework_names import Ignored, Translation, translate
 from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.names import Ignored, Translation, translate
 from trmon.domain.diagnosis.quadrant import Quadrant
-from trmon.domain.diagnosis.readings import READINGS
 from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
+from trmon.domain.diagnosis.required_signals import READINGS
 from trmon.domain.diagnosis.thresholds import Thresholds
 
 __all__ = [

@@ -13,9 +13,9 @@ import numpy as np
 
 from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import JUDGED, Array, History
-from trmon.domain.diagnosis.provision import provision
+from trmon.domain.diagnosis.missing_inputs import provision
 from trmon.domain.rules.rule import Bound, Truth
-from trmon_client.core.schema import Pair
+from trmon_client.core.columns.schema import Pair
 
 FALSE, UNKNOWN, TRUE = 0, 1, 2
 """Kleene's values in an order in which "and" is the least and "or" the largest."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon_client.core.schema import Pair
+from trmon_client.core.columns.schema import Pair
 
 Array: TypeAlias = Any
 

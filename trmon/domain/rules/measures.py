@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from trmon.domain.rules.readout import Readout
-from trmon.domain.windows import Baseline, Window
+from trmon.domain.rules.signal_reader import Readout
+from trmon.domain.signals.windows import Baseline, Window
 
 
 class Keeps(Enum):

@@ -11,11 +11,11 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from trmon.domain.alerts.alert import Severity
-from trmon.domain.identity import BatchKey
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.severity import Severity
 from trmon.domain.rules.measures import NEWEST, Keeps, Measure, Ratio
-from trmon.domain.rules.readout import Readout
-from trmon.domain.rules.signalnames import is_scalar
+from trmon.domain.rules.signal_names import is_scalar
+from trmon.domain.rules.signal_reader import Readout
 from trmon.domain.runs.run import RunState
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from trmon.domain.identity import RunKey
+from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
 
 

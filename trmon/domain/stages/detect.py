@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from trmon.domain.batch import BatchRow
-from trmon.domain.mind import RunMind
-from trmon.domain.quarantine import QuarantinePart, quarantined
-from trmon.domain.rules.readout import Memory, Readout
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.context.pass_context import Watch
 from trmon.domain.rules.rule import Finding, Reads, Rule
-from trmon.domain.rules.ruleset import Kept
+from trmon.domain.rules.rule_set import Kept
+from trmon.domain.rules.signal_reader import Memory, Readout
 from trmon.domain.stages.fold import Folded
-from trmon.domain.watch import Watch
+from trmon.domain.state.pipeline_state import RunMind
 
 Numbers: TypeAlias = Mapping[str, float]
 """A row's scalars and signals by name; a signal outweighs a scalar."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trmon.domain.assembly import ClosedBatch
-from trmon.domain.batch import BatchRow, DecisionRow
-from trmon.domain.intake import StoredReport
-from trmon.domain.mind import RunMind
-from trmon.domain.quarantine import Quarantined, QuarantinePart, quarantined
+from trmon.domain.batches.assembly import ClosedBatch
+from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.model.messages import StoredReport
 from trmon.domain.stages.merge import Closing
 from trmon.domain.stages.replay import Replayed
-from trmon.domain.watch import Watch
+from trmon.domain.state.pipeline_state import RunMind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

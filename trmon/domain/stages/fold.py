@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from trmon.domain.batch import BatchRow
-from trmon.domain.identity import BatchKey
-from trmon.domain.mind import GAPS, GAUGE_KEYS, RunMind
-from trmon.domain.rules.readout import Readout
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.rules.signal_reader import Readout
 from trmon.domain.stages.draft import Draft
+from trmon.domain.state.pipeline_state import GAPS, GAUGE_KEYS, RunMind
 
 HISTORICAL = ("response_length_growth", "ess_seq_relative", "step_seconds")
 """Signals that only a run's history gives; a revision keeps them as they were."""

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from trmon_client.core.columns import Array, Columns
-from trmon_client.core.quantiles import percentile
+from trmon_client.core.columns.columns import Array, Columns
+from trmon_client.core.columns.quantiles import percentile
 
 
 def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.stages.merge import Merged
-from trmon_client.core import bounds, signals
-from trmon_client.core.alpha import AlphaSplit
-from trmon_client.core.columns import Columns
-from trmon_client.core.schema import Pair
-from trmon_client.core.sequences import Sequences
+from trmon_client.core.bounds import error_bounds
+from trmon_client.core.bounds.alpha_split import AlphaSplit
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import Pair
+from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.signals import batch_signals
 
 K3_FLOOR = 1e-6
 K3_FACTOR = 10.0
@@ -34,7 +35,7 @@ class Measured:
 def measure(merged: Merged) -> Measured:
     """Return the batch's signals, those of the rules and the bounds among them."""
     columns, sequences = merged.columns, Sequences.of(merged.columns)
-    found = signals.of_sequences(sequences)
+    found = batch_signals.of_sequences(sequences)
     found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
     found |= {f"{pair}_ratio_shift": ratio_shift(sequences, pair) for pair in columns.pairs}
     found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
@@ -114,9 +115,9 @@ def _variance(sums: Mapping[str, float], of: str, squares: str) -> float:
     return max(sums[squares] / n - mean * mean, 0.0)
 
 
-def _bounds(columns: Columns) -> bounds.ErrorBounds:
+def _bounds(columns: Columns) -> error_bounds.ErrorBounds:
     """Columns come from outside: a KL below zero bounds nothing."""
     try:
-        return bounds.batch_bounds(columns)
+        return error_bounds.batch_bounds(columns)
     except ValueError:
-        return bounds.UNKNOWN
+        return error_bounds.UNKNOWN

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trmon.domain import scalars
-from trmon.domain.assembly import ClosedBatch
-from trmon.domain.batch import BatchRow
-from trmon.domain.intake import StoredReport
-from trmon.domain.mind import RunMind
-from trmon.domain.quarantine import Quarantined
-from trmon.domain.watch import Watch
-from trmon_client.core.columns import Columns
+from trmon.domain.batches import trainer_scalars
+from trmon.domain.batches.assembly import ClosedBatch
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.model.messages import StoredReport
+from trmon.domain.state.pipeline_state import RunMind
+from trmon_client.core.columns.columns import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,5 +66,5 @@ def merge(closing: Closing) -> Merged:
         closing=closing,
         columns=Columns.merge(*(part.columns for part in parts)),
         parts=tuple(parts),
-        scalars={**scalars.of_reports(closing.batch.reports), **closing.scalars},
+        scalars={**trainer_scalars.of_reports(closing.batch.reports), **closing.scalars},
     )

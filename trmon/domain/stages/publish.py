@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
 from trmon.domain.alerts.deliveries import deliveries_of, jsonable
 from trmon.domain.alerts.transitions import Transition
-from trmon.domain.batch import BatchRow, DecisionRow
-from trmon.domain.mind import RunMind
-from trmon.domain.outcome import Event
-from trmon.domain.rules.readout import Readout
+from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.rules.signal_reader import Readout
 from trmon.domain.stages.transition import Judged
-from trmon.domain.watch import Watch
+from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.state.run_update import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon.domain.batch import DecisionRow, Role
-from trmon.domain.derived import SHADOW_PREFIX
+from trmon.domain.batches.batch import DecisionRow, Role
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.domain.stages.maskrates import mask_rates
 from trmon.domain.stages.measure import Measured
 from trmon.domain.stages.merge import Merged, Part
-from trmon_client.core.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, Readings
-from trmon_client.core.columns import Array
+from trmon_client.core.columns.columns import Array
+from trmon_client.core.policies.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, Readings
 from trmon_client.core.wire import pack_bits, unpack_bits
 
 UNKNOWN_POLICY = "unknown_policy"

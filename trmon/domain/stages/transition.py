@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trmon.domain.alerts.transitions import QUIET, Track, Transition, advance
-from trmon.domain.mind import RunMind
+from trmon.domain.context.pass_context import Watch
 from trmon.domain.rules.rule import Finding, Rule
 from trmon.domain.stages.detect import Detected
 from trmon.domain.stages.fold import Folded
-from trmon.domain.watch import Watch
+from trmon.domain.state.pipeline_state import RunMind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

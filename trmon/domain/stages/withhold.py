@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trmon.domain import scalars
-from trmon.domain.batch import BatchRow
-from trmon.domain.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches import trainer_scalars
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import QuarantinePart, quarantined
 from trmon.domain.stages.draft import Draft, circumstances, made_at, set_aside
 from trmon.domain.stages.merge import Closing
-from trmon_client.core.schema import PRIMARY_ORDER
+from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 
 def withhold(closing: Closing, error: Exception | str) -> Draft:
@@ -31,7 +31,7 @@ def withhold(closing: Closing, error: Exception | str) -> Draft:
         mismatches=0,
         last_report_id=batch.last_report_id,
         signals=circumstances(batch, mismatches=0),
-        scalars={**scalars.of_reports(reports), **closing.scalars},
+        scalars={**trainer_scalars.of_reports(reports), **closing.scalars},
     )
     reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *set_aside(closing)]
     return Draft(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trmon.domain.errors import TrmonError
-from trmon.lab.injection import Injection
+from trmon.domain.model.errors import TrmonError
+from trmon.lab.testbed.injection import Injection
 
 USUAL_PORT = 8642
 START_SECONDS = 30.0

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trmon.lab.config import LabConfig
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, service, trainer
 from trmon.lab.demo.readings import Reader, Reading
 from trmon.lab.demo.receiver import Pager
 from trmon.lab.demo.story import Story, lines, tell
-from trmon.lab.injection import Injection
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.injection import Injection
 
 PROJECT = "demo"
 HEALTHY = "healthy"

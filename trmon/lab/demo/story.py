@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.lab.collapse import Collapse, collapse, smoothed
 from trmon.lab.demo.adaptation import Adaptation
 from trmon.lab.demo.adaptation import lines as adapted
 from trmon.lab.demo.readings import Reading
+from trmon.lab.testbed.collapse import Collapse, collapse, smoothed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

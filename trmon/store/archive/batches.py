@@ -10,11 +10,11 @@ import msgspec
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
-from trmon.domain.batch import BatchRow
-from trmon.domain.identity import BatchKey
-from trmon.domain.quarantine import Quarantined
-from trmon.store import schema
-from trmon.store.namesets import Names, NameSets
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.model.identity import BatchKey
+from trmon.store.rows.name_dictionary import Names, NameSets
+from trmon.store.schema import tables
 
 NAME = "batches"
 _FIELDS: dict[str, Any] = {
@@ -58,8 +58,8 @@ class Vocabulary:
 
 def vocabulary(connection: Connection, project: str, *, names: NameSets) -> Vocabulary:
     """Return the names that the batches of a project have, in the order in which they first came."""
-    table = schema.batch
-    found = select(table.c.signal_names, table.c.scalar_names).join(schema.run).where(schema.run.c.project == project)
+    table = tables.batch
+    found = select(table.c.signal_names, table.c.scalar_names).join(tables.run).where(tables.run.c.project == project)
     pairs = sorted(tuple(row) for row in connection.execute(found.distinct()))
     sets = names.read(connection, {id_ for pair in pairs for id_ in pair})
     return Vocabulary(*(_union(sets[id_] for id_ in ids) for ids in (zip(*pairs, strict=True) if pairs else ((), ()))))

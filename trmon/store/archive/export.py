@@ -10,16 +10,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
-from trmon.domain.errors import NotFound
-from trmon.store import migrations, schema
+from trmon.domain.model.errors import NotFound
+from trmon.store import migrations
 from trmon.store.archive import batches, manifest, sequences
-from trmon.store.archive.admission import is_hidden
+from trmon.store.archive.archived_tables import PLAIN, REPORTS, Kept
 from trmon.store.archive.batches import Vocabulary
 from trmon.store.archive.manifest import Manifest
-from trmon.store.archive.parts import PIECE_REPORTS, PIECE_ROWS, Parts
-from trmon.store.archive.tables import PLAIN, REPORTS, Kept
-from trmon.store.batchrows import read_batches
-from trmon.store.namesets import NameSets
+from trmon.store.archive.run_import import is_hidden
+from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS, Parts
+from trmon.store.rows.batch_rows import read_batches
+from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.schema import tables
 
 
 def export(reader: Engine, project: str, root: Path, *, names: NameSets, now: float) -> Manifest:
@@ -29,8 +30,8 @@ def export(reader: Engine, project: str, root: Path, *, names: NameSets, now: fl
     Errors: NotFound without a run; Conflict when the folder is not empty.
     """
     with reader.connect() as connection:
-        found = select(schema.run.c.id, schema.run.c.name).where(schema.run.c.project == project)
-        known = connection.execute(found.order_by(schema.run.c.id))
+        found = select(tables.run.c.id, tables.run.c.name).where(tables.run.c.project == project)
+        known = connection.execute(found.order_by(tables.run.c.id))
         runs = [(row.id, row.name) for row in known if not is_hidden(row.name)]
         if not runs:
             raise NotFound("project", project)
@@ -70,11 +71,11 @@ class _Run:
         return parts.n_rows
 
     def _batches(self, vocabulary: Vocabulary, names: NameSets) -> int:
-        table = schema.batch.c
+        table = tables.batch.c
         last_ordinal = 0
         with self._parts(batches.NAME, vocabulary.schema) as parts:
             while True:
-                newer = select(schema.batch).where(table.run_id == self._run_id, table.ordinal > last_ordinal)
+                newer = select(tables.batch).where(table.run_id == self._run_id, table.ordinal > last_ordinal)
                 found = read_batches(self._connection, newer.order_by(table.ordinal).limit(PIECE_ROWS), names=names)
                 if not found:
                     return parts.n_rows

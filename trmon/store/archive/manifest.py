@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from trmon.domain.errors import Conflict, InvalidInput
-from trmon.domain.identity import checked_name
-from trmon_client.core.types import ready
+from trmon.domain.model.errors import Conflict, InvalidInput
+from trmon.domain.model.identity import checked_name
+from trmon_client.core.wire.decodable_types import ready
 
 FORMAT = 1
 FILE = "manifest.json"

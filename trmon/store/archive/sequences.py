@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trmon.domain.errors import Damaged
-from trmon.store import codec
-from trmon.store.archive.tables import HISTOGRAMS, REPORTS
-from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, PAIRS
+from trmon.domain.model.errors import Damaged
+from trmon.store.archive.archived_tables import HISTOGRAMS, REPORTS
+from trmon.store.rows import report_codec
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS, PAIRS
 from trmon_client.core.wire import unpack_bits
 
 _ARROW_TYPES = {"f8": pa.float64(), "f4": pa.float32(), "i8": pa.int64()}
@@ -45,7 +45,7 @@ def opened(rows: Sequence[Any]) -> tuple[Any, Any]:
 
 def _unpacked(payload: bytes) -> Columns | None:
     try:
-        return codec.unpack(payload)[1]()
+        return report_codec.unpack(payload)[1]()
     except Damaged:
         return None
 

@@ -12,10 +12,10 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.errors import InvalidInput, NotReady
-from trmon.store.database.address import parsed
+from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.store.database.engines import Again, Engines
-from trmon.store.database.exchange import known_exchange
+from trmon.store.database.pg_pipeline import known_exchange
+from trmon.store.database.url import parsed
 
 CONNECT_SECONDS = 5
 POOL_SIZE = 8

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 
-from trmon.domain.errors import NotReady
-from trmon.store.database.address import parsed
+from trmon.domain.model.errors import NotReady
 from trmon.store.database.engines import Engines
+from trmon.store.database.url import parsed
 
 BUSY_SECONDS = 5.0
 _PRAGMAS = (

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trmon.store.database.plainsql import PlainSql
-from trmon.store.database.sending import Sent
+from trmon.store.database.pg_statement import Sent
+from trmon.store.database.sqlite_statement import PlainSql
 
 Row = Mapping[str, Any]
 Columns = tuple[str, ...]

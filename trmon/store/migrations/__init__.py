@@ -11,15 +11,15 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
-from trmon.domain.errors import NotReady
-from trmon.store.database import advisory
-from trmon.store.database.advisory import Lock
+from trmon.domain.model.errors import NotReady
+from trmon.store.database import advisory_locks
+from trmon.store.database.advisory_locks import Lock
 
 
 def upgrade(engine: Engine, *, revision: str = "head") -> None:
     """Bring the schema up to a revision, in one transaction. Errors: NotReady, also for a newer trmon's schema."""
     with engine.begin() as connection:
-        advisory.alone(connection, Lock.MIGRATION)
+        advisory_locks.alone(connection, Lock.MIGRATION)
         _check_known(connection)
         command.upgrade(_config(connection), revision)
 
@@ -27,7 +27,7 @@ def upgrade(engine: Engine, *, revision: str = "head") -> None:
 def downgrade(engine: Engine, *, revision: str) -> None:
     """Bring the schema back to a revision, in one transaction; "base" is before the first. Errors: NotReady."""
     with engine.begin() as connection:
-        advisory.alone(connection, Lock.MIGRATION)
+        advisory_locks.alone(connection, Lock.MIGRATION)
         command.downgrade(_config(connection), revision)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from trmon.store.schema import metadata
+from trmon.store.schema.tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

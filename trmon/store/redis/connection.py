@@ -6,7 +6,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from trmon.domain.errors import NotReady
+from trmon.domain.model.errors import NotReady
 
 TIMEOUT_SECONDS = 0.5
 FAILURES = (redis.RedisError, OSError)

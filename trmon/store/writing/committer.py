@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from trmon.domain.errors import NotReady, Overloaded, TrmonError
+from trmon.domain.model.errors import NotReady, Overloaded, TrmonError
 from trmon.store.database.engines import Again
-from trmon.store.database.exchange import patient
-from trmon.store.database.runlocks import RunLocks
-from trmon.store.events import write_stream
-from trmon.store.writing.group import Failed, Group, Transaction, Work
+from trmon.store.database.pg_pipeline import patient
+from trmon.store.rows.event_rows import write_stream
+from trmon.store.writing.run_locks import RunLocks
+from trmon.store.writing.transaction import Failed, Group, Transaction, Work
 
 MAX_TRIES = 5
 

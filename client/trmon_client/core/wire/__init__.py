@@ -7,8 +7,8 @@ ignored; unknown columns are refused unless the sender is a newer minor version.
 
 from __future__ import annotations
 
-from trmon_client.core.acceptance import SEMANTICS_VERSION
-from trmon_client.core.wire.bits import pack_bits, unpack_bits
+from trmon_client.core.policies.acceptance import SEMANTICS_VERSION
+from trmon_client.core.wire.bit_packing import pack_bits, unpack_bits
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (
     JSON,
@@ -44,7 +44,7 @@ from trmon_client.core.wire.messages import (
     Start,
     WireColumn,
 )
-from trmon_client.core.wire.parcels import MAX_SEQUENCES, parcel
+from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, parcel
 from trmon_client.core.wire.unpacking import (
     MAX_PARCEL_BYTES,
     columns_of,

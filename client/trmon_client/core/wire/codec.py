@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trmon_client.core.types import ready
 from trmon_client.core.wire.checks import check
+from trmon_client.core.wire.decodable_types import ready
 from trmon_client.core.wire.errors import ANY_KEY, UNREADABLE, WireError, refusal, shown
 from trmon_client.core.wire.messages import Ack, Acks, Bundle, JsonNumber, Message, WireColumn
 

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trmon_client.core.columns import Columns
-from trmon_client.core.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, REMEMBERED_LAYOUTS, DType, Pair, Reduction
-from trmon_client.core.wire.blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd
+from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, Pair, Reduction
+from trmon_client.core.wire.column_blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd
 from trmon_client.core.wire.errors import WireError, shown
 from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Parcel, Report, WireColumn
-from trmon_client.core.wire.parcels import MAX_SEQUENCES, Opened, Section, opened, packed
+from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, Opened, Section, opened, packed
 
 MAX_PARCEL_BYTES = 64 << 20
 """What a parcel that comes may unpack to: a report of 90,000 sequences."""

@@ -1,0 +1,139 @@
+"""The columns of a large batch beside verl's metrics, where verl is installed; prints Markdown tables.
+
+PYTHONPATH=. .venv-peers/bin/python benchmarks/bench_columns.py [--device cuda]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from stopwatch import extra_mebibytes, milliseconds, read_bytes_per_second
+
+from trmon_client.core.statistics import columns
+
+SHAPE = (1024, 8192)
+THREADS = 2
+REPEATS = 5
+SMALL_D = 1e-4
+OURS, FULL, METRICS = "trmon: every column, the histogram", "verl: metrics and rejection", "verl: metrics only"
+
+
+def batch(shape: tuple[int, int], *, noise: float, is_full: bool, device: str = "cpu") -> dict[str, Any]:
+    """Return float32 log-probs and the int64 mask that verl carries; responses are full or 1/8 of it and longer."""
+    generator = torch.Generator().manual_seed(0)
+    new = -torch.empty(shape).exponential_(1.0, generator=generator)
+    rollout = (new + noise * torch.randn(shape, generator=generator)).clamp_(max=0.0)
+    shortest = shape[1] if is_full else shape[1] // 8
+    lengths = torch.randint(shortest, shape[1] + 1, (shape[0], 1), generator=generator)
+    given = {"old": new, "rollout": rollout, "mask": (torch.arange(shape[1]) < lengths).long()}
+    return {name: tensor.to(device) for name, tensor in given.items()}
+
+
+def ours(old: Any, rollout: Any, mask: Any) -> Any:
+    """Reduce one pair."""
+    return columns(rollout_logprobs=rollout, old_logprobs=old, mask=mask)
+
+
+def contenders() -> dict[str, Callable[..., Any]]:
+    """Return what is compared; verl's functions as its trainer calls them, with token TIS and seq_mean_k3."""
+    if find_spec("verl") is None:
+        return {OURS: ours}
+    from verl.trainer.ppo import rollout_corr_helper as verl
+
+    def full(old: Any, rollout: Any, mask: Any) -> Any:
+        return verl.compute_rollout_correction_and_rejection_mask(
+            old, rollout, mask, rollout_is="token", rollout_rs="seq_mean_k3", rollout_rs_threshold=0.01
+        )
+
+    def metrics(old: Any, rollout: Any, mask: Any) -> Any:
+        return verl.compute_offpolicy_metrics(old_log_prob=old, rollout_log_prob=rollout, response_mask=mask)
+
+    return {OURS: ours, FULL: full, METRICS: metrics}
+
+
+def main(device: str) -> None:
+    """Print the tables."""
+    torch.set_num_threads(THREADS)
+    if find_spec("verl") is None:
+        print("verl is not installed here: `make peers` makes an environment with it")
+    print(f"one pair, {list(SHAPE)} float32 on {device}, {THREADS} threads, medians of {REPEATS} interleaved runs,")
+    print(f"load of the machine {os.getloadavg()[0]:.1f} before and ", end="")
+    rows = [row for is_full in (True, False) for row in _rows(device, is_full=is_full)]
+    print(f"{os.getloadavg()[0]:.1f} after\n")
+    print("| responses | what | wall ms | CPU ms | wall, times ours | CPU, times ours | extra memory MiB |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    print("\n".join(rows))
+    if device == "cuda":
+        _print_bandwidth()
+    _print_accuracy()
+
+
+def _rows(device: str, *, is_full: bool) -> list[str]:
+    given = batch(SHAPE, noise=1e-2, is_full=is_full, device=device)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders()}
+    for _ in range(REPEATS):
+        for name, call in contenders().items():
+            found[name].append(milliseconds(partial(call, **given), device=device))
+    medians = {
+        name: [statistics.median(column) for column in zip(*times, strict=True)] for name, times in found.items()
+    }
+    responses = "full" if is_full else "1/8 to full"
+    our_wall, our_cpu = medians[OURS]
+    return [
+        f"| {responses} | {name} | {wall:,.0f} | {cpu:,.0f} | {wall / our_wall:.1f} | {cpu / our_cpu:.1f} "
+        f"| {_extra_of_a_process(name, device=device, is_full=is_full):,.0f} |"
+        for name, (wall, cpu) in medians.items()
+    ]
+
+
+def _extra_of_a_process(name: str, *, device: str, is_full: bool) -> float:
+    """Return by how much one call raises the peak memory of a process of its own, warmed by a small call."""
+    command = [sys.executable, __file__, "--device", device, "--extra-of", name, *(["--full"] if is_full else [])]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def _print_extra(name: str, *, device: str, is_full: bool) -> None:
+    torch.set_num_threads(THREADS)
+    call = contenders()[name]
+    call(**batch((16, SHAPE[1]), noise=1e-2, is_full=is_full, device=device))
+    print(extra_mebibytes(partial(call, **batch(SHAPE, noise=1e-2, is_full=is_full, device=device)), device=device))
+
+
+def _print_bandwidth() -> None:
+    given = batch(SHAPE, noise=1e-2, is_full=True, device="cuda")
+    read_bytes = sum(tensor.numel() * tensor.itemsize for tensor in given.values())
+    wall = statistics.median(milliseconds(partial(ours, **given), device="cuda")[0] for _ in range(REPEATS))
+    print(f"\ntrmon's columns take {read_bytes / (wall / 1e3) / read_bytes_per_second():.0%} of the bandwidth")
+
+
+def _print_accuracy() -> None:
+    given = batch((64, SHAPE[1]), noise=SMALL_D, is_full=True)
+    d = (given["old"].double() - given["rollout"].double()).numpy()
+    exact = np.where(np.abs(d) < 1e-3, d**2 / 2 + d**3 / 6 + d**4 / 24, np.expm1(d) - d).sum()
+    single = given["old"] - given["rollout"]
+    direct = (torch.exp(single) - 1 - single).double().sum().item()
+    found = ours(**given)["mismatch_sum_k3"].sum()
+    print(f"\nk3 at |d| ~ {SMALL_D:g}, relative error against float64\n\n| what | error |\n|---|---:|")
+    print(f"| trmon | {abs(found / exact - 1):.1e} |\n| float32 exp(d) - 1 - d | {abs(direct / exact - 1):.1e} |")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--extra-of", help=argparse.SUPPRESS)
+    parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.extra_of is None:
+        main(arguments.device)
+    else:
+        _print_extra(arguments.extra_of, device=arguments.device, is_full=arguments.full)

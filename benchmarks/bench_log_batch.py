@@ -1,0 +1,68 @@
+"""What one `log_batch` costs the trainer's thread: python benchmarks/bench_log_batch.py"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import trmon_client as trmon
+
+SHAPES = ((96, 16), (64, 1024), (256, 4096))
+GAP_SECONDS = 0.02
+"""What a trainer does between two calls; the sender works meanwhile, and the caches cool."""
+
+
+def batch(n_sequences: int, horizon: int) -> dict[str, Any]:
+    """Return three policies' log-probs and all labels."""
+    generator = torch.Generator().manual_seed(0)
+    mu = -torch.rand((n_sequences, horizon), generator=generator) - 0.1
+    old = mu + 1e-3 * torch.randn(mu.shape, generator=generator)
+    return {
+        "rollout_logprobs": mu,
+        "old_logprobs": old,
+        "logprobs": old + 1e-3 * torch.randn(mu.shape, generator=generator),
+        "mask": torch.ones(mu.shape, dtype=torch.bool),
+        "advantages": torch.randn(n_sequences, generator=generator),
+        "rewards": torch.rand(n_sequences, generator=generator),
+        "group_ids": torch.arange(n_sequences) // 8,
+        "versions": torch.zeros(n_sequences, dtype=torch.int64),
+    }
+
+
+def call_seconds(
+    monitor: trmon.Monitor, arguments: dict[str, Any], *, gap_seconds: float, n: int
+) -> list[tuple[float, float]]:
+    """Return the wall time of every call but the first ones, and the CPU time that it took the calling thread."""
+    found = []
+    for step in range(n + 5):
+        wall, cpu = time.perf_counter(), time.thread_time()
+        monitor.log_batch(step=step, trainer_version=step, **arguments)
+        found.append((time.perf_counter() - wall, time.thread_time() - cpu))
+        time.sleep(gap_seconds)
+    return found[5:]
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"log_batch, three pairs and all labels, CPU tensors, torch threads {torch.get_num_threads()}, in ms")
+    print(f"load of the machine {os.getloadavg()[0]:.1f}")
+    print(f"{'shape':>12} {'gap':>6} {'median':>8} {'p95':>8} {'CPU':>8}")
+    for shape in SHAPES:
+        for gap_seconds in (0.0, GAP_SECONDS):
+            with tempfile.TemporaryDirectory() as folder:
+                monitor = trmon.init(project="bench", run="log-batch", spool_dir=Path(folder))
+                times = call_seconds(monitor, batch(*shape), gap_seconds=gap_seconds, n=200 if shape[1] < 2000 else 20)
+                monitor.close()
+            wall, cpu = (1e3 * np.array(column) for column in zip(*times, strict=True))
+            median, p95, cpu_median = np.quantile(wall, 0.5), np.quantile(wall, 0.95), np.quantile(cpu, 0.5)
+            print(f"{shape!s:>12} {1e3 * gap_seconds:6.0f} {median:8.3f} {p95:8.3f} {cpu_median:8.3f}")
+
+
+if __name__ == "__main__":
+    main()

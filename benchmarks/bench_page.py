@@ -1,0 +1,197 @@
+"""The page in a real Chromium: first views, a fleet of 500 runs, panning a run of 100,000 steps; prints a table.
+
+A view's time is the page's own clock: from the navigation of a browser that was never here to the frame that shows what
+is named. The service is a process of its own on the same cores, and at rest: it has looked at every run it found.
+
+PYTHONPATH=. python benchmarks/bench_page.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Browser, Page
+from rich.console import Console
+from rich.table import Table
+
+from tests.fixtures.browser import Visit, chromium, leave, visit
+from tests.fixtures.service import ServiceProcess
+from tests.store.builders import NOW, batch, batch_key, start_intake
+from trmon.domain.model.identity import RunKey
+from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.store import Store
+
+RUNS, RUN_STEPS = 500, 60
+LONG, LONG_STEPS = RunKey("math", "long"), 100_000
+PASS_BATCHES = 256
+SIGNALS = (
+    *("reward_mean", "mask_rate", "response_length_mean", "response_length_p95", "version_lag_mean", "step_seconds"),
+    *("mismatch_kl_k3", "total_kl_k3", "total_ess_token", "total_ess_seq", "total_chi2_token", "mismatch_prob_pearson"),
+)
+REPEATS = 9
+COLD_REPEATS = 3
+PANS = 60
+REST_SHARE = 0.05
+"""Of a core: a service at rest uses less."""
+SEEN = """selector => {
+    const look = () => {
+        if (!document.querySelector(selector)) return;
+        observer.disconnect();
+        requestAnimationFrame(() => setTimeout(() => (window.seenAt = performance.now())));
+    };
+    const observer = new MutationObserver(look);
+    observer.observe(document, { childList: true, subtree: true });
+}"""
+FRAMES = """async () => {
+    const times = [];
+    let last = performance.now();
+    window.stopFrames = () => times;
+    const next = (now) => { times.push(now - last); last = now; requestAnimationFrame(next); };
+    requestAnimationFrame(next);
+}"""
+
+
+def main() -> None:
+    """Write the runs, look at them and print what each view took."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        _write(Path(folder))
+        written_seconds = time.perf_counter() - began
+        service = ServiceProcess(Path(folder), idle_after_seconds="1.0")
+        _rest(service)
+        table = Table("what", "median ms", "worst ms", "kB", title=f"load {os.getloadavg()[0]:.1f}")
+        with chromium() as browser:
+            for row in (*_first_views(browser, service), _scrolling(browser, service), *_panning(browser, service)):
+                table.add_row(*row)
+        service.stop()
+        Console().print(table)
+        Console().print(
+            f"{RUNS} runs of {RUN_STEPS} steps and one of {LONG_STEPS:,}, written in {written_seconds:.0f} s"
+        )
+
+
+def _first_views(browser: Browser, service: ServiceProcess) -> Iterator[tuple[str, ...]]:
+    """A cold service has not looked at any run for a reader; the browser, as a person's, has shown a page before."""
+    _timed(browser, service, "/alerts", "main h1")
+    for what, path, ready in (
+        ("fleet of 501 runs, cold: first 25 shown", "/", "tbody tr"),
+        ("fleet of 501 runs: first 25 shown", "/", "tbody tr"),
+        ("fleet of 501 runs: all shown", "/", "tbody tr:nth-child(501)"),
+        ("run of 60 steps: charts drawn", "/runs/math/run-0", ".charts canvas"),
+        ("run of 100,000 steps: charts drawn", f"/runs/{LONG}", ".charts canvas"),
+    ):
+        views = []
+        for _ in range(COLD_REPEATS if "cold" in what else REPEATS):
+            if "cold" in what:
+                service.stop()
+                service.start()
+                _rest(service)
+            views.append(_timed(browser, service, path, ready))
+        size = statistics.median(size for _, size in views) / 1000
+        yield (what, *_said([milliseconds for milliseconds, _ in views]), f"{size:.0f}")
+
+
+def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> tuple[float, int]:
+    tab = visit(browser, service.url)
+    tab.page.add_init_script(f"({SEEN})({json.dumps(ready)})")
+    tab.page.goto(f"{service.url}{path}", wait_until="commit")
+    while (milliseconds := tab.page.evaluate("window.seenAt")) is None:
+        tab.page.wait_for_timeout(50)
+    tab.page.wait_for_timeout(500)
+    leave(tab)
+    return milliseconds, tab.received_bytes
+
+
+def _rest(service: ServiceProcess) -> None:
+    """Wait until the service has nothing left to do."""
+    stat = Path(f"/proc/{service.process.pid}/stat")
+    used, before = 0.0, -math.inf
+    while used - before > REST_SHARE:
+        before = used
+        time.sleep(1.0)
+        used = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def _scrolling(browser: Browser, service: ServiceProcess) -> tuple[str, ...]:
+    tab = visit(browser, service.url)
+    tab.go("/")
+    tab.page.wait_for_selector("tbody tr:nth-child(501)", state="attached")
+    frames = _frames(tab, lambda page: page.mouse.wheel(0, 400))
+    return ("fleet of 501 runs: a frame while scrolling", *_said(frames), "")
+
+
+def _panning(browser: Browser, service: ServiceProcess) -> list[tuple[str, ...]]:
+    tab = visit(browser, service.url)
+    page = tab.go(f"/runs/{LONG}?from=40000&to=50000")
+    page.wait_for_selector(".charts canvas")
+    page.wait_for_timeout(1500)
+    page.locator(".plot").first.focus()
+    answers: list[float] = []
+    page.on(
+        "requestfinished",
+        lambda asked: answers.append(asked.timing["responseEnd"]) if "/signals?" in asked.url else None,
+    )
+    frames = _frames(tab, lambda page: page.keyboard.press("ArrowRight"))
+    page.wait_for_timeout(1500)
+    return [
+        ("run of 100,000 steps: a frame while panning 9 charts", *_said(frames), ""),
+        ("run of 100,000 steps: the next stretch of signals", *_said(answers), ""),
+    ]
+
+
+def _frames(tab: Visit, act: Any) -> list[float]:
+    page: Page = tab.page
+    page.evaluate(FRAMES)
+    for _ in range(PANS):
+        act(page)
+        page.wait_for_timeout(16)
+    frames: list[float] = page.evaluate("window.stopFrames()")
+    return frames[1:]
+
+
+def _said(times: list[float]) -> tuple[str, str]:
+    return f"{statistics.median(times):.0f}", f"{max(times):.0f}"
+
+
+def _write(folder: Path) -> None:
+    store = Store.open(f"sqlite:///{folder / 'trmon.sqlite'}")
+    store.migrate()
+    names = [*(f"run-{i}" for i in range(RUNS)), LONG.run]
+    for name in names:
+        [receipt] = [future.result() for future in store.reports.append([start_intake("math", name)], now=NOW)]
+        _write_run(store, receipt.run_id, receipt.attempt_id, n=LONG_STEPS if name == LONG.run else RUN_STEPS)
+    store.close()
+
+
+def _write_run(store: Store, run_id: int, attempt_id: int, *, n: int) -> None:
+    random = np.random.default_rng(run_id)
+    values = np.abs(np.cumsum(random.normal(size=(n, len(SIGNALS))), axis=0)) / np.sqrt(n) + 0.01
+    for first in range(0, n, PASS_BATCHES):
+        steps = range(first, min(first + PASS_BATCHES, n))
+        batches = tuple(
+            batch(
+                batch_key(attempt_id, step),
+                run_id=run_id,
+                ordinal=step + 1,
+                signals=dict(zip(SIGNALS, values[step].tolist(), strict=True)),
+                scalars={"grad_norm": float(values[step, 0])},
+            )
+            for step in steps
+        )
+        outcome = Outcome(
+            run_id=run_id, frontier=Frontier(), batches=batches, last_step=steps[-1], attempt_id=attempt_id
+        )
+        store.runlog.commit([outcome])[0].result()
+
+
+if __name__ == "__main__":
+    main()

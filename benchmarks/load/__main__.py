@@ -1,0 +1,71 @@
+"""Load a service of its own and print what it took; bounded, on this machine's loopback only, stops by itself.
+
+PYTHONPATH=. python -m tests.load [--seconds 10] [--connections 4] [--fleet]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+
+from rich.console import Console
+
+from benchmarks.load.ending import unwind_when_told
+from benchmarks.load.scenario import Scenario, play
+from benchmarks.load.sending import Pace
+from benchmarks.load.tables import table_of
+from benchmarks.load.workload import Workload
+
+BURST_RANKS = 32
+
+
+def main() -> None:
+    """Play the scenarios one after the other and print their table."""
+    unwind_when_told()
+    given = _arguments()
+    console = Console(width=150)
+    results = [play(scenario, is_fleet=given.fleet) for scenario in _fast(given)]
+    paced = _paced(given, top=results[0].per_second)
+    results += [play(scenario, is_fleet=given.fleet) for scenario in paced]
+    console.print(table_of(results))
+    console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests.load", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each scenario sends, at most 300")
+    parser.add_argument("--connections", type=int, default=4, help="keep-alive connections, at most 64")
+    parser.add_argument("--fleet", action="store_true", help="an API process, two workers and PostgreSQL of its own")
+    given = parser.parse_args()
+    given.seconds, given.connections = min(given.seconds, 300.0), min(given.connections, 64)
+    return given
+
+
+def _fast(given: argparse.Namespace) -> list[Scenario]:
+    """Each connection sends as soon as it was answered."""
+    n = given.connections
+    pace = Pace(seconds=given.seconds)
+    return [
+        Scenario(name=f"{n} ranks of one run", workload=Workload(n_ranks=n), n_connections=n, pace=pace),
+        Scenario(name=f"{n} runs of one rank", workload=Workload(n_runs=n, n_ranks=1), n_connections=n, pace=pace),
+        Scenario(name="20 runs of 8 ranks", workload=Workload(n_runs=20, n_ranks=8), n_connections=n, pace=pace),
+    ]
+
+
+def _paced(given: argparse.Namespace, *, top: float) -> list[Scenario]:
+    """Half of what the first scenario reached: evenly, and all ranks of a step at once."""
+    n, pace = given.connections, Pace(seconds=given.seconds, per_second=top / 2)
+    return [
+        Scenario(name="steady, half of the first", workload=Workload(n_ranks=n), n_connections=n, pace=pace),
+        Scenario(
+            name=f"{BURST_RANKS} ranks at once, half of the first",
+            workload=Workload(n_ranks=BURST_RANKS),
+            n_connections=BURST_RANKS,
+            pace=replace(pace, at_once=True),
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main()

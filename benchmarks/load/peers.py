@@ -1,0 +1,207 @@
+"""trmon beside MLflow and Prometheus' pushgateway, in one run: what four keep-alive connections get acknowledged.
+
+PYTHONPATH=. python -m benchmarks.load.peers --mlflow .venv-load-peers/bin/mlflow
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load.connection import Connection
+from benchmarks.load.ending import unwind_when_told
+from benchmarks.load.gears import UNLIMITED
+from benchmarks.load.posting import Posted, Request, post
+from benchmarks.load.workload import PROJECT, Workload
+from tests.fixtures.service import ServiceProcess
+from trmon_client.core import wire
+
+CONNECTIONS = 4
+METRICS = 60
+START_SECONDS = 120.0
+WARM_UP_SECONDS = 4.0
+STEPS_A_ROUND = 1_000_000
+"""Counts of a round begin here times its number: no two rounds send the same."""
+
+
+class Peer(ABC):
+    """A service that runs, and what it is sent."""
+
+    name: str
+    sent: str
+
+    def __init__(self, url: str, pid: int) -> None:
+        self.url = url
+        self.pid = pid
+
+    @abstractmethod
+    def request(self, number: int, count: int) -> Request:
+        """Return the request of a connection and a count."""
+
+
+class Trmon(Peer):
+    """Reports of 64 sequences; a connection is a rank of one run, or a run of its own."""
+
+    sent = "64 sequences, 96 columns; durable"
+
+    def __init__(self, url: str, pid: int, *, workload: Workload) -> None:
+        super().__init__(url, pid)
+        self._workload = workload
+        self.name = f"trmon, {workload.n_runs} run(s) of {workload.n_ranks} rank(s)"
+
+    def request(self, number: int, count: int) -> Request:
+        """Return a report."""
+        run, rank = (number, 0) if self._workload.n_runs > 1 else (0, number)
+        body = self._workload.report(run, step=count, rank=rank)
+        return "POST", f"/api/v1/runs/{PROJECT}/{self._workload.run(run)}/reports", body, wire.MSGPACK
+
+
+class Mlflow(Peer):
+    """`log-batch`, each connection with a run of its own."""
+
+    name = "MLflow log-batch, SQLite"
+    sent = f"{METRICS} metrics; committed"
+
+    def __init__(self, url: str, pid: int) -> None:
+        super().__init__(url, pid)
+        experiment = self._asked("experiments/create", {"name": "load"})["experiment_id"]
+        made = [self._asked("runs/create", {"experiment_id": experiment}) for _ in range(CONNECTIONS)]
+        self._runs = [one["run"]["info"]["run_id"] for one in made]
+
+    def request(self, number: int, count: int) -> Request:
+        """Return the metrics of a step."""
+        now_ms = int(time.time() * 1000)
+        metrics = [{"key": f"m{i}", "value": i + count / 7, "timestamp": now_ms, "step": count} for i in range(METRICS)]
+        body = json.dumps({"run_id": self._runs[number], "metrics": metrics}).encode()
+        return "POST", "/api/2.0/mlflow/runs/log-batch", body, "application/json"
+
+    def _asked(self, path: str, document: dict[str, object]) -> dict[str, dict[str, dict[str, str]]]:
+        """A worker of it may end a request by its own start, on a machine with other work."""
+        deadline, body = time.monotonic() + START_SECONDS, json.dumps(document).encode()
+        connection = Connection(self.url)
+        while (answer := connection.post(f"/api/2.0/mlflow/{path}", body, content_type="application/json")).status == 0:
+            assert time.monotonic() < deadline, answer
+        connection.close()
+        assert answer.status == 200, answer
+        found: dict[str, dict[str, dict[str, str]]] = json.loads(answer.body)
+        return found
+
+
+class Pushgateway(Peer):
+    """Gauges of one group, each connection with one of its own."""
+
+    name = "pushgateway"
+    sent = f"{METRICS} gauges; in memory, the newest only"
+
+    def request(self, number: int, count: int) -> Request:
+        """Return the gauges of a step."""
+        body = "".join(f"# TYPE m{i} gauge\nm{i} {i + count / 7}\n" for i in range(METRICS)).encode()
+        return "PUT", f"/metrics/job/load/rank/r{number}", body, "text/plain; version=0.0.4"
+
+
+def main() -> None:
+    """Measure each in turn, several times, and print the medians."""
+    unwind_when_told()
+    parser = argparse.ArgumentParser(prog="benchmarks.load.peers", description=__doc__)
+    parser.add_argument("--mlflow", required=True, help="MLflow's command")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        peers = _started(stack, folder, mlflow=given.mlflow)
+        for peer in peers:
+            _measure(peer, seconds=WARM_UP_SECONDS, first=0)
+        found: dict[str, list[Posted]] = {peer.name: [] for peer in peers}
+        for number in range(given.rounds):
+            for peer in peers:
+                found[peer.name].append(_measure(peer, seconds=given.seconds, first=(number + 1) * STEPS_A_ROUND))
+    console = Console(width=140)
+    console.print(_table(peers, found))
+    console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+
+
+def _started(stack: ExitStack, folder: Path, *, mlflow: str) -> list[Peer]:
+    found: list[Peer] = []
+    for workload in (Workload(n_ranks=CONNECTIONS), Workload(n_runs=CONNECTIONS, n_ranks=1)):
+        service = ServiceProcess(folder / f"trmon-{workload.n_runs}", **UNLIMITED)
+        stack.callback(service.stop)
+        found.append(Trmon(service.url, service.process.pid, workload=workload))
+    store = f"sqlite:///{folder}/mlflow.db"
+    command = [mlflow, "server", "--backend-store-uri", store, "--host", "127.0.0.1", "--port"]
+    found.append(Mlflow(*_server(stack, command, log=folder / "mlflow.log", ready="/health")))
+    command = ["prometheus-pushgateway", "--web.listen-address"]
+    found.append(Pushgateway(*_server(stack, command, log=folder / "pushgateway.log", ready="/-/ready")))
+    return found
+
+
+def _server(stack: ExitStack, command: list[str], *, log: Path, ready: str) -> tuple[str, int]:
+    return stack.enter_context(_running(command, log=log, ready=ready))
+
+
+@contextmanager
+def _running(command: list[str], *, log: Path, ready: str) -> Iterator[tuple[str, int]]:
+    """Start a server on a free port, its last argument, and end it and its children at the end."""
+    port = _free_port()
+    address = f"127.0.0.1:{port}" if command[-1].endswith("address") else str(port)
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [*command, address], stdout=out, stderr=out, env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+        ) as process,
+    ):
+        try:
+            url = f"http://127.0.0.1:{port}"
+            deadline = time.monotonic() + START_SECONDS
+            while Connection(url).get(ready).status != 200:
+                assert process.poll() is None, log.read_text()[-2000:]
+                assert time.monotonic() < deadline, log.read_text()[-2000:]
+                time.sleep(0.2)
+            yield url, process.pid
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _measure(peer: Peer, *, seconds: float, first: int) -> Posted:
+    return post(peer.url, peer.request, pid=peer.pid, n_connections=CONNECTIONS, seconds=seconds, first=first)
+
+
+def _table(peers: list[Peer], found: dict[str, list[Posted]]) -> Table:
+    table = Table("service", "a request", "requests/s", "p50 ms", "p99 ms", "CPU ms each", "times MLflow")
+    base = statistics.median(posted.per_second for posted in found[Mlflow.name])
+    for peer in peers:
+        posted = found[peer.name]
+        rate = statistics.median(one.per_second for one in posted)
+        table.add_row(
+            peer.name,
+            peer.sent,
+            f"{rate:,.0f}",
+            f"{statistics.median(one.quantile_ms(0.5) for one in posted):.1f}",
+            f"{statistics.median(one.quantile_ms(0.99) for one in posted):.1f}",
+            f"{statistics.median(one.cpu_ms for one in posted):.2f}",
+            f"{rate / base:.1f}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    main()

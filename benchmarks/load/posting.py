@@ -1,0 +1,73 @@
+"""Posting whatever a service takes: keep-alive connections, each one request after the other, for some seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.load.connection import Connection
+from benchmarks.load.processes import cpu_seconds
+
+Request = tuple[str, str, bytes, str]
+"""Method, path, body and its content type."""
+
+
+@dataclass(slots=True)
+class Posted:
+    """What connections posted: how long each answer took, in how many seconds, and the service's CPU time meanwhile."""
+
+    answers_seconds: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        """Answered requests a second."""
+        return len(self.answers_seconds) / self.seconds
+
+    @property
+    def cpu_ms(self) -> float:
+        """CPU time of the service a request, in milliseconds."""
+        return self.cpu_seconds / len(self.answers_seconds) * 1000
+
+    def quantile_ms(self, share: float) -> float:
+        """Return within how many milliseconds this share of the requests was answered."""
+        return float(np.quantile(self.answers_seconds, share)) * 1000
+
+
+def post(
+    url: str, request: Callable[[int, int], Request], *, pid: int, n_connections: int, seconds: float, first: int
+) -> Posted:
+    """Return what connections could post in a time; what broke before an answer came counts for nothing.
+
+    Errors: AssertionError for any answer but 200.
+
+    Args: request: returns the request of a connection's number and a count that begins with `first`.
+    """
+    posted, failures = Posted(), []
+
+    def run(number: int) -> None:
+        connection, count = Connection(url), first
+        while time.perf_counter() - began < seconds and not failures:
+            method, path, body, content_type = request(number, count)
+            answer = connection.post(path, body, content_type=content_type, method=method)
+            if answer.status == 200:
+                posted.answers_seconds.append(answer.seconds)
+            elif answer.status:
+                failures.append(f"{path}: {answer.status} {answer.body[:200]!r}")
+            count += 1
+        connection.close()
+
+    began, cpu = time.perf_counter(), cpu_seconds([pid])
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(n_connections)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    posted.seconds, posted.cpu_seconds = time.perf_counter() - began, cpu_seconds([pid]) - cpu
+    return posted

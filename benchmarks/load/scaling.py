@@ -1,0 +1,245 @@
+"""What grows and what does not: CPU a report over runs and over what is stored, start, /metrics; prints a table.
+
+PYTHONPATH=. python -m benchmarks.load.scaling [--runs 10,5000] [--batches 10000,1000000] [--restart 10000] [--active 500]
+    [--memory 10000,100000,1000000] [--slices 20] [--per-second 150] [--fleet]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load.connection import Connection
+from benchmarks.load.ending import unwind_when_told
+from benchmarks.load.filling import PAST, REPORT_SEQUENCES, RUN, fill_batches, fill_runs, fill_sequences
+from benchmarks.load.gears import UNLIMITED, Gear, GearOf, data_of, embedded, fleet
+from benchmarks.load.processes import cpu_seconds, resident_bytes
+from benchmarks.load.scenario import drain
+from benchmarks.load.sending import Pace, Senders
+from benchmarks.load.workload import Workload
+from tests.fixtures.service import ServiceProcess
+from trmon.terminal.whatif_query import TIMEOUT_SECONDS
+
+MIB = 1 << 20
+SLICE_REPORTS = 500
+NEW_STEPS = 2
+"""After so many steps a run is no longer new."""
+CONNECTIONS = 4
+MEMORY_SEQUENCES = 4
+ASKED = 9
+"""How often a page is read for the median of its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """So many runs that report in turn to a gear, beside so many batches that are stored already."""
+
+    of: str
+    n_runs: int
+    n_ranks: int = 1
+    n_stored: int = 0
+    gear_of: GearOf = embedded
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A service under a load, of which it gets a slice at a time: its next runs, then their next steps."""
+
+    load: Load
+    gear: Gear
+    next_run: int = 0
+    next_step: int = 0
+
+    def cost_ms(self, n_reports: int, *, per_second: float | None) -> float:
+        """Send so many more reports, and return what each took of CPU time, in milliseconds, until it was closed."""
+        n_runs, n_ranks = min(n_reports, self.load.n_runs), self.load.n_ranks
+        steps = range(self.next_step, self.next_step + max(n_reports // (n_runs * n_ranks), 1))
+        workload = Workload(first_run=self.next_run, n_runs=n_runs, n_ranks=n_ranks)
+        before = cpu_seconds(self.gear.pids())
+        _send(self.gear.url, workload, steps, per_second=per_second)
+        spent = cpu_seconds(self.gear.pids()) - before
+        self.next_run += n_runs
+        if self.next_run >= self.load.n_runs:
+            self.next_run, self.next_step = 0, steps.stop
+        return spent / (len(steps) * n_runs * n_ranks) * 1000
+
+
+def main() -> None:
+    """Measure what was asked for, and print it."""
+    unwind_when_told()
+    given = _arguments()
+    title = f"Scaling, {given.slices} slices of {SLICE_REPORTS} reports"
+    table = Table("what", "of", "CPU ms/report", "times first", "MiB", "ms", title=title)
+    console = Console(width=110)
+    loads = [
+        [Load(of=f"{n_runs:,} runs", n_runs=n_runs) for n_runs in given.runs],
+        [Load(of=f"{n:,} stored batches", n_runs=10, n_stored=n) for n in given.batches],
+    ]
+    if given.fleet:
+        beside = Load(of="embedded", n_runs=20, n_ranks=8)
+        loads.append([beside, replace(beside, of="fleet", gear_of=fleet)])
+    for compared in filter(None, loads):
+        _measure_loads(table, compared, n_slices=given.slices, per_second=given.per_second)
+    for n_runs in given.restart:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure_start(table, folder=Path(folder), n_runs=n_runs)
+    for n_runs in given.active:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure_metrics(table, folder=Path(folder), n_runs=n_runs)
+    for n_sequences in given.whatif:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure_whatif(table, folder=Path(folder), n_sequences=n_sequences)
+    if given.memory:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure_memory(table, folder=Path(folder), counts=given.memory)
+    console.print(table)
+    console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+
+
+def _arguments() -> argparse.Namespace:
+    def numbers(text: str) -> list[int]:
+        return [int(part) for part in text.split(",") if part]
+
+    parser = argparse.ArgumentParser(prog="benchmarks.load.scaling", description=__doc__)
+    parser.add_argument("--runs", type=numbers, default=[10, 5000], help="how many runs report in turn")
+    parser.add_argument(
+        "--batches", type=numbers, default=[10_000, 1_000_000], help="how many batches are stored before"
+    )
+    parser.add_argument("--restart", type=numbers, default=[10_000], help="over how many runs the service starts")
+    parser.add_argument("--active", type=numbers, default=[500], help="how many runs /metrics shows")
+    parser.add_argument("--whatif", type=numbers, default=[250_000, 1_000_000], help="over how many sequences to ask")
+    parser.add_argument("--memory", type=numbers, default=[], help="after how many small reports to look at memory")
+    parser.add_argument("--fleet", action="store_true", help="compare a fleet with an embedded service")
+    parser.add_argument("--slices", type=int, default=20, help="how often services get a slice of their load in turn")
+    parser.add_argument("--per-second", type=float, help="how many reports a second; else as fast as they are taken")
+    return parser.parse_args()
+
+
+def _measure_loads(table: Table, loads: Sequence[Load], *, n_slices: int, per_second: float | None) -> None:
+    """Send a slice to a service for each load in turn: the machine's speed changes from minute to minute."""
+    with ExitStack() as stack:
+        loaded = [stack.enter_context(_loaded(load)) for load in loads]
+        slices = [[one.cost_ms(SLICE_REPORTS, per_second=per_second) for one in loaded] for _ in range(n_slices)]
+        for i, one in enumerate(loaded):
+            cost_ms = _median(costs[i] for costs in slices)
+            times = _median(costs[i] / costs[0] for costs in slices)
+            resident = resident_bytes(one.gear.pids()) / MIB
+            table.add_row("load", one.load.of, f"{cost_ms:.2f}", f"{times:.2f}", f"{resident:.0f}", "")
+
+
+@contextmanager
+def _loaded(load: Load) -> Iterator[Loaded]:
+    """Each run reports before it is measured, so that what a new run costs is left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        if load.n_stored:
+            fill_batches(data_of(Path(folder)), load.n_stored)
+        with load.gear_of(Path(folder)) as gear:
+            _send(gear.url, Workload(n_runs=load.n_runs, n_ranks=load.n_ranks), range(NEW_STEPS))
+            yield Loaded(load, gear, next_step=NEW_STEPS)
+
+
+def _send(url: str, workload: Workload, steps: Sequence[int], *, per_second: float | None = None) -> None:
+    """Send these steps of every run, and wait until they are closed."""
+    pace = Pace(seconds=3600.0, per_second=per_second)
+    senders = Senders(lambda: url, workload, n_connections=max(CONNECTIONS, workload.n_ranks), pace=pace, steps=steps)
+    senders.start()
+    sent, _ = senders.wait()
+    assert not sent.failures, sent.failures[:3]
+    drain(url, sent, workload=workload)
+
+
+def _measure_start(table: Table, *, folder: Path, n_runs: int) -> None:
+    """From the command to the first /readyz that says so."""
+    fill_runs(folder, n_runs)
+    began = time.perf_counter()
+    service = ServiceProcess(folder, **UNLIMITED)
+    try:
+        _ask(service.url, "/readyz", times=1)
+        seconds = time.perf_counter() - began
+        table.add_row("start to ready", f"{n_runs:,} runs", "", "", "", f"{seconds * 1000:,.0f}")
+    finally:
+        service.stop()
+
+
+def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
+    """The text of runs that reported since the last scrape is made anew, that of the others is not."""
+    service = ServiceProcess(folder, **UNLIMITED)
+    try:
+        workload = Workload(n_runs=n_runs, n_ranks=1)
+        _send(service.url, workload, range(2))
+        new = []
+        for step in range(2, 2 + ASKED):
+            _send(service.url, workload, range(step, step + 1))
+            new.append(_ask(service.url, "/metrics", times=1))
+        again = _ask(service.url, "/metrics", times=ASKED)
+        table.add_row("/metrics, all runs new", f"{n_runs:,} active runs", "", "", "", f"{_median(new):,.0f}")
+        table.add_row("/metrics again", f"{n_runs:,} active runs", "", "", "", f"{again:,.0f}")
+    finally:
+        service.stop()
+
+
+def _measure_memory(table: Table, *, folder: Path, counts: Sequence[int]) -> None:
+    """Resident memory of the service and its worker after so many reports of few sequences in all, ascending."""
+    service = ServiceProcess(folder, **UNLIMITED)
+    try:
+        workload = Workload(n_runs=4, n_ranks=4, n_sequences=MEMORY_SEQUENCES)
+        done = 0
+        for count in counts:
+            steps = range(done, count // (workload.n_runs * workload.n_ranks))
+            before = cpu_seconds([service.process.pid])
+            _send(service.url, workload, steps)
+            spent = cpu_seconds([service.process.pid]) - before
+            done = steps.stop
+            resident = resident_bytes([service.process.pid]) / MIB
+            n_reports = len(steps) * workload.n_runs * workload.n_ranks
+            table.add_row("memory", f"{count:,} reports", f"{spent / n_reports * 1000:.2f}", "", f"{resident:.0f}", "")
+    finally:
+        service.stop()
+
+
+def _measure_whatif(table: Table, *, folder: Path, n_sequences: int) -> None:
+    """How long another policy takes over every stored sequence of a run, and what that adds to the memory."""
+    fill_sequences(folder, n_sequences)
+    # By itself a service keeps the newest 2 GiB of a run.
+    service = ServiceProcess(folder, retention_run_bytes=str(1 << 40), **UNLIMITED)
+    try:
+        connection = Connection(service.url, timeout_seconds=TIMEOUT_SECONDS)
+        before = resident_bytes([service.process.pid])
+        question = json.dumps({"policy": "geo_mask", "max_steps": n_sequences // REPORT_SEQUENCES}).encode()
+        answer = connection.post(f"/api/v1/runs/{PAST}/{RUN}/whatif", question, content_type="application/json")
+        assert answer.status == 200, answer
+        n_seen = json.loads(answer.body)["total"]["n_sequences"]
+        assert n_seen == n_sequences // REPORT_SEQUENCES * REPORT_SEQUENCES, n_seen
+        grown = (resident_bytes([service.process.pid]) - before) / MIB
+        table.add_row("what-if", f"{n_sequences:,} sequences", "", "", f"+{grown:.0f}", f"{answer.seconds * 1000:,.0f}")
+        connection.close()
+    finally:
+        service.stop()
+
+
+def _ask(url: str, path: str, *, times: int) -> float:
+    """Return the median time of a page, in milliseconds."""
+    connection = Connection(url)
+    answers = [connection.get(path) for _ in range(times)]
+    connection.close()
+    assert all(answer.status == 200 for answer in answers), [answer.status for answer in answers]
+    return 1000 * _median(answer.seconds for answer in answers)
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""One scenario: a fresh service, a load on it, and what it took: time, CPU, bytes, and whether all of it is there."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.load.connection import Connection
+from benchmarks.load.gears import Gear, embedded, fleet
+from benchmarks.load.processes import cpu_seconds, resident_bytes
+from benchmarks.load.sending import OK, Pace, Senders, Sent
+from benchmarks.load.verification import CLOSE_SECONDS, Verdict, verify
+from benchmarks.load.workload import PROJECT, Workload
+
+DRAINED_STEPS = 20
+LOOK_SECONDS = 0.2
+"""More often, the looks themselves would show in the CPU time of a report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A workload, how many connections send it, and at what pace."""
+
+    name: str
+    workload: Workload
+    n_connections: int
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a scenario took. `cpu_seconds` are the service's own until every batch was closed."""
+
+    scenario: Scenario
+    sent: Sent
+    seconds: float
+    cpu_seconds: float
+    drain_seconds: float
+    close_lag_ms: float
+    resident_bytes: int
+    verdict: Verdict
+    stored_bytes: int
+
+    @property
+    def n_reports(self) -> int:
+        """How many reports were acknowledged."""
+        return len(self.sent.acknowledged)
+
+    @property
+    def per_second(self) -> float:
+        """Acknowledged reports a second."""
+        return self.n_reports / self.seconds
+
+    @property
+    def cpu_ms(self) -> float:
+        """The service's CPU time a report, in milliseconds."""
+        return self.cpu_seconds / self.n_reports * 1000
+
+
+def play(scenario: Scenario, *, is_fleet: bool = False) -> Result:
+    """Start a service over a fresh folder, load it, and check what it has."""
+    with tempfile.TemporaryDirectory() as folder, (fleet if is_fleet else embedded)(Path(folder)) as gear:
+        return measured(scenario, gear)
+
+
+def measured(scenario: Scenario, gear: Gear) -> Result:
+    """Load a service that runs, and return what it took."""
+    cpu_before, bytes_before = cpu_seconds(gear.pids()), gear.stored_bytes()
+    senders = Senders(lambda: gear.url, scenario.workload, n_connections=scenario.n_connections, pace=scenario.pace)
+    senders.start()
+    sent, seconds = senders.wait()
+    assert not sent.failures, sent.failures[:3]
+    drain_seconds = drain(gear.url, sent, workload=scenario.workload)
+    cpu = cpu_seconds(gear.pids()) - cpu_before
+    return Result(
+        scenario=scenario,
+        sent=sent,
+        seconds=seconds,
+        cpu_seconds=cpu,
+        drain_seconds=drain_seconds,
+        close_lag_ms=_close_lag_ms(gear.url),
+        resident_bytes=resident_bytes(gear.pids()),
+        verdict=verify(gear.url, scenario.workload, sent.acknowledged),
+        stored_bytes=gear.stored_bytes() - bytes_before,
+    )
+
+
+def drain(url: str, sent: Sent, *, workload: Workload) -> float:
+    """Wait until the newest whole steps are closed, so that their CPU time is counted; return how long it took."""
+    began = time.perf_counter()
+    connection = Connection(url)
+    ranks = Counter((run, step) for run, step, _ in sent.acknowledged)
+    newest = [place for place, n in ranks.items() if n == workload.n_ranks][-DRAINED_STEPS:]
+    for run, step in newest:
+        path = f"/api/v1/runs/{PROJECT}/{workload.run(run)}/batches/{step}"
+        while connection.get(path).status != OK:
+            assert time.perf_counter() - began < CLOSE_SECONDS, f"{path} is not closed after {CLOSE_SECONDS} s"
+            time.sleep(LOOK_SECONDS)
+    connection.close()
+    return time.perf_counter() - began
+
+
+def _close_lag_ms(url: str) -> float:
+    """Return the mean time from a batch's newest report to its close, of all batches so far."""
+    text = Connection(url).get("/metrics").body.decode()
+    found = (
+        re.search(r"^trmon_close_lag_seconds_sum (\S+)\n", text, re.MULTILINE),
+        re.search(r"^trmon_close_lag_seconds_count (\S+)\n", text, re.MULTILINE),
+    )
+    total, count = (float(match.group(1)) if match else math.nan for match in found)
+    return 1000 * total / count if count else math.nan

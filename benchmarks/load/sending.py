@@ -1,0 +1,149 @@
+"""Sending a workload: several connections at once, as fast as they are answered or at a pace."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.load.connection import Connection
+from benchmarks.load.workload import PROJECT, Workload
+from trmon_client.core import wire
+
+OK, TOO_MANY, BROKEN = 200, 429, 0
+RECONNECT_SECONDS = 0.1
+MAX_WAIT_SECONDS = 1.0
+
+Place = tuple[int, int, int]
+"""Run, step and rank of a report."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one connection sent: the places that were acknowledged, how long each took, and what had to be repeated.
+
+    `seconds` count from when a report was due, so that one that waits behind a slow one shows it.
+    """
+
+    acknowledged: list[Place] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    refused: int = 0
+    broken: int = 0
+    duplicates: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def __add__(self, other: Sent) -> Sent:
+        return Sent(
+            self.acknowledged + other.acknowledged,
+            self.seconds + other.seconds,
+            self.refused + other.refused,
+            self.broken + other.broken,
+            self.duplicates + other.duplicates,
+            self.failures + other.failures,
+        )
+
+    def quantile_ms(self, share: float) -> float:
+        """Return within how many milliseconds this share of the reports was acknowledged, with all repeats."""
+        return float(np.quantile(self.seconds, share)) * 1000 if self.seconds else float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When reports are sent, until `seconds` are over: `per_second` in all, evenly or one of each connection at once.
+
+    Without `per_second`, each as soon as the one before was answered.
+    """
+
+    seconds: float
+    per_second: float | None = None
+    at_once: bool = False
+
+
+class Senders:
+    """Connections that send a workload, each in a thread of its own, until the time is over or they are stopped."""
+
+    def __init__(
+        self,
+        url: Callable[[], str],
+        workload: Workload,
+        *,
+        n_connections: int,
+        pace: Pace,
+        steps: Iterable[int] | None = None,
+    ) -> None:
+        """Send these steps; without, one after the other until the time is over."""
+        self._url = url
+        self._steps = steps
+        self._workload = workload
+        self._pace = pace
+        self._stopping = threading.Event()
+        self._sent = [Sent() for _ in range(n_connections)]
+        self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n_connections)]
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._began = time.perf_counter()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Send nothing new; what was sent is still repeated until it is acknowledged."""
+        self._stopping.set()
+
+    def wait(self) -> tuple[Sent, float]:
+        """Return what was sent, once all of it is acknowledged, and in how many seconds."""
+        for thread in self._threads:
+            thread.join()
+        seconds = time.perf_counter() - self._began
+        return sum(self._sent, Sent()), seconds
+
+    @property
+    def acknowledged(self) -> int:
+        """How many reports are acknowledged so far."""
+        return sum(len(sent.acknowledged) for sent in self._sent)
+
+    def _run(self, number: int) -> None:
+        sent, connection = self._sent[number], Connection(self._url())
+        steps = itertools.count() if self._steps is None else self._steps
+        for count, place in enumerate(self._workload.lane(number, of=len(self._sent), steps=steps)):
+            due = self._wait(count, number)
+            if due is None or sent.failures:
+                break
+            connection = self._send(place, connection, sent=sent, due=due)
+        connection.close()
+
+    def _wait(self, count: int, number: int) -> float | None:
+        """Wait for a report's time and return when it was; None once there is no more time."""
+        due = now = time.perf_counter()
+        if self._pace.per_second is not None:
+            place = count * len(self._sent) + (0 if self._pace.at_once else number)
+            due = self._began + place / self._pace.per_second
+            self._stopping.wait(max(due - now, 0.0))
+        return None if self._stopping.is_set() or due - self._began >= self._pace.seconds else due
+
+    def _send(self, place: Place, connection: Connection, *, sent: Sent, due: float) -> Connection:
+        """Send a report until it is acknowledged, as a client does whatever happens to the service."""
+        run, step, rank = place
+        body = self._workload.report(run, step=step, rank=rank)
+        path = f"/api/v1/runs/{PROJECT}/{self._workload.run(run)}/reports"
+        while True:
+            answer = connection.post(path, body, content_type=wire.MSGPACK)
+            if answer.status == OK:
+                sent.acknowledged.append(place)
+                sent.seconds.append(time.perf_counter() - due)
+                sent.duplicates += wire.decode_ack(answer.body).status == "duplicate"
+                return connection
+            if answer.status == BROKEN:
+                sent.broken += 1
+                time.sleep(RECONNECT_SECONDS)
+                connection = Connection(self._url())
+            elif answer.status == TOO_MANY or answer.status >= 500:
+                sent.refused += 1
+                time.sleep(min(answer.retry_after_seconds, MAX_WAIT_SECONDS))
+            else:
+                sent.failures.append(f"{answer.status} {answer.body[:200]!r}")
+                return connection

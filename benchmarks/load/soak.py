@@ -1,0 +1,235 @@
+"""Kill each process under load at random moments, and see that nothing acknowledged is lost and nothing is told twice.
+
+PYTHONPATH=. python -m benchmarks.load.soak [--rounds 20] [--seed 0] [--fleet]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load.connection import Connection
+from benchmarks.load.ending import unwind_when_told
+from benchmarks.load.gears import Gear, embedded, fleet
+from benchmarks.load.sending import Pace, Senders, Sent
+from benchmarks.load.verification import CLOSE_SECONDS, Verdict, items, verify
+from benchmarks.load.workload import PROJECT, Workload
+from tests.fixtures.receiver import WebhookServer
+
+LONGEST_SECONDS = 3600.0
+CALM_SECONDS = (1.0, 4.0)
+"""Least and longest time between a start and the next kill."""
+AWAY_SECONDS = (0.0, 1.0)
+"""How long a killed process stays away."""
+ILL_SECONDS = 120.0
+"""How long a service may take, once nobody is killed any more, to get there."""
+PER_SECOND = 60.0
+LEASE_SECONDS = "3"
+Page: TypeAlias = tuple[str, str, int, str]
+"""What somebody is told: the run, the rule, the step since which, and whether it fires or has resolved."""
+WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25, ill_for=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One kill: of what, when, and how long until it answered again."""
+
+    victim: str
+    at_seconds: float
+    away_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soaked:
+    """What a soak found; `repeated_events` and `repeated_pages` count alert events and notifications said again.
+
+    `missing_pages` counts what the service takes for told, and the pager never heard.
+    """
+
+    moments: tuple[Moment, ...]
+    sent: Sent
+    verdict: Verdict
+    n_events: int
+    repeated_events: int
+    n_pages: int
+    repeated_pages: int
+    missing_pages: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost or repeated."""
+        wrong = self.repeated_events + self.repeated_pages + self.missing_pages
+        return self.verdict == Verdict(0, 0) and not wrong
+
+
+def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soaked:
+    """Send, kill each process a round, in any order, and start it again; return what the service has in the end."""
+    chance = random.Random(seed)
+    pace = Pace(seconds=LONGEST_SECONDS, per_second=PER_SECOND)
+    senders = Senders(lambda: gear.url, WORKLOAD, n_connections=6, pace=pace)
+    began = time.perf_counter()
+    senders.start()
+    moments = []
+    try:
+        for name in chain.from_iterable(_shuffled(gear.victims, chance) for _ in range(n_rounds)):
+            time.sleep(chance.uniform(*CALM_SECONDS))
+            at = time.perf_counter() - began
+            away = _kill(gear, name, away_seconds=chance.uniform(*AWAY_SECONDS))
+            moments.append(Moment(victim=name, at_seconds=at, away_seconds=away))
+        _wait_for_illness(senders)
+    finally:
+        senders.stop()
+        sent, _ = senders.wait()
+    assert not sent.failures, sent.failures[:3]
+    verdict = verify(gear.url, WORKLOAD, sent.acknowledged)
+    courses = _courses(gear.url)
+    told = _told(gear.url)
+    pages = _pages(pager)
+    return Soaked(
+        moments=tuple(moments),
+        sent=sent,
+        verdict=verdict,
+        n_events=sum(map(len, courses)),
+        repeated_events=sum(one == other for course in courses for one, other in pairwise(course)),
+        n_pages=len(pages),
+        repeated_pages=pages.total() - len(pages),
+        missing_pages=len(told - pages.keys()),
+    )
+
+
+def variables_for(pager: WebhookServer) -> dict[str, str]:
+    """Return what a service is started with: it tells a pager of its alerts, and soon finds that a worker has died."""
+    return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1", "lease_seconds": LEASE_SECONDS}
+
+
+def _shuffled(names: Iterable[str], chance: random.Random) -> list[str]:
+    ordered = sorted(names)
+    return chance.sample(ordered, k=len(ordered))
+
+
+def _kill(gear: Gear, name: str, *, away_seconds: float) -> float:
+    began = time.perf_counter()
+    victim = gear.victims[name]
+    victim.kill()
+    time.sleep(away_seconds)
+    victim.start()
+    return time.perf_counter() - began
+
+
+def _wait_for_illness(senders: Senders) -> None:
+    """Go on until every run is ill for long enough to fire: a soak without an alert would show nothing of alerts."""
+    assert WORKLOAD.ill_from is not None
+    needed = (WORKLOAD.ill_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
+    deadline = time.monotonic() + ILL_SECONDS
+    while senders.acknowledged < needed:
+        assert time.monotonic() < deadline, f"only {senders.acknowledged} of {needed} reports acknowledged"
+        time.sleep(0.1)
+
+
+def _courses(url: str) -> list[list[str]]:
+    """Return the states that each alert went through; one that follows itself was said twice."""
+    connection = Connection(url)
+    alerts = items(connection, f"/api/v1/alerts?project={PROJECT}")
+    courses = []
+    for identity in {alert["identity"] for alert in alerts}:
+        events = [*items(connection, f"/api/v1/alerts/events?identity={identity}")]
+        courses.append([event["state"] for event in reversed(events)])
+    connection.close()
+    return courses
+
+
+def _told(url: str) -> set[Page]:
+    """Return what the service says its pager has heard, once nothing waits to be told any more."""
+    connection = Connection(url)
+    deadline = time.monotonic() + CLOSE_SECONDS
+    path = "/api/v1/deliveries?state="
+    while any(items(connection, f"{path}due")):
+        assert time.monotonic() < deadline, f"deliveries still wait after {CLOSE_SECONDS} s"
+        time.sleep(0.2)
+    told = {_page(one["run"], one["body"]["alert"], one["told_state"]) for one in items(connection, f"{path}delivered")}
+    connection.close()
+    return told
+
+
+def _pages(pager: WebhookServer) -> Counter[Page]:
+    """Return what the pager was told, counted by what it tells; a try repeated under its own key is no repetition."""
+    messages = [json.loads(posted.body) for posted in pager.posted]
+    told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
+    return Counter(_page(run, alert, alert["status"]) for run, alert in told.values())
+
+
+def _page(run: str, alert: Mapping[str, Any], state: str) -> Page:
+    return run, alert["rule"], alert["since_step"], state
+
+
+@contextmanager
+def _soaked(*, is_fleet: bool, n_rounds: int, seed: int) -> Iterator[Soaked]:
+    gear_of = fleet if is_fleet else embedded
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        WebhookServer() as pager,
+        gear_of(Path(folder), **variables_for(pager)) as gear,
+    ):
+        yield soak(gear, pager, n_rounds=n_rounds, seed=seed)
+
+
+def main() -> None:
+    """Soak, print the table, and fail if anything was lost or repeated."""
+    unwind_when_told()
+    parser = argparse.ArgumentParser(prog="benchmarks.load.soak", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="how often each process is killed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--fleet", action="store_true", help="kill PostgreSQL, a backend, Redis, the API process and a worker"
+    )
+    given = parser.parse_args()
+    with _soaked(is_fleet=given.fleet, n_rounds=min(given.rounds, 100), seed=given.seed) as soaked:
+        console = Console(width=120)
+        console.print(_table(soaked))
+        console.print(_summary(soaked))
+    raise SystemExit(0 if soaked.is_clean else 1)
+
+
+def _table(soaked: Soaked) -> Table:
+    """A row a process: when it was killed first and last, and how long it took until it answered again."""
+    table = Table("killed", "times", "first at s", "last at s", "away s, median", "worst", title="SIGKILL under load")
+    for name in sorted({moment.victim for moment in soaked.moments}):
+        kills = [moment for moment in soaked.moments if moment.victim == name]
+        away = [kill.away_seconds for kill in kills]
+        table.add_row(
+            name,
+            str(len(kills)),
+            f"{kills[0].at_seconds:.0f}",
+            f"{kills[-1].at_seconds:.0f}",
+            f"{statistics.median(away):.1f}",
+            f"{max(away):.1f}",
+        )
+    return table
+
+
+def _summary(soaked: Soaked) -> str:
+    sent, verdict = soaked.sent, soaked.verdict
+    return (
+        f"{len(sent.acknowledged):,} reports acknowledged, {sent.broken:,} connections broken, "
+        f"{sent.duplicates:,} sent again and known; lost {verdict.lost}, twice {verdict.duplicated}; "
+        f"{soaked.n_events} alert events, {soaked.repeated_events} repeated; "
+        f"{soaked.n_pages} pages, {soaked.repeated_pages} repeated, {soaked.missing_pages} missing"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Settings of the client, the limits of its queues, and the launcher's variables."""

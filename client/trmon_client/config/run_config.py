@@ -1,0 +1,96 @@
+"""The trainer's configuration as plain values: whatever it holds, it must survive the wire and raise nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any
+
+import msgspec
+
+from trmon_client.config.sanitize import words
+
+MAX_BYTES = 1 << 18
+"""What all of it may have on the wire; entries that do not fit are left out."""
+MAX_DEPTH = 12
+MAX_ENTRIES = 4096
+"""Entries a mapping or a sequence keeps; the rest is cut."""
+MAX_VALUES = 1 << 16
+"""Values that an entry may hold, and a quarter of those that are looked at in all; entries beyond are left out."""
+MAX_TEXT = 4096
+
+
+class _TooMuch(Exception):
+    """There are more values than are looked at."""
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """Return a mapping, or the attributes of an object such as argparse's namespace, as plain values.
+
+    What cannot be read, as a value that a configuration still misses, is replaced by the name of its error.
+    """
+    values = config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
+    kept: dict[str, Any] = {}
+    room, left = MAX_BYTES - 16, 4 * MAX_VALUES
+    for name, value in _entries(values):
+        reader = _Reader(min(left, MAX_VALUES))
+        try:
+            entry = {words(name, at_most=MAX_TEXT): reader.plain(value, MAX_DEPTH)}
+        except _TooMuch:
+            continue
+        finally:
+            left -= reader.n_seen
+        size = len(msgspec.msgpack.encode(entry))
+        if size <= room:
+            room -= size
+            kept |= entry
+    return kept
+
+
+class _Reader:
+    """Makes values plain, as long as it has not seen too many."""
+
+    def __init__(self, most: int) -> None:
+        self.n_seen = 0
+        self._most = most
+
+    def plain(self, value: Any, depth: int) -> Any:
+        """Return a plain value. Errors: _TooMuch."""
+        if self.n_seen >= self._most:
+            raise _TooMuch
+        self.n_seen += 1
+        try:
+            return self._plain(value, depth)
+        except _TooMuch:
+            raise
+        except Exception as error:  # noqa: BLE001  the trainer's own objects may raise anything
+            return type(error).__name__
+
+    def _plain(self, value: Any, depth: int) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, Integral):
+            return int(value) if -(1 << 63) <= int(value) < 1 << 63 else str(value)
+        if isinstance(value, Real):
+            return float(value)
+        if depth > 0 and isinstance(value, Mapping):
+            return {words(key, at_most=MAX_TEXT): self.plain(item, depth - 1) for key, item in _entries(value)}
+        is_text = isinstance(value, (str, bytes, bytearray))
+        if depth > 0 and isinstance(value, (Sequence, set, frozenset)) and not is_text:
+            return [self.plain(item, depth - 1) for item in islice(value, MAX_ENTRIES)]
+        return words(value, at_most=MAX_TEXT)
+
+
+def _entries(values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the first entries, with the name of the error for a value that cannot be had."""
+    try:
+        names = list(islice(values, MAX_ENTRIES))
+    except Exception:  # noqa: BLE001  the trainer's own objects may raise anything
+        return
+    for name in names:
+        try:
+            value = values[name]
+        except Exception as error:  # noqa: BLE001  as OmegaConf does where a value is still "???"
+            value = type(error).__name__
+        yield name, value

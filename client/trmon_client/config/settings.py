@@ -1,0 +1,195 @@
+"""Settings of the client: arguments of `init`, else TRMON_* variables; nothing else reads the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from trmon_client.config.launcher import VARIABLES
+from trmon_client.config.limits import Limits
+from trmon_client.config.run_config import plain
+from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.wire import MAX_NAME_LENGTH
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+TEXT = f"1 to {MAX_NAME_LENGTH} printable characters"
+MAX_TAGS = 64
+TAGS = f"at most {MAX_TAGS} names of {TEXT}, comma-separated in the variable"
+DEFAULT_POLICY = "trm"
+DEFAULT_SPOOL = "trmon-spool"
+
+T = TypeVar("T")
+
+
+class Mode(str, Enum):
+    """What the client does with its decisions: return and record them, record them only, or nothing at all."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+    OFF = "off"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that one monitor is told; `launcher` holds the launchers' variables as they were at the start."""
+
+    project: str
+    run: str
+    mode: Mode = Mode.OBSERVE
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    policy: Policy
+    is_policy_asked_for: bool = False
+    owner: str | None = None
+    tags: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    attempt: str | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    spool_dir: Path = Path(DEFAULT_SPOOL)
+    launcher: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def page_url(self) -> str | None:
+        """Where a person looks at the run; None without a service."""
+        return None if self.url is None else f"{self.url}/runs/{self.project}/{self.run}"
+
+    @property
+    def run_spool_dir(self) -> Path:
+        """Where the processes of this run keep their spools."""
+        return self.spool_dir / self.project / self.run
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of `init` over the environment: an argument counts unless it is None."""
+
+    given: Mapping[str, Any]
+    environment: Mapping[str, str]
+
+    def get(self, name: str) -> Any:
+        """Return the argument, else its TRMON_ variable unless that is empty, else None."""
+        value = self.given.get(name)
+        return value if value is not None else self.environment.get(variable(name)) or None
+
+    def parsed(self, name: str, parse: Callable[[Any], T], *, expected: str) -> T | None:
+        """Return what `parse` makes of the value, or None.
+
+        Errors: ValueError naming the argument and its variable, what was expected and what came.
+        """
+        value = self.get(name)
+        try:
+            return None if value is None else parse(value)
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            # A URL or a token may hold a secret: neither the value nor the error about it may be shown.
+            shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
+            raise ValueError(f"{name} ({variable(name)}) must be {expected}, and {shown}") from None
+
+
+def resolve(given: Mapping[str, Any], *, environment: Mapping[str, str], limits: Limits | None = None) -> Settings:
+    """Return the settings of one monitor.
+
+    Args: given: arguments of `init`; None is not given. environment: usually os.environ.
+    Errors: ValueError naming the argument and its variable.
+    """
+    arguments = Arguments(given, environment)
+    policy = arguments.get("policy")
+    rank, world_size = _ranks(arguments)
+    return Settings(
+        project=_name(arguments, "project"),
+        run=_name(arguments, "run"),
+        mode=_mode(arguments),
+        url=arguments.parsed("url", _url, expected="http(s)://host[:port][/path], without credentials"),
+        token=arguments.parsed("token", _token, expected="printable ASCII without spaces"),
+        policy=Policy.parse(policy if policy is not None else DEFAULT_POLICY),
+        is_policy_asked_for=policy is not None,
+        owner=arguments.parsed("owner", _text, expected=TEXT),
+        tags=arguments.parsed("tags", _tags, expected=TAGS) or (),
+        config={} if given.get("config") is None else plain(given["config"]),
+        attempt=arguments.parsed("attempt", _text, expected=TEXT),
+        rank=rank,
+        world_size=world_size,
+        spool_dir=arguments.parsed("spool_dir", _directory, expected="a directory's path") or _directory(""),
+        launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
+        limits=limits or Limits(),
+    )
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of an argument."""
+    return f"TRMON_{name.upper()}"
+
+
+def _name(arguments: Arguments, name: str) -> str:
+    if arguments.get(name) is None:
+        raise ValueError(f"{name} is needed: pass init({name}=...) or set {variable(name)}")
+    expected = "1 to 128 letters, digits, '.', '_' or '-', not leading with a sign"
+    found = arguments.parsed(name, NAME.fullmatch, expected=expected)
+    if found is None:
+        raise ValueError(f"{name} ({variable(name)}) must be {expected}, and is {arguments.get(name)!r:.80}")
+    return found.group()
+
+
+def _mode(arguments: Arguments) -> Mode:
+    # The one variable that beats its argument: it turns a job off, or back to observing, without touching its code.
+    named = arguments.environment.get("TRMON_MODE") or arguments.given.get("mode") or Mode.OBSERVE
+    try:
+        return Mode(named)
+    except ValueError as error:
+        raise ValueError(f"mode (TRMON_MODE) must be observe, enforce or off, and is {named!r:.80}") from error
+
+
+def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
+    rank = arguments.parsed("rank", int, expected="a whole number")
+    world_size = arguments.parsed("world_size", int, expected="a whole number")
+    if (rank is None) != (world_size is None):
+        raise ValueError("rank and world_size (TRMON_RANK, TRMON_WORLD_SIZE) go together: pass both or neither")
+    if rank is not None and world_size is not None and not 0 <= rank < world_size:
+        raise ValueError(f"rank must be 0 to world_size - 1, and is {rank} with world_size {world_size}")
+    return rank, world_size
+
+
+def _url(value: str) -> str:
+    if not value.isprintable() or " " in value:
+        raise ValueError
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError(value)
+    parts.port  # noqa: B018  raises ValueError for a port that is none
+    return value.rstrip("/")
+
+
+def _directory(value: str | Path) -> Path:
+    if "\0" in str(value):
+        raise ValueError
+    try:
+        # A trainer that changes its working directory must not take the spool with it, half of it.
+        return Path(value or DEFAULT_SPOOL).absolute()
+    except OSError:  # the working directory is gone
+        return Path(value or DEFAULT_SPOOL)
+
+
+def _token(value: str) -> str:
+    if not re.fullmatch(r"[!-~]+", value):
+        raise ValueError
+    return value
+
+
+def _text(value: str) -> str:
+    if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _tags(value: str | Sequence[str]) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    tags = tuple(_text(name) for name in (str(part).strip() for part in names) if name)
+    if len(tags) > MAX_TAGS:
+        raise ValueError
+    return tags

@@ -1,0 +1,1 @@
+"""Array functions over numpy and torch, and copies between devices."""

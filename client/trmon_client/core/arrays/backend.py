@@ -1,0 +1,283 @@
+"""The array functions of the core, once for numpy and once for torch, which is never imported before the caller's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+
+from trmon_client.core.arrays.dtypes import DType
+
+Array: TypeAlias = Any
+"""A numpy array or a torch tensor."""
+Device: TypeAlias = Any
+"""A device of torch, of CUDA; None stands for the host, where arrays are numpy's."""
+
+Function: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Functions that differ between numpy and torch; reductions take (array, axis)."""
+
+    abs: Function
+    exp: Function
+    expm1: Function
+    log: Function
+    where: Function
+    at_least: Function
+    at_most: Function
+    sum: Function
+    sum_product: Function
+    """(array, array, axis)"""
+    count: Function
+    """(booleans, axis)"""
+    min: Function
+    max: Function
+    argmax: Function
+    running_sum: Function
+    concatenate: Function
+    gather: Function
+    """(array, indices): the named rows of the first axis."""
+    empty: Function
+    """(shape, dtype, device)"""
+    cast: Function
+    """(array, dtype)"""
+    copied: Function
+    """(array, dtype)"""
+
+
+TORCH_GRAIN = 1 << 15
+"""Elements up to which torch starts no threads of its own, whose waiting would cost the trainer a core."""
+PRODUCT = 1 << 8
+"""Elements of the vectors that rows are cut into to be multiplied. BLAS starts threads of its own for long ones, and
+float32 loses less in short ones; of more than 500 at once numpy lets other threads of Python run meanwhile."""
+FEW = 1 << 13
+"""Elements for which the start of a function takes as long as its work."""
+
+
+# Where rows are long, what numpy offers first is not what it does fastest: its sums, its bounds by a scalar and its
+# counts take 2 to 8 times as long as BLAS, `clip` and `count_nonzero`, and its running sum 4 times torch's.
+def _sum(array: Array, axis: int) -> Array:
+    if axis == -1 and array.dtype.kind == "f":
+        return _sum_of_products(array, None)
+    return np.add.reduce(array, axis)
+
+
+def _sum_product(left: Array, right: Array, axis: int) -> Array:
+    return _sum_of_products(left, right) if axis == -1 else np.add.reduce(left * right, axis)
+
+
+def _sum_of_products(left: Array, right: Array | None) -> Array:
+    """Return the sums over the last axis, of left times right or of left alone."""
+    n = left.shape[-1]
+    end = n - n % PRODUCT
+    if not end or left.size <= FEW:
+        return _product(left, _ones(n, left.dtype) if right is None else right)
+    cut = (*left.shape[:-1], end // PRODUCT, PRODUCT)
+    others = _ones(PRODUCT, left.dtype) if right is None else right[..., :end].reshape(cut)
+    total = np.add.reduce(_product(left[..., :end].reshape(cut), others), -1, "f8")
+    return total if end == n else total + _sum_of_products(left[..., end:], None if right is None else right[..., end:])
+
+
+@lru_cache(maxsize=PRODUCT)
+def _ones(n: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones(n, dtype)
+
+
+def _product(left: Array, right: Array) -> Array:
+    # As a product of two vectors, not of a matrix and one: BLAS then adds up in more, and so shorter, parts.
+    return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
+
+
+def _count(array: Array, axis: int) -> Array:
+    if axis != -1:
+        return np.add.reduce(array, axis)
+    if not array.any():
+        return np.zeros(array.shape[:-1], np.int64)
+    rows = array.reshape(-1, array.shape[-1])
+    return np.array([np.count_nonzero(row) for row in rows], np.int64).reshape(array.shape[:-1])
+
+
+def _running_sum(array: Array, axis: int) -> Array:
+    return running_sums(array, out=np.empty_like(array)) if axis == -1 else np.add.accumulate(array, axis, "f8")
+
+
+def running_sums(array: Array, *, out: Array) -> Array:
+    """Return the running sums of the rows of a numpy array, added up in float64, in `out`, contiguous as the array."""
+    torch = sys.modules.get("torch")
+    rows, total = (each.reshape(-1, each.shape[-1]) for each in (array, out))
+    if torch is None:
+        total[...] = np.add.accumulate(rows, -1, "f8")
+        return out
+    stride = max(1, TORCH_GRAIN // rows.shape[1])
+    for start in range(0, len(rows), stride):
+        part = slice(start, start + stride)
+        torch.cumsum(torch.from_numpy(rows[part]), -1, out=torch.from_numpy(total[part]))
+    return out
+
+
+def _at_least(array: Array, bound: float) -> Array:
+    return np.clip(array, bound, np.inf) if array.size > FEW else np.maximum(array, bound)
+
+
+def _at_most(array: Array, bound: float) -> Array:
+    return np.clip(array, -np.inf, bound) if array.size > FEW else np.minimum(array, bound)
+
+
+def _gather(array: Array, indices: list[int]) -> Array:
+    return array.take(indices, 0) if len(indices) > 1 else array[indices[0] : indices[0] + 1]
+
+
+def _cast(array: Array, dtype: DType) -> Array:
+    return array.astype(dtype, copy=False)
+
+
+def _empty(shape: tuple[int, ...], dtype: DType, _device: Device) -> Array:
+    return np.empty(shape, dtype)
+
+
+NUMPY = Arrays(
+    abs=np.abs,
+    exp=np.exp,
+    expm1=np.expm1,
+    log=np.log,
+    where=np.where,
+    at_least=_at_least,
+    at_most=_at_most,
+    sum=_sum,
+    sum_product=_sum_product,
+    count=_count,
+    min=np.minimum.reduce,
+    max=np.maximum.reduce,
+    argmax=np.argmax,
+    running_sum=_running_sum,
+    concatenate=np.concatenate,
+    gather=_gather,
+    empty=_empty,
+    cast=_cast,
+    copied=lambda array, dtype: array.astype(dtype),
+)
+
+
+@cache
+def torch_arrays() -> Arrays:
+    """Return the functions of torch, which the caller's tensors have imported already."""
+    import torch
+
+    dtypes = {"f8": torch.float64, "f4": torch.float32, "i8": torch.int64}
+
+    def running_sum(array: Array, axis: int) -> Array:
+        # torch.cumsum raises on CUDA where the trainer asked for deterministic algorithms: add in doubling strides.
+        total, stride = array.movedim(axis, -1).clone(), 1
+        while stride < total.shape[-1]:
+            total[..., stride:] = total[..., stride:] + total[..., :-stride]
+            stride *= 2
+        return total.movedim(-1, axis)
+
+    return Arrays(
+        abs=torch.abs,
+        exp=torch.exp,
+        expm1=torch.expm1,
+        log=torch.log,
+        where=torch.where,
+        at_least=torch.clamp_min,
+        at_most=torch.clamp_max,
+        sum=torch.sum,
+        sum_product=lambda left, right, axis: torch.sum(left * right, axis),
+        count=torch.sum,
+        min=torch.amin,
+        max=torch.amax,
+        argmax=torch.argmax,
+        running_sum=running_sum,
+        concatenate=torch.cat,
+        gather=lambda array, indices: torch.stack([array[index] for index in indices]),
+        empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtypes[dtype], device=device),
+        cast=lambda array, dtype: array.to(dtypes[dtype]),
+        copied=lambda array, dtype: array.to(dtypes[dtype], copy=True),
+    )
+
+
+def functions_of(array: Array) -> Arrays:
+    """Return the functions that work on an array."""
+    return torch_arrays() if is_tensor(array) else NUMPY
+
+
+def is_tensor(value: object) -> TypeGuard[Any]:
+    """Return whether a value is a tensor of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def n_threads() -> int:
+    """Return how many threads the trainer lets an operation of torch have, 1 where there is no torch."""
+    torch = sys.modules.get("torch")
+    return 1 if torch is None else int(torch.get_num_threads())
+
+
+def devices_of(values: Iterable[object]) -> list[Device]:
+    """Return the distinct devices on which torch computes with tensors among the values, in their order.
+
+    They are those of CUDA, and `meta`, on which reading a value is an error; all else is brought to the host.
+    """
+    far = (value for value in values if is_tensor(value) and (value.is_cuda or value.is_meta))
+    return list(dict.fromkeys(value.device for value in far))
+
+
+def bring(value: Any, device: Device) -> Array:
+    """Return a tensor, array, nested list or list of tensors as a detached array where the statistics are computed.
+
+    Args: device: a device of torch; None for numpy, which views a tensor of the CPU without a copy.
+    Errors: ValueError, TypeError or RuntimeError when a list is ragged or holds no numbers.
+    """
+    if isinstance(value, (list, tuple)) and value and is_tensor(value[0]):
+        value = sys.modules["torch"].stack(list(value))
+    if is_tensor(value):
+        return _host(value.detach()) if device is None else value.detach().to(device, non_blocking=True)
+    value = np.asarray(value)
+    if device is None:
+        return value
+    # torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
+    native = sys.modules["torch"].from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
+    # A copy from memory that is not pinned may wait for the device.
+    return (native.pin_memory() if device.type == "cuda" else native).to(device, non_blocking=True)
+
+
+def bring_argument(name: str, value: Any, device: Device) -> Array:
+    """Return an argument as `bring` does.
+
+    Errors: ValueError naming it when it is no array, or one that has to be made a plain one first.
+    """
+    if is_tensor(value) and value.is_nested:
+        raise ValueError(f"{name} is nested; expected .to_padded_tensor(0.0) with a mask, or a list of .unbind()")
+    if is_tensor(value) and hasattr(value, "full_tensor"):
+        raise ValueError(f"{name} is distributed; expected .to_local() of whole sequences, else .full_tensor()")
+    try:
+        return bring(value, device)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name} is no array: {error}; expected numbers in rows of one length") from error
+
+
+def _host(tensor: Array) -> Array:
+    torch = sys.modules["torch"]
+    if tensor.dtype == torch.bfloat16:
+        # numpy has no bfloat16, the upper half of a float32; torch would share the conversion among its threads.
+        upper = tensor.view(torch.int16).numpy(force=True).view(np.uint16)
+        return np.left_shift(upper, 16, dtype=np.uint32).view(np.float32)
+    array = tensor.numpy(force=True)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def kind(array: Array) -> str:
+    """Return what an array holds: b(ool), i(nteger), f(loat), or anything else."""
+    if not is_tensor(array):
+        return "i" if array.dtype.kind == "u" else array.dtype.kind
+    if array.is_complex():
+        return "c"
+    if array.is_floating_point():
+        return "f"
+    return "b" if array.dtype == sys.modules["torch"].bool else "i"

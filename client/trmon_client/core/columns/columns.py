@@ -1,0 +1,150 @@
+"""Columns: the sufficient statistics of a batch, one value a sequence, and the histograms beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, get_args
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import Array as Array
+from trmon_client.core.arrays.backend import functions_of, is_tensor
+from trmon_client.core.arrays.device_transfer import Transfer
+from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
+from trmon_client.core.arrays.row_matrix import Rows
+from trmon_client.core.columns.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Mapping[str, Array]):
+    """The columns of B sequences: a mapping of name to [B], with a histogram of d for each pair.
+
+    `by_name` holds arrays of one kind, numpy or torch, in the dtypes of `schema.COLUMNS`; `histograms` holds
+    [N_BINS] int64 counts a pair. Source: formulas, section 3.
+    """
+
+    by_name: Mapping[str, Array]
+    histograms: dict[Pair, Array] = field(default_factory=dict)
+    kl_is: KlIs = "sampled"
+    kl_pair: Pair | None = None
+    trainer_version: int | None = None
+    old_version: int | None = None
+
+    def __getitem__(self, name: str) -> Array:
+        return self.by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    @property
+    def n_sequences(self) -> int:
+        """B, the number of sequences, empty ones included."""
+        return len(self.by_name["n_tokens"])
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs that were given, in the order mismatch, staleness, total."""
+        return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in self.by_name)
+
+    @cached_property
+    def primary(self) -> Pair:
+        """The pair that decisions and gauges read."""
+        return primary(self.pairs)
+
+    def numpy(self) -> Columns:
+        """Return the same columns as numpy arrays; from a device by one transfer, which is waited for."""
+        return self.with_arrays(Transfer.begin(self.arrays).wait()) if is_tensor(self.by_name["n_tokens"]) else self
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The columns, then the histograms, in their order."""
+        return [*self.by_name.values(), *self.histograms.values()]
+
+    def with_arrays(self, arrays: Sequence[Array]) -> Columns:
+        """Return the same columns with other arrays, in the order of `arrays`."""
+        return replace(
+            self,
+            by_name=dict(zip(self.by_name, arrays[: len(self)], strict=True)),
+            histograms=dict(zip(self.histograms, arrays[len(self) :], strict=True)),
+        )
+
+    @staticmethod
+    def merge(*parts: Columns) -> Columns:
+        """Return the columns of all parts' sequences in order, histograms added; nothing is averaged.
+
+        A column that only some parts have is kept for rewards and advantages (NaN where absent) and left out
+        otherwise; `kl_is` is the weakest part's, versions are the newest trainer's and the oldest pi_old's.
+        Args: parts: at least one, all numpy or all on one device.
+        Errors: ValueError without parts.
+        Source: formulas, section 3.
+        """
+        if not parts:
+            raise ValueError("merge needs at least one part")
+        if len(parts) == 1:
+            return parts[0]
+        first, *rest = parts
+        return Columns(
+            by_name=_concatenated(parts),
+            histograms={
+                pair: sum((part.histograms[pair] for part in rest), first.histograms[pair])
+                for pair in PAIRS
+                if all(pair in part.histograms for part in parts)
+            },
+            kl_is=max((part.kl_is for part in parts), key=KL_IS_ORDER.index),
+            kl_pair=first.kl_pair if all(part.kl_pair == first.kl_pair for part in rest) else None,
+            trainer_version=_extreme(max, [part.trainer_version for part in parts]),
+            old_version=_extreme(min, [part.old_version for part in parts]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of merged parts, in the order of the registry, and so by dtype."""
+
+    names: tuple[str, ...]
+    by_dtype: tuple[tuple[str, ...], ...]
+
+
+@lru_cache(REMEMBERED_LAYOUTS)
+def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
+    """Remembered by the columns that the parts have: those of a run's ranks are alike."""
+    shared = set.intersection(*map(set, given))
+    labels = {name for names in given for name in names if COLUMNS[name].reduction is Reduction.LABEL}
+    names = tuple(name for name in COLUMNS if name in shared or name in labels)
+    by_dtype = (tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in get_args(DType))
+    return _Layout(names, tuple(filter(None, by_dtype)))
+
+
+def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
+    """Columns of one dtype become one array: what is done to each of some 90 costs more than what is in them."""
+    rows = [part.by_name for part in parts if isinstance(part.by_name, Rows)]
+    if len(rows) == len(parts) and len({of_part.names for of_part in rows}) == 1:
+        return Rows.merge(rows)
+    given = frozenset(tuple(part.by_name) for part in parts)
+    layout = _layout(given)
+    values = [part.by_name if len(given) == 1 else _completed(part, layout.names) for part in parts]
+    concatenate = functions_of(values[0]["n_tokens"]).concatenate
+    found: dict[str, Array] = {}
+    for names in layout.by_dtype:
+        joined = concatenate([by_name[name] for name in names for by_name in values])
+        found.update(zip(names, joined.reshape(len(names), -1), strict=True))
+    return {name: found[name] for name in layout.names}
+
+
+def _completed(part: Columns, names: Sequence[str]) -> Mapping[str, Array]:
+    n_tokens = part.by_name["n_tokens"]
+    nothing = n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
+    return {name: part.by_name.get(name, nothing) for name in names}
+
+
+def _extreme(pick: Any, versions: list[int | None]) -> int | None:
+    known = [version for version in versions if version is not None]
+    return pick(known) if known else None

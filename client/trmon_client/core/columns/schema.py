@@ -1,0 +1,116 @@
+"""The registry of per-sequence columns: what leaves the trainer, its type and the identity of its reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from trmon_client.core.arrays.dtypes import DType
+
+Pair = Literal["mismatch", "staleness", "total"]
+PAIRS: tuple[Pair, ...] = ("mismatch", "staleness", "total")
+PRIMARY_ORDER: tuple[Pair, ...] = ("total", "mismatch", "staleness")
+
+KlIs = Literal["exact", "lower_bound", "sampled"]
+"""How the KL columns were obtained, strongest first; a batch is as its weakest part."""
+KL_IS_ORDER: tuple[KlIs, ...] = ("exact", "lower_bound", "sampled")
+
+
+HISTOGRAM_EDGES: tuple[float, ...] = (
+    *(-(10.0 ** (j / 10)) for j in range(15, -61, -1)),
+    *(10.0 ** (j / 10) for j in range(-60, 16)),
+)
+"""Edges of the histogram of d, in nats; see N_BINS."""
+N_BINS = len(HISTOGRAM_EDGES) + 1
+"""Bins of the histogram of d: one between every two edges (the middle one spans zero), one beyond each end."""
+
+
+class Reduction(Enum):
+    """How a column reduces the valid tokens of one sequence; the value is what an empty sequence holds."""
+
+    SUM = 0.0
+    MIN = float("inf")
+    MAX = float("-inf")
+    POSITION = -1
+    LABEL = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One column: its full name, dtype and reduction."""
+
+    name: str
+    dtype: DType
+    reduction: Reduction
+
+    @property
+    def identity(self) -> float:
+        """What a sequence without valid tokens holds."""
+        return float(self.reduction.value)
+
+
+def _spec(name: str, stem: str) -> ColumnSpec:
+    if stem.startswith("sum_"):
+        return ColumnSpec(name, "f8", Reduction.SUM)
+    if stem.startswith("n_"):
+        return ColumnSpec(name, "i8", Reduction.SUM)
+    if stem.startswith("argmax_"):
+        return ColumnSpec(name, "i8", Reduction.POSITION)
+    return ColumnSpec(name, "f4", Reduction.MIN if "min_" in stem else Reduction.MAX)
+
+
+PAIR_STEMS: tuple[str, ...] = (
+    *("sum_d", "sum_abs_d", "sum_sq_d", "min_d", "max_d"),
+    *("sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit", "sum_k3", "max_k3"),
+    *("n_band_low", "n_band_high", "n_trunc", "sum_trunc_ratio", "sum_sq_trunc_ratio"),
+    *("max_prob_diff", "sum_prob_diff", "sum_sq_prob_diff"),
+    *("sum_p", "sum_q", "sum_pp", "sum_qq", "sum_pq"),
+    *("sum_binary_kl", "max_binary_kl", "prefix_min_d", "prefix_max_d"),
+)
+"""Columns that every given pair has, named `<pair>_<stem>`."""
+
+SEQUENCE_STEMS: tuple[str, ...] = (
+    *("n_tokens", "n_invalid", "n_saturated", "n_clamped", "argmax_abs_d"),
+    *("sum_logp_rollout", "sum_logp_old", "sum_logp", "sum_abs_is_dev"),
+    *("n_clipped", "n_leaked", "n_leaked_high"),
+)
+"""Columns of the sequence itself; those whose inputs are not given are absent."""
+
+DIVERGENCE_STEMS: tuple[str, ...] = (
+    *("max_kl", "sum_kl", "argmax_kl", "max_reverse_kl", "sum_reverse_kl", "max_tv", "sum_tv"),
+    *("sum_entropy_rollout", "sum_entropy", "n_unbounded"),
+)
+"""Columns that exist when logits or top-k log-probs are given."""
+
+TOKEN_STEMS: tuple[str, ...] = ("n_token_masked", "n_token_truncated", "sum_token_weight", "sum_sq_token_weight")
+"""Columns that exist when the policy has token rules: what these made of the valid tokens."""
+
+LABELS: tuple[ColumnSpec, ...] = (
+    ColumnSpec("advantage", "f8", Reduction.LABEL),
+    ColumnSpec("reward", "f8", Reduction.LABEL),
+    ColumnSpec("group_id", "i8", Reduction.POSITION),
+    ColumnSpec("version_min", "i8", Reduction.POSITION),
+    ColumnSpec("version_max", "i8", Reduction.POSITION),
+)
+"""What the trainer says of a sequence; absent when not given."""
+
+COLUMNS: dict[str, ColumnSpec] = {
+    **{f"{pair}_{stem}": _spec(f"{pair}_{stem}", stem) for pair in PAIRS for stem in PAIR_STEMS},
+    **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS},
+    **{spec.name: spec for spec in LABELS},
+}
+"""Every column trmon knows, by name."""
+
+
+def primary(pairs: tuple[Pair, ...]) -> Pair:
+    """Return the pair that decisions and gauges read: total, else mismatch, else staleness.
+
+    Args: pairs: the pairs at hand, at least one.
+    Errors: ValueError when there is none.
+    Source: formulas, section 1.
+    """
+    for pair in PRIMARY_ORDER:
+        if pair in pairs:
+            return pair
+    raise ValueError("no pair: at least two of rollout_logprobs, old_logprobs and logprobs are needed")

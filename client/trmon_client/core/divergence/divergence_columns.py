@@ -1,0 +1,124 @@
+"""Divergences of two policies at every token: exact from their logits, or bounded from below by the engine's top-k.
+
+Both give the divergence columns of a batch, which `attach` joins to those of `statistics.columns`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from trmon_client.core.arrays.backend import Array, bring, functions_of, is_tensor
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS
+from trmon_client.core.divergence import blockwise, topk_certificate
+from trmon_client.core.divergence.token_divergences import reduced
+from trmon_client.core.inputs.logits import Logits, checked, per_token, target
+
+Backend = Literal["blocks", "triton"]
+"""What computes exact divergences: numpy or torch block by block, or a kernel of Triton on tensors of a device."""
+
+
+def exact(
+    *,
+    rollout_logits: Any,
+    logits: Any = None,
+    old_logits: Any = None,
+    mask: Any,
+    support: Any = None,
+    tv: bool = False,
+    backend: Backend = "blocks",
+) -> Columns:
+    """Return the exact divergence columns of B sequences; beside the logits it takes O(tokens) memory and one block.
+
+    Args: rollout_logits, and either logits (pi; the pair is total) or old_logits (pi_old; mismatch): [B, T, V] torch
+        or numpy of any floating dtype and strides, temperature applied. A probability below 1e-308 is 0.
+        mask: [B, T], nonzero where a token is valid: `validity.valid_mask`.
+        support: bool [V] or [B, T, V], outside which both policies have no mass; tv: also total variation.
+        backend: "triton" takes tensors of a device, not float64; rarely it is right to 1e-6 absolute only.
+    Returns: numpy columns, or torch columns on the device of CUDA tensors; then nothing synchronises. `n_tokens` is
+        the mask's. Nats; KL is +inf where mass of mu lies outside the support of the other, NaN where a logit is NaN.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
+    Source: formulas, section 4.
+    """
+    name, given, pair = target(logits=logits, old_logits=old_logits)
+    pass_over = _pass(backend)
+    inputs = checked({"rollout_logits": rollout_logits, name: given}, mask=mask, support=support)
+    found = pass_over(inputs, rollout="rollout_logits", target=name, tv=tv)
+    return reduced(found, mask=inputs.mask, kl_is="exact", kl_pair=pair)
+
+
+def topk_lower_bound(
+    *,
+    topk_ids: Any,
+    topk_logprobs: Any,
+    rollout_logprobs: Any,
+    logits: Any = None,
+    old_logits: Any = None,
+    token_ids: Any,
+    mask: Any,
+) -> Columns:
+    """Return certified lower bounds of each token's KL as `max_kl`, `sum_kl`, `argmax_kl` and `n_unbounded`.
+
+    Args: topk_ids, topk_logprobs: [B, T, k] from the rollout engine, log-probs of its softmax over the whole
+        vocabulary at the temperature of the logits; entries with an id or log-prob that cannot be count as absent.
+        rollout_logprobs, token_ids: [B, T], of the sampled tokens; logits, old_logits, mask: as `exact` has them.
+    Returns: columns with kl_is "lower_bound". Where the log-probs are renormalised over k or disagree with
+        rollout_logprobs: kl_is "sampled" and no KL, as if there had been no top-k. Asking this waits for a device.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
+    Source: formulas, section 4.
+    """
+    name, given, pair = target(logits=logits, old_logits=old_logits)
+    inputs = checked({name: given}, mask=mask)
+    topk = _topk(inputs, ids=topk_ids, logprobs=topk_logprobs, sampled_ids=token_ids, sampled_logprobs=rollout_logprobs)
+    if topk.is_refused(inputs.mask):
+        return Columns({"n_tokens": functions_of(inputs.mask).sum(inputs.mask, -1)}, kl_is="sampled")
+    bounds = topk_certificate.lower_bounds(inputs, target=name, topk=topk)
+    return reduced({"kl": bounds}, mask=inputs.mask, kl_is="lower_bound", kl_pair=pair)
+
+
+def attach(columns: Columns, divergences: Columns) -> Columns:
+    """Return the columns with the divergence columns of the same sequences beside them, where the columns lie.
+
+    Args: columns: of `statistics.columns`; divergences: of `exact` or `topk_lower_bound` over the same valid tokens.
+    Errors: ValueError if they do not have the same number of sequences.
+    """
+    if columns.n_sequences != divergences.n_sequences:
+        raise ValueError(f"divergences has {divergences.n_sequences} sequences; expected {columns.n_sequences}")
+    n_tokens = columns["n_tokens"]
+    device = n_tokens.device if is_tensor(n_tokens) else None
+    by_name = {**{name: bring(array, device) for name, array in divergences.items()}, **columns.by_name}
+    ordered = {name: by_name[name] for name in COLUMNS if name in by_name}
+    return replace(columns, by_name=ordered, kl_is=divergences.kl_is, kl_pair=divergences.kl_pair)
+
+
+def _pass(backend: Backend) -> Any:
+    if backend == "blocks":
+        return blockwise.token_divergences
+    if backend != "triton":
+        raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
+    from trmon_client.core.divergence import triton_kernel
+
+    return triton_kernel.token_divergences
+
+
+def _topk(inputs: Logits, *, ids: Any, logprobs: Any, sampled_ids: Any, sampled_logprobs: Any) -> topk_certificate.TopK:
+    device, shape = inputs.device, tuple(inputs.mask.shape)
+    if getattr(logprobs, "itemsize", 8) < 4:
+        raise ValueError(f"topk_logprobs has dtype {logprobs.dtype}; expected float32 or float64: half proves nothing")
+    ids = per_token("topk_ids", ids, shape=(*shape, _k(ids)), device=device, kinds="i")
+    logprobs = per_token("topk_logprobs", logprobs, shape=tuple(ids.shape), device=device, kinds="f")
+    cast = functions_of(inputs.mask).cast
+    return topk_certificate.TopK(
+        ids=cast(ids, "i8"),
+        logprobs=cast(logprobs, "f8"),
+        sampled_ids=cast(per_token("token_ids", sampled_ids, shape=shape, device=device, kinds="i"), "i8"),
+        sampled_logprobs=cast(
+            per_token("rollout_logprobs", sampled_logprobs, shape=shape, device=device, kinds="f"), "f8"
+        ),
+        vocabulary=inputs.vocabulary,
+    )
+
+
+def _k(ids: Array) -> int:
+    return int(ids.shape[-1]) if getattr(ids, "ndim", 0) == 3 else 1

@@ -1,0 +1,1 @@
+"""The arguments of `log_batch`, checked once: padded, packed or ragged log-probs, masks and labels."""

@@ -1,0 +1,33 @@
+"""Group labels: which responses answer the same prompt, as integers of 64 bits."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import Array, Device, bring, is_tensor, kind
+
+INT64 = np.iinfo(np.int64)
+
+
+def group_labels(labels: Any, device: Device) -> Array:
+    """Return labels as int64 [B]: integers of 64 bits as they are, anything else hashed.
+
+    Args: labels: tensor, array or list of integers, strings, bytes or anything whose `str` names it.
+    Source: formulas, section 3.
+    """
+    if hasattr(labels, "dtype") and kind(labels) == "i" and not str(labels.dtype).endswith("uint64"):
+        array = bring(labels, device)
+        return array.long() if is_tensor(array) else array.astype(np.int64, copy=False)
+    values = labels.tolist() if hasattr(labels, "tolist") else labels
+    return bring(np.array([_label(value) for value in values], dtype=np.int64), device)
+
+
+def _label(value: Any) -> int:
+    if isinstance(value, Integral) and INT64.min <= int(value) <= INT64.max:
+        return int(value)
+    name = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+    return int.from_bytes(blake2b(name).digest()[:8], "little", signed=True)

@@ -1,0 +1,25 @@
+"""The form in which tokens were given, so that what is found of each can be given back in the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.inputs import packed
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Padded to a horizon; or ragged, a list of rows; or packed, one row after the other, with the lengths of rows."""
+
+    horizon: int
+    lengths: tuple[int, ...] | None = None
+    is_packed: bool = False
+
+    def restored(self, padded: Array) -> Array | list[Array]:
+        """Return [B, T] as [B, horizon], as a list of B rows, or as [N]."""
+        if self.lengths is None:
+            return padded[:, : self.horizon]
+        if self.is_packed:
+            return packed.unpad(padded, lengths=list(self.lengths))
+        return [row[:length] for row, length in zip(padded, self.lengths, strict=True)]

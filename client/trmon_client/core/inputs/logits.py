@@ -1,0 +1,135 @@
+"""The logits of two policies, checked, and the blocks in which they are read: their floats are never copied whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import Array, Device, bring, devices_of, functions_of, is_tensor, kind
+from trmon_client.core.columns.schema import Pair
+
+BLOCK_ELEMENTS = 1 << 16
+"""Logits of a block on the CPU: half a megabyte as float64, so that all its temporaries stay in a core's cache."""
+DEVICE_BLOCK_ELEMENTS = 1 << 20
+"""Logits of a block on a device: 8 MiB as float64, enough to hide most launches."""
+
+Block = tuple[slice, slice]
+"""Sequences and positions."""
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Checked logits [B, T, V] by argument name, as they were given; mask bool [B, T], numpy or on the device.
+
+    `support` is bool [V] or [B, T, V], as given; `device` is None on the host, where numpy computes.
+    """
+
+    by_name: dict[str, Array]
+    mask: Array
+    device: Device
+    support: Array | None = None
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return int(next(iter(self.by_name.values())).shape[-1])
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks, whole sequences where they are short; on the host only those in which a token counts."""
+        n_sequences, horizon = self.mask.shape
+        n_positions = (BLOCK_ELEMENTS if self.device is None else DEVICE_BLOCK_ELEMENTS) // self.vocabulary
+        n_rows = max(1, n_positions // max(1, horizon))
+        n_columns = max(1, min(n_positions, horizon))
+        for row in range(0, n_sequences, n_rows):
+            for column in range(0, horizon, n_columns):
+                block = slice(row, row + n_rows), slice(column, column + n_columns)
+                if self.device is not None or self.mask[block].any():
+                    yield block
+
+    def read(self, name: str, block: Block) -> Array:
+        """Return the logits of a block as float64, -inf outside the support."""
+        logits = bring(self.by_name[name][block], self.device)
+        xp = functions_of(logits)
+        wide = xp.cast(logits, "f8")
+        if self.support is None:
+            return wide
+        support = self.support[block] if self.support.ndim == 3 else self.support
+        return xp.where(bring(support, self.device), wide, -np.inf)
+
+
+def checked(given: dict[str, Any], *, mask: Any, support: Any = None) -> Logits:
+    """Return the arguments as `Logits`.
+
+    Args: given: torch or numpy arrays [B, T, V] of one shape and any floating dtypes and strides; the others as
+        `divergence.exact` has.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one.
+    """
+    by_name = {name: _array(name, value) for name, value in given.items()}
+    (first, reference), *rest = by_name.items()
+    shape = tuple(reference.shape)
+    for name, array in rest:
+        if tuple(array.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
+    devices = devices_of([*by_name.values(), support])
+    if len(devices) > 1:
+        where = ", ".join(f"{name} on {array.device}" for name, array in by_name.items() if is_tensor(array))
+        raise ValueError(f"logits and support lie on several devices ({where}); expected one")
+    device = devices[0] if devices else None
+    counts = per_token("mask", mask, shape=shape[:2], device=device, kinds="bif")
+    counts = counts if kind(counts) == "b" else counts != 0
+    return Logits(by_name, counts, device, _support(support, shape=shape, device=device))
+
+
+def target(*, logits: Any, old_logits: Any) -> tuple[str, Any, Pair]:
+    """Return the name of the training engine's logits, the logits, and the pair whose KL they give.
+
+    Errors: ValueError unless exactly one is given: columns hold the KL of one pair.
+    """
+    if (logits is None) == (old_logits is None):
+        got = "neither" if logits is None else "both"
+        raise ValueError(f"one of logits (the KL of total) and old_logits (that of mismatch) is needed; got {got}")
+    return ("logits", logits, "total") if old_logits is None else ("old_logits", old_logits, "mismatch")
+
+
+def per_token(name: str, value: Any, *, shape: tuple[int, ...], device: Device, kinds: str) -> Array:
+    """Return an argument with values for every token, numpy or on the device.
+
+    Args: kinds: the kinds of `arrays.kind` that it may have.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one.
+    """
+    if value is None:
+        raise ValueError(f"{name} is None; expected shape {shape}")
+    array = bring(value, device)
+    if tuple(array.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape}")
+    if kind(array) not in kinds:
+        expected = {"i": "an integer dtype", "f": "a floating dtype"}.get(kinds, "booleans, integers or floats")
+        raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
+    return array
+
+
+def _array(name: str, value: Any) -> Array:
+    axes = "[sequences, tokens, vocabulary]"
+    if not is_tensor(value) and not isinstance(value, np.ndarray):
+        raise ValueError(f"{name} is {type(value).__name__}; expected a torch or numpy array {axes}")
+    if value.ndim != 3 or not value.shape[-1]:
+        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {axes}")
+    if kind(value) != "f":
+        raise ValueError(f"{name} has dtype {value.dtype}; expected a floating dtype")
+    return value.detach() if is_tensor(value) else value
+
+
+def _support(support: Any, *, shape: tuple[int, ...], device: Device) -> Array | None:
+    if support is None:
+        return None
+    array = support if is_tensor(support) else np.asarray(support)
+    if tuple(array.shape) not in (shape[-1:], shape):
+        raise ValueError(
+            f"support has shape {tuple(array.shape)}; expected {shape[-1:]} or {shape} like rollout_logits"
+        )
+    if kind(array) != "b":
+        raise ValueError(f"support has dtype {array.dtype}; expected booleans, set where a token may be sampled")
+    return bring(array, device) if array.ndim == 1 else array

@@ -1,0 +1,41 @@
+"""Which tokens are valid: those that the statistics, and so the divergences beside them, are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs, checked
+
+MAX_LOGPROB = 1e-4
+"""Above it a log-prob is no rounding of 0 but a probability that cannot be."""
+MIN_LOGPROB = -1000.0
+"""At or below it a log-prob is a sentinel."""
+
+
+def valid_mask(
+    *, mask: Any = None, rollout_logprobs: Any = None, old_logprobs: Any = None, logprobs: Any = None
+) -> Array:
+    """Return where a token counts and no given log-prob is invalid, bool [B, T].
+
+    Args: as `statistics.columns` takes them.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one.
+    Source: formulas, section 2.
+    """
+    given = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
+    return valid_tokens(checked(given, mask=mask))
+
+
+def valid_tokens(inputs: Inputs) -> Array:
+    """Return the same of checked arguments."""
+    valid = inputs.mask
+    for array in inputs.logprobs.values():
+        # The bounds are no numbers of half precision.
+        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
+        valid = valid & is_sound(logp)
+    return valid
+
+
+def is_sound(logp: Array) -> Array:
+    """Return where log-probs, of single precision at least, can be what they say; NaN compares false."""
+    return (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)

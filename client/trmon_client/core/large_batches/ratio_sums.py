@@ -1,0 +1,108 @@
+"""What is read from the ratios and the probabilities of a block, in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import NUMPY, Array
+from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
+from trmon_client.core.large_batches.block import Block, BlockSums
+from trmon_client.core.large_batches.probabilities import Probabilities, binary_kl
+from trmon_client.core.large_batches.row_blocks import Portion
+from trmon_client.core.large_batches.scratch_buffers import Scratch
+from trmon_client.core.reduction.block_reduction import NAMES
+from trmon_client.core.reduction.kl_estimators import MAX_ABS_EXPONENT, RATIOS, TRUNCATION, pairs_of
+
+DROWNED = 1e-6
+"""A mean of rho^2 below it has lost digits when it is found from the sums of rho - 1 and (rho - 1)^2."""
+
+
+class _Terms(NamedTuple):
+    """Buffers of [rows, horizon], float64 but for `single`, float32, and `flags`, bool."""
+
+    d: Array
+    dev: Array
+    wide: Array
+    rest: Array
+    single: Array
+    flags: Array
+
+
+def ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch) -> BlockSums:
+    """Return the columns of rho, p and q, and the sum of d. Source: formulas, section 3."""
+    given = portion.of(inputs)
+    shape, n_policies = given.mask.shape, len(given.logprobs)
+    single, *logp = scratch.buffers("f4", 1 + n_policies, shape)
+    d, dev, wide, rest, mismatch_dev, *p = scratch.buffers("f8", 5 + n_policies, shape)
+    terms = _Terms(d, dev, wide, rest, single, *scratch.buffers("?", 1, shape))
+    block = Block.of(given, buffers=logp)
+    policies = Probabilities(block, dict(zip(given.logprobs, p, strict=True)))
+    found: dict[str, Array] = {}
+    for pair in pairs_of(block.logp):
+        # That of mismatch is kept, where it will be compared with that of total.
+        now = terms._replace(dev=mismatch_dev) if pair == "mismatch" and n_policies == len(POLICIES) else terms
+        by_stem = _of_pair(block, policies, *RATIOS[pair], terms=now)
+        found |= {NAMES[pair][stem]: array for stem, array in by_stem.items()}
+    if n_policies == len(POLICIES):
+        apart = np.subtract(dev, mismatch_dev, out=rest)
+        found["sum_abs_is_dev"] = NUMPY.sum(np.abs(apart, out=apart), -1)
+    return BlockSums(portion.rows, found)
+
+
+def _of_pair(block: Block, policies: Probabilities, above: str, below: str, *, terms: _Terms) -> dict[str, Array]:
+    """Return the pair's columns by stem, [rows]; rho - 1 is left in `dev`."""
+    d, dev, wide, _, single, flags = terms
+    np.copyto(d, block.logp[above])
+    np.copyto(wide, block.logp[below])
+    d -= wide
+    highest = d.max()
+    is_clamped = bool(highest > MAX_ABS_EXPONENT or d.min() < -MAX_ABS_EXPONENT)
+    found = {"sum_d": NUMPY.sum(d, -1), "max_k3": np.full(len(d), np.nan)}
+    if is_clamped:
+        np.expm1(np.clip(d, -MAX_ABS_EXPONENT, MAX_ABS_EXPONENT, out=dev), out=dev)
+        found["max_k3"] = NUMPY.max(np.subtract(dev, d, out=terms.rest), -1)
+    else:
+        np.expm1(d, out=dev)
+    found |= _of_ratios(block, terms, is_truncated=bool(highest > math.log(TRUNCATION)))
+    q = policies.of(below, logp=wide)
+    diff = policies.difference(above, below, dev=dev, is_clamped=is_clamped, wide=wide, out=terms.rest)
+    p = policies.of(above, logp=wide)
+    np.copyto(single, diff, casting="same_kind")
+    np.abs(single, out=single)
+    kl = binary_kl(p.p, q.p, policies.bounded(d, above, below, wide=wide), wide=wide, out=terms.rest, flags=flags)
+    return found | {
+        "max_prob_diff": NUMPY.max(single, -1),
+        "sum_prob_diff": NUMPY.sum(single, -1),
+        "sum_sq_prob_diff": NUMPY.sum_product(single, single, -1),
+        "sum_p": p.sum_p,
+        "sum_q": q.sum_p,
+        "sum_pp": p.sum_pp,
+        "sum_qq": q.sum_pp,
+        "sum_pq": NUMPY.sum_product(p.p, q.p, -1),
+        "sum_binary_kl": NUMPY.sum(kl, -1),
+        "max_binary_kl": NUMPY.max(kl, -1),
+    }
+
+
+def _of_ratios(block: Block, terms: _Terms, *, is_truncated: bool) -> dict[str, Array]:
+    dev, single, n = terms.dev, terms.single, block.n_tokens
+    sum_dev, sum_sq_dev = NUMPY.sum(dev, -1), NUMPY.sum_product(dev, dev, -1)
+    np.copyto(single, dev, casting="same_kind")
+    sum_deficit = -NUMPY.sum(np.clip(single, -np.inf, 0.0, out=single), -1)
+    sum_rho, sum_sq_rho = n + sum_dev, n + 2.0 * sum_dev + sum_sq_dev
+    if is_truncated or (sum_sq_rho < DROWNED * n).any():
+        rho = np.clip(dev, -np.inf, TRUNCATION - 1.0, out=terms.rest)
+        rho += 1.0
+        if block.invalid is not None:
+            np.copyto(rho, 0.0, where=block.invalid)
+        sum_rho, sum_sq_rho = NUMPY.sum(rho, -1), NUMPY.sum_product(rho, rho, -1)
+    return {
+        "sum_ratio_dev": sum_dev,
+        "sum_sq_ratio_dev": sum_sq_dev,
+        "sum_ratio_deficit": sum_deficit,
+        "sum_trunc_ratio": sum_rho,
+        "sum_sq_trunc_ratio": sum_sq_rho,
+    }

@@ -1,0 +1,1 @@
+"""Policies: criteria, presets, token rules, and the decision they make."""

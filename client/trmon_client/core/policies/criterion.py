@@ -1,0 +1,84 @@
+"""One criterion of acceptance: bounds on one per-sequence statistic of one pair, checked once, when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import Pair
+from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, compared
+from trmon_client.core.policies.pair_choice import PairChoice as PairChoice
+from trmon_client.core.policies.pair_choice import resolved
+from trmon_client.core.policies.sequence_statistics import STATISTICS, PolicyError, SequenceStatistic
+
+Where = Literal["advantage_negative", "kl_exact", "kl_lower_bound", "kl_not_exact"]
+"""When a criterion applies: to sequences of negative advantage, or by what the KL columns of its pair are."""
+
+_KEYS = ("statistic", "pair", "lower", "upper", "where")
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """lower <= statistic <= upper, inclusive; either bound may be absent, and NaN fails.
+
+    Errors: PolicyError naming what is wrong and what is allowed.
+    Source: formulas, section 6.
+    """
+
+    statistic: str
+    pair: PairChoice = "primary"
+    lower: float | None = None
+    upper: float | None = None
+    where: Where | None = None
+    lower_compared: float | None = field(init=False, repr=False, compare=False)
+    upper_compared: float | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_choice("statistic", self.statistic, allowed=tuple(STATISTICS))
+        check_choice("pair", self.pair, allowed=get_args(PairChoice))
+        if self.where is not None:
+            check_choice("where", self.where, allowed=get_args(Where))
+        is_ratio = self.measured.is_ratio
+        for key in ("lower", "upper"):
+            bound = checked_bound(key, getattr(self, key), of=self.statistic, is_ratio=is_ratio)
+            object.__setattr__(self, key, bound)
+            object.__setattr__(self, f"{key}_compared", compared(bound, is_ratio=is_ratio))
+        if self.lower is None and self.upper is None:
+            raise PolicyError(f"{self.statistic}: a criterion needs lower, upper or both")
+        check_order(self.lower, self.upper, of=self.statistic)
+
+    @classmethod
+    def parse(cls, spec: Mapping[str, Any]) -> Criterion:
+        """Return the criterion a spec describes. Errors: PolicyError."""
+        if not isinstance(spec, Mapping):
+            raise PolicyError(f"a criterion must be a mapping, and is {type(spec).__name__}")
+        unknown = [str(key)[:64] for key in spec if key not in _KEYS]
+        if unknown:
+            raise PolicyError(f"unknown key {', '.join(unknown[:4])}; allowed: {', '.join(_KEYS)}")
+        if "statistic" not in spec:
+            raise PolicyError("a criterion needs a statistic")
+        return cls(**spec)
+
+    def spec(self) -> dict[str, Any]:
+        """Return the canonical form: every key, bounds as given."""
+        return {key: getattr(self, key) for key in _KEYS}
+
+    @property
+    def measured(self) -> SequenceStatistic:
+        """The statistic that is bounded."""
+        return STATISTICS[self.statistic]
+
+    def resolve(self, columns: Columns) -> Pair:
+        """Return the pair to read. Errors: PolicyError if these columns lack it."""
+        return resolved(self.pair, columns.pairs, reader=self.statistic)
+
+    def applies(self, columns: Columns, pair: Pair) -> bool:
+        """Whether the batch's KL columns are what `where` asks for; another pair's KL says nothing of this one."""
+        kl_is = columns.kl_is if columns.kl_pair == pair else "sampled"
+        if self.where == "kl_exact":
+            return kl_is == "exact"
+        if self.where == "kl_lower_bound":
+            return kl_is == "lower_bound"
+        return self.where != "kl_not_exact" or kl_is != "exact"

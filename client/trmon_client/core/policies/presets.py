@@ -1,0 +1,169 @@
+"""The presets: published acceptance rules at their default bounds, and how their keywords move them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from trmon_client.core.policies.bound_checks import checked_bound
+from trmon_client.core.policies.criterion import Criterion, PairChoice
+from trmon_client.core.policies.sequence_statistics import PolicyError
+from trmon_client.core.policies.token_rule import TokenRule
+
+CERTIFICATE_MARGIN = 1e-4
+"""A lower bound of KL proves a violation only beyond this, in nats: what rounding can add to it."""
+
+MAX_DELTA = 0.05
+AVG_DELTA = 0.001
+MAX_ABS_D = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a caller moves; None keeps the preset's own."""
+
+    delta: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+    def given(self) -> dict[str, float]:
+        """Return those that are given, by name."""
+        named = {"delta": self.delta, "lower": self.lower, "upper": self.upper}
+        return {name: bound for name, bound in named.items() if bound is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One preset: the keywords it takes, the criteria it makes of them, and who proposed it."""
+
+    takes: tuple[str, ...]
+    build: Callable[[Bounds], tuple[Criterion, ...]]
+    source: str
+
+
+def criteria(name: str, bounds: Bounds) -> tuple[Criterion, ...]:
+    """Return a preset's criteria with the caller's bounds.
+
+    Errors: PolicyError for a name that is no preset, and for a keyword it does not take.
+    """
+    if name not in PRESETS:
+        raise PolicyError(f"no preset is called {name!r:.64}; there are {', '.join((*PRESETS, *TOKEN_POLICIES))}")
+    preset = PRESETS[name]
+    _check_keywords(name, bounds, takes=preset.takes)
+    return preset.build(bounds)
+
+
+def token_rule(name: str, bounds: Bounds) -> TokenRule:
+    """Return a token policy's rule with the caller's bounds; a single k1 bound u means [1/u, u].
+
+    Errors: PolicyError for a keyword it does not take.
+    """
+    rule = TOKEN_POLICIES[name]
+    _check_keywords(name, bounds, takes=("lower", "upper") if rule.kind.has_lower else ("upper",))
+    lower, upper = bounds.lower, bounds.upper
+    if name == "token_k1":
+        lower, upper = both_ways(bounds, of=name)
+    return replace(rule, lower=rule.lower if lower is None else lower, upper=rule.upper if upper is None else upper)
+
+
+def both_ways(bounds: Bounds, *, of: str) -> tuple[float | None, float | None]:
+    """Return the bounds of a ratio, a single one u as [1/u, u]. Errors: PolicyError for what is no ratio."""
+    lower = checked_bound("lower", bounds.lower, of=of, is_ratio=True)
+    upper = checked_bound("upper", bounds.upper, of=of, is_ratio=True)
+    if lower is None and upper is not None:
+        return 1 / upper, upper
+    if upper is None and lower is not None:
+        return lower, 1 / lower
+    return lower, upper
+
+
+def _check_keywords(name: str, bounds: Bounds, *, takes: tuple[str, ...]) -> None:
+    for keyword in bounds.given():
+        if keyword not in takes:
+            raise PolicyError(f"{name} takes {' and '.join(takes)}, not {keyword}")
+
+
+def _delta(bounds: Bounds, default: float, *, of: str) -> float:
+    delta = checked_bound("delta", bounds.delta, of=of, is_ratio=False)
+    return default if delta is None else delta
+
+
+def _trm_max(bounds: Bounds) -> tuple[Criterion, ...]:
+    delta = _delta(bounds, MAX_DELTA, of="max_kl")
+    certain = delta + CERTIFICATE_MARGIN
+    return (
+        Criterion("max_kl", upper=delta, where="kl_exact"),
+        Criterion("max_kl", upper=certain, where="kl_lower_bound"),
+        Criterion("max_binary_kl", upper=certain, where="kl_not_exact"),
+        Criterion("max_abs_d", upper=MAX_ABS_D, where="kl_not_exact"),
+    )
+
+
+def _trm_avg(bounds: Bounds) -> tuple[Criterion, ...]:
+    delta = _delta(bounds, AVG_DELTA, of="mean_kl")
+    return (
+        Criterion("mean_kl", upper=delta, where="kl_exact"),
+        Criterion("mean_k3", upper=delta, where="kl_not_exact"),
+    )
+
+
+def _trm(bounds: Bounds) -> tuple[Criterion, ...]:
+    """`delta` moves the bound on the largest KL; the mean's stays."""
+    return (*_trm_max(bounds), *_trm_avg(Bounds()))
+
+
+def _one(criterion: Criterion, source: str) -> Preset:
+    def build(bounds: Bounds) -> tuple[Criterion, ...]:
+        lower = criterion.lower if bounds.lower is None else bounds.lower
+        upper = criterion.upper if bounds.upper is None else bounds.upper
+        return (replace(criterion, lower=lower, upper=upper),)
+
+    return Preset(("lower", "upper"), build, source)
+
+
+def _symmetric(criterion: Criterion, source: str) -> Preset:
+    """A single k1 bound u means [1/u, u]."""
+
+    def build(bounds: Bounds) -> tuple[Criterion, ...]:
+        if not bounds.given():
+            return (criterion,)
+        lower, upper = both_ways(bounds, of=criterion.statistic)
+        return (replace(criterion, lower=lower, upper=upper),)
+
+    return Preset(("lower", "upper"), build, source)
+
+
+_ENGINE: PairChoice = "mismatch_or_primary"
+
+PRESETS: dict[str, Preset] = {
+    "trm_max": Preset(("delta",), _trm_max, "[TRM]"),
+    "trm_avg": Preset(("delta",), _trm_avg, "[TRM]"),
+    "trm": Preset(("delta",), _trm, "[TRM]"),
+    "geo_mask": _one(Criterion("geo_ratio", _ENGINE, 0.99, 1.01), "[GEO]"),
+    "seq_mis": _one(Criterion("seq_ratio", _ENGINE, upper=2.0), "[3P]"),
+    "token_veto": _one(Criterion("min_ratio", _ENGINE, 1e-4), "[3P]"),
+    "intellect3": _one(Criterion("min_ratio", _ENGINE, 1e-5), "[I3]"),
+    "opsm": _one(Criterion("mean_k1", upper=0.1, where="advantage_negative"), "[OPSM]"),
+    "seq_mean_k1": _symmetric(Criterion("geo_ratio", _ENGINE, 0.999, 1.001), "verl"),
+    "seq_sum_k1": _symmetric(Criterion("seq_ratio", _ENGINE, 0.5, 2.0), "verl"),
+    "seq_mean_k2": _one(Criterion("mean_k2", _ENGINE, upper=0.01), "verl"),
+    "seq_mean_k3": _one(Criterion("mean_k3", _ENGINE, upper=0.01), "verl"),
+    "seq_sum_k2": _one(Criterion("sum_k2", _ENGINE, upper=2.5), "verl"),
+    "seq_sum_k3": _one(Criterion("sum_k3", _ENGINE, upper=2.5), "verl"),
+    "seq_max_k2": _one(Criterion("max_k2", _ENGINE, upper=2.5), "verl"),
+    "seq_max_k3": _one(Criterion("max_k3", _ENGINE, upper=2.5), "verl"),
+}
+"""Every sequence preset by name. Source: formulas, section 6."""
+
+TOKEN_POLICIES: dict[str, TokenRule] = {
+    rule.rule: rule
+    for rule in (
+        TokenRule("token_k1", lower=0.999, upper=1.001),
+        TokenRule("token_k2", upper=0.01),
+        TokenRule("token_k3", upper=0.01),
+        TokenRule("icepop", lower=0.5, upper=5.0),
+        TokenRule("tis", upper=2.0),
+        TokenRule("seq_tis", upper=2.0),
+    )
+}
+"""Every token policy by name, the rule at its default bounds. Source: formulas, section 6."""

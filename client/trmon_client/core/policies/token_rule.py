@@ -1,0 +1,94 @@
+"""A token rule: what a policy makes of single tokens, where a criterion judges whole sequences.
+
+The columns do not hold single tokens: rules work where the log-probs are, in the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from trmon_client.core.columns.schema import Pair
+from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, compared
+from trmon_client.core.policies.pair_choice import PairChoice, resolved
+from trmon_client.core.policies.sequence_statistics import PolicyError
+
+_KEYS = ("rule", "pair", "lower", "upper")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRuleKind:
+    """How a rule works: `is_ratio`: its bounds are of a ratio; `is_weight`: it weighs tokens rather than masks them."""
+
+    is_ratio: bool
+    has_lower: bool
+    is_weight: bool
+    description: str
+    source: str
+
+
+TOKEN_RULES: dict[str, TokenRuleKind] = {
+    "token_k1": TokenRuleKind(True, True, False, "mask tokens whose rho leaves the bounds", "verl, sign as [K]"),
+    "token_k2": TokenRuleKind(False, False, False, "mask tokens whose d^2/2 exceeds upper", "verl"),
+    "token_k3": TokenRuleKind(False, False, False, "mask tokens whose rho - 1 - d exceeds upper", "verl"),
+    "icepop": TokenRuleKind(True, True, True, "weigh by rho within the bounds, mask beyond them", "[ICEPOP]"),
+    "tis": TokenRuleKind(True, False, True, "weigh by min(rho, upper)", "verl"),
+    "seq_tis": TokenRuleKind(True, False, True, "weigh by min(exp S, upper)", "verl"),
+}
+"""Every token rule. Source: formulas, section 6."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRule:
+    """One rule of `TOKEN_RULES` with its bounds, inclusive; all of those it has are needed.
+
+    Errors: PolicyError naming what is wrong and what is allowed.
+    Source: formulas, section 6.
+    """
+
+    rule: str
+    pair: PairChoice = "mismatch_or_primary"
+    lower: float | None = None
+    upper: float | None = None
+    lower_compared: float | None = field(init=False, repr=False, compare=False)
+    upper_compared: float | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_choice("rule", self.rule, allowed=tuple(TOKEN_RULES))
+        check_choice("pair", self.pair, allowed=get_args(PairChoice))
+        is_ratio = self.kind.is_ratio
+        for key in ("lower", "upper"):
+            bound = checked_bound(key, getattr(self, key), of=self.rule, is_ratio=is_ratio)
+            object.__setattr__(self, key, bound)
+            object.__setattr__(self, f"{key}_compared", compared(bound, is_ratio=is_ratio))
+        if self.upper is None or (self.lower is None) == self.kind.has_lower:
+            raise PolicyError(f"{self.rule} takes {'lower and upper' if self.kind.has_lower else 'upper alone'}")
+        if self.upper <= 0:
+            raise PolicyError(f"{self.rule}: upper must be above 0, and is {self.upper:g}")
+        check_order(self.lower, self.upper, of=self.rule)
+
+    @classmethod
+    def parse(cls, spec: Mapping[str, Any]) -> TokenRule:
+        """Return the rule a spec describes. Errors: PolicyError."""
+        if not isinstance(spec, Mapping):
+            raise PolicyError(f"a token rule must be a mapping, and is {type(spec).__name__}")
+        unknown = [str(key)[:64] for key in spec if key not in _KEYS]
+        if unknown:
+            raise PolicyError(f"unknown key {', '.join(unknown[:4])}; allowed: {', '.join(_KEYS)}")
+        if "rule" not in spec:
+            raise PolicyError("a token rule needs a rule")
+        return cls(**spec)
+
+    def spec(self) -> dict[str, Any]:
+        """Return the canonical form: every key, bounds as given."""
+        return {key: getattr(self, key) for key in _KEYS}
+
+    @property
+    def kind(self) -> TokenRuleKind:
+        """How the rule works."""
+        return TOKEN_RULES[self.rule]
+
+    def resolve(self, pairs: tuple[Pair, ...]) -> Pair:
+        """Return the pair to read. Errors: PolicyError if it is not at hand."""
+        return resolved(self.pair, pairs, reader=self.rule)

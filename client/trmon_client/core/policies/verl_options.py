@@ -1,0 +1,92 @@
+"""verl's rollout correction options, read as the criteria and token rules that they name.
+
+`rollout_rs` lists rejection modes, `rollout_rs_threshold` their bounds ("0.5_2.0", or "2.0" for [1/2, 2] of k1);
+`rollout_is` weighs tokens by "token" or "sequence" ratios, cut at `rollout_is_threshold`, or IcePop's band of it.
+Bounds of k1 are of rho itself, as verl's documents have them: verl at 1dda039 compares its inverse.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.presets import TOKEN_POLICIES, Bounds, criteria, token_rule
+from trmon_client.core.policies.sequence_statistics import PolicyError
+from trmon_client.core.policies.token_rule import TokenRule
+
+KEYS = ("rollout_rs", "rollout_rs_threshold", "rollout_is", "rollout_is_threshold")
+REJECTION_MODES = (
+    *("token_k1", "token_k2", "token_k3"),
+    *("seq_sum_k1", "seq_sum_k2", "seq_sum_k3", "seq_mean_k1", "seq_mean_k2", "seq_mean_k3"),
+    *("seq_max_k2", "seq_max_k3"),
+)
+"""The eleven modes by verl's names, which are presets here. Source: formulas, section 6."""
+DEFAULT_IS_THRESHOLD = 2.0
+
+Rules = tuple[str, tuple[Criterion, ...], tuple[TokenRule, ...]]
+"""A policy's name, criteria and token rules."""
+
+
+def rules(options: Mapping[str, Any]) -> Rules:
+    """Return what verl's options make of sequences and tokens; an option that is None is not given.
+
+    Errors: PolicyError naming the option, what was expected and what came.
+    Source: formulas, section 6.
+    """
+    unknown = [str(key)[:64] for key in options if key not in KEYS]
+    if unknown:
+        raise PolicyError(f"unknown key {', '.join(unknown[:4])} beside verl's {', '.join(KEYS)}")
+    parts = [*_rejection(options.get("rollout_rs"), options.get("rollout_rs_threshold"))]
+    if options.get("rollout_is") is not None:
+        threshold = options.get("rollout_is_threshold")
+        parts.append(_weighting(options["rollout_is"], DEFAULT_IS_THRESHOLD if threshold is None else threshold))
+    names, of_sequences, of_tokens = zip(*parts, strict=True) if parts else ((), (), ())
+    chain = itertools.chain.from_iterable
+    return f"verl({', '.join(names)})"[:128], tuple(chain(of_sequences)), tuple(chain(of_tokens))
+
+
+def _rejection(modes: Any, thresholds: Any) -> list[Rules]:
+    if modes is None:
+        return []
+    listed = list(dict.fromkeys(_listed("rollout_rs", modes)))
+    bounds = _listed("rollout_rs_threshold", thresholds)
+    if len(bounds) not in (1, len(listed)):
+        raise PolicyError(f"rollout_rs_threshold has {len(bounds)} bounds; expected 1 or one for each of {len(listed)}")
+    return [_mode(mode, bound) for mode, bound in zip(listed, bounds * (len(listed) // len(bounds)), strict=True)]
+
+
+def _mode(mode: str, threshold: str) -> Rules:
+    if mode not in REJECTION_MODES:
+        raise PolicyError(f"rollout_rs must be of {', '.join(REJECTION_MODES)}, and has {mode!r:.64}")
+    bounds = _bounds("rollout_rs_threshold", threshold)
+    if bounds.lower is not None and not mode.endswith("k1"):
+        raise PolicyError(f"rollout_rs_threshold of {mode} must be one upper bound, and is {threshold!r:.64}")
+    name = f"{mode}={threshold}"
+    return (name, (), (token_rule(mode, bounds),)) if mode in TOKEN_POLICIES else (name, criteria(mode, bounds), ())
+
+
+def _weighting(level: Any, threshold: Any) -> Rules:
+    bounds = _bounds("rollout_is_threshold", str(threshold))
+    if not isinstance(level, str) or level not in ("token", "sequence"):
+        raise PolicyError(f"rollout_is must be token or sequence, and is {level!r:.64}")
+    rule = "seq_tis" if level == "sequence" else "tis" if bounds.lower is None else "icepop"
+    return f"{level} is={threshold}", (), (token_rule(rule, bounds),)
+
+
+def _listed(key: str, value: Any) -> list[str]:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PolicyError(f"{key} must be text or a number, and is {type(value).__name__}")
+    parts = [part.strip() for part in str(value).split(",") if part.strip()]
+    if not parts:
+        raise PolicyError(f"{key} must name something, and is empty")
+    return parts
+
+
+def _bounds(key: str, text: str) -> Bounds:
+    lower, separator, upper = text.partition("_")
+    try:
+        return Bounds(lower=float(lower), upper=float(upper)) if separator else Bounds(upper=float(lower))
+    except ValueError:
+        raise PolicyError(f"{key} must be a bound, or lower_upper such as 0.5_5.0, and is {text!r:.64}") from None

@@ -1,0 +1,1 @@
+"""From tokens to columns: ratios, KL estimators, clipping, per-sequence sums."""

@@ -1,0 +1,115 @@
+"""The reduction of one block of sequences: from the terms of its tokens to its columns."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.histogram import histograms
+from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, primary
+from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
+from trmon_client.core.reduction.kl_estimators import BAND_HIGH, BAND_LOW, MAX_ABS_EXPONENT, TRUNCATION, Ratios
+from trmon_client.core.reduction.ppo_clipping import ClipRange, clip_columns, clipped_pair
+from trmon_client.core.reduction.sequence_labels import sequence_labels
+from trmon_client.core.reduction.token_block import Tokens, arranged
+
+SATURATED_BELOW = float(np.log(0.99))
+"""A token that mu is certain of and the trainer gives less than this is saturated."""
+
+SUM_LOGP = dict(zip(POLICIES, ("sum_logp_rollout", "sum_logp_old", "sum_logp"), strict=True))
+DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
+NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in PAIR_STEMS} for pair in PAIRS}
+
+
+def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
+    """Return the columns and histograms of one block. Source: formulas, section 3."""
+    tokens = Tokens.of(inputs)
+    ratios = Ratios.of(tokens)
+    by_stem = _pair_columns(tokens, ratios)
+    sequence = _sequence_columns(tokens, ratios)
+    if inputs.advantages is not None:
+        sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
+    values: dict[str, Array] = {}
+    for row, pair in enumerate(ratios.pairs):
+        values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
+    values |= {name: tokens.xp.cast(array, COLUMNS[name].dtype) for name, array in sequence.items()}
+    values |= sequence_labels(inputs, valid=arranged(tokens.valid, axis=tokens.axis))
+    counts = histograms(ratios.d, valid=tokens.valid)
+    return Columns(values, dict(zip(ratios.pairs, counts, strict=True)))
+
+
+def _pair_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
+    """Return the columns of all pairs by stem, [pairs, B]."""
+    xp, d, dev = tokens.xp, ratios.d, ratios.dev
+    sum_, max_, count = (partial(function, axis=tokens.axis) for function in (xp.sum, xp.max, xp.count))
+    dot = partial(xp.sum_product, axis=tokens.axis)
+    p, q = ratios.p, ratios.q
+    prob_diff = xp.abs(p - q)
+    truncated = xp.at_most(dev, TRUNCATION - 1.0) + tokens.weight
+    # 0 where valid, else infinite: moves tokens out of the way of extremes.
+    away = 1.0 / tokens.weight - 1.0
+    # The same for sequences, for terms that are never negative: they are 0 where not valid.
+    empty = 1.0 / max_(tokens.weight) - 1.0
+    prefix = xp.running_sum(d, tokens.axis)
+    found = {
+        "sum_d": sum_(d),
+        "sum_abs_d": sum_(xp.abs(d)),
+        "sum_sq_d": dot(d, d),
+        "min_d": xp.min(d + away, tokens.axis),
+        "max_d": max_(d - away),
+        "sum_ratio_dev": sum_(dev),
+        "sum_sq_ratio_dev": dot(dev, dev),
+        "sum_ratio_deficit": sum_(xp.at_least(-dev, 0.0)),
+        "sum_k3": sum_(ratios.k3),
+        "max_k3": max_(ratios.k3) - empty,
+        "n_band_low": count(dev < BAND_LOW - 1.0),
+        "n_band_high": count(dev > BAND_HIGH - 1.0),
+        "n_trunc": count(dev > TRUNCATION - 1.0),
+        "sum_trunc_ratio": sum_(truncated),
+        "sum_sq_trunc_ratio": dot(truncated, truncated),
+        "max_prob_diff": max_(prob_diff) - empty,
+        "sum_prob_diff": sum_(prob_diff),
+        "sum_sq_prob_diff": dot(prob_diff, prob_diff),
+        "sum_p": sum_(p),
+        "sum_q": sum_(q),
+        "sum_pp": dot(p, p),
+        "sum_qq": dot(q, q),
+        "sum_pq": dot(p, q),
+        "sum_binary_kl": sum_(ratios.binary_kl),
+        "max_binary_kl": max_(ratios.binary_kl) - empty,
+        "prefix_min_d": xp.min(prefix + away, tokens.axis),
+        "prefix_max_d": max_(prefix - away),
+    }
+    return {stem: xp.cast(array, DTYPES[stem]) for stem, array in found.items()}
+
+
+def _sequence_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
+    """Return the columns of the sequence itself, [B]."""
+    xp = tokens.xp
+    sum_, count = partial(xp.sum, axis=tokens.axis), partial(xp.count, axis=tokens.axis)
+    row = ratios.pairs.index(primary(ratios.pairs))
+    abs_d = xp.abs(ratios.d[row])
+    n_tokens = count(tokens.valid)
+    found = {
+        "n_tokens": n_tokens,
+        "n_invalid": count(tokens.counts & ~tokens.valid),
+        "n_clamped": count(abs_d > MAX_ABS_EXPONENT),
+        "argmax_abs_d": xp.where(n_tokens > 0, xp.argmax(abs_d + (tokens.weight - 1.0), tokens.axis), -1),
+    }
+    for name, logp in zip(tokens.policies, sum_(tokens.logp), strict=True):
+        found[SUM_LOGP[name]] = logp
+    if tokens.policies[0] == POLICIES[0]:
+        found["n_saturated"] = count(tokens.valid & (tokens.logp[0] == 0.0) & (tokens.logp[1] < SATURATED_BELOW))
+    if len(tokens.policies) == len(POLICIES):
+        found["sum_abs_is_dev"] = sum_(xp.abs(ratios.dev[2] - ratios.dev[0]))
+    return found
+
+
+def _clip_columns(advantages: Array, tokens: Tokens, ratios: Ratios, *, clip: ClipRange) -> dict[str, Array]:
+    dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
+    per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
+    signs = arranged(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
+    return clip_columns(tokens.xp, dev > clip.high, dev < -clip.low, advantages=signs, axis=tokens.axis)

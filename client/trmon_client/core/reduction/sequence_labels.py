@@ -1,0 +1,49 @@
+"""What the trainer says of each sequence: its advantage, reward, group and versions, reduced where given per token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.columns.schema import COLUMNS
+from trmon_client.core.inputs.checked_inputs import Inputs
+
+
+def sequence_labels(inputs: Inputs, *, valid: Array) -> dict[str, Array]:
+    """Return the columns of what was given, [B], in memory of their own.
+
+    Args: valid: bool [B, T]; where a sequence has no such token, what is given per token is NaN or -1.
+    Source: formulas, section 3.
+    """
+    found: dict[str, Any] = {}
+    if inputs.advantages is not None:
+        found["advantage"] = _mean(inputs, inputs.advantages, valid)
+    if inputs.rewards is not None:
+        found["reward"] = inputs.rewards
+    if inputs.group_ids is not None:
+        found["group_id"] = inputs.group_ids
+    if inputs.versions is not None:
+        found["version_min"], found["version_max"] = _range(inputs, inputs.versions, valid)
+    # The trainer may reuse its memory before the columns are read.
+    return {name: inputs.functions.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
+
+
+def _mean(inputs: Inputs, given: Array, valid: Array) -> Array:
+    if given.ndim == 1:
+        return given
+    xp = inputs.functions
+    return xp.sum(xp.where(valid, xp.cast(given, "f8"), 0.0), -1) / xp.count(valid, -1)
+
+
+def _range(inputs: Inputs, given: Array, valid: Array) -> tuple[Array, Array]:
+    if given.ndim == 1:
+        return given, given
+    xp = inputs.functions
+    versions = xp.cast(given, "i8")
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    oldest = xp.min(xp.where(valid, versions, most), -1)
+    newest = xp.max(xp.where(valid, versions, least), -1)
+    has_tokens = xp.count(valid, -1) > 0
+    return xp.where(has_tokens, oldest, -1), xp.where(has_tokens, newest, -1)

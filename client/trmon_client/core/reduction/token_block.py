@@ -1,0 +1,67 @@
+"""The tokens of a block of sequences: which of them are valid, and what every policy says of them.
+
+Arrays are [policies, ...] or, where all policies share them, [...]: time and sequences in the order that is fastest
+to reduce, in float64. Terms are exactly 0 at a token that is not valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon_client.core.arrays.backend import Array, Arrays
+from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
+from trmon_client.core.inputs.token_validity import is_sound
+
+TIME_FIRST_BELOW = 256
+"""Shorter horizons are reduced over the leading axis, all sequences side by side: rows that short do not vectorise."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Validity, log-probs and probabilities of every token of a block."""
+
+    xp: Arrays
+    axis: int
+    """The axis of time: -1, or -2 where sequences come last."""
+    policies: tuple[str, ...]
+    counts: Array
+    """bool [...]: the mask."""
+    valid: Array
+    """bool [...]: counts and is not invalid."""
+    weight: Array
+    """[...]: 1 where valid."""
+    logp: Array
+    """[policies, ...]"""
+    bounded: Array
+    """[policies, ...]: log-probs, positive ones taken as 0."""
+    p: Array
+    """[policies, ...]: probabilities, at most 1."""
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Tokens:
+        """Return the tokens of a block. Source: formulas, section 2."""
+        xp = inputs.functions
+        policies = tuple(name for name in POLICIES if name in inputs.logprobs)
+        axis = -2 if inputs.mask.shape[1] < TIME_FIRST_BELOW else -1
+        raw = _stacked(xp, [arranged(inputs.logprobs[name], axis=axis) for name in policies])
+        counts = valid = arranged(inputs.mask, axis=axis)
+        for sound in is_sound(raw):
+            valid = valid & sound
+        logp = xp.where(valid, raw, 0.0)
+        weight = xp.cast(valid, "f8")
+        bounded = xp.at_most(logp, 0.0)
+        p = xp.exp(bounded) * weight
+        return cls(xp, axis, policies, counts, valid, weight, logp, bounded, p)
+
+
+def arranged(array: Array, *, axis: int) -> Array:
+    """Return [B, T] with time on the axis, as a view."""
+    return array if axis == -1 else array.T
+
+
+def _stacked(xp: Arrays, arrays: list[Array]) -> Array:
+    first = arrays[0]
+    stack = xp.empty((len(arrays), *first.shape), "f8", getattr(first, "device", None))
+    for row, array in zip(stack, arrays, strict=True):
+        row[...] = array
+    return stack

@@ -1,0 +1,138 @@
+"""Batch signals: what a run's history, gauges and alerts are made of, computed from columns and histograms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.quantiles import percentile
+from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
+from trmon_client.core.signals.group_signals import group_signals
+from trmon_client.core.signals.pair_signals import pair_signals
+
+__all__ = ["REGISTRY_VERSION", "SIGNALS", "SignalSpec", "compute"]
+
+
+def compute(columns: Columns) -> dict[str, float]:
+    """Return the signals of a batch by name; those whose inputs are not given are absent.
+
+    Columns on a device are copied to the host first.
+    Returns: names within `SIGNALS`; nan where a signal cannot be computed, as for a batch without a valid token.
+    Source: formulas, section 5.
+    """
+    return of_sequences(Sequences.of(columns.numpy()))
+
+
+def of_sequences(sequences: Sequences) -> dict[str, float]:
+    """Return the same of sequences that are at hand."""
+    with np.errstate(all="ignore"):
+        return {
+            **pair_signals(sequences),
+            **_lengths(sequences),
+            **_token_fractions(sequences),
+            **_token_weights(sequences),
+            **_suspicious_fractions(sequences),
+            **_perplexities(sequences),
+            **_rewards(sequences),
+            **group_signals(sequences),
+            **_versions(sequences),
+            **_divergences(sequences),
+        }
+
+
+def _lengths(sequences: Sequences) -> dict[str, float]:
+    lengths = sequences.lengths
+    return {
+        "response_length_mean": sequences.sums["n_tokens"] / len(lengths),
+        "response_length_p95": float(percentile(lengths, 0.95)),
+        "response_length_max": float(lengths.max()),
+    }
+
+
+def _token_fractions(sequences: Sequences) -> dict[str, float]:
+    sums = sequences.sums
+    n = sums["n_tokens"]
+    return {signal: sums[name] / n * factor for name, (signal, factor) in _OF_TOKENS.items() if name in sums}
+
+
+_OF_TOKENS = {
+    "n_clipped": ("clip_fraction", 1.0),
+    "n_leaked": ("leak_fraction", 1.0),
+    "n_leaked_high": ("leak_high_fraction", 1.0),
+    "sum_abs_is_dev": ("staleness_tv_is", 0.5),
+    "n_token_masked": ("token_mask_rate", 1.0),
+    "n_token_truncated": ("token_trunc_rate", 1.0),
+    "sum_token_weight": ("token_weight_mean", 1.0),
+}
+
+
+def _token_weights(sequences: Sequences) -> dict[str, float]:
+    sums = sequences.sums
+    if "sum_token_weight" not in sums or "sum_sq_token_weight" not in sums:
+        return {}
+    total, total_sq = np.float64(sums["sum_token_weight"]), sums["sum_sq_token_weight"]
+    return {"token_weight_ess": float(total * total / (sums["n_tokens"] * total_sq))}
+
+
+def _suspicious_fractions(sequences: Sequences) -> dict[str, float]:
+    """Fractions of valid + invalid tokens: sequences whose tokens are all invalid count here."""
+    columns, sums = sequences.columns, sequences.sums
+    if sequences.rows is not None:
+        sums = {name: float(columns[name].sum()) for name in ("n_tokens", *_SUSPICIOUS) if name in columns}
+    counting = sums["n_tokens"] + sums["n_invalid"]
+    return {
+        signal: sums[name] / counting if counting else math.nan for name, signal in _SUSPICIOUS.items() if name in sums
+    }
+
+
+_SUSPICIOUS = {"n_invalid": "invalid_fraction", "n_saturated": "saturated_fraction", "n_clamped": "clamped_fraction"}
+
+
+def _perplexities(sequences: Sequences) -> dict[str, float]:
+    present = [name for name in _LOGPS if name in sequences.columns]
+    if not present:
+        return {}
+    perplexities = np.exp(-sequences.matrix(present) / sequences.lengths)
+    means = np.add.reduce(perplexities, -1) / perplexities.shape[-1]
+    return {_LOGPS[name]: value for name, value in zip(present, means.tolist(), strict=True)}
+
+
+_LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
+
+
+def _rewards(sequences: Sequences) -> dict[str, float]:
+    if "reward" not in sequences.columns:
+        return {}
+    rewards = sequences.of_column("reward")
+    rewards = rewards[~np.isnan(rewards)]
+    n = np.float64(len(rewards))
+    mean = rewards.sum() / n
+    return {"reward_mean": float(mean), "reward_std": float(np.sqrt(((rewards - mean) ** 2).sum() / n))}
+
+
+def _versions(sequences: Sequences) -> dict[str, float]:
+    columns = sequences.columns
+    if "version_min" not in columns or "version_max" not in columns:
+        return {}
+    oldest, newest = sequences.of_column("version_min"), sequences.of_column("version_max")
+    signals = {"version_span_max": float((newest - oldest).max())}
+    if columns.trainer_version is not None:
+        lag = columns.trainer_version - oldest
+        signals |= {"version_lag_mean": float(lag.mean()), "version_lag_max": float(lag.max())}
+    return signals
+
+
+def _divergences(sequences: Sequences) -> dict[str, float]:
+    columns = sequences.columns
+    signals = {
+        signal: float(sequences.of_column(name).max())
+        for signal, name in (("kl_max", "max_kl"), ("reverse_kl_max", "max_reverse_kl"), ("tv_max", "max_tv"))
+        if name in columns
+    }
+    if "sum_kl" in columns:
+        total = sequences.sums["sum_kl"]
+        signals |= {"kl_mean": total / sequences.sums["n_tokens"], "kl_seq": total / len(sequences.lengths)}
+    return signals

@@ -1,0 +1,152 @@
+"""The catalogue of signals: name, unit, meaning, formula and healthy range of everything `signals.compute` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trmon_client.core.columns.schema import PAIRS, Pair
+
+REGISTRY_VERSION = 1
+"""Raised whenever a signal changes its name or its meaning; stored beside every batch of signals."""
+
+Unit = Literal["nats", "ratio", "fraction", "probability", "chi2", "tokens", "perplexity", "reward", "versions"]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSpec:
+    """One signal: `stem` is its name without the pair, `core` marks those that Prometheus exposes.
+
+    `healthy` is the range outside which a finding or a preset reacts; empty where a run is its own measure.
+    """
+
+    name: str
+    stem: str
+    pair: Pair | None
+    unit: Unit
+    description: str
+    formula: str
+    healthy: str
+    core: bool
+
+    @property
+    def per_pair(self) -> bool:
+        """Whether the signal exists once for every pair."""
+        return self.pair is not None
+
+
+_Row = tuple[str, Unit, str, str, str]
+
+_PAIR_ROWS: tuple[_Row, ...] = (
+    ("kl_k1", "nats", "KL per token by the signed, unbiased estimator k1", "-(sum d)/n", "|x| < 0.02"),
+    ("kl_k2", "nats", "KL per token by k2; grows before a collapse that rewards hide", "(sum d^2)/(2n)", ""),
+    ("kl_k3", "nats", "KL per token by the non-negative estimator k3", "(sum rho - 1 - d)/n", "< 0.05"),
+    ("ratio_mean", "ratio", "Mean importance ratio; away from 1, the supports differ", "mean rho", "0.98 to 1.02"),
+    ("k3_k1_ratio", "ratio", "k3 over k1; large when log-probs are corrupt", "kl_k3/kl_k1 if |kl_k1| > 1e-6", ""),
+    ("abs_log_ratio_mean", "nats", "Mean absolute token log-ratio", "(sum |d|)/n", ""),
+    ("abs_log_ratio_max", "nats", "Largest absolute token log-ratio", "max |d|", "<= 0.5"),
+    ("abs_log_ratio_p99", "nats", "99th percentile of |d|, from the histogram", "p99 |d|", ""),
+    ("abs_log_ratio_p999", "nats", "99.9th percentile of |d|, from the histogram", "p99.9 |d|", ""),
+    ("chi2_token", "chi2", "Token chi-squared; can be negative on a sample", "mean rho^2 - 1", "< 0.3"),
+    ("chi2_token_sn", "chi2", "Token chi-squared, self-normalised", "n sum rho^2/(sum rho)^2 - 1", "< 0.3"),
+    ("chi2_token_p95", "chi2", "95th percentile of the sequences' chi-squared", "p95_i mean_t rho^2 - 1", "< 0.3"),
+    ("chi2_seq_log1p", "nats", "Log of 1 + sequence chi-squared", "log mean_i exp(2 S_i)", "< 0.095"),
+    ("chi2_seq", "chi2", "Sequence chi-squared, capped at 1e12", "mean_i exp(2 S_i) - 1", "< 0.1"),
+    ("ess_token", "fraction", "Effective share of tokens under raw weights", "(sum rho)^2/(n sum rho^2)", ">= 0.5"),
+    (
+        "ess_seq",
+        "fraction",
+        "Effective share of sequences; falls with length",
+        "(sum w)^2/(N sum w^2), w = e^S_i",
+        "",
+    ),
+    ("ess_truncated", "fraction", "Effective share of tokens, ratios cut at 2: hides outliers", "of min(rho, 2)", ""),
+    ("is_weight_std", "ratio", "Standard deviation of token importance ratios", "std rho", ""),
+    ("is_weight_min", "ratio", "Smallest token importance ratio", "min rho", ">= 1e-4"),
+    ("is_weight_max", "ratio", "Largest token importance ratio", "max rho", ""),
+    ("tv", "fraction", "Total variation per token, unbiased", "(sum max(0, 1 - rho))/n", "< 0.01"),
+    ("tv_seq_max", "fraction", "Largest total variation of a sequence", "max_i mean_t max(0, 1 - rho)", ""),
+    ("geo_ratio_mean", "ratio", "Mean geometric mean ratio of sequences", "mean_i exp(S_i/T_i)", "0.99 to 1.01"),
+    ("geo_ratio_min", "ratio", "Smallest geometric mean ratio of a sequence", "min_i exp(S_i/T_i)", ">= 0.99"),
+    ("geo_ratio_max", "ratio", "Largest geometric mean ratio of a sequence", "max_i exp(S_i/T_i)", "<= 1.01"),
+    ("seq_log_ratio_mean", "nats", "Mean log-ratio of whole sequences", "mean_i S_i", ""),
+    ("seq_log_ratio_min", "nats", "Smallest log-ratio of a whole sequence", "min_i S_i", ""),
+    ("seq_log_ratio_max", "nats", "Largest log-ratio of a whole sequence", "max_i S_i", ""),
+    ("band_fraction", "fraction", "Tokens whose ratio leaves [0.5, 5]", "#(rho < 0.5 or rho > 5)/n", "<= 0.1"),
+    ("trunc_fraction", "fraction", "Tokens whose ratio exceeds 2", "#(rho > 2)/n", ""),
+    ("prob_pearson", "ratio", "Correlation of the two policies' token probabilities", "corr(p, q)", ">= 0.99"),
+    ("prob_diff_mean", "probability", "Mean gap of token probabilities", "mean |p - q|", ""),
+    ("prob_diff_std", "probability", "Standard deviation of the gap of token probabilities", "std |p - q|", ""),
+    (
+        "prob_diff_max",
+        "probability",
+        "Largest gap of token probabilities; bounds TV below",
+        "max |p - q|",
+        "<= 0.5",
+    ),
+    ("ppl_ratio", "ratio", "Perplexity of numerator over denominator", "mean_i exp(-S_i/T_i)", "0.99 to 1.01"),
+    ("log_ppl_diff_mean", "nats", "Mean gap of log-perplexities", "mean_i -S_i/T_i", ""),
+    ("log_ppl_diff_abs_mean", "nats", "Mean absolute gap of log-perplexities", "mean_i |S_i/T_i|", ""),
+    ("log_ppl_diff_min", "nats", "Smallest gap of log-perplexities", "min_i -S_i/T_i", ""),
+    ("log_ppl_diff_max", "nats", "Largest gap of log-perplexities", "max_i -S_i/T_i", ""),
+    ("binary_kl_mean", "nats", "Mean certified lower bound of the token KL", "mean binary KL", ""),
+    ("binary_kl_max", "nats", "Largest certified lower bound of a token's KL", "max binary KL", "<= 0.05"),
+)
+
+_BATCH_ROWS: tuple[_Row, ...] = (
+    ("staleness_tv_is", "fraction", "Unbiased TV of staleness", "sum |rho_total - rho_mismatch|/(2n)", "< 0.01"),
+    ("ppl_rollout", "perplexity", "Perplexity under the rollout engine", "mean_i exp(-sum log mu/T_i)", ""),
+    ("ppl_old", "perplexity", "Perplexity of the trainer at rollout weights", "mean_i exp(-sum log pi_old/T_i)", ""),
+    ("ppl", "perplexity", "Perplexity of the trainer at current weights", "mean_i exp(-sum log pi/T_i)", ""),
+    ("response_length_mean", "tokens", "Mean number of valid tokens of a response", "mean_i T_i", ""),
+    ("response_length_p95", "tokens", "95th percentile of response lengths", "p95_i T_i", ""),
+    ("response_length_max", "tokens", "Longest response", "max_i T_i", ""),
+    ("clip_fraction", "fraction", "Tokens on PPO's clipped branch", "n_clipped/n", "<= 0.2"),
+    ("leak_fraction", "fraction", "Tokens beyond the clip range that PPO does not clip", "n_leaked/n", ""),
+    ("leak_high_fraction", "fraction", "Unclipped tokens of unbounded loss: rho high, A < 0", "n_leaked_high/n", ""),
+    ("reward_mean", "reward", "Mean reward", "mean_i R_i", ""),
+    ("reward_std", "reward", "Standard deviation of rewards", "std_i R_i", ""),
+    ("zero_variance_groups", "fraction", "Groups whose rewards are equal", "of groups of two or more", "<= 0.9"),
+    ("group_ratio_variance", "ratio", "Variance of geometric ratios in a group", "mean_g var_g exp(S_i/T_i)", ""),
+    ("version_lag_mean", "versions", "Mean age of the sampling weights", "mean_i trainer - version_min_i", ""),
+    ("version_lag_max", "versions", "Largest age of the sampling weights", "max_i trainer - version_min_i", ""),
+    ("version_span_max", "versions", "Most versions within a response", "max_i version_max_i - version_min_i", ""),
+    ("invalid_fraction", "fraction", "Tokens without usable log-probs", "n_invalid/(valid + invalid)", "0"),
+    ("saturated_fraction", "fraction", "Tokens of padded log-probs", "n_saturated/(valid + invalid)", "<= 0.001"),
+    ("clamped_fraction", "fraction", "Tokens with |d| > 20", "n_clamped/(valid + invalid)", ""),
+    ("kl_max", "nats", "Largest token KL, from logits", "max KL(p||q)", "<= 0.05"),
+    ("kl_mean", "nats", "Mean token KL, from logits", "mean_t KL(p||q)", "<= 0.001"),
+    ("kl_seq", "nats", "Mean KL of whole sequences, from logits", "mean_i sum_t KL(p||q)", ""),
+    ("reverse_kl_max", "nats", "Largest reverse token KL, from logits", "max KL(q||p)", ""),
+    ("tv_max", "fraction", "Largest token total variation, from logits", "max 1/2 sum |p - q|", ""),
+    ("token_mask_rate", "fraction", "Tokens that the policy's token rules mask", "n_token_masked/n", ""),
+    ("token_trunc_rate", "fraction", "Tokens whose weight the token rules cut", "n_token_truncated/n", ""),
+    ("token_weight_mean", "ratio", "Mean weight of a token under the token rules", "(sum w)/n", ""),
+    ("token_weight_ess", "fraction", "Effective share of tokens under these weights", "(sum w)^2/(n sum w^2)", ""),
+)
+
+_CORE = frozenset(
+    (
+        *("kl_k1", "kl_k2", "kl_k3", "ratio_mean", "abs_log_ratio_mean", "abs_log_ratio_max"),
+        *("chi2_token", "chi2_token_p95", "chi2_seq_log1p", "ess_token", "ess_seq", "tv"),
+        *("prob_pearson", "prob_diff_max", "ppl_ratio", "binary_kl_max", "band_fraction"),
+        *("response_length_mean", "reward_mean", "clip_fraction", "invalid_fraction"),
+        *("saturated_fraction", "zero_variance_groups", "version_lag_mean"),
+    )
+)
+
+
+def _spec(row: _Row, pair: Pair | None) -> SignalSpec:
+    stem, unit, description, formula, healthy = row
+    name = stem if pair is None else f"{pair}_{stem}"
+    return SignalSpec(name, stem, pair, unit, description, formula, healthy, stem in _CORE)
+
+
+SIGNALS: dict[str, SignalSpec] = {
+    spec.name: spec
+    for spec in (
+        *(_spec(row, pair) for pair in PAIRS for row in _PAIR_ROWS),
+        *(_spec(row, None) for row in _BATCH_ROWS),
+    )
+}
+"""Every signal by name: those of each pair, then those of the batch. Source: formulas, section 5."""

@@ -1,0 +1,74 @@
+"""Policies: the one that decides now, and the one the service wants from a step on."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from trmon_client.core import wire
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies.acceptance import Decision, Policy, PolicyError, decide
+from trmon_client.safety.losses import LossCounter
+from trmon_client.safety.warn_once import Notices
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A policy of the service's, and the step from which it shall decide."""
+
+    policy: Policy
+    from_step: int
+
+
+class Policies:
+    """Decides with the current policy; an offer that cannot be used is refused, reported and changes nothing."""
+
+    def __init__(self, policy: Policy, *, losses: LossCounter, notices: Notices) -> None:
+        self.current = policy
+        self._losses = losses
+        self._notices = notices
+        self._lock = threading.RLock()
+        self._offer: Offer | None = None
+
+    def offer(self, update: wire.PolicyUpdate) -> None:
+        """Take note of an update, to be used from its step on."""
+        if update.hash in self._losses.refused_policies():
+            return
+        try:
+            policy = Policy.parse(update.spec)
+        except PolicyError as error:
+            self._refuse(update.hash, str(error))
+            return
+        if policy.hash != update.hash:
+            self._refuse(update.hash, f"its content hashes to {policy.hash} here: another version of the rules")
+            return
+        with self._lock:
+            self._offer = None if policy.hash == self.current.hash else Offer(policy, update.from_step)
+
+    def decide(self, columns: Columns, *, step: int) -> Decision:
+        """Return the decision of the current policy, after taking up an offer that is due and can be used.
+
+        Errors: PolicyError when the current policy needs an argument that the columns lack.
+        """
+        offer = self._due(step)
+        if offer is not None:
+            try:
+                decision = decide(columns, offer.policy)
+            except PolicyError as error:
+                self._refuse(offer.policy.hash, str(error))
+            else:
+                self.current = offer.policy
+                return decision
+        return decide(columns, self.current)
+
+    def _due(self, step: int) -> Offer | None:
+        with self._lock:
+            offer = self._offer
+            if offer is None or step < offer.from_step:
+                return None
+            self._offer = None
+            return offer
+
+    def _refuse(self, policy_hash: str, why: str) -> None:
+        self._losses.refuse(policy_hash, why)
+        self._notices.say(f"policy {policy_hash}", f"policy {policy_hash} is refused, {self.current.name} stays: {why}")

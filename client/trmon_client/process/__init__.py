@@ -1,0 +1,1 @@
+"""Who this process is: its rank, its attempt, its end."""

@@ -1,0 +1,90 @@
+"""Identity: under which attempt and launch this process speaks; settled once, in the sender's thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from trmon_client.config.launcher import attempt_id, launch_id, restart_count
+from trmon_client.config.settings import Settings
+from trmon_client.process.ranks import Ranks, initialized_distributed
+
+STORE_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who speaks; an attempt that is local was agreed on by nobody."""
+
+    project: str
+    run: str
+    attempt: str
+    launch: str
+    ranks: Ranks
+    is_attempt_local: bool = False
+
+    def origin(self) -> dict[str, Any]:
+        """Return the fields of `wire.Origin` for a message made now."""
+        return {
+            "project": self.project,
+            "run": self.run,
+            "attempt": self.attempt,
+            "launch": self.launch,
+            "rank": self.ranks.rank,
+            "world_size": self.ranks.world_size,
+            "sent_at": time.time(),
+        }
+
+
+def settle(settings: Settings, ranks: Ranks, *, is_fork: bool, give_up: threading.Event, n_before: int = 0) -> Identity:
+    """Return the identity; asks the process group's store for rank 0's start id where there is one.
+
+    The attempt is the settings', else the launcher's, else rank 0's start id, else local. A forked child launches
+    on its own: its numbering starts anew, and two processes under one launch could not be told apart. So does a monitor
+    that follows `n_before` others of the run in this process, under a launch that ranks agree on if they all do so.
+    """
+    own_id = _new_id()
+    shared_id = None if is_fork else _start_id(settings, own_id, give_up)
+    named = settings.attempt or attempt_id(settings.launcher)
+    shared_launch = None if is_fork else shared_id or launch_id(settings.launcher)
+    if shared_launch is not None and n_before:
+        shared_launch = f"{shared_launch}-{n_before + 1}"
+    return Identity(
+        project=settings.project,
+        run=settings.run,
+        attempt=named or shared_id or own_id,
+        launch=shared_launch or own_id,
+        ranks=ranks,
+        is_attempt_local=named is None and shared_id is None,
+    )
+
+
+def _new_id() -> str:
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+
+
+def _start_id(settings: Settings, own_id: str, give_up: threading.Event) -> str | None:
+    distributed = initialized_distributed()
+    if distributed is None:
+        return None
+    # torchrun keeps the store, and what is in it, when it starts the workers anew.
+    key = f"trmon/start/{settings.project}/{settings.run}/{restart_count(settings.launcher)}"
+    try:
+        store = distributed.distributed_c10d._get_default_store()
+        if distributed.get_rank() == 0 and not store.check([key]):
+            store.set(key, own_id)
+        return _poll(store, key, settings.limits.store_timeout_seconds, give_up)
+    except (RuntimeError, AttributeError, ValueError):
+        return None  # the store went away, or this torch has none: the id stays local, and says so
+
+
+def _poll(store: Any, key: str, timeout_seconds: float, give_up: threading.Event) -> str | None:
+    # A blocking wait would hold the store's connection against the trainer's own use of it.
+    until = time.monotonic() + timeout_seconds
+    while not store.check([key]):
+        if time.monotonic() >= until or give_up.wait(STORE_POLL_SECONDS):
+            return None
+    return str(store.get(key).decode())

@@ -1,0 +1,33 @@
+"""The first report's line: what trmon sees, what it misses and which argument would give it."""
+
+from __future__ import annotations
+
+from trmon_client.config.settings import Settings
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import PAIRS
+
+WANTED = {
+    "sum_logp_rollout": "rollout_logprobs=",
+    "sum_logp_old": "old_logprobs=",
+    "sum_logp": "logprobs=",
+    "advantage": "advantages=",
+    "reward": "rewards=",
+    "group_id": "group_ids=",
+    "version_min": "versions=",
+}
+"""A column, and the argument of `log_batch` that gives it."""
+
+
+def line(settings: Settings, columns: Columns, *, policy: str, step: int) -> str:
+    """Return the line, without its end."""
+    missing = [argument for column, argument in WANTED.items() if column not in columns]
+    if "version_min" in columns and columns.trainer_version is None:
+        missing.append("trainer_version=")
+    parts = [
+        f"{settings.project}/{settings.run} step {step}",
+        f"pairs {', '.join(pair for pair in PAIRS if pair in columns.pairs)}",
+        f"mode {settings.mode.value}, policy {policy}",
+        f"missing: {' '.join(missing)}" if missing else "nothing missing",
+        settings.page_url or f"no url (TRMON_URL): reports go to {settings.run_spool_dir}, read them by `trmon ingest`",
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,149 @@
+"""The sender: the thread that builds and encodes what the trainer's thread leaves, and the courier behind it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from trmon_client.config.settings import Settings
+from trmon_client.core import wire
+from trmon_client.process.identity import Identity, settle
+from trmon_client.process.ranks import Ranks
+from trmon_client.safety.error_guard import Surface
+from trmon_client.safety.losses import Loss
+from trmon_client.safety.warn_once import Notices
+from trmon_client.sending.queue import Draft, Outbox
+from trmon_client.sending.retry_buffer import Backlog
+from trmon_client.sending.spool import Spool
+from trmon_client.sending.transport import HttpTransport, Transport
+from trmon_client.sending.uploader import Courier
+
+SPILL_PART = 0.25
+"""The part of the time of `close` that is kept for putting on disk what could not be sent."""
+
+LONGEST_SECONDS = 1e8
+"""What `close` waits at most: threads cannot wait for ever by a number."""
+
+
+class Sender:
+    """Takes drafts without ever waiting, and gets them to the service or onto the disk by itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ranks: Ranks,
+        *,
+        is_fork: bool,
+        n_before: int,
+        hear: Callable[[wire.Ack], None],
+        surface: Surface,
+    ) -> None:
+        self._settings = settings
+        self._ranks = ranks
+        self._is_fork = is_fork
+        self._n_before = n_before
+        self._hear = hear
+        self._losses = surface.losses
+        self._notices = surface.notices
+        self._outbox = Outbox(settings.limits)
+        spool = Spool(_spool_directory(settings), limits=settings.limits, losses=surface.losses)
+        self._backlog = Backlog(spool, limits=settings.limits, losses=surface.losses, notices=surface.notices)
+        self._transport = _transport(settings, surface.notices)
+        self._is_closing = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._run, name="trmon-sender", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def put(self, draft: Draft) -> bool:
+        """Leave a draft; False, counted, when there is no room."""
+        is_taken = self._outbox.put(draft)
+        if not is_taken:
+            self._losses.count(Loss.QUEUE_FULL)
+        return is_taken
+
+    def close(self, timeout_seconds: float, *, last: Draft | None = None) -> None:
+        """Send what waits and the last word, spool what cannot be sent; return when done or after the timeout."""
+        timeout_seconds = min(max(0.0, timeout_seconds), LONGEST_SECONDS)
+        self._deadline = time.monotonic() + timeout_seconds
+        self._outbox.close(last)
+        self._is_closing.set()
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        identity = settle(
+            self._settings,
+            self._ranks,
+            is_fork=self._is_fork,
+            give_up=self._is_closing,
+            n_before=self._n_before,
+        )
+        courier = self._courier(identity)
+        self._backlog.write_through(courier is None)
+        while (draft := self._outbox.take()) is not None:
+            self._encode(draft, identity)
+        if courier is not None:
+            left = self._deadline - time.monotonic()
+            courier.close(left - SPILL_PART * max(0.0, left))
+        self._backlog.close()
+
+    def _encode(self, draft: Draft, identity: Identity) -> None:
+        try:
+            self._backlog.add(wire.encode(draft.build(identity, self._lost())))
+        except Exception as error:  # noqa: BLE001  the edge of this loop: one bad draft must not end the thread
+            self._losses.count(Loss.UNENCODABLE)
+            self._notices.say("unencodable", f"a message could not be built: {type(error).__name__}: {error}")
+
+    def _lost(self) -> wire.Losses:
+        return wire.Losses(
+            dropped=self._losses.snapshot(),
+            spooled_bytes=self._backlog.spooled_bytes,
+            queued=len(self._outbox) + self._backlog.queued,
+            refused_policies=self._losses.refused_policies(),
+        )
+
+    def _courier(self, identity: Identity) -> Courier | None:
+        """Started; None where nothing can be sent."""
+        if self._transport is None:
+            return None
+        courier = Courier(
+            self._backlog,
+            transport=self._transport,
+            heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._lost())),
+            hear=self._hear,
+            limits=self._settings.limits,
+            losses=self._losses,
+            notices=self._notices,
+        )
+        try:
+            courier.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._notices.say("courier", f"nothing can be sent, reports stay in the spool: {error}")
+            return None
+        return courier
+
+
+def _transport(settings: Settings, notices: Notices) -> Transport | None:
+    """Made in the trainer's thread: a fork while another thread imports or loads certificates may hang the child."""
+    if settings.url is None:
+        return None
+    try:
+        return HttpTransport(settings.url, token=settings.token, limits=settings.limits)
+    except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
+        blamed = "the proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) or certificates of the environment"
+        notices.say("transport", f"nothing can be sent, reports stay in the spool; look at {blamed}: {error}")
+        return None
+
+
+def _spool_directory(settings: Settings) -> Path:
+    """A name that no other process has, sorted by start."""
+    started = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return settings.run_spool_dir / f"{started}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

@@ -1,0 +1,120 @@
+"""The messages of a monitor as drafts: filled in the trainer's thread, built in the sender's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from trmon_client.config.sanitize import words
+from trmon_client.config.settings import Mode, Settings
+from trmon_client.config.version import __version__
+from trmon_client.core import wire
+from trmon_client.core.arrays.device_transfer import Transfer
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.policies.acceptance import Decision
+from trmon_client.process.identity import Identity
+from trmon_client.process.ranks import Ranks
+from trmon_client.safety.losses import LossCounter
+from trmon_client.sending.chunk_counter import Chunk
+from trmon_client.sending.queue import Draft
+from trmon_client.sending.scalars import capture, to_wire
+
+MAX_ERROR_LENGTH = 1000
+
+
+def start(settings: Settings, ranks: Ranks, *, sequence: int) -> Draft:
+    """A process of the trainer has begun to speak."""
+    return Draft(
+        lambda identity, _lost: wire.Start(
+            **identity.origin(),
+            sequence=sequence,
+            config=dict(settings.config),
+            owner=settings.owner,
+            tags=list(settings.tags),
+            mode=_mode(settings.mode),
+            policy=settings.policy.spec() if settings.is_policy_asked_for else None,
+            client=f"trmon-client {__version__}",
+            ranks_unverified=ranks.is_unverified,
+            attempt_is_local=identity.is_attempt_local,
+        )
+    )
+
+
+def report(
+    columns: Columns,
+    decision: Decision,
+    *,
+    chunk: Chunk,
+    mode: Mode,
+    scalars: Mapping[str, Any] | None,
+    losses: LossCounter,
+) -> Draft:
+    """The columns of one call and what was decided with them; the sender waits for what comes from a device."""
+    captured = capture(scalars)
+    names, n_columns = tuple(captured), len(columns.arrays)
+    transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values()])
+
+    def build(identity: Identity, lost: wire.Losses) -> wire.Report:
+        arrived = transfer.wait()
+        on_host, accepted = columns.with_arrays(arrived[:n_columns]), arrived[n_columns]
+        numbers = dict(zip(names, arrived[n_columns + 1 :], strict=True))
+        return wire.Report(
+            **identity.origin(),
+            step=chunk.step,
+            update=chunk.update,
+            chunk=chunk.index,
+            parcel=wire.parcel(on_host),
+            kl_is=columns.kl_is,
+            kl_pair=columns.kl_pair,
+            trainer_version=columns.trainer_version,
+            old_version=columns.old_version,
+            mode=_mode(mode),
+            policy=decision.policy.hash,
+            accepted=wire.pack_bits(accepted),
+            scalars=to_wire(numbers, losses),
+            finished=chunk.finished,
+            losses=lost,
+        )
+
+    return Draft(build, size_bytes=1024 + 8 * len(columns) * columns.n_sequences)
+
+
+def scalars(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> Draft:
+    """Numbers of the trainer's own for a step."""
+    captured = capture(values)
+    names, transfer = tuple(captured), Transfer.begin([*captured.values()])
+
+    def build(identity: Identity, _lost: wire.Losses) -> wire.Scalars:
+        numbers = dict(zip(names, transfer.wait(), strict=True))
+        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=to_wire(numbers, losses))
+
+    return Draft(build, size_bytes=512 + 64 * len(captured))
+
+
+def pause(reason: str, *, sequence: int) -> Draft:
+    """The trainer will be silent on purpose."""
+    shown = words(reason, at_most=MAX_ERROR_LENGTH)
+    return Draft(lambda identity, _lost: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
+
+
+def finish(error: BaseException | None, *, sequence: int, finished: list[wire.ChunkCount]) -> Draft:
+    """The process ends: by an error, or cleanly without one."""
+    shown = (
+        "" if error is None else f"{type(error).__name__}: {words(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
+    )
+    # The draft must not hold the error: its traceback keeps the frames of the trainer, and all tensors in them.
+    outcome: Literal["finished", "crashed"] = "finished" if error is None else "crashed"
+    return Draft(
+        lambda identity, lost: wire.Finish(
+            **identity.origin(),
+            sequence=sequence,
+            outcome=outcome,
+            error=shown,
+            finished=finished,
+            losses=lost,
+        )
+    )
+
+
+def _mode(mode: Mode) -> Literal["observe", "enforce"]:
+    return "enforce" if mode is Mode.ENFORCE else "observe"

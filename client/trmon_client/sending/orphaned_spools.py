@@ -1,0 +1,54 @@
+"""Spools that dead processes of the same run left behind, to be drained by whoever locks them first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trmon_client.core.wire.segments import SUFFIX
+from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A spool whose process is gone, locked by us, and its segments, oldest first."""
+
+    directory: Path
+    lock: DirectoryLock
+    segments: tuple[Path, ...]
+
+    def remove(self) -> None:
+        """Delete the directory, now empty, and let go of its lock."""
+        (self.directory / FILE_NAME).unlink(missing_ok=True)
+        remove_if_empty(self.directory)
+        self.lock.release()
+
+
+def adopt(run_directory: Path) -> Iterator[Orphan]:
+    """Yield the spools under a run's directory that hold segments and that no living process has locked.
+
+    A spool without segments is left alone: its process may be about to lock it.
+    Errors: OSError if a directory cannot be read.
+    """
+    if not run_directory.is_dir():
+        return
+    for directory in sorted(path for path in run_directory.iterdir() if path.is_dir()):
+        if not any(directory.glob(f"*{SUFFIX}")):
+            continue
+        lock = DirectoryLock.acquire(directory)
+        if lock is None:
+            continue
+        segments = tuple(sorted(directory.glob(f"*{SUFFIX}")))
+        if segments:
+            yield Orphan(directory, lock, segments)
+        else:  # drained by another process between the look and the lock
+            lock.release()
+
+
+def remove_if_empty(directory: Path) -> None:
+    """Remove a directory unless it holds something or is gone already."""
+    try:
+        directory.rmdir()
+    except OSError:
+        return

@@ -1,0 +1,159 @@
+"""Who may call: open on loopback until a token exists, then bearer tokens with scopes, projects and an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.loops import run
+from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.service import ThreadedService
+from trmon.api.http.auth import Door, check_bind, digest_of, new_secret
+from trmon.config.settings import Settings
+from trmon.domain.model.access import EVERYTHING, Scope, Token
+from trmon.domain.model.errors import NotReady, Unauthenticated
+
+RUNS = "/api/v1/runs"
+
+
+class FewTokens:
+    """The door's port, over a dictionary; counts the look-ups."""
+
+    def __init__(self, *tokens: Token) -> None:
+        self.tokens = {token.digest: token for token in tokens}
+        self.looks = 0
+
+    def by_digest(self, digest: str) -> Token | None:
+        self.looks += 1
+        return self.tokens.get(digest)
+
+    def any(self) -> bool:
+        self.looks += 1
+        return bool(self.tokens)
+
+
+def a_token(secret: str, *, expires_at: float | None = None) -> Token:
+    scopes = frozenset({Scope.READ})
+    return Token(
+        id=1, name="t", digest=digest_of(secret), scopes=scopes, project="math", created_at=0.0, expires_at=expires_at
+    )
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_open_on_loopback_until_the_first_token(client: httpx.Client) -> None:
+    assert client.get(RUNS).status_code == 200
+    secret = make_token(client, "root", Scope.ADMIN)
+    refused = client.get(RUNS)
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert "trmon token create" in refused.json()["detail"]
+    assert client.get(RUNS, headers=bearer(secret)).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer wrong", "Basic cm9vdA==", "trmon", "Bearer \xff"])
+def test_what_is_no_known_token_is_refused(admin: httpx.Client, header: str) -> None:
+    answer = admin.get(RUNS, headers={"Authorization": header.encode("latin-1")})
+    assert answer.status_code == 401
+    assert header.partition(" ")[2] not in answer.text or not header.partition(" ")[2]
+
+
+def test_a_scope_bounds_what_a_token_may_do(admin: httpx.Client) -> None:
+    ingest = bearer(make_token(admin, "sender", Scope.INGEST))
+    read = bearer(make_token(admin, "reader", Scope.READ))
+    assert admin.get(RUNS, headers=ingest).status_code == 403
+    assert admin.post("/api/v1/reports", headers=read).status_code == 403
+    assert admin.post("/api/v1/tokens", json={"name": "x", "scopes": ["admin"]}, headers=read).status_code == 403
+    assert admin.get(RUNS, headers=read).status_code == 200
+
+
+def test_a_revoked_token_is_refused_at_once(admin: httpx.Client) -> None:
+    read = bearer(make_token(admin, "reader", Scope.READ))
+    assert admin.get(RUNS, headers=read).status_code == 200
+    assert admin.delete("/api/v1/tokens/reader").status_code == 204
+    assert admin.get(RUNS, headers=read).status_code == 401
+
+
+def test_a_token_is_accepted_in_the_header_only(admin: httpx.Client) -> None:
+    secret = admin.headers.pop("Authorization").removeprefix("Bearer ")
+    assert admin.get(RUNS, params={"token": secret, "access_token": secret}).status_code == 401
+
+
+def test_no_secret_is_listed_or_stored(service: ThreadedService, admin: httpx.Client) -> None:
+    secret = admin.headers["Authorization"].removeprefix("Bearer ")
+    assert secret not in admin.get("/api/v1/tokens").text
+    service.stop()
+    service.start()
+    files = b"".join(path.read_bytes() for path in service.data_dir.iterdir())
+    assert secret.encode() not in files
+    assert digest_of(secret).encode() in files
+
+
+def test_health_is_open_and_the_page_holds_nothing(admin: httpx.Client) -> None:
+    del admin.headers["Authorization"]
+    assert [admin.get(path).status_code for path in ("/healthz", "/readyz", "/")] == [200, 200, 200]
+    assert admin.get("/metrics").status_code == 401
+
+
+async def _access(door: Door, header: str | None, *, now: float = 1.0) -> object:
+    try:
+        return await door.access(header, now=now)
+    except Unauthenticated:
+        return "refused"
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "now", "lives"),
+    [(None, 1e9, True), (100.0, 99.9, True), (100.0, 100.0, False)],
+    ids=["never ends", "not yet ended", "ended"],
+)
+def test_a_token_ends_to_the_second(expires_at: float | None, now: float, *, lives: bool) -> None:
+    door = Door(FewTokens(a_token("s", expires_at=expires_at)), is_loopback=True)
+    found = run(_access(door, "Bearer s", now=now))
+    assert (found != "refused") is lives
+
+
+def test_look_ups_are_remembered_for_two_seconds() -> None:
+    tokens = FewTokens(a_token("s"))
+    door = Door(tokens, is_loopback=True)
+    for now in (0.0, 1.9):
+        run(_access(door, "Bearer s", now=now))
+    assert tokens.looks == 1
+    tokens.tokens.clear()
+    assert run(_access(door, "Bearer s", now=2.1)) == "refused"
+
+
+def test_beyond_loopback_nobody_is_let_in_without_a_token() -> None:
+    assert run(_access(Door(FewTokens(), is_loopback=False), None)) == "refused"
+    assert run(_access(Door(FewTokens(), is_loopback=True), None)) == EVERYTHING
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "trmon.example"])
+def test_a_wider_bind_without_tokens_is_refused_with_the_command_that_makes_one(host: str) -> None:
+    with pytest.raises(NotReady, match="trmon token create"):
+        check_bind(Settings(host=host), FewTokens())
+
+
+def test_a_wider_bind_starts_once_there_is_a_token(serve: Serve, tmp_path: Path) -> None:
+    service = serve()
+    with service.client() as client:
+        secret = make_token(client, "root", Scope.ADMIN)
+    service.restart(host="0.0.0.0")
+    url = f"http://127.0.0.1:{httpx.URL(service.url).port}/api/v1/runs"
+    assert httpx.get(url, headers=bearer(secret), trust_env=False).status_code == 200
+    assert httpx.get(url, trust_env=False).status_code == 401
+
+
+def test_a_service_that_may_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match="needs a token"):
+        ThreadedService(tmp_path, host="0.0.0.0")
+
+
+def test_secrets_are_long_random_and_recognisable() -> None:
+    secrets = {new_secret() for _ in range(100)}
+    assert len(secrets) == 100
+    assert all(secret.startswith("trmon_") and len(secret) > 45 for secret in secrets)

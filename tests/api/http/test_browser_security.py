@@ -1,0 +1,104 @@
+"""The browser's side: who may be called by which name, by whose pages, and with which headers."""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.fixtures.running_service import Serve
+from tests.fixtures.service import ThreadedService
+from trmon.api.http.browser_security import HEADERS
+
+TOKEN = {"name": "x", "scopes": ["read"]}
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/runs", "/metrics", "/healthz", "/nothing", "/api/v1/runs/no/run"])
+def test_every_answer_has_the_security_headers(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8642", ""])
+def test_a_foreign_host_is_refused(client: httpx.Client, host: str) -> None:
+    answer = client.get("/api/v1/runs", headers={"Host": host})
+    assert answer.status_code == 403
+    assert "TRMON_ALLOW_HOSTS" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "[::1]", "[::1]:8642"])
+def test_loopback_goes_by_its_names(client: httpx.Client, host: str) -> None:
+    assert client.get("/api/v1/runs", headers={"Host": host}).status_code == 200
+
+
+def test_hosts_can_be_added(serve: Serve) -> None:
+    with serve(allow_hosts="trmon.example,other.example").client() as client:
+        assert client.get("/healthz", headers={"Host": "trmon.example:443"}).status_code == 200
+        assert client.get("/healthz", headers={"Host": "evil.example"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+    ids=str,
+)
+def test_another_sites_page_may_not_write(client: httpx.Client, headers: dict[str, str]) -> None:
+    assert client.post("/api/v1/tokens", json=TOKEN, headers=headers).status_code == 403
+    assert client.get("/api/v1/tokens").json() == []
+
+
+def test_our_own_page_may_write(service: ThreadedService, client: httpx.Client) -> None:
+    headers = {"Origin": service.url, "Sec-Fetch-Site": "same-origin"}
+    assert client.post("/api/v1/tokens", json=TOKEN, headers=headers).status_code == 201
+
+
+def test_no_other_site_is_let_read(client: httpx.Client) -> None:
+    answer = client.get("/api/v1/runs", headers={"Origin": "https://evil.example"})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_a_page_by_any_name_needs_the_api(client: httpx.Client) -> None:
+    page = client.get("/").text
+    script = client.get("/static/app.js")
+    assert "/static/app.js" in page
+    assert "<script>" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert client.get("/static/..%2Fsettings.py").status_code == 404
+    assert "link" not in client.get("/").headers
+    assert "uplot" in client.get("/runs/math/grpo").headers["link"]
+    assert client.get("/runs/math/grpo").text == client.get("/alerts").text == page
+
+
+def test_the_page_is_sent_again_only_when_it_has_changed(client: httpx.Client) -> None:
+    first = client.get("/static/app.js")
+    again = client.get("/static/app.js", headers={"If-None-Match": first.headers["etag"]})
+    other = client.get("/static/app.js", headers={"If-None-Match": '"of-an-older-version"'})
+    assert (first.status_code, again.status_code, again.content, other.status_code) == (200, 304, b"", 200)
+
+
+def test_what_is_read_is_compressed_and_what_trainers_hear_is_not(client: httpx.Client) -> None:
+    assert client.get("/api/v1/signals").headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in client.get("/api/v1/signals", headers={"Accept-Encoding": "identity"}).headers
+    assert "content-encoding" not in client.get("/api/v1/runs").headers
+    many = [{"project": "math", "run": f"r{i}", "attempt": "a", "launch": "l", "type": "nothing"} for i in range(200)]
+    refused = client.post("/api/v1/reports", json=many)
+    assert len(refused.content) > 0
+    assert "content-encoding" not in refused.headers
+
+
+def test_garbage_on_the_line_harms_nobody(service: ThreadedService, client: httpx.Client) -> None:
+    address = urlsplit(service.url)
+    with socket.create_connection((address.hostname, address.port), timeout=5) as line:
+        line.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        assert b"400" in line.recv(1024)
+    assert client.get("/healthz").status_code == 200

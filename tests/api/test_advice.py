@@ -1,0 +1,107 @@
+"""Advice from a run's batches to its trainer: over HTTP, and with acknowledgements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.domain.trainer import finished
+from tests.domain.trainer import report as healthy_report
+from tests.fixtures.messages import ORIGIN, columns, report
+from tests.fixtures.trainer import MATH, send, send_step
+from tests.fixtures.waiting import eventually
+from tests.runner.watched_run import Watched
+from trmon_client.core import wire
+from trmon_client.core.columns.columns import Columns
+
+ADVICE = "/api/v1/runs/math/grpo/advice"
+
+
+def batch(step: int, *, drift: float) -> Columns:
+    """Return 64 sequences whose log weights have a deviation of `drift`."""
+    random = np.random.default_rng(step)
+    return columns(64, total_sum_d=random.normal(0.0, drift, 64))
+
+
+def acked(client: httpx.Client, *, step: int, **origin: str) -> dict[str, Any] | None:
+    body = wire.encode(report(step=step, **origin))
+    answer = client.post("/api/v1/runs/math/grpo/reports", content=body, headers={"Content-Type": wire.MSGPACK})
+    return wire.decode_ack(answer.content).advice
+
+
+def drifted(client: httpx.Client) -> dict[str, Any]:
+    """Train on-policy for 24 steps, then far off it, and return what is advised then."""
+    send(client, MATH, wire.Start(**ORIGIN, config={"kl_target": 6.0}))
+    for step in range(30):
+        send_step(client, MATH, step=step, content=batch(step, drift=0.1 if step < 24 else 1.5))
+        if step == 23:
+            # What the run was like at its start is known once its first rows are written.
+            eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 22)
+    return eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 28)
+
+
+def test_a_drifting_run_is_advised_a_smaller_rate_with_the_reason(client: httpx.Client) -> None:
+    advice = drifted(client)
+    assert 0 < advice["lr_scale_sgd"] < advice["lr_scale"] < 0.8
+    assert advice["lr_scale_sgd"] == pytest.approx(advice["lr_scale"] ** 2)
+    assert "ess_seq" in advice["reasons"]["lr_scale"]
+    assert (advice["lr_decay"], advice["kl_factor"]) == (None, None)
+
+
+def test_the_trainer_hears_of_it_with_the_acknowledgement(client: httpx.Client) -> None:
+    shown = drifted(client)
+    heard = acked(client, step=40)
+    assert heard is not None
+    assert heard["lr_scale"] == shown["lr_scale"]
+    assert heard["reasons"].keys() == shown["reasons"].keys()
+
+
+def test_another_attempt_is_not_advised_by_the_last_ones_steps(client: httpx.Client) -> None:
+    drifted(client)
+    assert acked(client, step=0, attempt="second", launch="launch-2") is None
+
+
+def test_before_the_first_step_there_is_none(client: httpx.Client) -> None:
+    send(client, MATH, wire.Start(**ORIGIN))
+    assert client.get(ADVICE).status_code == 404
+    assert acked(client, step=0) is None
+
+
+def test_the_penalty_follows_the_trainers_own_kl(client: httpx.Client) -> None:
+    send(client, MATH, wire.Start(**ORIGIN, config={"kl_target": 6.0, "kl_horizon": 100}))
+    counts = [wire.ChunkCount(0, None, 1)]
+    send(client, MATH, report(step=0, scalars={"ref_kl": 60.0}), report(step=1, finished=counts))
+    advice = eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 0)
+    assert advice["kl_factor"] == 1 + 0.2 * 4 / 100
+
+
+def teach(watched: Watched, steps: range, **fields: Any) -> None:
+    for step in steps:
+        counts = finished((step - 1, None, 1)) if step else []
+        watched.hear(healthy_report(step, finished=counts, **fields), at=10.0 * step)
+
+
+def test_a_run_whose_log_probs_are_corrupt_is_advised_to_stop() -> None:
+    run = Watched()
+    teach(run, range(6))
+    assert run.view.advice is not None
+    assert not run.view.advice.stop
+    teach(run, range(6, 14), health="corrupt")
+    assert run.view.advice.stop
+    assert "corrupt" in run.view.advice.reasons["stop"]
+
+
+def test_a_surge_of_the_responses_cuts_the_rate_once() -> None:
+    run = Watched()
+    for step in range(150):
+        length = 32 if step < 120 else 64
+        counts = finished((step - 1, None, 1)) if step else []
+        content = columns(8, n_tokens=np.full(8, length))
+        run.hear(healthy_report(step, content=content, policy=None, finished=counts), at=10.0 * step)
+    assert run.view.advice is not None
+    assert run.view.advice.lr_decay is not None
+    assert run.view.advice.lr_decay.factor == 0.5
+    assert 120 <= run.view.advice.lr_decay.step <= 124

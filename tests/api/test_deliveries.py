@@ -1,0 +1,45 @@
+"""Deliveries over HTTP: what was given up can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.test_alerts import crash
+from tests.fixtures.receiver import WebhookServer
+from tests.fixtures.running_service import Serve
+from tests.fixtures.waiting import eventually
+
+
+@pytest.fixture
+def refusing() -> Iterator[WebhookServer]:
+    with WebhookServer(statuses=[404]) as server:
+        yield server
+
+
+def deliveries(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = client.get("/api/v1/deliveries", params=query).json()["items"]
+    return items
+
+
+def test_what_was_given_up_is_listed_with_the_reason_and_never_the_address(
+    serve: Serve, refusing: WebhookServer
+) -> None:
+    service = serve(slack_url=refusing.url, webhook_allow_hosts="127.0.0.1")
+    with service.client() as client:
+        alert = crash(client)
+        [dead] = eventually(lambda: deliveries(client, state="dead"))
+        assert deliveries(client, state="delivered") == []
+        assert refusing.url not in client.get("/api/v1/deliveries").text
+    assert (dead["project"], dead["run"], dead["receiver"]) == ("math", "grpo", "slack")
+    assert (dead["told_state"], dead["attempts"], dead["last_error"]) == ("firing", 1, "answered 404")
+    assert dead["body"]["alert"]["identity"] == alert["identity"]
+    assert len(refusing.posted) == 1
+
+
+def test_an_unknown_state_is_refused(client: httpx.Client) -> None:
+    answer = client.get("/api/v1/deliveries", params={"state": "lost"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "state")

@@ -1,0 +1,141 @@
+"""The diagnosis over HTTP, and as the command shows it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.domain.trainer import made
+from tests.fixtures.messages import ORIGIN
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, send, send_step
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.terminal.api_client import Asked
+from trmon.terminal.diagnosis_query import of_metrics, of_run
+from trmon.terminal.diagnosis_text import show
+from trmon.views.recent_history import STEPS
+from trmon_client.core import wire
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.statistics import columns
+
+PATH = "/api/v1/runs/math/grpo/diagnosis"
+
+
+def ran(client: httpx.Client, *contents: Columns) -> None:
+    send(client, MATH, wire.Start(**ORIGIN))
+    for step, content in enumerate(contents):
+        send_step(client, MATH, step=step, content=content)
+    counts = [wire.ChunkCount(step, None, 1) for step in range(len(contents))]
+    send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=counts))
+    eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
+
+
+def shifted() -> Columns:
+    """A batch whose engine sampled and scored a nucleus that held 0.8 of each distribution."""
+    rng = np.random.default_rng(0)
+    old = -rng.gamma(0.5, 0.8, (8, 32))
+    return columns(rollout_logprobs=np.minimum(old - np.log(0.8), -1e-3), old_logprobs=old, mask=np.ones((8, 32), bool))
+
+
+def test_a_run_is_diagnosed_since_the_step_at_which_it_went_wrong(client: httpx.Client) -> None:
+    ran(client, *[made("healthy")] * 6, *[made("corrupt")] * 6)
+    found = client.get(PATH).json()
+    assert (found["primary"], found["step"], found["steps"]) == ("A'", 11, 12)
+    assert found["observed"][0]["since_step"] == 6
+    evidence = {item["signal"]: item for item in found["observed"][0]["evidence"]}
+    assert evidence["saturated_fraction"]["value"] > evidence["saturated_fraction"]["threshold"] == 0.001
+    assert "log-prob stream" in found["remedy"]["fix"]
+    assert found["remedy"]["verl"]["algorithm.rollout_correction.bypass_mode"] == "false"
+    assert found["escalation"]["stage"] == "system_fix"
+
+
+def test_a_shift_of_the_support_is_found_in_what_the_service_measured(client: httpx.Client) -> None:
+    ran(client, *[shifted()] * 5)
+    found = client.get(PATH).json()
+    assert found["primary"] == "A''"
+    assert found["remedy"]["trl"]["top_p"] == "1.0"
+
+
+def test_a_young_run_is_unknown_and_says_what_it_lacks(client: httpx.Client) -> None:
+    ran(client, *[made("healthy")] * 3)
+    found = client.get(PATH).json()
+    assert (found["primary"], found["observed"], found["remedy"]) == ("unknown", [], None)
+    needs = {gap["provide"] for lost in found["unknown"] for gap in lost["missing"]}
+    assert any("105 steps" in need for need in needs)
+
+
+def test_a_run_without_a_batch_has_no_diagnosis(client: httpx.Client) -> None:
+    send(client, MATH, wire.Start(**ORIGIN))
+    answer = client.get(PATH)
+    assert answer.status_code == 404
+    assert "math/grpo" in answer.json()["detail"]
+
+
+def test_only_the_newest_steps_are_read(client: httpx.Client) -> None:
+    ran(client, *[made("healthy")] * (STEPS + 3))
+    assert client.get(PATH).json()["steps"] == STEPS
+
+
+def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Client, service: ThreadedService) -> None:
+    ran(client, *[made("corrupt")] * 4)
+    found = of_run("math/grpo", asked=Asked(url=service.url, token=None))
+    text = io.StringIO()
+    show(found, Console(file=text, width=100))
+    for said in (
+        "A': corrupt log-probs since step 0",
+        "saturated_fraction",
+        "do: Check",
+        "verl  ",
+        "TRL  ",
+        "not known:",
+    ):
+        assert said in text.getvalue()
+
+
+@pytest.mark.parametrize("name", ["grpo", "", "math/../x"])
+def test_a_run_is_named_with_its_project(name: str, service: ThreadedService) -> None:
+    with pytest.raises(InvalidInput):
+        of_run(name, asked=Asked(url=service.url, token=None))
+
+
+def test_a_service_that_is_away_or_refuses_is_said_so(service: ThreadedService) -> None:
+    with pytest.raises(NotReady, match="no service answers"):
+        of_run("math/grpo", asked=Asked(url="http://127.0.0.1:9", token=None))
+    with pytest.raises(NotReady, match="404"):
+        of_run("math/none", asked=Asked(url=service.url, token=None))
+
+
+def test_a_log_line_is_diagnosed_without_a_service(tmp_path: Path) -> None:
+    line = tmp_path / "line.json"
+    line.write_text(json.dumps({"step": 9, "rollout_corr/ppl_ratio": 2.6e7, "perf/mfu": 0.4}))
+    found = of_metrics(line)
+    assert (found.primary.value, found.step) == ("A", 9)
+    assert [(ignored.name, ignored.why) for ignored in found.ignored] == [("perf/mfu", "unknown name")]
+    text = io.StringIO()
+    show(found, Console(file=text, width=100))
+    assert "ignored: perf/mfu" in text.getvalue()
+
+
+def test_a_healthy_line_between_the_limits_says_what_it_falls_short_of(tmp_path: Path) -> None:
+    line = tmp_path / "line.json"
+    line.write_text(json.dumps({"prob_pearson": 0.97}))
+    text = io.StringIO()
+    show(of_metrics(line), Console(file=text, width=100))
+    assert "not healthy: mismatch_prob_pearson is 0.97 (< 0.99)" in text.getvalue()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "3", '{"kl": }'])
+def test_a_file_that_is_no_log_line_is_refused(content: str, tmp_path: Path) -> None:
+    line = tmp_path / "line.json"
+    line.write_text(content)
+    with pytest.raises(InvalidInput, match="must be a JSON object"):
+        of_metrics(line)
+    with pytest.raises(InvalidInput, match="must be a JSON object"):
+        of_metrics(tmp_path / "none.json")

@@ -1,0 +1,130 @@
+"""Server-Sent Events: as they happen, resumed where a reader left, and only what it may see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import msgspec
+import pytest
+
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, send_step, train
+from trmon.api.events.sse_stream import pause_seconds
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import RunKey
+
+CODE = RunKey("code", "ppo")
+EVENTS = "/api/v1/events"
+
+
+@dataclass
+class Heard:
+    """One event as it came over the line."""
+
+    id: int
+    kind: str
+    data: dict[str, object] = field(default_factory=dict)
+
+
+@contextmanager
+def following(client: httpx.Client, **options: object) -> Iterator[Iterator[Heard]]:
+    with client.stream("GET", EVENTS, **options) as answer:  # type: ignore[arg-type]
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield _heard(answer.iter_lines())
+
+
+def _heard(lines: Iterator[str]) -> Iterator[Heard]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(": ")
+        if colon and name:
+            fields[name] = value
+        elif not line and "data" in fields:
+            yield Heard(int(fields["id"]), fields["event"], msgspec.json.decode(fields["data"]))
+            fields = {}
+
+
+def take_steps(heard: Iterator[Heard], n: int) -> list[Heard]:
+    batches = (event for event in heard if event.kind == "batch")
+    return [next(batches) for _ in range(n)]
+
+
+def test_batches_are_heard_of_as_they_close(client: httpx.Client, service: ThreadedService) -> None:
+    with following(client) as heard, service.client() as trainer:
+        train(trainer, steps=range(3), end=False)
+        first, second = take_steps(heard, 2)
+    assert (first.data["step"], second.data["step"]) == (0, 1)
+    assert (first.data["project"], first.data["run"]) == ("math", "grpo")
+    assert first.id < second.id
+
+
+def test_a_reader_goes_on_where_it_was(client: httpx.Client) -> None:
+    train(client, steps=range(6))
+    with following(client, headers={"Last-Event-ID": "0"}) as heard:
+        seen = take_steps(heard, 3)
+    with following(client, headers={"Last-Event-ID": str(seen[-1].id)}) as heard:
+        rest = take_steps(heard, 3)
+    assert [event.data["step"] for event in seen + rest] == list(range(6))
+
+
+def test_a_reader_goes_on_after_a_restart(client: httpx.Client, service: ThreadedService) -> None:
+    train(client, steps=range(3), end=False)
+    with following(client, headers={"Last-Event-ID": "0"}) as heard:
+        seen = take_steps(heard, 2)
+    service.restart()
+    with service.client() as again, following(again, headers={"Last-Event-ID": str(seen[-1].id)}) as heard:
+        send_step(again, MATH, step=3)
+        assert take_steps(heard, 1)[0].data["step"] == 2
+
+
+@pytest.mark.parametrize(
+    ("since_read_seconds", "expected"),
+    [
+        pytest.param(0.0, 0.2, id="commits in a row are read together"),
+        pytest.param(0.15, 0.05, id="only the rest of the pause"),
+        pytest.param(14.0, 0.0, id="what comes after a quiet time is told at once"),
+    ],
+)
+def test_a_stream_pauses_between_two_reads_only(since_read_seconds: float, expected: float) -> None:
+    assert pause_seconds(since_read_seconds=since_read_seconds) == pytest.approx(expected)
+
+
+def test_one_run_can_be_followed(client: httpx.Client) -> None:
+    train(client, MATH, steps=range(2))
+    train(client, CODE, steps=range(2))
+    with following(client, headers={"Last-Event-ID": "0"}, params={"run": "code/ppo"}) as heard:
+        assert {event.data["project"] for event in take_steps(heard, 2)} == {"code"}
+
+
+def test_a_projects_token_hears_of_its_project_only(admin: httpx.Client) -> None:
+    train(admin, MATH, steps=range(2))
+    train(admin, CODE, steps=range(2))
+    read = make_token(admin, "reader", Scope.READ, project="code")
+    headers = {"Authorization": f"Bearer {read}", "Last-Event-ID": "0"}
+    with following(admin, headers=headers) as heard:
+        assert {event.data["project"] for event in take_steps(heard, 2)} == {"code"}
+
+
+def test_a_stream_ends_once_its_token_is_revoked(admin: httpx.Client) -> None:
+    train(admin, MATH, steps=range(2))
+    headers = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ)}", "Last-Event-ID": "0"}
+    with following(admin, headers=headers) as heard:
+        take_steps(heard, 2)
+        admin.delete("/api/v1/tokens/reader").raise_for_status()
+        train(admin, CODE, steps=range(1))
+        assert "code" not in {event.data["project"] for event in heard}
+
+
+def test_a_stream_ends_with_the_service_and_never_holds_it_up(client: httpx.Client, service: ThreadedService) -> None:
+    with following(client) as heard:
+        began = time.monotonic()
+        service.stop()
+        assert list(heard) == []
+        assert time.monotonic() - began < 9.0, "waited for the grace period to run out"
+    service.start()

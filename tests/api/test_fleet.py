@@ -1,0 +1,90 @@
+"""The fleet over HTTP: every run with its verdict, its alerts and its newest course."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.running_service import make_token
+from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import RunKey
+
+ILL = RunKey("math", "ill")
+CODE = RunKey("code", "ppo")
+
+
+def fleet(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
+    answer = client.get("/api/v1/fleet", params=query)
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+@pytest.fixture
+def two_runs(client: httpx.Client) -> httpx.Client:
+    train(client, MATH)
+    corrupt(client, ILL)
+    return client
+
+
+def test_a_run_is_shown_with_its_verdict_and_its_course(two_runs: httpx.Client) -> None:
+    ill, well = fleet(two_runs)
+    assert (ill["project"], ill["run"], ill["owner"], ill["state"]) == ("math", "ill", "me", "running")
+    assert (ill["verdict"]["kind"], ill["verdict"]["need"], ill["verdict"]["since_step"]) == ("act", "now", 0)
+    assert ill["verdict"]["why"].startswith("corrupt log-probs since step 0")
+    assert ill["verdict"]["todo"].startswith("Check the log-prob stream first")
+    assert [(alert["rule"], alert["severity"]) for alert in ill["alerts"]] == [("corrupt_logprobs", "page")]
+    assert (well["verdict"]["kind"], well["verdict"]["need"]) == ("watch", "soon")
+    assert well["verdict"]["why"].endswith("; ended at step 2")
+    assert (well["reward"]["first_step"], well["reward"]["last_step"], len(well["reward"]["values"])) == (0, 2, 3)
+    assert all(value > 0 for value in well["kl"]["values"])
+    assert well["mask_rate"] == 0.0
+
+
+def test_what_somebody_has_taken_up_needs_nobody_else(two_runs: httpx.Client) -> None:
+    identity = two_runs.get("/api/v1/alerts").json()["items"][0]["identity"]
+    two_runs.post(f"/api/v1/alerts/{identity}/ack", json={"author": "ana"})
+    ill = fleet(two_runs)[0]
+    assert (ill["verdict"]["kind"], ill["verdict"]["need"]) == ("act", "none")
+    assert ill["alerts"][0]["acked_by"] == "ana"
+
+
+def test_a_run_before_its_first_step_is_unknown(client: httpx.Client) -> None:
+    train(client, MATH, steps=(), end=False)
+    (run,) = fleet(client)
+    assert (run["verdict"]["kind"], run["verdict"]["why"]) == ("unknown", "no step has closed yet")
+    assert (run["step"], run["reward"], run["kl"], run["mask_rate"]) == (None, None, None, None)
+
+
+def test_a_glance_is_renewed_as_an_ill_run_goes_on(two_runs: httpx.Client) -> None:
+    send_step(two_runs, ILL, step=6)
+    send_step(two_runs, ILL, step=7)
+    eventually(
+        lambda: two_runs.get("/api/v1/fleet/math/ill").json(),
+        lambda run: run["step"] == 7 and run["reward"]["last_step"] == 6,
+    )
+
+
+def test_a_run_that_has_ended_is_judged_by_its_last_step_at_once(client: httpx.Client) -> None:
+    train(client, MATH, steps=range(3), end=False)
+    eventually(lambda: fleet(client)[0]["reward"])
+    for step in range(3, 6):
+        send_step(client, MATH, step=step)
+    finish(client, MATH, steps=range(6))
+    (run,) = fleet(client)
+    assert (run["state"], run["reward"]["last_step"]) == ("finished", 5)
+
+
+def test_pages_follow_each_other_and_projects_are_apart(two_runs: httpx.Client) -> None:
+    train(two_runs, CODE)
+    first = two_runs.get("/api/v1/fleet", params={"limit": 2}).json()
+    second = two_runs.get("/api/v1/fleet", params={"limit": 2, "after": first["next"]}).json()
+    assert [run["run"] for run in (*first["items"], *second["items"])] == ["ppo", "ill", "grpo"]
+    assert [run["run"] for run in fleet(two_runs, project="code")] == ["ppo"]
+    two_runs.headers["Authorization"] = f"Bearer {make_token(two_runs, 'code', Scope.READ, project='code')}"
+    assert [run["run"] for run in fleet(two_runs)] == ["ppo"]
+    assert two_runs.get("/api/v1/fleet/math/ill").status_code == 404

@@ -1,0 +1,113 @@
+"""A run's policy over HTTP: who set it, why, and the way back; trainers hear of it with their next report."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.fixtures.messages import ORIGIN, report
+from tests.fixtures.trainer import MATH, send
+from trmon_client.core import wire
+from trmon_client.core.policies.acceptance import Policy, preset
+
+POLICY = "/api/v1/runs/math/grpo/policy"
+CUSTOM = {"name": "mine", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.02}]}
+
+
+@pytest.fixture
+def run(client: httpx.Client) -> httpx.Client:
+    send(client, MATH, wire.Start(**ORIGIN))
+    return client
+
+
+def put(client: httpx.Client, policy: object, **changed: object) -> dict[str, object]:
+    answer = client.put(POLICY, json={"policy": policy, **changed})
+    assert answer.status_code == 200, answer.text
+    version: dict[str, object] = answer.json()
+    return version
+
+
+def heard(client: httpx.Client, *, step: int) -> wire.PolicyUpdate | None:
+    body = wire.encode(report(step=step, policy=preset("trm").hash, accepted=b"\0"))
+    path = "/api/v1/runs/math/grpo/reports"
+    return wire.decode_ack(client.post(path, content=body, headers={"Content-Type": wire.MSGPACK}).content).policy
+
+
+def test_a_new_run_has_the_default(run: httpx.Client) -> None:
+    version = run.get(POLICY).json()
+    assert (version["name"], version["author"]) == ("trm", "trmon")
+    assert [shadow["name"] for shadow in version["shadows"]] == ["trm_max", "geo_mask", "token_veto"]
+    assert len(run.get(f"{POLICY}/history").json()["items"]) == 1
+
+
+def test_the_trainer_hears_of_a_change_with_its_next_report(run: httpx.Client) -> None:
+    assert heard(run, step=1) is None
+    put(run, "geo_mask", from_step=7, reason="long answers")
+    update = heard(run, step=2)
+    assert update is not None
+    assert (update.hash, update.from_step) == (preset("geo_mask").hash, 7)
+    assert update.spec == preset("geo_mask").spec()
+
+
+def test_a_policy_of_ones_own_and_other_shadows(run: httpx.Client) -> None:
+    version = put(run, CUSTOM, shadows=["seq_mis", CUSTOM])
+    assert version["name"] == "mine"
+    assert [shadow["name"] for shadow in version["shadows"]] == ["seq_mis", "mine"]  # type: ignore[union-attr,index]
+
+
+def test_a_token_policy_reaches_the_trainer_whole(run: httpx.Client) -> None:
+    put(run, "icepop")
+    update = heard(run, step=1)
+    assert update is not None
+    assert Policy.parse(update.spec) == preset("icepop")
+
+
+def test_shadows_stay_where_none_are_given(run: httpx.Client) -> None:
+    assert put(run, "geo_mask")["shadows"] == run.get(POLICY).json()["shadows"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"policy": "wisdom"}, "policy"),
+        ({"policy": {"name": "x", "criteria": []}}, "policy"),
+        ({"policy": "trm", "shadows": ["trm_max", "wisdom"]}, "shadows[1]"),
+        ({"policy": "trm", "shadows": ["icepop"]}, "shadows[0]"),
+        ({"policy": "trm", "from_step": -1}, "from_step"),
+        ({}, "policy"),
+    ],
+    ids=str,
+)
+def test_what_is_no_policy_is_refused_by_name(run: httpx.Client, change: dict[str, object], field: str) -> None:
+    answer = run.put(POLICY, json=change)
+    assert answer.status_code == 400
+    assert answer.json()["field"] == field
+    assert run.get(POLICY).json()["name"] == "trm"
+
+
+def test_the_way_back_is_a_version_of_its_own(run: httpx.Client) -> None:
+    put(run, "geo_mask")
+    put(run, "seq_mis")
+    back = run.post(f"{POLICY}/rollback", json={}).json()
+    assert (back["name"], back["author"]) == ("geo_mask", "local")
+    assert "rolled back" in back["reason"]
+    first = run.post(f"{POLICY}/rollback", json={"hash": preset("trm").hash, "reason": "enough"}).json()
+    assert (first["name"], first["reason"]) == ("trm", "enough")
+    names, path = [], f"{POLICY}/history?limit=2"
+    for _ in range(3):
+        page = run.get(path).json()
+        names += [version["name"] for version in page["items"]]
+        path = f"{POLICY}/history?limit=2&after={page['next']}"
+    assert page["next"] is None
+    assert names == ["trm", "geo_mask", "seq_mis", "geo_mask", "trm"]
+
+
+def test_there_may_be_no_way_back(run: httpx.Client) -> None:
+    assert run.post(f"{POLICY}/rollback", json={}).status_code == 409
+    assert run.post(f"{POLICY}/rollback", json={"hash": "beef"}).status_code == 404
+
+
+def test_a_persons_policy_outlives_the_trainers_wish(run: httpx.Client) -> None:
+    put(run, "geo_mask")
+    send(run, MATH, wire.Start(**{**ORIGIN, "launch": "launch-2"}, sequence=1, policy=preset("seq_mis").spec()))
+    assert run.get(POLICY).json()["name"] == "geo_mask"

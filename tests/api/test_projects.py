@@ -1,0 +1,175 @@
+"""Every route, called with another project's token: it shows and changes nothing of this one.
+
+A route without a case here fails the first test: whoever adds one says what a stranger gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from tests.api.test_alerts import crash
+from tests.fixtures.messages import report
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from trmon.domain.model.access import Scope
+from trmon_client.core import wire
+
+RUN = "/api/v1/runs/{project}/{run}"
+TRACES = ("grpo", "dapo", "total_kl_k3", "root")
+"""Names of the run, its tag, its signals and its owner's token, which a stranger must never read."""
+
+CRASHED = "1/crashed"
+
+HIDDEN = 404
+FORBIDDEN = 403
+EMPTY = 200
+"""What a stranger gets: nothing there, not allowed, or an answer without a trace of the project."""
+
+CASES: dict[tuple[str, str], int] = {
+    ("POST", f"{RUN}/reports"): FORBIDDEN,
+    ("POST", "/api/v1/reports"): EMPTY,
+    ("GET", "/api/v1/runs"): EMPTY,
+    ("GET", RUN): HIDDEN,
+    ("GET", f"{RUN}/attempts"): HIDDEN,
+    ("PATCH", RUN): HIDDEN,
+    ("DELETE", RUN): HIDDEN,
+    ("GET", f"{RUN}/signals/names"): HIDDEN,
+    ("GET", f"{RUN}/signals"): HIDDEN,
+    ("GET", f"{RUN}/diagnosis"): HIDDEN,
+    ("GET", f"{RUN}/reasons"): HIDDEN,
+    ("GET", f"{RUN}/distribution"): HIDDEN,
+    ("GET", "/api/v1/fleet"): EMPTY,
+    ("GET", "/api/v1/fleet/{project}/{run}"): HIDDEN,
+    ("GET", f"{RUN}/batches"): HIDDEN,
+    ("GET", f"{RUN}/batches/{{step}}"): HIDDEN,
+    ("GET", f"{RUN}/batches/{{step}}/decisions"): HIDDEN,
+    ("GET", f"{RUN}/batches/{{step}}/sequences"): HIDDEN,
+    ("GET", f"{RUN}/policy"): HIDDEN,
+    ("GET", f"{RUN}/policy/history"): HIDDEN,
+    ("PUT", f"{RUN}/policy"): HIDDEN,
+    ("POST", f"{RUN}/policy/rollback"): HIDDEN,
+    ("POST", f"{RUN}/whatif"): HIDDEN,
+    ("GET", f"{RUN}/adaptation"): HIDDEN,
+    ("GET", f"{RUN}/advice"): HIDDEN,
+    ("PUT", f"{RUN}/adaptation"): HIDDEN,
+    ("GET", "/api/v1/alerts"): EMPTY,
+    ("GET", "/api/v1/alerts/events"): EMPTY,
+    ("POST", "/api/v1/alerts/{identity}/ack"): HIDDEN,
+    ("GET", "/api/v1/silences"): EMPTY,
+    ("POST", "/api/v1/silences"): FORBIDDEN,
+    ("DELETE", "/api/v1/silences/{silence_id}"): HIDDEN,
+    ("GET", "/api/v1/deliveries"): EMPTY,
+    ("GET", "/api/v1/tokens"): EMPTY,
+    ("POST", "/api/v1/tokens"): FORBIDDEN,
+    ("DELETE", "/api/v1/tokens/{name}"): HIDDEN,
+    ("GET", "/metrics"): EMPTY,
+}
+ELSEWHERE = {("GET", "/api/v1/events"): "tests/api/test_events.py: a stream has no end to look at"}
+OF_NO_PROJECT = {
+    ("GET", path)
+    for path in (
+        *("/api/v1/signals", "/api/v1/rules", "/api/v1/rules/file", "/api/v1/bounds", "/healthz", "/readyz"),
+        *("/", "/alerts", "/runs/{project}/{run}", "/static/{path}"),
+    )
+}
+
+SILENCE = {
+    "project": "math",
+    "matchers": [{"label": "run", "operator": "=", "value": "grpo"}],
+    "seconds": 60,
+}
+
+BODIES: dict[tuple[str, str], dict[str, object]] = {
+    ("POST", f"{RUN}/reports"): {"content": wire.encode(report()), "headers": {"Content-Type": wire.MSGPACK}},
+    ("POST", "/api/v1/reports"): {
+        "content": wire.encode_bundle([wire.encode(report(project="math", run="stolen"))]),
+        "headers": {"Content-Type": wire.MSGPACK},
+    },
+    ("PATCH", RUN): {"json": {"owner": "thief"}},
+    ("PUT", f"{RUN}/policy"): {"json": {"policy": "trm"}},
+    ("POST", f"{RUN}/policy/rollback"): {"json": {}},
+    ("POST", f"{RUN}/whatif"): {"json": {"policy": "trm"}},
+    ("PUT", f"{RUN}/adaptation"): {"json": {"mode": "apply"}},
+    ("POST", "/api/v1/tokens"): {"json": {"name": "x", "scopes": ["read"], "project": "math"}},
+    ("GET", f"{RUN}/signals"): {"params": {"names": "mask_rate"}},
+    ("POST", "/api/v1/alerts/{identity}/ack"): {"json": {"note": "mine"}},
+    ("POST", "/api/v1/silences"): {"json": SILENCE},
+    ("GET", "/api/v1/alerts"): {"params": {"project": "math"}},
+    ("GET", "/api/v1/alerts/events"): {"params": {"identity": "1/crashed"}},
+}
+
+
+@pytest.fixture
+def stranger(admin: httpx.Client, service: ThreadedService) -> Iterator[httpx.Client]:
+    """A client with every scope, of another project than the run `math/grpo`, which has crashed."""
+    crash(admin)
+    assert admin.post("/api/v1/silences", json=SILENCE).status_code == 201
+    scopes = (Scope.ADMIN, Scope.READ, Scope.INGEST)
+    token = make_token(admin, "stranger", *scopes, project="code")
+    with service.client(headers={"Authorization": f"Bearer {token}"}) as client:
+        yield client
+
+
+def routes_of(service: ThreadedService) -> set[tuple[str, str]]:
+    document = service.app.openapi()["paths"]
+    described = {(method.upper(), path) for path, methods in document.items() for method in methods}
+    return described | {
+        (method, route.path_format)
+        for router in _routers(service.app.router)
+        for route in router
+        if isinstance(route, APIRoute)
+        for method in route.methods
+    }
+
+
+def _routers(router: object) -> Iterator[list[object]]:
+    routes = list(getattr(router, "routes", []))
+    yield routes
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        if inner is not None:
+            yield from _routers(inner)
+
+
+def test_every_route_has_a_case(service: ThreadedService) -> None:
+    routes = routes_of(service)
+    assert len(routes) > 25
+    assert routes == CASES.keys() | ELSEWHERE.keys() | OF_NO_PROJECT
+
+
+@pytest.mark.parametrize(("method", "path"), CASES, ids=lambda part: part)
+def test_a_stranger_sees_and_changes_nothing(
+    stranger: httpx.Client, admin: httpx.Client, method: str, path: str
+) -> None:
+    before = everything(admin)
+    place = path.format(project="math", run="grpo", step=1, name="root", identity=CRASHED, silence_id=1)
+    answer = stranger.request(method, place, **BODIES.get((method, path), {}))  # type: ignore[arg-type]
+    assert answer.status_code == CASES[method, path], answer.text
+    if answer.status_code == EMPTY:
+        assert not [trace for trace in TRACES if trace in answer.text]
+    assert everything(admin) == before
+
+
+def test_a_stranger_learns_not_even_that_a_run_exists(stranger: httpx.Client) -> None:
+    there = stranger.get("/api/v1/runs/math/grpo")
+    nowhere = stranger.get("/api/v1/runs/math/none")
+    assert there.json() | {"detail": ""} == nowhere.json() | {"detail": ""}
+    assert there.json()["detail"].replace("grpo", "none") == nowhere.json()["detail"]
+
+
+def everything(admin: httpx.Client) -> list[str]:
+    """What there is, as far as a stranger could have changed it."""
+    paths = (
+        "/api/v1/alerts",
+        "/api/v1/silences",
+        "/api/v1/runs",
+        "/api/v1/runs/math/grpo",
+        "/api/v1/runs/math/grpo/policy/history",
+        "/api/v1/tokens",
+    )
+    paths += ("/api/v1/runs/math/grpo/adaptation",)
+    return [admin.get(path).text for path in paths]

@@ -1,0 +1,94 @@
+"""Runs over HTTP: listed, found, changed, deleted."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, train
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.identity import RunKey
+
+CODE = RunKey("code", "ppo")
+
+
+@pytest.fixture
+def two_runs(client: httpx.Client) -> httpx.Client:
+    train(client, MATH)
+    train(client, CODE, steps=[0], end=False)
+    return client
+
+
+def listed(client: httpx.Client, **query: str) -> list[str]:
+    answer = client.get("/api/v1/runs", params=query)
+    assert answer.status_code == 200, answer.text
+    return [f"{run['project']}/{run['run']}" for run in answer.json()["items"]]
+
+
+def test_a_run_says_where_it_is(two_runs: httpx.Client) -> None:
+    run = two_runs.get("/api/v1/runs/math/grpo").json()
+    assert (run["state"], run["last_step"], run["owner"], run["tags"]) == ("finished", 2, "me", ["dapo"])
+    assert run["config"] == {"lr": 1e-3}
+    assert run["mask_rate"] == 0.0
+    assert run["firing"] == []
+
+
+def test_runs_are_listed_newest_first_and_by_what_is_asked(two_runs: httpx.Client) -> None:
+    assert listed(two_runs) == ["code/ppo", "math/grpo"]
+    assert listed(two_runs, project="math") == ["math/grpo"]
+    assert listed(two_runs, state="finished") == ["math/grpo"]
+    # What a start says of its run is taken up by the worker, after the start was acknowledged.
+    eventually(lambda: listed(two_runs, tag="dapo", owner="me", project="code"), lambda found: found == ["code/ppo"])
+    assert listed(two_runs, owner="nobody") == []
+
+
+def test_pages_follow_each_other(two_runs: httpx.Client) -> None:
+    first = two_runs.get("/api/v1/runs", params={"limit": 1}).json()
+    second = two_runs.get("/api/v1/runs", params={"limit": 1, "after": first["next"]}).json()
+    assert [page["items"][0]["project"] for page in (first, second)] == ["code", "math"]
+    assert second["next"] is None
+
+
+def test_a_run_is_tagged_given_away_archived_and_renamed(two_runs: httpx.Client) -> None:
+    change = {"tags": ["b", "a"], "owner": "you", "archived": True, "name": "grpo-1"}
+    run = two_runs.patch("/api/v1/runs/math/grpo", json=change).json()
+    assert (run["run"], run["tags"], run["owner"], run["archived"]) == ("grpo-1", ["a", "b"], "you", True)
+    assert listed(two_runs) == ["code/ppo"]
+    assert listed(two_runs, archived="true") == ["math/grpo-1"]
+    assert two_runs.get("/api/v1/runs/math/grpo").status_code == 404
+
+
+def test_a_change_is_one_transaction(service: ThreadedService, two_runs: httpx.Client) -> None:
+    store = service.app.state.parts.store
+    run_id = store.runs.get(MATH, access=EVERYTHING).id
+    edits: list[int] = []
+    store.writer.on_commit(lambda commit: edits.extend(id_ for id_ in commit.edited if id_ == run_id))
+    assert two_runs.patch("/api/v1/runs/math/grpo", json={"name": "grpo-1", "tags": ["a"]}).status_code == 200
+    assert edits == [run_id]
+
+
+def test_what_is_not_given_stays(two_runs: httpx.Client) -> None:
+    run = two_runs.patch("/api/v1/runs/math/grpo", json={"archived": False}).json()
+    assert (run["owner"], run["tags"]) == ("me", ["dapo"])
+
+
+def test_a_name_that_is_taken_is_a_conflict(two_runs: httpx.Client) -> None:
+    train(two_runs, RunKey("math", "other"), steps=[0], end=False)
+    change = {"name": "other", "tags": ["changed"], "archived": True}
+    assert two_runs.patch("/api/v1/runs/math/grpo", json=change).status_code == 409
+    run = two_runs.get("/api/v1/runs/math/grpo").json()
+    assert (run["tags"], run["archived"]) == (["dapo"], False)
+
+
+def test_a_deleted_run_is_gone_with_everything_of_it(two_runs: httpx.Client) -> None:
+    assert two_runs.delete("/api/v1/runs/math/grpo").status_code == 204
+    assert listed(two_runs) == ["code/ppo"]
+    assert two_runs.get("/api/v1/runs/math/grpo/batches").status_code == 404
+    assert two_runs.delete("/api/v1/runs/math/grpo").status_code == 404
+
+
+def test_attempts_are_listed(two_runs: httpx.Client) -> None:
+    attempts = two_runs.get("/api/v1/runs/math/grpo/attempts").json()["items"]
+    assert [(attempt["name"], attempt["ordinal"], attempt["world_size"]) for attempt in attempts] == [("first", 1, 1)]

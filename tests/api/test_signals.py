@@ -1,0 +1,133 @@
+"""Signals over HTTP: the catalogue, and a run's history as JSON, CSV, parquet and Arrow."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fixtures.messages import ORIGIN, report
+from tests.fixtures.service import ServiceProcess
+from tests.fixtures.trainer import MATH, send, train
+from tests.fixtures.waiting import eventually
+from trmon_client.core import wire
+from trmon_client.core.signals.batch_signals import SIGNALS
+
+PATH = "/api/v1/runs/math/grpo/signals"
+
+
+@pytest.fixture
+def run(client: httpx.Client) -> httpx.Client:
+    train(client, steps=range(10))
+    return client
+
+
+def test_the_catalogue_says_what_each_signal_means(client: httpx.Client) -> None:
+    signals = client.get("/api/v1/signals").json()
+    assert {signal["name"] for signal in signals} == SIGNALS.keys()
+    assert all(signal["description"] and signal["formula"] and signal["unit"] for signal in signals)
+
+
+def test_a_run_names_its_signals_and_scalars(run: httpx.Client) -> None:
+    names = run.get(f"{PATH}/names").json()
+    assert {"total_kl_k3", "mask_rate", "mask_rate:geo_mask", "lr"} <= set(names)
+
+
+def test_a_short_history_is_exact(run: httpx.Client) -> None:
+    series = run.get(PATH, params={"names": "total_kl_k3,lr,unheard_of"}).json()
+    assert series["exact"] is True
+    assert series["step"] == list(range(10))
+    assert series["update"] == [None] * 10
+    assert series["signals"]["lr"]["last"] == [1e-3] * 10
+    assert series["signals"]["unheard_of"]["last"] == [None] * 10
+    batch = run.get("/api/v1/runs/math/grpo/batches/3").json()
+    assert series["signals"]["total_kl_k3"]["mean"][3] == batch["signals"]["total_kl_k3"]
+
+
+def test_a_long_history_is_reduced_to_points(run: httpx.Client) -> None:
+    exact = run.get(PATH, params={"names": "total_kl_k3"}).json()["signals"]["total_kl_k3"]["last"]
+    series = run.get(PATH, params={"names": "total_kl_k3", "points": 2}).json()
+    band = series["signals"]["total_kl_k3"]
+    assert (series["exact"], series["step"], series["count"]) == (False, [4, 9], [5, 5])
+    assert band["min"] == [min(exact[:5]), min(exact[5:])]
+    assert band["max"] == [max(exact[:5]), max(exact[5:])]
+    assert band["mean"] == pytest.approx([sum(exact[:5]) / 5, sum(exact[5:]) / 5])
+
+
+def test_a_window_has_both_its_ends(run: httpx.Client) -> None:
+    assert run.get(PATH, params={"names": "lr", "from": 2, "to": 4}).json()["step"] == [2, 3, 4]
+
+
+def test_csv_has_a_column_a_signal(run: httpx.Client) -> None:
+    answer = run.get(PATH, params={"names": "lr,unheard_of", "format": "csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(answer.text.splitlines()))
+    assert [int(row["step"]) for row in rows] == list(range(10))
+    assert {(row["lr"], row["unheard_of"], row["update"]) for row in rows} == {("0.001", "", "")}
+    reduced = run.get(PATH, params={"names": "lr", "format": "csv", "points": 2}).text
+    assert reduced.splitlines()[0].endswith("lr.min,lr.max,lr.mean,lr.last")
+
+
+def test_a_reader_says_how_much_it_wants_to_know(run: httpx.Client) -> None:
+    query = {"names": "total_kl_k3", "points": "2", "statistics": "min,mean", "digits": "3"}
+    found = run.get(PATH, params=query).json()["signals"]["total_kl_k3"]
+    whole = run.get(PATH, params={"names": "total_kl_k3", "points": 2}).json()["signals"]["total_kl_k3"]
+    assert set(found) == {"min", "mean"}
+    assert set(whole) == {"min", "max", "mean", "last"}
+    assert found["mean"] == [float(f"{value:.3g}") for value in whole["mean"]]
+    refused = run.get(PATH, params={**query, "statistics": "median"})
+    assert refused.status_code == 400
+    assert "min, max, mean, last" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("form", "media_type", "read"),
+    [
+        ("parquet", "application/vnd.apache.parquet", pq.read_table),
+        ("arrow", "application/vnd.apache.arrow.stream", lambda file: pa.ipc.open_stream(file).read_all()),
+    ],
+)
+def test_arrow_keeps_every_number(run: httpx.Client, form: str, media_type: str, read: Callable[[Any], Any]) -> None:
+    series = run.get(PATH, params={"names": "total_kl_k3,lr,unheard_of"}).json()
+    answer = run.get(PATH, params={"names": "total_kl_k3,lr,unheard_of", "format": form})
+    assert answer.headers["content-type"] == media_type
+    table = read(pa.BufferReader(answer.content)).to_pydict()
+    assert table["step"] == list(range(10))
+    assert table["update"] == [None] * 10
+    assert table["total_kl_k3"] == series["signals"]["total_kl_k3"]["last"]
+    assert all(math.isnan(value) for value in table["unheard_of"])
+    reduced = read(pa.BufferReader(run.get(PATH, params={"names": "lr", "format": form, "points": 2}).content))
+    assert reduced.column_names[-4:] == ["lr.min", "lr.max", "lr.mean", "lr.last"]
+
+
+def test_a_scalar_that_is_called_like_a_place_is_told_apart(client: httpx.Client) -> None:
+    send(client, MATH, report(step=0, scalars={"count": 0.5}))
+    send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(0, None, 1)]))
+    eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
+    answer = client.get(PATH, params={"names": "count", "format": "csv"}).text
+    [row] = csv.DictReader(answer.splitlines())
+    assert (row["count"], row["count.last"]) == ("1", "0.5")
+
+
+def test_without_pyarrow_the_other_formats_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = tmp_path / "site"
+    absent.mkdir()
+    (absent / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
+    monkeypatch.setenv("PYTHONPATH", str(absent), prepend=os.pathsep)
+    process = ServiceProcess(tmp_path / "data")
+    with process.client() as client:
+        train(client)
+        refused = client.get(PATH, params={"names": "lr", "format": "parquet"})
+        fine = client.get(PATH, params={"names": "lr", "format": "csv"})
+    process.stop()
+    assert (refused.status_code, refused.json()["field"]) == (400, "format")
+    assert "pip install 'trmon[export]'; json and csv do not" in refused.json()["detail"]
+    assert fine.status_code == 200

@@ -1,0 +1,84 @@
+"""The configuration: anything a trainer holds becomes plain, bounded values."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from trmon_client.config.run_config import MAX_BYTES, plain
+from trmon_client.config.settings import Mode
+
+NESTED: dict[str, Any] = {}
+NESTED["self"] = NESTED
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Missing(dict[str, Any]):
+    """As OmegaConf's, which raise where a value is still "???"."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if value is None:
+            raise LookupError(name)
+        return value
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+class Unlisted(dict[str, Any]):
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("a configuration without a value")
+
+    def items(self) -> Any:
+        return list(self)
+
+
+PLAIN = {"lr": 1e-6, "steps": 3, "on": True, "none": None, "name": "grpo"}
+VALUES = {
+    "plain values": (PLAIN, PLAIN),
+    "a namespace": (argparse.Namespace(lr=0.5), {"lr": 0.5}),
+    "numbers of numpy": ({"x": np.float64(0.5), "y": np.float32(0.5), "n": np.int64(3)}, {"x": 0.5, "y": 0.5, "n": 3}),
+    "sequences and sets": ({"a": (1, 2), "b": {3}}, {"a": [1, 2], "b": [3]}),
+    "paths, enums and classes": ({"p": Path("a/b"), "m": Mode.OFF}, {"p": "a/b", "m": "off"}),
+    "keys that are no text": ({1: {None: 2}}, {"1": {"None": 2}}),
+    "numbers beyond 64 bits": ({"seed": 1 << 80}, {"seed": str(1 << 80)}),
+    "half a character and NUL": ({"a\udcff": "b\0"}, {"a?": "b\ufffd"}),
+    "numbers that are too large": ({"n": 10**5000, "x": Fraction(10**400)}, {"n": "ValueError", "x": "OverflowError"}),
+    "what has no text": ({"a": Mute(), "b": 1}, {"a": "Mute", "b": 1}),
+    "values that are missing": ({"a": Missing(x=None, y=2)}, {"a": {"x": "LookupError", "y": 2}}),
+    "what cannot be listed": (Unlisted(), {}),
+    "nothing that has a content": (42, {}),
+}
+
+
+@pytest.mark.parametrize(("config", "expected"), VALUES.values(), ids=VALUES.keys())
+def test_values_become_plain(config: Any, expected: dict[str, Any]) -> None:
+    assert plain(config) == expected
+
+
+def test_a_configuration_that_holds_itself_ends() -> None:
+    assert msgspec.msgpack.encode(plain(NESTED))
+
+
+def test_what_does_not_fit_is_left_out_and_the_rest_stays() -> None:
+    config = {"lr": 0.5, **{f"text{i}": "x" * 4096 for i in range(200)}, "seed": 1}
+    kept = plain(config)
+    assert len(msgspec.msgpack.encode(kept)) <= MAX_BYTES
+    assert (kept["lr"], kept["seed"]) == (0.5, 1)
+
+
+def test_an_entry_of_too_many_values_is_left_out_and_the_rest_stays() -> None:
+    rows = [[1] * 1000] * 1000
+    assert plain({"lr": 0.5, "rows": rows, "more": rows, "seed": 1}) == {"lr": 0.5, "seed": 1}

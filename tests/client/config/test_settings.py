@@ -1,0 +1,85 @@
+"""Settings: arguments over variables, and mistakes that name themselves without showing a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trmon_client.config.settings import Mode, resolve, variable
+from trmon_client.core.policies.acceptance import Policy
+
+NAMED = {"project": "math", "run": "grpo"}
+
+
+def test_every_argument_has_a_variable() -> None:
+    values = {
+        "project": "p",
+        "run": "r",
+        "url": "https://trmon.example/base/",
+        "token": "abc",
+        "owner": "me",
+        "tags": "a, b,,c",
+        "attempt": "third",
+        "rank": "2",
+        "world_size": "4",
+        "spool_dir": "/tmp/spool",
+        "policy": "geo_mask",
+        "mode": "enforce",
+    }
+    found = resolve({}, environment={variable(name): value for name, value in values.items()})
+    assert (found.project, found.run, found.url, found.token) == ("p", "r", "https://trmon.example/base", "abc")
+    assert (found.owner, found.tags, found.attempt) == ("me", ("a", "b", "c"), "third")
+    assert (found.rank, found.world_size, found.spool_dir) == (2, 4, Path("/tmp/spool"))
+    assert (found.policy, found.is_policy_asked_for) == (Policy.parse("geo_mask"), True)
+    assert found.mode is Mode.ENFORCE
+
+
+def test_an_argument_beats_its_variable_but_the_mode() -> None:
+    environment = {"TRMON_OWNER": "other", "TRMON_MODE": "off", "TRMON_URL": ""}
+    found = resolve({**NAMED, "owner": "me", "mode": "enforce"}, environment=environment)
+    assert (found.owner, found.mode, found.url) == ("me", Mode.OFF, None)
+
+
+def test_the_defaults_observe_with_trm_into_a_local_spool() -> None:
+    found = resolve(NAMED, environment={})
+    assert (found.mode, found.policy.name, found.is_policy_asked_for) == (Mode.OBSERVE, "trm", False)
+    assert found.run_spool_dir == Path.cwd() / "trmon-spool/math/grpo"
+    assert found.page_url is None
+
+
+MISTAKES = {
+    "no project": ({"project": None}, "project is needed.*TRMON_PROJECT"),
+    "a run with a slash": ({"run": "a/b"}, r"run \(TRMON_RUN\) must be 1 to 128 letters"),
+    "a run that leads with a dot": ({"run": ".."}, "run"),
+    "a name of 10,000 characters": ({"project": "x" * 10_000}, "project .{0,200}$"),
+    "an unknown mode": ({"mode": "on"}, "mode .* observe, enforce or off, and is 'on'"),
+    "an unknown policy": ({"policy": "trm_min"}, "trm_min"),
+    "a policy that is no spec": ({"policy": {"name": "x"}}, "name and criteria"),
+    "a url of another scheme": ({"url": "ftp://trmon"}, "url .*http"),
+    "a url with the end of its line": ({"url": "http://trmon:8642\n"}, "url .*http"),
+    "a url that is no text": ({"url": 5}, "url .*http"),
+    "a spool that is no path": ({"spool_dir": 5}, "spool_dir .*path"),
+    "a spool with NUL": ({"spool_dir": "a\0b"}, "spool_dir .*path"),
+    "a port that is none": ({"url": "http://trmon:port"}, "url .*http"),
+    "a rank without a world size": ({"rank": 1}, "rank and world_size"),
+    "a rank beyond the world": ({"rank": 4, "world_size": 4}, "rank must be 0 to world_size - 1"),
+    "a rank that is no number": ({"rank": "one", "world_size": 4}, r"rank \(TRMON_RANK\) must be a whole number"),
+    "an attempt without characters": ({"attempt": "a\n"}, "attempt .*printable"),
+    "too many tags": ({"tags": [str(i) for i in range(65)]}, "tags .*at most 64"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_names_the_argument(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        resolve({**NAMED, **given}, environment={})
+
+
+@pytest.mark.parametrize("given", [{"token": "s3cret \n"}, {"url": "https://me:s3cret@trmon.example"}])
+def test_a_secret_is_shown_neither_in_errors_nor_in_the_settings(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="must be") as caught:
+        resolve({**NAMED, **given}, environment={})
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(resolve({**NAMED, "token": "s3cret"}, environment={}))

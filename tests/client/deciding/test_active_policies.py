@@ -1,0 +1,63 @@
+"""Policies of the service's: taken up, refused, reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.server import Peer
+from tests.client.trainer import batch, settings
+from trmon_client.core import wire
+from trmon_client.core.policies.acceptance import Policy, TokenRule, preset
+from trmon_client.monitor import Monitor
+
+
+def update(policy: Policy, **changed: Any) -> wire.PolicyUpdate:
+    return wire.PolicyUpdate(**{"hash": policy.hash, "spec": policy.spec(), **changed})
+
+
+def policies_used(tmp_path: Path, offered: wire.PolicyUpdate, *, steps: int = 3) -> tuple[list[str], wire.Finish]:
+    """Log one step after the other, each after the answer to the one before; return the policies and the finish."""
+    with Peer(acknowledge=lambda _: wire.Ack("stored", policy=offered)) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step in range(steps):
+                monitor.log_batch(step=step, **batch())
+                peer.wait_until(lambda peer, step=step: peer.steps[-1:] == [step])
+                monitor.pause()
+                peer.wait_until(lambda peer, step=step: len(peer.of(wire.Pause)) == step + 1)
+        return [report.policy for report in peer.of(wire.Report)], peer.of(wire.Finish)[0]
+
+
+def test_the_policy_that_came_back_decides_from_the_next_call_on(tmp_path: Path) -> None:
+    wanted = preset("trm_max", delta=0.02)
+    used, finish = policies_used(tmp_path, update(wanted))
+    assert used == [preset("trm").hash, wanted.hash, wanted.hash]
+    assert finish.losses.refused_policies == {}
+
+
+def test_it_waits_for_its_step(tmp_path: Path) -> None:
+    wanted = preset("geo_mask")
+    used, _ = policies_used(tmp_path, update(wanted, from_step=2))
+    assert used == [preset("trm").hash, preset("trm").hash, wanted.hash]
+
+
+STALE = Policy("stale", (), (TokenRule("tis", "staleness", upper=2.0),))
+REFUSED = {
+    "it cannot be parsed": (update(preset("geo_mask"), spec={"name": "vibes", "criteria": []}), "1 to 32 criteria"),
+    "its hash is not that of its content": (update(preset("geo_mask"), hash="0" * 32), "hashes to"),
+    "it needs what the run does not log": (update(preset("opsm")), "advantages"),
+    "a token rule of it reads a pair that is not there": (update(STALE), "tis of staleness needs"),
+}
+
+
+@pytest.mark.parametrize(("offered", "why"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_policy_is_refused_said_once_and_reported_and_the_previous_one_stays(
+    tmp_path: Path, offered: wire.PolicyUpdate, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used, finish = policies_used(tmp_path, offered)
+    assert set(used) == {preset("trm").hash}
+    assert finish.losses.refused_policies.keys() == {offered.hash}
+    assert why in finish.losses.refused_policies[offered.hash]
+    assert capsys.readouterr().err.count("is refused, trm stays") == 1

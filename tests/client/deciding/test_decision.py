@@ -1,0 +1,237 @@
+"""Decisions as the trainer uses them: masks of its own kind, and gradients that stay finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.client.trainer import batch, settings, spooled
+from trmon_client.core import wire
+from trmon_client.core.policies.acceptance import preset
+from trmon_client.deciding.decision import Decision
+from trmon_client.monitor import Monitor
+
+MASK = [True, False, False, True]
+
+
+def decide(tmp_path: Path, arguments: dict[str, Any], *, mode: str = "enforce", policy: Any = None) -> Decision:
+    monitor = Monitor(settings(tmp_path, mode=mode, policy=policy))
+    decision = monitor.log_batch(step=0, **arguments)
+    monitor.close()
+    return decision
+
+
+def tensors() -> dict[str, Any]:
+    """Four sequences: the second is off-policy, and mu of the third is NaN."""
+    return {name: torch.from_numpy(array) for name, array in batch(far=(1,), dead=(2,)).items()}
+
+
+def loss(decision: Decision, mu: torch.Tensor, pi: torch.Tensor) -> torch.Tensor:
+    """The loss of the two lines."""
+    per_sequence_loss = -(pi - mu).exp().sum(-1)
+    return torch.where(decision.mask, per_sequence_loss, 0).sum() / len(decision.mask)
+
+
+def test_gradients_are_finite_when_mu_of_a_rejected_row_is_nan(tmp_path: Path) -> None:
+    given = tensors()
+    mu, pi = given["rollout_logprobs"], given["logprobs"].requires_grad_()
+    decision = decide(tmp_path, given)
+    assert decision.mask.tolist() == MASK
+
+    loss(decision, decision.clean(mu, pi), pi).backward()
+    assert pi.grad is not None
+    assert pi.grad.isfinite().all()
+    assert (pi.grad[1:3] == 0).all()
+    assert (pi.grad[[0, 3]] != 0).all()
+
+
+def test_gradients_are_not_finite_without_clean(tmp_path: Path) -> None:
+    given = tensors()
+    mu, pi = given["rollout_logprobs"], given["logprobs"].requires_grad_()
+    loss(decide(tmp_path, given), mu, pi).backward()
+    assert pi.grad is not None
+    assert pi.grad[2].isnan().all()
+
+
+def test_clean_changes_rejected_rows_only_and_nothing_in_observe(tmp_path: Path) -> None:
+    given = tensors()
+    mu, pi = given["rollout_logprobs"], given["logprobs"]
+    cleaned = decide(tmp_path, given).clean(mu, pi)
+    assert torch.equal(cleaned[[0, 3]], mu[[0, 3]])
+    assert torch.equal(cleaned[1:3], pi[1:3])
+    assert decide(tmp_path, given, mode="observe").clean(mu, pi) is mu
+
+
+def test_clean_keeps_the_dtype_of_mu_and_takes_numpy_and_lists(tmp_path: Path) -> None:
+    given = tensors()
+    decision = decide(tmp_path, given)
+    half = given["rollout_logprobs"].bfloat16()
+    assert decision.clean(half, given["logprobs"]).dtype == torch.bfloat16
+    arrays = batch(far=(1,), dead=(2,))
+    cleaned = decision.clean(arrays["rollout_logprobs"], arrays["logprobs"])
+    assert np.isfinite(cleaned).all()
+    rows = decision.clean(list(given["rollout_logprobs"]), list(given["logprobs"]))
+    assert torch.equal(torch.stack(rows), decision.clean(given["rollout_logprobs"], given["logprobs"]))
+
+
+def test_clean_with_shapes_that_do_not_fit_returns_mu(tmp_path: Path) -> None:
+    decision = decide(tmp_path, tensors())
+    mu = torch.zeros(3, 6)
+    assert decision.clean(mu, torch.zeros(3, 6)) is mu
+
+
+KINDS: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": lambda array: array,
+    "float32 tensors": lambda array: torch.from_numpy(array).float(),
+    "float16 tensors that require grad": lambda array: torch.from_numpy(array).half().requires_grad_(),
+    "bfloat16 tensors": lambda array: torch.from_numpy(array).bfloat16(),
+    "non-contiguous tensors": lambda array: torch.from_numpy(np.repeat(array, 2, axis=1))[:, ::2],
+    "lists of tensors": lambda array: list(torch.from_numpy(array)),
+    "lists of arrays": list,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+def test_masks_are_of_the_kind_of_the_inputs(tmp_path: Path, kind: Callable[[np.ndarray], Any], mode: str) -> None:
+    given = {name: kind(array) for name, array in batch(dead=(1, 2)).items()}
+    decision = decide(tmp_path, given | {"mask": given["mask"]}, mode=mode)
+    first = given["logprobs"][0] if isinstance(given["logprobs"], list) else given["logprobs"]
+    for mask in (decision.mask, decision.accepted):
+        assert isinstance(mask, type(first.detach()) if isinstance(first, torch.Tensor) else np.ndarray)
+        assert mask.dtype in (torch.bool, np.dtype(bool))
+        assert mask.shape == (4,)
+    assert decision.accepted[1:3].tolist() == [False, False]
+    assert decision.mask[1:3].tolist() == [mode == "observe"] * 2
+
+
+def test_no_sequences_give_an_empty_mask(tmp_path: Path) -> None:
+    decision = decide(tmp_path, {name: array[:0] for name, array in batch().items()})
+    assert decision.mask.shape == (0,)
+    assert np.isnan(decision.mask_rate)
+
+
+def test_there_is_no_advice_before_the_service_gave_some(tmp_path: Path) -> None:
+    assert decide(tmp_path, batch()).advice is None
+
+
+def test_a_token_policy_masks_and_weighs_tokens_of_accepted_sequences(tmp_path: Path) -> None:
+    given = tensors()
+    decision = decide(tmp_path, given, policy="icepop")
+    rho = (given["logprobs"] - given["rollout_logprobs"]).exp()
+    rows = torch.tensor([True, True, False, True])[:, None]
+    expected = rows & (rho >= 0.5) & (rho <= 5.0)
+    assert decision.mask.tolist() == rows[:, 0].tolist()
+    assert decision.token_mask is not None
+    assert decision.weights is not None
+    assert decision.token_mask.tolist() == expected.tolist()
+    assert torch.allclose(decision.weights.double(), torch.where(expected, rho, 0.0), rtol=1e-6)
+    assert (decision.token_mask.dtype, decision.weights.dtype) == (torch.bool, torch.float32)
+    assert decision.signals["token_weight_mean"] == pytest.approx(rho[expected].sum().item() / 18)
+
+
+def test_a_loss_that_is_weighed_has_finite_gradients(tmp_path: Path) -> None:
+    given = tensors()
+    mu, pi = given["rollout_logprobs"], given["logprobs"].requires_grad_()
+    decision = decide(tmp_path, given, policy="tis")
+    assert decision.token_mask is not None
+    torch.where(decision.token_mask, -pi * decision.weights, 0).sum().backward()
+    assert pi.grad is not None
+    assert (pi.grad[2] == 0).all()
+    assert (pi.grad[[0, 1, 3]] < 0).all()
+    assert mu[2].isnan().all()
+
+
+def test_in_observe_every_token_of_the_trainers_mask_teaches_with_weight_1(tmp_path: Path) -> None:
+    given = batch(far=(1,), dead=(2,))
+    given["mask"][0, 3:] = 0
+    decision = decide(tmp_path, given, policy="icepop", mode="observe")
+    assert decision.token_mask is not None
+    assert decision.token_mask.tolist() == (given["mask"] != 0).tolist()
+    assert decision.weights is not None
+    assert decision.weights.tolist() == given["mask"].tolist()
+    assert decision.tokens is not None
+    assert not decision.tokens.mask[2].any()
+
+
+@pytest.mark.parametrize("convert", [np.array, torch.tensor], ids=["numpy", "torch"])
+def test_token_masks_are_the_trainers_to_change(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
+    given = {name: convert(array) for name, array in batch().items()}
+    given["mask"] = given["mask"] != 0
+    decision = decide(tmp_path, given, mode="observe")
+    assert decision.token_mask is not None
+    decision.token_mask[:] = False
+    assert given["mask"].all()
+
+
+def test_without_token_rules_tokens_of_accepted_sequences_teach_with_weight_1(tmp_path: Path) -> None:
+    """So that a trainer that weighs its loss goes on when the service puts another policy in force."""
+    decision = decide(tmp_path, tensors())
+    assert decision.tokens is None
+    assert decision.token_mask is not None
+    assert decision.token_mask.tolist() == [[accepted] * 6 for accepted in MASK]
+    assert decision.weights is not None
+    assert decision.weights.tolist() == decision.token_mask.double().tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+def test_what_is_said_of_tokens_has_the_form_of_the_inputs(
+    tmp_path: Path, kind: Callable[[np.ndarray], Any], mode: str
+) -> None:
+    given = {name: kind(array) for name, array in batch(dead=(1,)).items()}
+    decision = decide(tmp_path, given, policy="tis", mode=mode)
+    for found, name in ((decision.token_mask, "bool"), (decision.weights, "float32")):
+        assert isinstance(found, list) == isinstance(given["logprobs"], list)
+        assert found is not None
+        assert [str(row.dtype).split(".")[-1] for row in found] == [name] * 4
+        assert [tuple(row.shape) for row in found] == [(6,)] * 4
+        assert isinstance(found[0], torch.Tensor) == isinstance(given["logprobs"][0], torch.Tensor)
+
+
+def packed(convert: Callable[[np.ndarray], Any]) -> dict[str, Any]:
+    """Three sequences of 6, 2 and 4 tokens; the second is off-policy, and mu of the third is NaN."""
+    given = batch(3, far=(1,), dead=(2,))
+    lengths = np.array([6, 2, 4])
+    rows = np.arange(6) < lengths[:, None]
+    return {name: convert(array[rows]) for name, array in given.items()} | {"cu_seqlens": [0, 6, 8, 12]}
+
+
+@pytest.mark.parametrize("convert", [np.array, torch.tensor], ids=["numpy", "torch"])
+def test_packed_input_is_decided_cleaned_and_weighed(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
+    given = packed(convert)
+    decision = decide(tmp_path, given, policy={"name": "p", "criteria": [FAR], "tokens": [TIS]})
+    assert decision.mask.tolist() == [True, False, False]
+    cleaned = decision.clean(given["rollout_logprobs"], given["logprobs"])
+    assert cleaned.tolist() == [*given["rollout_logprobs"][:6].tolist(), *given["logprobs"][6:].tolist()]
+    assert decision.token_mask is not None
+    assert decision.token_mask.tolist() == [True] * 6 + [False] * 6
+    assert decision.weights is not None
+    assert (decision.weights > 0).tolist() == decision.token_mask.tolist()
+    assert isinstance(decision.weights, type(given["logprobs"]))
+
+
+FAR = {"statistic": "max_abs_d", "upper": 0.5}
+TIS = {"rule": "tis", "upper": 2.0}
+
+
+def test_packed_input_is_left_alone_in_observe(tmp_path: Path) -> None:
+    decision = decide(tmp_path, packed(np.array), mode="observe")
+    assert decision.mask.tolist() == [True] * 3
+    assert decision.token_mask is not None
+    assert decision.token_mask.tolist() == [True] * 12
+
+
+def test_the_report_of_a_token_policy_has_what_became_of_tokens_and_bits_of_sequences(tmp_path: Path) -> None:
+    decision = decide(tmp_path, tensors(), policy="icepop")
+    (report,) = [message for message in spooled(tmp_path) if isinstance(message, wire.Report)]
+    assert report.policy == preset("icepop").hash
+    assert wire.unpack_bits(report.accepted or b"", 4).tolist() == [True, True, False, True]
+    assert decision.weights is not None
+    columns = wire.unpack_columns(report)
+    np.testing.assert_allclose(columns["sum_token_weight"], decision.weights.sum(1), rtol=1e-6)

@@ -1,0 +1,197 @@
+"""Autograd graphs: neither a decision nor the sender's queue keeps alive what the trainer has dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+import torch
+
+from tests.client.trainer import batch, settings
+from trmon_client.config.settings import Mode
+from trmon_client.core import statistics
+from trmon_client.core.policies.acceptance import decide, preset
+from trmon_client.deciding.decision import Decision
+from trmon_client.monitor import Monitor
+from trmon_client.safety.losses import LossCounter
+from trmon_client.sending import message_builders
+from trmon_client.sending.chunk_counter import Chunks
+from trmon_client.sending.queue import Draft
+
+CU_SEQLENS = [0, 6, 12, 18, 24]
+VOCABULARY = 5
+
+
+class Saved:
+    """What a graph keeps for its backward pass."""
+
+
+class Identity(torch.autograd.Function):
+    """Returns its input, with a graph that holds `saved`."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, saved: Saved) -> torch.Tensor:
+        """See Function."""
+        ctx.saved_for_test = saved
+        return tensor.clone()
+
+    @staticmethod
+    def backward(_ctx: Any, *gradients: Any) -> Any:
+        """See Function."""
+        return *gradients, None
+
+
+class Graphs:
+    """Makes tensors with graphs and knows which of these are alive."""
+
+    def __init__(self) -> None:
+        self._made: list[ref[Saved]] = []
+
+    def on(self, values: Any) -> torch.Tensor:
+        """Return a tensor of the values that has a graph of its own."""
+        saved = Saved()
+        self._made.append(ref(saved))
+        leaf = torch.as_tensor(np.asarray(values), dtype=torch.float32).requires_grad_()
+        found: torch.Tensor = Identity.apply(leaf, saved)  # type: ignore[no-untyped-call]
+        return found
+
+    @property
+    def n_alive(self) -> int:
+        """How many of the graphs are alive."""
+        return sum(made() is not None for made in self._made)
+
+    @property
+    def n_made(self) -> int:
+        """How many graphs were made."""
+        return len(self._made)
+
+
+def padded(graphs: Graphs) -> dict[str, Any]:
+    return {name: graphs.on(array) for name, array in batch(far=(1,), dead=(2,)).items()}
+
+
+def views(graphs: Graphs) -> dict[str, Any]:
+    """A view keeps its base, also one that was made without gradients."""
+    given = padded(graphs)
+    with torch.no_grad():
+        return {name: tensor[:, :] for name, tensor in given.items()}
+
+
+def ragged(graphs: Graphs) -> dict[str, Any]:
+    return {name: [graphs.on(row) for row in array] for name, array in batch(far=(1,), dead=(2,)).items()}
+
+
+def scattered(graphs: Graphs) -> dict[str, Any]:
+    """Lists of sequences that are lists of tensors of one number."""
+    given = batch(far=(1,), dead=(2,))
+    return {name: [[graphs.on(value) for value in row] for row in array] for name, array in given.items()}
+
+
+def packed(graphs: Graphs) -> dict[str, Any]:
+    given = {name: graphs.on(array.reshape(-1)) for name, array in batch(far=(1,), dead=(2,)).items()}
+    return given | {"cu_seqlens": torch.tensor(CU_SEQLENS)}
+
+
+def labelled(graphs: Graphs) -> dict[str, Any]:
+    return padded(graphs) | {"advantages": graphs.on(np.ones(4)), "rewards": graphs.on(np.ones(4))}
+
+
+def with_logits(graphs: Graphs) -> dict[str, Any]:
+    logits = {name: graphs.on(np.zeros((4, 6, VOCABULARY))) for name in ("rollout_logits", "logits")}
+    return padded(graphs) | logits
+
+
+def refused(graphs: Graphs) -> dict[str, Any]:
+    """Arguments that are no batch: the decision is neutral."""
+    return padded(graphs) | {"mask": graphs.on(np.ones((4, 5)))}
+
+
+FORMS = {form.__name__: form for form in (padded, views, ragged, scattered, packed, labelled, with_logits, refused)}
+
+
+def read(decision: Decision) -> list[Any]:
+    """Return all that a decision says."""
+    lazy = (decision.mask, decision.accepted, decision.token_mask, decision.weights)
+    return [*lazy, decision.signals, decision.reasons, decision.mask_rate, decision.policy]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+@pytest.mark.parametrize(("mode", "policy"), [("observe", None), ("enforce", None), ("enforce", "tis")])
+def test_a_decision_keeps_no_graph_read_or_not(
+    tmp_path: Path, form: Callable[[Graphs], dict[str, Any]], mode: str, policy: str | None
+) -> None:
+    graphs, monitor = Graphs(), Monitor(settings(tmp_path, mode=mode, policy=policy))
+    monitor.log_batch(step=0, **batch())
+    given = form(graphs)
+    unread, decision = (monitor.log_batch(step=step, **given) for step in (1, 2))
+    said = read(decision)
+    assert graphs.n_alive > 0
+    del given
+    assert graphs.n_alive == 0
+    assert [str(value) for value in read(unread)] == [str(value) for value in said]
+    assert (decision.token_mask is None) == (form is refused)
+    monitor.close()
+
+
+def test_what_a_decision_says_of_tokens_is_read_from_what_it_keeps(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path, mode="enforce"))
+    decisions = [monitor.log_batch(step=step, **form(Graphs())) for step, form in enumerate((padded, ragged, packed))]
+    monitor.close()
+    expected = [[accepted] * 6 for accepted in (True, False, False, True)]
+    for decision in decisions:
+        assert decision.token_mask is not None
+        rows = [row.tolist() for row in decision.token_mask]
+        assert np.reshape(rows, (4, 6)).tolist() == expected
+
+
+class Meter:
+    """A number of the trainer's own that keeps the tensor it is of."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __float__(self) -> float:
+        return float(self.tensor.detach())
+
+
+def of_scalars(graphs: Graphs) -> Draft:
+    loss = graphs.on(0.5)
+    values: Mapping[str, Any] = {"loss": loss, "meter": Meter(graphs.on(1.5)), "several": [graphs.on(2.5)]}
+    return message_builders.scalars(0, values, sequence=0, losses=LossCounter())
+
+
+def of_an_error(graphs: Graphs) -> Draft:
+    def train() -> None:
+        loss = graphs.on(0.5)
+        raise FloatingPointError(f"the loss is {loss.item()}")
+
+    try:
+        train()
+    except FloatingPointError as error:
+        return message_builders.finish(error, sequence=0, finished=[])
+    raise AssertionError("it trained")
+
+
+def of_a_report(graphs: Graphs) -> Draft:
+    columns = statistics.columns(**labelled(graphs))
+    return message_builders.report(
+        columns,
+        decide(columns, preset("trm")),
+        chunk=Chunks().next(0, None, chunks=None),
+        mode=Mode.ENFORCE,
+        scalars={"loss": graphs.on(0.5)},
+        losses=LossCounter(),
+    )
+
+
+@pytest.mark.parametrize("leave", [of_a_report, of_scalars, of_an_error])
+def test_what_waits_for_the_sender_keeps_no_graph(leave: Callable[[Graphs], Draft]) -> None:
+    graphs = Graphs()
+    draft = leave(graphs)
+    assert graphs.n_made > 0
+    assert graphs.n_alive == 0
+    assert draft.size_bytes > 0

@@ -1,0 +1,372 @@
+"""The sender against services that are away, slow, busy, broken or wrong: nothing waits, nothing is lost silently."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.client.server import ACCEPT, HANG, HANG_UP, PATIENCE_SECONDS, Answer, Peer, problem
+from tests.client.trainer import batch, settings, spooled, steps
+from trmon_client.config.limits import Limits
+from trmon_client.core import wire
+from trmon_client.monitor import Monitor
+from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, Outcome
+
+BUSY = problem(429, "too many", **{"Retry-After": "0.05"})
+GARBAGE = Answer(200, {"Content-Type": "text/html"}, b"<html>welcome to the hotel</html>")
+SHORT_ACKS = Answer(200, {"Content-Type": wire.MSGPACK}, wire.encode(wire.Acks([])))
+
+AWAY = {
+    "connection closed": HANG_UP,
+    "too many requests": BUSY,
+    "internal error": Answer(500),
+    "bad gateway": Answer(502),
+    "unavailable": Answer(503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}),
+    "gateway timeout": Answer(504),
+    "a page of something else": GARBAGE,
+    "answers that do not match the messages": SHORT_ACKS,
+    "not found by something in between": Answer(404, {"Content-Type": "text/plain"}, b"no such ingress"),
+    "not found by a service under another path": problem(404, "no route"),
+    "a redirect": Answer(302, {"Location": "https://login.example"}),
+    "no answer in time": HANG,
+}
+
+
+@pytest.mark.parametrize("answer", AWAY.values(), ids=AWAY.keys())
+def test_what_fails_is_sent_again_until_it_is_acknowledged_once_and_in_order(tmp_path: Path, answer: Answer) -> None:
+    n_failures = 1 if answer is HANG else 4
+    with Peer([answer] * n_failures) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step in range(5):
+                monitor.log_batch(step=step, **batch())
+            peer.wait_until(lambda peer: len(peer.steps) == 5)
+        assert peer.steps == [0, 1, 2, 3, 4]
+        assert len(peer.requests) > n_failures
+        assert peer.of(wire.Finish)[0].losses.dropped == {}
+    assert spooled(tmp_path) == []
+
+
+def test_while_the_service_is_away_reports_wait_on_disk_and_arrive_later_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Peer(otherwise=Answer(503)) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step in range(20):
+                monitor.log_batch(step=step, **batch())
+            peer.wait_until(lambda peer: len(peer.requests) >= 5)
+            assert peer.steps == []
+            assert spooled(tmp_path)
+            peer.otherwise = Answer()
+            peer.wait_until(lambda peer: len(peer.steps) == 20)
+            monitor.log_batch(step=20, **batch())
+        assert peer.steps == list(range(21))
+    assert list((tmp_path / "spool").rglob("*.seg")) == []
+    said = capsys.readouterr().err
+    assert said.count("cannot be reached") == 1
+    assert said.count("answers again") == 1
+
+
+def test_a_service_that_never_was_there_costs_nothing_but_the_spool(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with Monitor(settings(tmp_path, url=f"http://127.0.0.1:{nobody.getsockname()[1]}")) as monitor:
+            for step in range(50):
+                monitor.log_batch(step=step, **batch())
+    messages = spooled(tmp_path)
+    assert steps(messages) == list(range(50))
+    assert isinstance(messages[-1], wire.Finish)
+
+
+def test_the_next_process_of_the_run_sends_what_the_last_one_left(tmp_path: Path) -> None:
+    with Peer(otherwise=Answer(503)) as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
+        for step in range(3):
+            monitor.log_batch(step=step, **batch())
+    assert steps(spooled(tmp_path)) == [0, 1, 2]
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            monitor.log_batch(step=3, **batch())
+            peer.wait_until(lambda peer: len(peer.steps) == 4)
+        assert peer.steps == [0, 1, 2, 3]
+    assert list((tmp_path / "spool" / "math" / "grpo").iterdir()) == []
+
+
+def test_a_denied_token_keeps_everything_and_says_what_to_do_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Peer(otherwise=problem(401, "unknown token")) as peer:
+        with Monitor(settings(tmp_path, url=peer.url, token="s3cret")) as monitor:
+            for step in range(4):
+                monitor.log_batch(step=step, **batch())
+            peer.wait_until(lambda peer: len(peer.requests) >= 3)
+        assert {request.headers["Authorization"] for request in peer.requests} == {"Bearer s3cret"}
+    assert steps(spooled(tmp_path)) == [0, 1, 2, 3]
+    said = capsys.readouterr().err
+    assert said.count("TRMON_TOKEN") == 1
+    assert "unknown token" in said
+    assert "s3cret" not in said
+
+
+@pytest.mark.parametrize("status", [400, 409, 422])
+def test_a_message_the_service_refuses_is_counted_said_once_and_dropped(
+    tmp_path: Path, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Peer([problem(status, "columns.n_tokens: is required")]) as peer:
+        with Monitor(settings(tmp_path, url=peer.url, limits={"bundle_messages": 1})) as monitor:
+            for step in range(3):
+                monitor.log_batch(step=step, **batch())
+        assert peer.of(wire.Start) == []
+        assert peer.steps == [0, 1, 2]
+        assert peer.of(wire.Finish)[0].losses.dropped in ({}, {"refused": 1})
+    assert capsys.readouterr().err.count("columns.n_tokens: is required") == 1
+
+
+def test_one_message_does_not_spoil_its_bundle(tmp_path: Path) -> None:
+    def refuse_step_two(message: Any) -> wire.Ack:
+        is_bad = isinstance(message, wire.Report) and message.step == 2
+        return wire.Ack("invalid", problem="step: is bad") if is_bad else wire.Ack("stored")
+
+    with Peer(otherwise=Answer(503), acknowledge=refuse_step_two) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step in range(4):
+                monitor.log_batch(step=step, **batch())
+            # Only now that all of them wait is a bundle too large, and not a message.
+            peer.wait_until(lambda peer: any(len(request.messages) > 4 for request in peer.requests))
+            peer.script.extend([HANG_UP, Answer(413), Answer(413)])
+            peer.otherwise = ACCEPT
+            peer.wait_until(lambda peer: len(peer.steps) == 4)
+            monitor.pause()
+            peer.wait_until(lambda peer: len(peer.of(wire.Pause)) == 1)
+        assert peer.steps == [0, 1, 2, 3]
+        assert peer.of(wire.Finish)[0].losses.dropped == {"refused": 1}
+
+
+def test_a_conflict_is_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Peer(acknowledge=lambda _: wire.Ack("conflict", problem="another payload")) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            monitor.log_batch(step=0, **batch())
+            peer.wait_until(lambda peer: peer.steps == [0])
+            monitor.pause()
+            peer.wait_until(lambda peer: len(peer.of(wire.Pause)) == 1)
+        dropped = peer.of(wire.Finish)[0].losses.dropped
+    assert dropped.keys() == {"conflict"}
+    assert dropped["conflict"] >= 2
+    assert capsys.readouterr().err.count("another payload") == 1
+
+
+def test_a_spool_that_cannot_be_written_costs_only_what_memory_cannot_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "spool").write_text("a file where the folder should be")
+    with Peer(otherwise=Answer(503)) as peer:
+        with Monitor(settings(tmp_path, url=peer.url, limits={"queue_reports": 8})) as monitor:
+            for step in range(30):
+                monitor.log_batch(step=step, **batch())
+            peer.wait_until(lambda peer: len(peer.requests) >= 4)
+            peer.otherwise = Answer()
+            peer.wait_until(lambda peer: len(peer.steps) > 0)
+        (finish,) = peer.of(wire.Finish)
+        assert peer.steps == sorted(set(peer.steps))
+        assert finish.losses.dropped == {"queue_full": 30 - len(peer.steps)}
+    assert "cannot write to the spool" in capsys.readouterr().err
+
+
+def test_close_returns_in_time_and_spools_what_hangs(tmp_path: Path) -> None:
+    with Peer(otherwise=HANG) as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": 60.0}))
+        monitor.log_batch(step=0, **batch())
+        peer.wait_until(lambda peer: len(peer.requests) == 1)
+        monitor.close(timeout=1.5)
+        kept = spooled(tmp_path)
+    assert steps(kept) == [0]
+    assert isinstance(kept[-1], wire.Finish)
+
+
+def test_heartbeats_tell_that_the_process_lives_and_are_never_spooled(tmp_path: Path) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, limits={"heartbeat_seconds": 0.01})) as monitor:
+            monitor.log_batch(step=0, **batch())
+            peer.wait_until(lambda peer: len(peer.of(wire.Heartbeat)) >= 3)
+            peer.otherwise = Answer(503)
+            n_requests = len(peer.requests)
+            monitor.log_batch(step=1, **batch())
+            peer.wait_until(lambda peer: len(peer.requests) > n_requests + 4)
+        kept = spooled(tmp_path)
+    assert steps(kept) == [1]
+    assert not any(isinstance(message, wire.Heartbeat) for message in kept)
+
+
+def test_what_waits_travels_together(tmp_path: Path) -> None:
+    with Peer([Answer(503)]) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            for step in range(10):
+                monitor.log_batch(step=step, **batch())
+            peer.wait_until(lambda peer: len(peer.steps) == 10)
+        assert max(len(request.messages) for request in peer.requests) > 1
+        assert {request.path for request in peer.requests} == {"/api/v1/reports"}
+
+
+def test_requests_are_in_the_trainers_log_only_where_they_are_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Peer() as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
+        monitor.log_batch(step=0, **batch())
+        peer.wait_until(lambda peer: peer.steps == [0])
+        assert caplog.records == []
+        httpx.post(peer.url, content=wire.encode_bundle([]))
+        assert {record.name.partition(".")[0] for record in caplog.records} == {"httpx", "httpcore"}
+
+
+def test_reports_and_scalars_arrive_once_each_and_in_order(tmp_path: Path) -> None:
+    with Peer() as peer:
+        # An answer that is late on a busy machine would have everything sent once more.
+        with Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": 30.0})) as monitor:
+            for step in range(40):
+                monitor.log_batch(step=step, **batch())
+                monitor.log_scalars(step, {"lr": 0.1})
+        assert peer.steps == list(range(40))
+        assert [message.step for message in peer.of(wire.Scalars)] == list(range(40))
+
+
+PROXIES = [("ALL_PROXY", "gopher://proxy:70"), ("HTTP_PROXY", "http://proxy:port"), ("NO_PROXY", "fd00::/8")]
+
+
+@pytest.mark.parametrize(("variable", "value"), PROXIES)
+def test_a_proxy_that_cannot_be_used_leaves_everything_in_the_spool(
+    variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with Monitor(settings(tmp_path, url="http://192.0.2.1:8642")) as monitor:
+        monitor.log_batch(step=0, **batch())
+    assert steps(spooled(tmp_path)) == [0]
+    assert variable in capsys.readouterr().err
+
+
+RETRY_AFTER = {"0.25": 0.25, "7": 7.0, "-3": 0.0, "nan": 0.0, "1e9": 600.0, "soon": 0.0, "": 0.0}
+
+
+@pytest.mark.parametrize(("value", "seconds"), RETRY_AFTER.items())
+def test_retry_after_is_honoured_within_reason(value: str, seconds: float) -> None:
+    with Peer(otherwise=problem(429, "busy", **{"Retry-After": value})) as peer:
+        transport = HttpTransport(peer.url, token=None, limits=Limits())
+        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        transport.close()
+    assert (reply.outcome, reply.retry_after_seconds) == (Outcome.AGAIN, seconds)
+    assert reply.detail == "HTTP 429: busy"
+
+
+def test_retry_after_may_be_a_date() -> None:
+    dates = {"Date": "Wed, 21 Oct 2026 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT"}
+    with Peer(otherwise=problem(503, "later", **dates)) as peer:
+        transport = HttpTransport(peer.url, token=None, limits=Limits())
+        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        transport.close()
+    assert reply.retry_after_seconds == 30.0
+
+
+def test_an_answer_that_comes_after_close_ends_the_courier(tmp_path: Path) -> None:
+    is_asked, is_late = threading.Event(), threading.Event()
+
+    def acknowledge(_: Any) -> wire.Ack:
+        is_asked.set()
+        is_late.wait(PATIENCE_SECONDS)
+        return wire.Ack("stored")
+
+    with Peer(acknowledge=acknowledge) as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": PATIENCE_SECONDS}))
+        monitor.log_batch(step=0, **batch())
+        assert is_asked.wait(PATIENCE_SECONDS)
+        monitor.close(timeout=0.2)
+        threads = {thread.name: thread for thread in threading.enumerate()}
+        courier = threads["trmon-courier"]
+        if "trmon-sender" in threads:
+            threads["trmon-sender"].join(PATIENCE_SECONDS)
+        is_late.set()
+        courier.join(PATIENCE_SECONDS)
+        assert not courier.is_alive()
+        assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("timeout", [None, float("inf"), 1e12])
+def test_close_may_wait_as_long_as_it_takes(tmp_path: Path, timeout: float | None) -> None:
+    with Peer([Answer(503)] * 2) as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url))
+        monitor.log_batch(step=0, **batch())
+        peer.wait_until(lambda peer: len(peer.steps) == 1)
+        monitor.close(timeout=timeout)
+        assert len(peer.of(wire.Finish)) == 1
+
+
+@contextmanager
+def endless(head: bytes, part: bytes) -> Iterator[str]:
+    """Yield the url of a server that answers its first request with parts without end."""
+    ends = threading.Event()
+
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(head)
+            while not ends.wait(0.01 / len(part)):
+                connection.sendall(part)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        ends.set()
+        thread.join()
+
+
+ENDLESS = {
+    "that is too long": (b"x" * (1 << 20), 30.0, f"more than {MAX_ANSWER_BYTES} bytes"),
+    "that drips": (b"x", 0.2, "does not end"),
+}
+
+
+@pytest.mark.parametrize(("part", "seconds", "detail"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_an_answer_without_end_is_left(part: bytes, seconds: float, detail: str) -> None:
+    head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
+    with endless(head, part) as url:
+        transport = HttpTransport(url, token=None, limits=Limits(read_timeout_seconds=seconds))
+        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        transport.close()
+    assert reply.outcome is Outcome.AGAIN
+    assert detail in reply.detail
+
+
+def test_without_a_free_thread_nothing_is_made_twice_and_the_next_call_tries_again(tmp_path: Path) -> None:
+    filters = logging.getLogger("httpx").filters
+    n_filters = len(filters)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monitor = Monitor(settings(tmp_path, url=f"http://127.0.0.1:{nobody.getsockname()[1]}"))
+        threading.stack_size(1 << 46)  # more than there is: no thread can start
+        try:
+            for step in range(3):
+                assert monitor.log_batch(step=step, **batch()).mask.all()
+            assert len(filters) == n_filters + 1
+        finally:
+            threading.stack_size(0)
+        monitor.log_batch(step=3, **batch())
+        monitor.close()
+    assert steps(spooled(tmp_path)) == [3]
+
+
+def test_a_trainer_that_changes_its_directory_keeps_one_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monitor = Monitor(settings(tmp_path, spool_dir="spool"))
+    monitor.log_batch(step=0, **batch())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monitor.log_batch(step=1, **batch())
+    monitor.close()
+    assert steps(spooled(tmp_path)) == [0, 1]

@@ -1,0 +1,103 @@
+"""Rules of a file over the built-in ones, while the service runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.running_service import Serve
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon.config.active_rules import RulesInForce
+from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.rules.rule_yaml import builtin
+
+MINE = """
+- name: mine
+  severity: warn
+  summary: "{run}: {signal} is {value}"
+  immune_steps: 0
+  when: {zscore: kl_k1, above: 6}
+- {name: mask_rate, disabled: true}
+"""
+
+
+class Heard:
+    """Counts what a set of rules says of itself."""
+
+    def __init__(self, rules: RulesInForce) -> None:
+        self.changes = self.failures = 0
+        rules.watched_by(changed=self._changed, failed=self._failed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def _failed(self) -> None:
+        self.failures += 1
+
+
+def names(rules: RulesInForce) -> set[str]:
+    """Return the names of the rules that are not built in, and with a minus those that are no longer."""
+    given, base = {rule.name for rule in rules()}, {rule.name for rule in builtin()}
+    return (given - base) | {f"-{name}" for name in base - given}
+
+
+def test_without_a_file_the_builtin_rules_are_in_force() -> None:
+    rules = RulesInForce(None)
+    rules.start()
+    rules.refresh()
+    rules.close()
+    assert rules() == builtin()
+
+
+def test_a_file_is_read_again_when_it_changes_and_an_error_keeps_the_former_rules(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("[]")
+    rules = RulesInForce(file)
+    heard = Heard(rules)
+    rules.refresh()
+    assert (names(rules), heard.changes) == (set(), 0)
+    file.write_text(MINE)
+    rules.refresh()
+    assert (names(rules), heard.changes) == ({"mine", "-mask_rate"}, 1)
+    file.write_text(MINE.replace("zscore: kl_k1", "zscore: kl_kk1"))
+    rules.refresh()
+    rules.refresh()
+    assert (names(rules), heard.failures) == ({"mine", "-mask_rate"}, 1)
+    assert "rules[0].when.zscore: 'kl_kk1' is no signal; did you mean kl_k1" in str(rules.error)
+    file.unlink()
+    rules.refresh()
+    assert (names(rules), heard.failures) == ({"mine", "-mask_rate"}, 2)
+    file.write_text("[]")
+    rules.refresh()
+    assert (names(rules), rules.error, heard.changes) == (set(), None, 2)
+
+
+def test_at_the_start_a_file_with_an_error_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("- {name: mine}")
+    with pytest.raises(InvalidInput) as caught:
+        RulesInForce(file)
+    assert caught.value.field == f"{file}: rules[0].when"
+
+
+def test_the_service_shows_the_rules_and_what_is_wrong_with_their_file(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(MINE)
+    with serve(rules_file=file).client() as client:
+        rules = {rule["name"]: rule for rule in client.get("/api/v1/rules").json()}
+        assert rules["mine"]["when"] == {"zscore": "kl_k1", "above": 6.0, "clear": 6.0}
+        assert "mask_rate" not in rules
+        file.write_text("- 7")
+        error = eventually(lambda: client.get("/api/v1/rules/file").json()["error"])
+        assert error == f"{file}: rules[0]: must be a mapping, and is int '7'"
+        assert "trmon_rules_reload_failures_total 1.0" in client.get("/metrics").text
+        assert "mine" in {rule["name"] for rule in client.get("/api/v1/rules").json()}
+
+
+def test_the_service_does_not_start_with_rules_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("- 7")
+    with pytest.raises(NotReady, match=r"TRMON_RULES_FILE: .*rules\[0\]: must be a mapping"):
+        ThreadedService(tmp_path / "data", rules_file=file)

@@ -1,0 +1,130 @@
+"""Settings: from TRMON_* variables, validated at start, frozen, documented, secrets hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from trmon.config.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"TRMON_{name.upper()}", raising=False)
+
+
+def test_the_defaults_are_the_designs() -> None:
+    settings = Settings()
+    assert (settings.host, settings.port, settings.data_dir) == ("127.0.0.1", 8642, Path("trmon-data"))
+    assert settings.store_url == "sqlite:///trmon-data/trmon.sqlite"
+    assert (settings.grace_seconds, settings.stall_floor_seconds, settings.stall_factor) == (60.0, 120.0, 3.0)
+    assert (settings.metrics_max_runs, settings.metrics_max_scalars) == (500, 32)
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRMON_PORT", "9000")
+    monkeypatch.setenv("TRMON_ALLOW_HOSTS", "a.example, b.example")
+    settings = Settings()
+    assert settings.port == 9000
+    assert settings.allow_hosts == ("a.example", "b.example")
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"TRMON_{name.upper()}", "")
+    settings = Settings()
+    assert settings == Settings.model_construct()
+    assert settings.receivers == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "70000"),
+        ("PORT", "x"),
+        ("MAX_BODY_BYTES", "1"),
+        ("STALL_FACTOR", "1"),
+        ("LOG_FORMAT", "xml"),
+        ("METRICS_SIGNALS", "wisdom"),
+        ("WEBHOOK_URL", "hooks.example"),
+        ("WEBHOOK_URL", "https://"),
+        ("SLACK_URL", "https://[::1"),
+        ("PAGERDUTY_URL", "events.pagerduty.com"),
+        ("ALERTMANAGER_URL", "http://alertmanager:99999"),
+    ],
+)
+def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"TRMON_{name}", value)
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+@pytest.mark.parametrize(
+    ("routes", "slack_url", "message"),
+    [
+        pytest.param('{"ana": ["slack"]}', "https://slack.example/x", None, id="a receiver that is configured"),
+        pytest.param('{"ana": []}', "", None, id="nobody at all"),
+        pytest.param('{"ana": ["slack", "webhook"]}', "", "slack needs TRMON_SLACK_URL, webhook needs", id="none is"),
+        pytest.param(
+            '{"ana": ["pager"]}', "", "unknown receivers pager; there are webhook, slack, pager", id="none of ours"
+        ),
+    ],
+)
+def test_a_route_leads_to_a_receiver_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch, routes: str, slack_url: str, message: str | None
+) -> None:
+    monkeypatch.setenv("TRMON_ROUTES", routes)
+    if slack_url:
+        monkeypatch.setenv("TRMON_SLACK_URL", slack_url)
+    if message is None:
+        assert set(Settings().routes) == {"ana"}
+        return
+    with pytest.raises(ValidationError, match=message) as refused:
+        Settings()
+    assert refused.value.errors()[0]["loc"] == ("routes",)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError):
+        Settings().port = 1  # type: ignore[misc]
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = Settings(webhook_url="https://hooks.example/T0/secret", webhook_secret="swordfish", token="trmon_x")  # type: ignore[arg-type]
+    shown = f"{settings!r} {settings} {settings.model_dump_json()}"
+    assert not [secret for secret in ("T0/secret", "swordfish", "trmon_x") if secret in shown]
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("127.8.9.1", True),
+        ("0.0.0.0", False),
+        ("x.local", False),
+    ],
+)
+def test_loopback_is_known(host: str, *, loopback: bool) -> None:
+    assert Settings(host=host).is_loopback is loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed", "answered"),
+    [
+        ("127.0.0.1", (), {"localhost", "127.0.0.1", "[::1]"}),
+        ("127.0.0.1", ("a.example",), {"localhost", "127.0.0.1", "[::1]", "a.example"}),
+        ("0.0.0.0", (), None),
+        ("0.0.0.0", ("a.example",), {"localhost", "127.0.0.1", "[::1]", "0.0.0.0", "a.example"}),
+    ],
+)
+def test_who_is_answered(host: str, allowed: tuple[str, ...], answered: set[str] | None) -> None:
+    assert Settings(host=host, allow_hosts=allowed).answered_hosts == answered

@@ -1,0 +1,90 @@
+"""Transfers: everything of a device in one copy, read only once the device says that it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trmon_client.core.arrays.device_transfer import Copy, Transfer
+
+
+@dataclass
+class LateDevice:
+    """A device that copies nothing before it is waited for, as CUDA may."""
+
+    packed: Any = None
+    host: Any = None
+    n_copies: int = 0
+
+    def start(self, packed: Any) -> Copy:
+        self.n_copies += 1
+        self.packed, self.host = packed, torch.zeros_like(packed)
+        return Copy(self.host, self)
+
+    def synchronize(self) -> None:
+        self.host.copy_(self.packed)
+
+
+TENSORS = [
+    torch.tensor([1.5, -2.0], dtype=torch.float32),
+    torch.tensor([[1, 2], [3, -4]]),
+    torch.zeros(0, dtype=torch.float64),
+    torch.tensor([True, False, True]),
+    torch.arange(6, dtype=torch.float64)[::2],
+    torch.tensor(7.25, requires_grad=True),
+]
+
+
+def test_tensors_of_several_widths_come_home_in_one_copy() -> None:
+    device = LateDevice()
+    transfer = Transfer.begin(TENSORS, start=device.start)
+    assert device.n_copies == 1
+    for found, tensor in zip(transfer.wait(), TENSORS, strict=True):
+        np.testing.assert_array_equal(found, tensor.detach().numpy())
+        assert found.dtype == tensor.detach().numpy().dtype
+
+
+def test_nothing_is_read_before_the_device_is_done() -> None:
+    device = LateDevice()
+    transfer = Transfer.begin([torch.ones(3)], start=device.start)
+    assert not device.host.any()
+    assert transfer.wait()[0].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_later_changes_of_the_trainer_do_not_reach_what_travels() -> None:
+    tensor = torch.ones(2)
+    transfer = Transfer.begin([tensor])
+    tensor.zero_()
+    assert transfer.wait()[0].tolist() == [1.0, 1.0]
+
+
+def test_other_values_pass_and_keep_their_places() -> None:
+    array = np.arange(2)
+    found = Transfer.begin([array, torch.ones(1), "a", None, torch.zeros(1)]).wait()
+    assert found[0] is array
+    assert found[2:4] == ["a", None]
+    assert [float(found[i][0]) for i in (1, 4)] == [1.0, 0.0]
+
+
+def test_without_tensors_nothing_is_copied() -> None:
+    device = LateDevice()
+    assert Transfer.begin([1, 2.0], start=device.start).wait() == [1, 2.0]
+    assert Transfer.begin([], start=device.start).wait() == []
+    assert device.n_copies == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_copy_from_cuda_waits_for_nothing_until_it_is_asked_for() -> None:
+    tensors = [tensor.detach().cuda() for tensor in TENSORS]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        transfer = Transfer.begin(tensors)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert transfer.parcels[0].copy.host.is_pinned()
+    for found, tensor in zip(transfer.wait(), TENSORS, strict=True):
+        np.testing.assert_array_equal(found, tensor.detach().numpy())

@@ -1,0 +1,65 @@
+"""What a batch says of improvement, one reason each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.example_columns import of_log_ratios, with_kl
+from trmon_client.core.bounds.error_bounds import batch_bounds
+from trmon_client.core.bounds.improvement import Improvement, improvement
+from trmon_client.core.bounds.surrogate import surrogate
+from trmon_client.core.columns.columns import Columns
+
+UP, DOWN = float(np.log(1.1)), float(np.log(0.9))
+ALL = np.array([True] * 4)
+
+
+def step(kl: float = 0.004, **changed: Any) -> Columns:
+    """Return four one-token sequences whose good answers became 10% likelier, and bad ones less: L is 0.05."""
+    columns = of_log_ratios([UP], [DOWN], [UP], [DOWN], advantages=[0.5, -0.5, 0.5, -0.5])
+    return with_kl(columns, [kl] * 4, **changed)
+
+
+def test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported() -> None:
+    columns = step()
+    promised = surrogate(columns, centred=True)
+    assert promised.value == pytest.approx(0.05)
+    assert promised.value - 2 * promised.standard_error > batch_bounds(columns).adaptive
+    found = improvement(columns, accepted=ALL, centred=True)
+    assert found is Improvement.SUPPORTED
+    assert found.is_supported
+
+
+REASONS: dict[str, tuple[Columns, dict[str, Any], Improvement]] = {
+    "the bound is larger": (step(kl=0.05), {}, Improvement.WITHIN_ERROR),
+    "a range of rewards scales the bound": (step(), {"reward_range": 20.0}, Improvement.WITHIN_ERROR),
+    "a lower bound of KL is none": (step(kl_is="lower_bound"), {}, Improvement.KL_NOT_EXACT),
+    "samples are none": (step(kl_is="sampled"), {}, Improvement.KL_NOT_EXACT),
+    "the KL of another pair is none": (step(kl_pair="mismatch"), {}, Improvement.KL_NOT_EXACT),
+    "something was rejected": (step(), {"accepted": np.array([True, True, True, False])}, Improvement.REJECTIONS),
+    "advantages were not declared centred": (step(), {"centred": False}, Improvement.SURROGATE_UNKNOWN),
+    "a KL is unbounded": (step(kl=np.inf), {}, Improvement.WITHIN_ERROR),
+    "a KL is NaN": (step(kl=np.nan), {}, Improvement.BOUND_UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("columns", "changed", "expected"), REASONS.values(), ids=REASONS)
+def test_otherwise_the_reason_is_named(columns: Columns, changed: dict[str, Any], expected: Improvement) -> None:
+    found = improvement(columns, **{"accepted": ALL, "centred": True, **changed})
+    assert found is expected
+    assert not found.is_supported
+
+
+def test_a_noisy_gain_is_within_the_error() -> None:
+    columns = of_log_ratios([UP], [UP], [DOWN], [UP], advantages=[0.5, -0.5, 0.5, 0.5])
+    found = improvement(with_kl(columns, [1e-6] * 4), accepted=ALL, centred=True)
+    assert found is Improvement.WITHIN_ERROR
+
+
+def test_a_padding_row_that_is_not_accepted_is_no_rejection() -> None:
+    columns = of_log_ratios([UP], [DOWN], [], advantages=[0.5, -0.5, 0.0])
+    found = improvement(with_kl(columns, [0.004, 0.004, 0.0]), accepted=np.array([True, True, False]), centred=True)
+    assert found is Improvement.SUPPORTED

@@ -1,0 +1,111 @@
+"""Columns as a mapping, and the merge of their parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.core.batches import batch
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS
+
+
+def test_columns_are_a_mapping_of_name_to_array() -> None:
+    found = statistics.columns(**batch(0))
+    assert len(found) == len(list(found)) == len(found.values()) == len(found.items())
+    assert found.get("total_sum_k3") is found["total_sum_k3"]
+    assert "max_kl" not in found
+
+
+def test_pairs_and_the_primary_one_follow_from_what_was_given() -> None:
+    inputs = batch(0)
+    assert statistics.columns(**inputs).pairs == ("mismatch", "staleness", "total")
+    del inputs["logprobs"]
+    found = statistics.columns(**inputs)
+    assert (found.pairs, found.primary) == (("mismatch",), "mismatch")
+
+
+def test_merge_concatenates_sequences_in_order_and_adds_histograms() -> None:
+    parts = [statistics.columns(**batch(seed, n_sequences=seed)) for seed in (1, 2, 3)]
+    whole = Columns.merge(*parts)
+    assert whole.n_sequences == 6
+    for name, array in whole.items():
+        assert array.dtype == COLUMNS[name].dtype
+        np.testing.assert_array_equal(array, np.concatenate([part[name] for part in parts]))
+    for pair in whole.pairs:
+        np.testing.assert_array_equal(whole.histograms[pair], sum(part.histograms[pair] for part in parts))
+
+
+def test_merge_of_one_part_is_the_part() -> None:
+    part = statistics.columns(**batch(0))
+    assert Columns.merge(part) is part
+
+
+def test_merge_leaves_its_parts_as_they_were() -> None:
+    first, second = (statistics.columns(**batch(seed)) for seed in (1, 2))
+    before = first.histograms["total"].copy()
+    Columns.merge(first, second)
+    np.testing.assert_array_equal(first.histograms["total"], before)
+
+
+def test_merge_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one part"):
+        Columns.merge()
+
+
+def test_rewards_of_some_parts_are_kept_and_absent_ones_are_nan() -> None:
+    with_reward = statistics.columns(**batch(0, n_sequences=2), rewards=[1.0, 2.0])
+    without = statistics.columns(**batch(1, n_sequences=1))
+    for parts, expected in (((with_reward, without), [1, 2, np.nan]), ((without, with_reward), [np.nan, 1, 2])):
+        found = Columns.merge(*parts)["reward"]
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_other_columns_of_some_parts_are_left_out() -> None:
+    inputs = batch(1)
+    two = statistics.columns(
+        rollout_logprobs=inputs["rollout_logprobs"], logprobs=inputs["logprobs"], mask=inputs["mask"]
+    )
+    merged = Columns.merge(statistics.columns(**inputs, versions=np.ones(6, int)), two)
+    assert merged.pairs == ("total",)
+    assert list(merged.histograms) == ["total"]
+    assert set(merged) == set(two)
+
+
+def test_a_merged_kl_is_as_its_weakest_part() -> None:
+    part = statistics.columns(**batch(0))
+    exact, bound = (replace(part, kl_is=kl_is, kl_pair="total") for kl_is in ("exact", "lower_bound"))
+    assert Columns.merge(exact, bound).kl_is == "lower_bound"
+    assert Columns.merge(exact, bound).kl_pair == "total"
+    assert Columns.merge(bound, part).kl_is == "sampled"
+    assert Columns.merge(exact, replace(exact, kl_pair="mismatch")).kl_pair is None
+
+
+def test_merged_versions_are_the_newest_trainer_and_the_oldest_proximal_policy() -> None:
+    part = statistics.columns(**batch(0))
+    versions = [(5, 4), (None, None), (7, 2)]
+    merged = Columns.merge(*(replace(part, trainer_version=new, old_version=old) for new, old in versions))
+    assert (merged.trainer_version, merged.old_version) == (7, 2)
+
+
+def test_columns_of_torch_merge_and_come_to_numpy_in_their_dtypes() -> None:
+    part = statistics.columns(**batch(0), rewards=np.ones(6))
+    tensors = Columns(
+        {name: torch.from_numpy(np.array(array)) for name, array in part.items()},
+        {pair: torch.from_numpy(counts) for pair, counts in part.histograms.items()},
+    )
+    del tensors.by_name["reward"]
+    merged = Columns.merge(tensors, replace(tensors, by_name={**tensors, "reward": torch.ones(6).double()}))
+    assert isinstance(merged["reward"], torch.Tensor)
+    found, expected = merged.numpy(), Columns.merge(part, part)
+    for name, array in found.items():
+        assert array.dtype == COLUMNS[name].dtype
+        if name != "reward":
+            np.testing.assert_array_equal(array, expected[name])
+    np.testing.assert_array_equal(found["reward"], [np.nan] * 6 + [1.0] * 6)
+    np.testing.assert_array_equal(found.histograms["total"], expected.histograms["total"])

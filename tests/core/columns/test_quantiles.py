@@ -1,0 +1,57 @@
+"""Quantiles of a few values and of the histogram of d."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from trmon_client.core.columns.histogram import histograms
+from trmon_client.core.columns.quantiles import abs_quantiles, percentile
+from trmon_client.core.columns.schema import N_BINS
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 64])
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.95, 1.0])
+def test_percentiles_interpolate_linearly_as_numpy_does(n: int, fraction: float) -> None:
+    values = np.random.default_rng(n).normal(size=(3, n))
+    assert percentile(values, fraction) == pytest.approx(np.quantile(values, fraction, axis=-1))
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.5, 0.99, 0.999])
+@pytest.mark.parametrize("scale", [1e-5, 1e-2, 1.0, 5.0])
+def test_quantiles_of_the_histogram_are_right_within_a_bin(fraction: float, scale: float) -> None:
+    d = np.random.default_rng(5).normal(0, scale, (1, 20_000))
+    counts = histograms(d, valid=np.ones(d.shape[1], bool))
+    found = abs_quantiles(counts, [fraction], largest=np.abs(d).max(axis=1))
+    width = 10**0.1 - 1
+    assert found == [pytest.approx([np.quantile(np.abs(d), fraction)], rel=width, abs=1e-6)]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 0.99, 1.0])
+def test_quantiles_of_few_tokens_lie_between_them_and_not_at_the_lower(fraction: float) -> None:
+    d = np.array([[0.01, -1.0, 20.0]])
+    found = abs_quantiles(histograms(d, valid=np.ones(3, bool)), [fraction], largest=np.array([20.0]))
+    assert found == [pytest.approx([np.quantile(np.abs(d), fraction)], rel=0.13)]
+
+
+def test_the_quantile_of_one_token_is_its_value() -> None:
+    counts = histograms(np.array([[-0.3]]), valid=np.ones(1, bool))
+    assert abs_quantiles(counts, [0.99], largest=np.array([0.3])) == [[0.3]]
+
+
+def test_no_quantile_exceeds_the_largest_value() -> None:
+    d = np.array([[0.5, 0.5, -0.5]])
+    counts = histograms(d, valid=np.ones(3, bool))
+    assert 0.4 < abs_quantiles(counts, [0.999], largest=np.array([0.5]))[0][0] <= 0.5
+
+
+def test_the_overflow_bin_reaches_to_the_largest_value() -> None:
+    d = np.array([[900.0, -900.0]])
+    counts = histograms(d, valid=np.ones(2, bool))
+    assert 32 < abs_quantiles(counts, [0.99], largest=np.array([900.0]))[0][0] <= 900
+
+
+def test_an_empty_histogram_has_no_quantile() -> None:
+    assert math.isnan(abs_quantiles(np.zeros((1, N_BINS), np.int64), [0.99], largest=np.array([math.nan]))[0][0])

@@ -1,0 +1,394 @@
+"""Exact divergences against the golden vectors, against their definitions, and against their own laws."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core import golden, softmaxes
+from tests.core.batches import batch
+from tests.core.softmaxes import SHAPES, Pair, pair
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import divergence_columns
+from trmon_client.core.divergence.blockwise import token_divergences
+from trmon_client.core.divergence.token_divergences import reduced
+from trmon_client.core.inputs.logits import BLOCK_ELEMENTS, checked
+from trmon_client.core.inputs.token_validity import valid_mask
+from trmon_client.core.policies import acceptance
+from trmon_client.core.signals import batch_signals
+
+QUICK = settings(max_examples=40)
+SEEDS = st.integers(0, 10_000)
+PAIRS = st.fixed_dictionaries(
+    {"seed": SEEDS, "shape": st.sampled_from(SHAPES), "noise": st.sampled_from([1e-3, 0.3, 5.0])}
+)
+"""Arguments of `pair`."""
+NAN, INF = float("nan"), float("inf")
+
+
+def exact(policies: Pair, **changes: Any) -> Columns:
+    arguments = {
+        "rollout_logits": policies.rollout_logits,
+        "logits": policies.logits,
+        "mask": policies.mask,
+        "tv": True,
+    }
+    return divergence_columns.exact(**{**arguments, **changes})
+
+
+def per_token(rollout_logits: Any, logits: Any, **changes: Any) -> Columns:
+    """Return the divergences of every position [n, V], each as a sequence of one token."""
+    one = np.ones((len(logits), 1))
+    return divergence_columns.exact(rollout_logits=rollout_logits[:, None], logits=logits[:, None], mask=one, **changes)
+
+
+def equal(found: Columns, expected: Columns) -> None:
+    assert list(found) == list(expected)
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def numbers(value: Any) -> Any:
+    return np.array([numbers(item) for item in value]) if isinstance(value, list) else float(value)
+
+
+def golden_logits() -> tuple[Any, Any, Any]:
+    found = golden.load("exact")
+    return numbers(found["rollout_logits"]), numbers(found["logits"]), np.array(found["mask"])
+
+
+def test_every_golden_column_holds() -> None:
+    rollout_logits, logits, mask = golden_logits()
+    found = divergence_columns.exact(rollout_logits=rollout_logits, logits=logits, mask=mask, tv=True)
+    expected = golden.load("exact")["columns"]
+    assert set(found) == {*expected, "n_tokens", "argmax_kl"}
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], numbers(values), rtol=1e-7, err_msg=name)
+    kl = np.where(mask, numbers(golden.load("exact")["per_token"]["kl"]), -1)
+    assert found["argmax_kl"].tolist() == kl.argmax(-1).tolist()
+    assert (found.kl_is, found.kl_pair) == ("exact", "total")
+
+
+def test_every_golden_token_holds() -> None:
+    rollout_logits, logits, _ = golden_logits()
+    found = per_token(rollout_logits.reshape(-1, 17), logits.reshape(-1, 17), tv=True)
+    for quantity, values in golden.load("exact")["per_token"].items():
+        if f"sum_{quantity}" in found:
+            np.testing.assert_allclose(found[f"sum_{quantity}"], numbers(values).ravel(), rtol=1e-12, err_msg=quantity)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
+@pytest.mark.parametrize("size", [(3, 5, 41), (200, 7, 60), (2, 9, 30_000)], ids=str)
+def test_columns_equal_their_definitions_in_extended_precision(
+    shape: str, noise: float, size: tuple[int, int, int]
+) -> None:
+    policies = pair(1, shape=shape, noise=noise, size=size)
+    found = exact(policies)
+    for quantity, values in softmaxes.divergences(policies.rollout_logits, policies.logits).items():
+        values = np.where(policies.mask, values, 0).astype(np.float64)
+        np.testing.assert_allclose(found[f"sum_{quantity}"], values.sum(-1), rtol=1e-7, atol=1e-14, err_msg=quantity)
+        if f"max_{quantity}" in found and policies.mask.any(-1).all():
+            np.testing.assert_allclose(found[f"max_{quantity}"], values.max(-1), rtol=2e-7, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_healthy_kl_is_right_where_the_difference_of_two_float32_log_sum_exps_is_noise(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    a = (torch.randn(64, 4096, generator=random) * 3).to(dtype)
+    b = a.float() + torch.randn(64, 4096, generator=random) * 1e-3
+    expected = softmaxes.divergences(a.double().numpy(), b.double().numpy())["kl"].astype(np.float64)
+    assert 1e-7 < np.median(expected) < 1e-6
+    error = np.abs(per_token(a, b)["sum_kl"] / expected - 1)
+    p = torch.softmax(a.float(), -1)
+    naive = torch.logsumexp(b, -1) - torch.logsumexp(a.float(), -1) - (p * (b - a.float())).sum(-1)
+    naive_error = np.abs(naive.double().numpy() / expected - 1)
+    assert error.max() < 1e-7
+    assert np.median(naive_error) > 0.1
+
+
+CASES: dict[str, tuple[list[float], list[float], float, float]] = {
+    "a token that neither can sample adds nothing": ([0, 0, -INF], [0, 0, -INF], 0, 0),
+    "mass of mu outside the other's support is unbounded": ([0, 0], [0, -INF], INF, np.log(2)),
+    "mass of the other outside mu's support is not": ([0, -INF], [0, 0], np.log(2), INF),
+    "supports that do not meet are unbounded both ways": ([0, -INF], [-INF, 0], INF, INF),
+    "one token holds all mass in both": ([5, -INF], [-3, -INF], 0, 0),
+    "a probability that underflows is no mass": ([0, -1e4], [0, -INF], 0, 0),
+    "a tiny probability of the other is not zero": ([0, 0], [0, -1e4], 5e3 - np.log(2), np.log(2)),
+    "a constant added to logits changes nothing": ([0, 1, 2], [1000, 1001, 1002], 0, 0),
+    "NaN logits give NaN": ([0, NAN], [0, 0], NAN, NAN),
+    "infinite logits give NaN": ([0, INF], [0, 0], NAN, NAN),
+    "a policy without any mass gives NaN": ([-INF, -INF], [0, 0], NAN, NAN),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "kl", "reverse_kl"), CASES.values(), ids=CASES)
+def test_what_zeros_and_odd_logits_mean(a: list[float], b: list[float], kl: float, reverse_kl: float) -> None:
+    found = per_token(np.array([a], np.float64), np.array([b], np.float64))
+    np.testing.assert_allclose(found["sum_kl"], [kl], atol=1e-15)
+    np.testing.assert_allclose(found["max_kl"], np.float32([kl]), atol=1e-15)
+    np.testing.assert_allclose(found["sum_reverse_kl"], [reverse_kl], atol=1e-15)
+    assert found["n_unbounded"].tolist() == [int(kl == INF)]
+
+
+@QUICK
+@given(PAIRS)
+def test_the_laws_of_divergences_hold(drawn: dict[str, Any]) -> None:
+    policies = pair(**drawn)
+    size = policies.logits.shape[-1]
+    found = per_token(policies.rollout_logits.reshape(-1, size), policies.logits.reshape(-1, size), tv=True)
+    kl, tv = found["sum_kl"], found["sum_tv"]
+    assert (kl >= 0).all()
+    assert (found["sum_reverse_kl"] >= 0).all()
+    assert ((tv >= 0) & (tv <= 1 + 1e-15)).all()
+    assert (tv**2 <= kl / 2 + 1e-15).all(), "Pinsker"
+    assert ((found["sum_entropy"] >= -1e-15) & (found["sum_entropy"] <= np.log(size) + 1e-12)).all()
+
+
+@QUICK
+@given(PAIRS, SEEDS)
+def test_the_order_of_the_vocabulary_and_constants_change_nothing(drawn: dict[str, Any], seed: int) -> None:
+    policies = pair(**drawn)
+    random = np.random.default_rng(seed)
+    order = random.permutation(policies.logits.shape[-1])
+    offset = random.integers(-64, 64, (*policies.mask.shape, 1)).astype(np.float64)
+    moved = replace(
+        policies,
+        rollout_logits=policies.rollout_logits[..., order].astype(np.float64) + offset,
+        logits=policies.logits[..., order],
+    )
+    before, after = exact(policies), exact(moved)
+    for name in before:
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-6, atol=1e-13, err_msg=name)
+
+
+@QUICK
+@given(PAIRS, SEEDS)
+def test_masking_tokens_leaves_the_kl_of_the_rest_and_so_the_largest_if_it_stays(
+    drawn: dict[str, Any], seed: int
+) -> None:
+    policies = pair(**drawn)
+    # [TRM] proposition 4.1: what token masks leave out of the loss, they do not take out of the divergence.
+    whole = exact(policies, mask=np.ones_like(policies.mask))
+    kept = np.random.default_rng(seed).random(policies.mask.shape) < 0.5
+    kept[np.arange(len(kept)), whole["argmax_kl"]] = True
+    masked = exact(policies, mask=kept)
+    assert masked["max_kl"].tolist() == whole["max_kl"].tolist()
+    assert masked["argmax_kl"].tolist() == whole["argmax_kl"].tolist()
+
+
+def test_what_lies_under_the_mask_never_matters() -> None:
+    policies = pair(3)
+    expected = exact(policies)
+    for poison in (NAN, INF, -INF, -9999.0):
+        spoilt = np.where(policies.mask[..., None], policies.logits, np.float32(poison))
+        equal(exact(policies, logits=spoilt), expected)
+        equal(
+            exact(policies, rollout_logits=np.where(policies.mask[..., None], policies.rollout_logits, poison)),
+            expected,
+        )
+
+
+def test_a_nan_logit_spoils_its_own_sequence_only_and_is_rejected() -> None:
+    policies = replace(pair(4, noise=1e-4), mask=np.ones((3, 5), bool))
+    logits = policies.logits.copy()
+    logits[1, 2, 7] = NAN
+    found = exact(policies, logits=logits)
+    assert np.isnan(found["max_kl"]).tolist() == [False, True, False]
+    columns = statistics.columns(
+        rollout_logprobs=policies.rollout_logprobs, logprobs=policies.logprobs, mask=policies.mask
+    )
+    decision = acceptance.decide(divergence_columns.attach(columns, found), acceptance.preset("trm_max"))
+    assert decision.reasons == [None, "max_kl", None]
+
+
+@pytest.mark.parametrize("per", ["vocabulary", "position"])
+def test_a_support_is_the_vocabulary_of_both(per: str) -> None:
+    policies = pair(5)
+    support = np.random.default_rng(5).random(policies.logits.shape if per == "position" else 41) < 0.5
+    found = exact(policies, support=support)
+    a = np.where(support, policies.rollout_logits, -INF)
+    equal(found, exact(policies, rollout_logits=a, logits=np.where(support, policies.logits, -INF)))
+    if per == "vocabulary":
+        smaller = exact(policies, rollout_logits=a[..., support], logits=policies.logits[..., support])
+        np.testing.assert_allclose(found["sum_kl"], smaller["sum_kl"], rtol=1e-12)
+    tensors = {"rollout_logits": torch.from_numpy(policies.rollout_logits), "support": torch.from_numpy(support)}
+    equal(exact(policies, **tensors), found)
+
+
+FORMS: dict[str, Any] = {
+    "torch": torch.from_numpy,
+    "torch that requires grad": lambda a: torch.from_numpy(a).requires_grad_(),
+    "float64": lambda a: a.astype(np.float64),
+    "vocabulary first": lambda a: np.moveaxis(np.ascontiguousarray(np.moveaxis(a, -1, 0)), 0, -1),
+    "every second position of torch": lambda a: torch.from_numpy(np.repeat(a, 2, axis=1))[:, ::2],
+    "read-only": lambda a: np.broadcast_to(a, a.shape),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_the_same_logits_in_another_form_give_the_same_columns(form: Any) -> None:
+    policies = pair(6, size=(4, 30, 5_000))
+    expected = exact(policies)
+    changed = exact(policies, rollout_logits=form(policies.rollout_logits), logits=form(policies.logits))
+    for name in expected:
+        np.testing.assert_allclose(changed[name], expected[name], rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_taken_as_exact(dtype: torch.dtype) -> None:
+    policies = pair(7)
+    short = [torch.from_numpy(array).to(dtype) for array in (policies.rollout_logits, policies.logits)]
+    wide = [tensor.double() for tensor in short]
+    equal(
+        exact(policies, rollout_logits=short[0], logits=short[1]),
+        exact(policies, rollout_logits=wide[0], logits=wide[1]),
+    )
+
+
+def test_the_callers_logits_are_left_as_they_were() -> None:
+    policies = pair(8)
+    a, b = torch.from_numpy(policies.rollout_logits).double(), torch.from_numpy(policies.logits).double()
+    before = a.clone(), b.clone()
+    exact(policies, rollout_logits=a, logits=b, support=np.arange(41) < 20)
+    assert torch.equal(a, before[0])
+    assert torch.equal(b, before[1])
+
+
+def on(policies: Pair, device: str) -> Columns:
+    """Return the columns as torch computes them on a device; those of the host are numpy's otherwise."""
+    tensors = {"rollout_logits": torch.from_numpy(policies.rollout_logits), "logits": torch.from_numpy(policies.logits)}
+    logits = checked({name: tensor.to(device) for name, tensor in tensors.items()}, mask=policies.mask)
+    moved = replace(logits, device=torch.device(device), mask=torch.from_numpy(policies.mask).to(device))
+    found = token_divergences(moved, rollout="rollout_logits", target="logits", tv=True)
+    return reduced(found, mask=moved.mask, kl_is="exact", kl_pair="total")
+
+
+def test_torch_computes_what_numpy_does() -> None:
+    policies = pair(9, shape="truncated", size=(5, 40, 700))
+    found, expected = on(policies, "cpu"), exact(policies)
+    assert list(found) == list(expected)
+    for name in expected:
+        np.testing.assert_allclose(found[name].numpy(), expected[name], rtol=1e-7, atol=1e-14, err_msg=name)
+
+
+def test_torch_kernels_never_ask_for_a_value_and_so_never_wait_for_the_device() -> None:
+    # Tensors of the meta device hold no values: whatever would read one raises.
+    found = on(pair(9), "meta")
+    assert {array.device.type for array in found.values()} == {"meta"}
+
+
+def test_memory_beside_the_logits_is_a_block_whatever_their_size() -> None:
+    a = np.zeros((2, 512, 8_192), np.float32)
+    tracemalloc.start()
+    divergence_columns.exact(rollout_logits=a, logits=a, mask=np.ones((2, 512), bool), tv=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 * BLOCK_ELEMENTS * 8 < a.nbytes / 3
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (2, 0, 3), (2, 5, 3)], ids=["no sequences", "no positions", "all masked"])
+def test_nothing_to_count_gives_the_identity_of_each_reduction(shape: tuple[int, int, int]) -> None:
+    logits = np.zeros(shape, np.float32)
+    found = divergence_columns.exact(rollout_logits=logits, logits=logits, mask=np.zeros(shape[:2]), tv=True)
+    for name, array in found.items():
+        expected = -1 if name.startswith("argmax") else -INF if name.startswith("max") else 0
+        assert array.tolist() == [expected] * shape[0], name
+
+
+def test_the_pair_is_named_by_whose_logits_are_given() -> None:
+    policies = pair(10)
+    total, mismatch = exact(policies), exact(policies, logits=None, old_logits=policies.logits)
+    assert (total.kl_pair, mismatch.kl_pair) == ("total", "mismatch")
+    equal(mismatch, total)
+
+
+def test_total_variation_is_there_on_request_only() -> None:
+    found = exact(pair(11), tv=False)
+    assert "max_tv" not in found
+    assert "sum_tv" not in found
+
+
+def test_attached_divergences_decide_signal_and_merge_with_the_statistics() -> None:
+    policies = replace(pair(12, noise=1e-3, size=(4, 6, 50)), mask=np.ones((4, 6), bool))
+    logits = policies.logits.copy()
+    logits[2, 3] = 0
+    drifted = replace(policies, logits=logits)
+    columns = statistics.columns(
+        rollout_logprobs=drifted.rollout_logprobs, logprobs=drifted.logprobs, mask=drifted.mask
+    )
+    joined = divergence_columns.attach(columns, exact(drifted))
+    decision = acceptance.decide(joined, acceptance.preset("trm_max"))
+    assert decision.reasons == [None, None, "max_kl", None]
+    assert decision.certified.tolist() == [False, False, True, False]
+    assert batch_signals.compute(joined)["kl_max"] == joined["max_kl"].max()
+    merged = Columns.merge(joined, joined)
+    assert merged["max_kl"].tolist() == 2 * joined["max_kl"].tolist()
+    assert (merged.kl_is, merged.kl_pair) == ("exact", "total")
+
+
+def test_only_divergences_of_the_same_sequences_attach() -> None:
+    inputs = batch(seed=1, n_sequences=4)
+    with pytest.raises(ValueError, match="divergences has 3 sequences; expected 4"):
+        divergence_columns.attach(statistics.columns(**inputs), exact(pair(1)))
+
+
+def test_the_valid_mask_is_the_tokens_that_statistics_count() -> None:
+    inputs = batch(seed=2, odd=0.2)
+    columns = statistics.columns(**inputs)
+    valid = valid_mask(**inputs)
+    assert valid.sum(-1).tolist() == columns["n_tokens"].tolist()
+    assert not (valid & ~inputs["mask"]).any()
+
+
+A = np.zeros((2, 3, 4), np.float32)
+MASK = np.ones((2, 3), bool)
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no logits of the trainer": (
+        {"logits": None},
+        "one of logits (the KL of total) and old_logits (that of mismatch) is needed; got neither",
+    ),
+    "two of them": ({"old_logits": A}, "needed; got both"),
+    "no rollout logits": ({"rollout_logits": None}, "rollout_logits is NoneType; expected a torch or numpy array"),
+    "two dimensions": (
+        {"rollout_logits": A[0]},
+        "rollout_logits has shape (3, 4); expected [sequences, tokens, vocabulary]",
+    ),
+    "another vocabulary": (
+        {"logits": A[..., :3]},
+        "logits has shape (2, 3, 3); expected (2, 3, 4) like rollout_logits",
+    ),
+    "no vocabulary": ({"rollout_logits": A[..., :0]}, "rollout_logits has shape (2, 3, 0); expected"),
+    "integers": ({"logits": A.astype(int)}, "logits has dtype int64; expected a floating dtype"),
+    "a mask of other tokens": ({"mask": MASK[:, :2]}, "mask has shape (2, 2); expected (2, 3)"),
+    "no mask": ({"mask": None}, "mask is None; expected shape (2, 3)"),
+    "a mask of strings": ({"mask": np.full((2, 3), "a")}, "mask has dtype <U1; expected booleans, integers or floats"),
+    "ids for a support": ({"support": np.arange(4)}, "support has dtype int64; expected booleans"),
+    "a support of another size": ({"support": np.ones(3, bool)}, "support has shape (3,); expected (4,) or (2, 3, 4)"),
+    "an unknown backend": ({"backend": "cuda"}, "backend is 'cuda'; expected 'blocks' or 'triton'"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
+def test_programming_errors_name_the_argument_and_what_was_expected(changes: dict[str, Any], message: str) -> None:
+    arguments = {"rollout_logits": A, "logits": A, "mask": MASK, **changes}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        divergence_columns.exact(**arguments)
+
+
+def test_logits_beyond_float32_raise_nothing_under_a_strict_floating_point_state() -> None:
+    with np.errstate(all="raise"):
+        found = divergence_columns.exact(
+            rollout_logits=np.array([[[0.0, 1.0]]]), logits=np.array([[[1e300, 0.0]]]), mask=np.ones((1, 1))
+        )
+    assert found["max_kl"].item() == np.inf
+    assert found["sum_kl"].item() == pytest.approx(1e300 / (1 + np.exp(-1.0)))

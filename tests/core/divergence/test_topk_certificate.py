@@ -1,0 +1,306 @@
+"""Certified lower bounds: golden, never above the exact KL, never a false infinity, refused where nothing is proven."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core import golden, softmaxes
+from tests.core.softmaxes import SHAPES, Pair, pair
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import divergence_columns, topk_certificate
+from trmon_client.core.inputs.logits import checked
+from trmon_client.core.policies import acceptance
+
+QUICK = settings(max_examples=60)
+SEEDS = st.integers(0, 10_000)
+PAIRS = st.fixed_dictionaries(
+    {"seed": SEEDS, "shape": st.sampled_from(SHAPES), "noise": st.sampled_from([1e-3, 0.3, 5.0])}
+)
+"""Arguments of `pair`."""
+ROUNDING = 2e-6
+"""Nats by which float32 log-probs may lift a bound; a certificate asks for 50 times as much."""
+INF = float("inf")
+
+
+def arguments(policies: Pair, *, k: int = 4, **changes: Any) -> dict[str, Any]:
+    ids, logprobs = policies.topk(k)
+    given = {
+        "topk_ids": ids,
+        "topk_logprobs": logprobs.astype(np.float32),
+        "rollout_logprobs": policies.rollout_logprobs.astype(np.float32),
+        "token_ids": policies.token_ids,
+        "logits": policies.logits,
+        "mask": policies.mask,
+    }
+    return {**given, **changes}
+
+
+def bound(policies: Pair, **changes: Any) -> Columns:
+    return divergence_columns.topk_lower_bound(**arguments(policies, **changes))
+
+
+def one_by_one(policies: Pair) -> Pair:
+    """Return the same tokens, each a sequence of its own, all counted."""
+    n, size = policies.mask.size, policies.logits.shape[-1]
+    return Pair(
+        policies.rollout_logits.reshape(n, 1, size),
+        policies.logits.reshape(n, 1, size),
+        policies.token_ids.reshape(n, 1),
+        np.ones((n, 1), bool),
+    )
+
+
+def exact(policies: Pair) -> Columns:
+    return divergence_columns.exact(rollout_logits=policies.rollout_logits, logits=policies.logits, mask=policies.mask)
+
+
+def test_every_golden_token_holds() -> None:
+    found = golden.load("exact")
+    logits, rollout_logits = (np.array(_numbers(found[name])) for name in ("logits", "rollout_logits"))
+    tokens = one_by_one(Pair(rollout_logits, logits, np.array(found["token_ids"]), np.array(found["mask"])))
+    ids = np.array(found["topk_ids"]).reshape(len(tokens.mask), 1, found["topk"])
+    logprobs = np.take_along_axis(softmaxes.log_softmax(tokens.rollout_logits), ids, -1).astype(np.float64)
+    result = bound(
+        tokens, topk_ids=ids, topk_logprobs=logprobs, rollout_logprobs=tokens.rollout_logprobs.astype(np.float64)
+    )
+    np.testing.assert_allclose(result["sum_kl"], np.ravel(_numbers(found["per_token"]["lower_bound"])), rtol=1e-9)
+    assert (result.kl_is, result.kl_pair) == ("lower_bound", "total")
+
+
+@QUICK
+@given(PAIRS, st.integers(1, 20))
+def test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not(
+    drawn: dict[str, Any], k: int
+) -> None:
+    policies = pair(**drawn)
+    tokens = one_by_one(policies)
+    found, kl = bound(tokens, k=k), exact(tokens)["sum_kl"]
+    if found.kl_is == "lower_bound":
+        assert (found["sum_kl"] <= kl * (1 + ROUNDING) + ROUNDING).all()
+        assert (found["sum_kl"] >= 0).all()
+        assert not (found["n_unbounded"] & np.isfinite(kl)).any()
+
+
+@QUICK
+@given(PAIRS)
+def test_the_binary_kl_of_sampled_log_probs_alone_is_never_above_the_exact_kl(drawn: dict[str, Any]) -> None:
+    policies = pair(**drawn)
+    tokens = one_by_one(policies)
+    found = statistics.columns(
+        rollout_logprobs=tokens.rollout_logprobs.astype(np.float32),
+        logprobs=np.maximum(tokens.logprobs, -999).astype(np.float32),
+        mask=tokens.mask,
+    )
+    valid = found["n_tokens"] > 0
+    kl = exact(tokens)["sum_kl"]
+    assert (found["total_max_binary_kl"] <= kl * (1 + ROUNDING) + ROUNDING)[valid].all()
+
+
+@QUICK
+@given(SEEDS, st.sampled_from([0.3, 3.0]))
+def test_more_of_the_top_proves_more_and_all_of_it_proves_all(seed: int, noise: float) -> None:
+    tokens = one_by_one(pair(seed, noise=noise))
+    size = tokens.logits.shape[-1]
+    sizes = (1, 4, 16, size)
+    bounds = {k: bound(tokens, k=k)["sum_kl"] for k in sizes}
+    for fewer, more in pairwise(sizes):
+        # A rest of mu below 1e-5 counts as the least it can be, which gives away some of what fewer tokens prove.
+        told = (_rest(tokens, k=more) > 2e-5) | (more == size)
+        assert (bounds[fewer] <= bounds[more] * (1 + ROUNDING) + ROUNDING)[told].all()
+    np.testing.assert_allclose(bounds[size], exact(tokens)["sum_kl"], rtol=1e-5, atol=ROUNDING)
+
+
+def _rest(tokens: Pair, *, k: int) -> np.ndarray:
+    """Return mu's probability of what is neither sampled nor among its k most likely, for sequences of one token."""
+    ids, logprobs = tokens.topk(k)
+    sampled = np.where((ids == tokens.token_ids[..., None]).any(-1), 0.0, np.exp(tokens.rollout_logprobs))
+    rest: np.ndarray = 1.0 - np.exp(logprobs).sum(-1) - sampled
+    return rest[:, 0]
+
+
+def test_a_drift_beyond_delta_is_certified_without_the_engines_logits() -> None:
+    policies = replace(pair(1, noise=1e-3), mask=np.ones((3, 5), bool))
+    logits = policies.logits.copy()
+    logits[1, 2] = 0
+    drifted = replace(policies, logits=logits)
+    given = {name: np.asarray(getattr(drifted, name), np.float32) for name in ("rollout_logprobs", "logprobs")}
+    joined = divergence_columns.attach(statistics.columns(**given, mask=drifted.mask), bound(drifted))
+    decision = acceptance.decide(joined, acceptance.preset("trm_max"))
+    assert decision.reasons == [None, "max_kl", None]
+    assert decision.certified.tolist() == [False, True, False]
+    assert joined["argmax_kl"][1] == 2
+
+
+SURE = [0.0, -INF, -INF, -INF]
+EVEN = [0.0, 0.0, 0.0, 0.0]
+EDGES: dict[str, tuple[list[float], list[float], float]] = {
+    "equal policies prove nothing": (EVEN, EVEN, 0),
+    "a certain token that the other halves": ([20.0, 0, 0, 0], [0, -INF, 0, -INF], np.log(2) - 0.5),
+    "a returned token that the other cannot sample is unbounded": (EVEN, [-INF, 0, 0, 0], INF),
+    "one that is only very unlikely is not": (
+        EVEN,
+        [-9000, 0, 0, 0],
+        9000 / 4 + np.log(3 / 4),
+    ),
+    "mass of the other where mu has none, under the floor": ([20.0, 0, 0, 0], [40.0, 0, 0, 0], 0),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "expected"), EDGES.values(), ids=EDGES)
+def test_where_probabilities_end(a: list[float], b: list[float], expected: float) -> None:
+    # A second, even token shows that the log-probs are not renormalised.
+    tokens = Pair(np.array([[a], [EVEN]]), np.array([[b], [EVEN]]), np.zeros((2, 1), int), np.ones((2, 1), bool))
+    found = bound(tokens, k=1, topk_logprobs=tokens.topk(1)[1].astype(np.float64))
+    np.testing.assert_allclose(found["sum_kl"][0], expected, rtol=1e-6, atol=1e-7)
+    assert found["n_unbounded"].tolist() == [int(expected == INF), 0]
+
+
+REFUSED: dict[str, Any] = {
+    "log-probs renormalised over the returned k": lambda given: _renormalised(given),
+    "log-probs that disagree with the sampled token's": lambda given: {
+        "rollout_logprobs": given["rollout_logprobs"] - np.float32(2e-3)
+    },
+    "log-probs at another temperature": lambda given: {"topk_logprobs": given["topk_logprobs"] * np.float32(1.1)},
+    "probabilities that sum to more than 1": lambda given: {
+        "topk_logprobs": np.full_like(given["topk_logprobs"], -0.1),
+        "rollout_logprobs": np.full_like(given["rollout_logprobs"], -0.1),
+    },
+}
+
+
+def _renormalised(given: dict[str, Any]) -> dict[str, Any]:
+    logprobs = given["topk_logprobs"].astype(np.float64)
+    over_k = (logprobs - np.log(np.exp(logprobs).sum(-1, keepdims=True))).astype(np.float32)
+    # The engine gives the sampled token the same treatment, as far as it is in the list.
+    listed = given["topk_ids"] == given["token_ids"][..., None]
+    sampled = np.where(listed.any(-1), np.where(listed, over_k, 0).sum(-1), given["rollout_logprobs"])
+    return {"topk_logprobs": over_k, "rollout_logprobs": sampled.astype(np.float32)}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
+def test_log_probs_that_are_not_of_one_whole_softmax_are_refused(change: Any) -> None:
+    policies = pair(2)
+    given = arguments(policies)
+    assert divergence_columns.topk_lower_bound(**given).kl_is == "lower_bound"
+    refused = divergence_columns.topk_lower_bound(**{**given, **change(given)})
+    assert refused.kl_is == "sampled"
+    assert refused.kl_pair is None
+    assert list(refused) == ["n_tokens"]
+
+
+def test_a_spoilt_token_does_not_hide_that_the_others_are_renormalised() -> None:
+    given = arguments(pair(2, size=(10, 40, 41)))
+    given |= _renormalised(given)
+    given["topk_logprobs"][0, :2, 0] = np.nan
+    assert divergence_columns.topk_lower_bound(**given).kl_is == "sampled"
+
+
+def test_what_lies_under_the_mask_neither_refuses_nor_counts() -> None:
+    policies = pair(3)
+    given = arguments(policies)
+    spoilt = dict(given)
+    for name in ("topk_logprobs", "rollout_logprobs", "logits"):
+        mask = policies.mask if given[name].ndim == 2 else policies.mask[..., None]
+        spoilt[name] = np.where(mask, given[name], np.float32(np.nan))
+    spoilt["token_ids"] = np.where(policies.mask, given["token_ids"], -100)
+    spoilt["topk_ids"] = np.where(policies.mask[..., None], given["topk_ids"], 2**40)
+    found, expected = divergence_columns.topk_lower_bound(**spoilt), divergence_columns.topk_lower_bound(**given)
+    assert found.kl_is == "lower_bound"
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in expected.items()
+    }
+
+
+def test_a_batch_in_which_no_token_counts_is_not_the_weakest_part_of_anything() -> None:
+    found = bound(pair(4), mask=np.zeros((3, 5)))
+    assert found.kl_is == "lower_bound"
+    assert found["max_kl"].tolist() == [-INF] * 3
+
+
+def test_tokens_listed_twice_and_places_left_empty_change_nothing() -> None:
+    policies = pair(5)
+    given = arguments(policies)
+    ids, logprobs = given["topk_ids"], given["topk_logprobs"]
+    fill = np.full((*policies.mask.shape, 1), -1)
+    twice = np.concatenate([ids[..., :1], ids, fill, fill, policies.token_ids[..., None], fill], -1)
+    sampled = given["rollout_logprobs"][..., None]
+    empty = [np.full_like(sampled, value) for value in (np.nan, -INF, 0.0)]
+    longer = np.concatenate([logprobs[..., :1], logprobs, *empty[:2], sampled, empty[2]], -1)
+    found = divergence_columns.topk_lower_bound(**{**given, "topk_ids": twice, "topk_logprobs": longer})
+    np.testing.assert_allclose(found["sum_kl"], divergence_columns.topk_lower_bound(**given)["sum_kl"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_torch_computes_the_bound_as_numpy_does_and_reads_no_value(device: str) -> None:
+    policies = pair(6, size=(4, 9, 300))
+    given = arguments(policies)
+    names = {
+        "ids": "topk_ids",
+        "logprobs": "topk_logprobs",
+        "sampled_ids": "token_ids",
+        "sampled_logprobs": "rollout_logprobs",
+    }
+    tensors = {field: torch.from_numpy(np.array(given[name])).to(device) for field, name in names.items()}
+    tensors |= {field: tensors[field].double() for field in ("logprobs", "sampled_logprobs")}
+    logits = checked({"logits": torch.from_numpy(policies.logits).to(device)}, mask=policies.mask)
+    moved = replace(logits, device=torch.device(device), mask=torch.from_numpy(policies.mask).to(device))
+    found = topk_certificate.lower_bounds(moved, target="logits", topk=topk_certificate.TopK(**tensors, vocabulary=300))
+    assert found.device.type == device
+    if device == "cpu":
+        sums = np.where(policies.mask, found.numpy(), 0).sum(-1)
+        np.testing.assert_allclose(sums, divergence_columns.topk_lower_bound(**given)["sum_kl"], rtol=1e-12)
+
+
+def test_tensors_of_the_cpu_give_what_arrays_give() -> None:
+    given = arguments(pair(7))
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
+    found, expected = divergence_columns.topk_lower_bound(**tensors), divergence_columns.topk_lower_bound(**given)
+    assert found["max_kl"].tolist() == expected["max_kl"].tolist()
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "ids without an axis of k": ({"topk_ids": np.zeros((3, 5), int)}, "topk_ids has shape (3, 5); expected (3, 5, 1)"),
+    "log-probs of another k": (
+        {"topk_logprobs": np.zeros((3, 5, 2), np.float32)},
+        "topk_logprobs has shape (3, 5, 2); expected (3, 5, 4)",
+    ),
+    "ids that are floats": ({"topk_ids": np.zeros((3, 5, 4))}, "topk_ids has dtype float64; expected an integer dtype"),
+    "log-probs in half precision": (
+        {"topk_logprobs": torch.zeros((3, 5, 4), dtype=torch.float16)},
+        "expected float32 or float64",
+    ),
+    "no sampled tokens": ({"token_ids": None}, "token_ids is None; expected shape (3, 5)"),
+    "sampled log-probs of other tokens": (
+        {"rollout_logprobs": np.zeros((3, 4), np.float32)},
+        "rollout_logprobs has shape (3, 4); expected (3, 5)",
+    ),
+    "no logits": ({"logits": None}, "one of logits"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
+def test_programming_errors_name_the_argument_and_what_was_expected(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        divergence_columns.topk_lower_bound(**{**arguments(pair(8)), **changes})
+
+
+def _numbers(value: Any) -> Any:
+    return [_numbers(item) for item in value] if isinstance(value, list) else float(value)
+
+
+def test_log_probs_of_nothing_raise_nothing_under_a_strict_floating_point_state() -> None:
+    policies = pair(seed=1, shape=SHAPES[0], noise=0.3)
+    given = arguments(policies)
+    given["topk_logprobs"][..., -1] = -800.0
+    with np.errstate(all="raise"):
+        assert divergence_columns.topk_lower_bound(**given).kl_is == "lower_bound"

@@ -1,0 +1,181 @@
+"""The kernel in Triton's interpreter against the blocks of numpy, and that it compiles for a device."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.core import softmaxes
+from tests.core.softmaxes import SHAPES, Pair, pair
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import divergence_columns
+
+# Read when Triton is imported, which nothing else of the tests does in this process.
+os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton", reason="the kernel needs Triton, which is published for Linux only")
+
+INF = float("inf")
+SEVERAL_TILES = 4_500
+"""A vocabulary of three tiles, the last of them partly filled."""
+
+
+@pytest.fixture(autouse=True)
+def _numpy_is_silent() -> Iterator[None]:
+    """The interpreter computes with numpy, which warns of what a kernel does silently."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def tensors(policies: Pair, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+    given = {"rollout_logits": policies.rollout_logits, "logits": policies.logits}
+    return {name: torch.from_numpy(array).to(dtype) for name, array in given.items()} | {"mask": policies.mask}
+
+
+def both(arguments: dict[str, Any]) -> tuple[Columns, Columns]:
+    """Return what the kernel finds, and what the blocks find."""
+    return divergence_columns.exact(**arguments, tv=True, backend="triton"), divergence_columns.exact(
+        **arguments, tv=True
+    )
+
+
+def agree(found: Columns, expected: Columns, *, relative: float = 2e-5, absolute: float = 3e-7) -> None:
+    assert list(found) == list(expected)
+    for name in expected:
+        if name == "argmax_kl":
+            continue
+        np.testing.assert_allclose(found[name], expected[name], rtol=relative, atol=absolute, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_kernel_finds_what_the_blocks_find(shape: str, dtype: torch.dtype) -> None:
+    agree(*both(tensors(pair(1, shape=shape, size=(2, 3, SEVERAL_TILES)), dtype)))
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2, 17, 2048, 2049])
+def test_any_vocabulary_fits(vocabulary: int) -> None:
+    agree(*both(tensors(pair(2, size=(2, 2, vocabulary)))))
+
+
+@pytest.mark.parametrize("per", ["vocabulary", "position"])
+def test_a_support_restricts_both(per: str) -> None:
+    policies = pair(3, size=(2, 3, 3_000))
+    support = np.random.default_rng(3).random(policies.logits.shape if per == "position" else 3_000) < 0.5
+    agree(*both({**tensors(policies), "support": torch.from_numpy(support)}))
+
+
+def test_any_strides_are_respected() -> None:
+    policies = pair(4, size=(3, 4, 500))
+    given = tensors(policies)
+    expected = divergence_columns.exact(**given, backend="triton")
+    vocabulary_first = given["rollout_logits"].permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    every_second = torch.repeat_interleave(given["logits"], 2, dim=1)[:, ::2]
+    found = divergence_columns.exact(
+        **{**given, "rollout_logits": vocabulary_first, "logits": every_second}, backend="triton"
+    )
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in expected.items()
+    }
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0], ids=lambda offset: f"logits apart by {offset}")
+def test_a_healthy_kl_keeps_three_digits_in_float32(offset: float) -> None:
+    random = np.random.default_rng(5)
+    a = random.normal(0, 3, (1, 24, SEVERAL_TILES)).astype(np.float32)
+    b = (a + random.normal(0, 1e-3, a.shape) + offset).astype(np.float32)
+    expected = softmaxes.divergences(a, b)
+    found, _ = both({"rollout_logits": torch.from_numpy(a), "logits": torch.from_numpy(b), "mask": np.ones((1, 24))})
+    assert 1e-7 < expected["kl"].mean() < 1e-6
+    assert found["sum_kl"][0] == pytest.approx(float(expected["kl"].sum()), rel=1e-4)
+    assert found["max_kl"][0] == pytest.approx(float(expected["kl"].max()), rel=1e-4)
+    assert found["sum_reverse_kl"][0] == pytest.approx(float(expected["reverse_kl"].sum()), rel=1e-4)
+
+
+FAR = SEVERAL_TILES - 1
+ODD: dict[str, tuple[list[tuple[int, float]], list[tuple[int, float]]]] = {
+    "mu cannot sample the first tile": ([(slice(0, 2048), -INF)], []),
+    "neither can": ([(slice(0, 2048), -INF)], [(slice(0, 2048), -INF)]),
+    "mass of mu outside the other's support": ([], [(7, -INF)]),
+    "mass of the other outside mu's support": ([(7, -INF)], []),
+    "mu's favourite is the other's impossible token": ([(FAR, 30.0)], [(FAR, -INF)]),
+    "the favourite comes last, 80 nats apart": ([(FAR, 90.0)], [(FAR, 10.0)]),
+    "the other's favourite comes first, where mu has nothing": ([(0, -60.0)], [(0, 50.0)]),
+    "the favourites change with every tile": ([(5, 10.0), (2100, 20.0), (FAR, 30.0)], [(5, 10.5), (FAR, 31.0)]),
+    "no mass at all": ([(slice(None), -INF)], []),
+    "NaN": ([], [(3000, float("nan"))]),
+}
+
+
+@pytest.mark.parametrize(("a", "b"), ODD.values(), ids=ODD)
+def test_zeros_and_odd_logits_mean_what_they_mean_to_the_blocks(a: list[Any], b: list[Any]) -> None:
+    policies = replace(pair(6, size=(2, 1, SEVERAL_TILES)), mask=np.ones((2, 1), bool))
+    for logits, changes in ((policies.rollout_logits, a), (policies.logits, b)):
+        for index, value in changes:
+            logits[0, 0, index] = value
+    agree(*both(tensors(policies)))
+
+
+def test_what_lies_under_the_mask_never_matters() -> None:
+    policies = pair(7)
+    given = tensors(policies)
+    spoilt = given["logits"].masked_fill(~torch.from_numpy(policies.mask)[..., None], float("nan"))
+    found, expected = (
+        divergence_columns.exact(**{**given, "logits": logits}, backend="triton")
+        for logits in (spoilt, given["logits"])
+    )
+    assert found["sum_kl"].tolist() == expected["sum_kl"].tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (2, 0, 3)], ids=["no sequences", "no positions"])
+def test_nothing_to_count_is_legal(shape: tuple[int, int, int]) -> None:
+    found, expected = both(
+        {"rollout_logits": torch.zeros(shape), "logits": torch.zeros(shape), "mask": np.zeros(shape[:2])}
+    )
+    assert found["max_kl"].tolist() == expected["max_kl"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("logits", "message"),
+    [
+        (np.zeros((1, 2, 3), np.float32), "rollout_logits is a numpy array; the kernel takes tensors"),
+        (torch.zeros((1, 2, 3), dtype=torch.float64), "rollout_logits has dtype torch.float64; the kernel takes"),
+    ],
+    ids=["numpy", "float64"],
+)
+def test_what_the_kernel_cannot_take_is_named(logits: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        divergence_columns.exact(rollout_logits=logits, logits=logits, mask=np.ones((1, 2)), backend="triton")
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from trmon_client.core import divergence_triton
+
+constants = {"HAS_SUPPORT": True, "TV": True, "TILE": divergence_triton.TILE, "WIDE": divergence_triton.MAX_SHIFTED}
+for dtype in ("bf16", "fp16", "fp32"):
+    types = dict.fromkeys(divergence_triton._kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
+    types |= {"a_ptr": f"*{dtype}", "b_ptr": f"*{dtype}", "mask_ptr": "*u8", "support_ptr": "*u8", "sums_ptr": "*fp64"}
+    types |= dict.fromkeys(("n_tokens", "horizon", "vocabulary"), "i32")
+    source = ASTSource(divergence_triton._kernel, signature=types, constexprs=constants)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": divergence_triton.N_WARPS})
+    print(dtype, len(built.asm["cubin"]) > 0)
+"""
+
+
+def test_it_compiles_for_a_device_without_one() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1"}
+    built = subprocess.run(
+        [sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert built.stdout.split("\n")[:3] == ["bf16 True", "fp16 True", "fp32 True"], built.stderr

@@ -1,0 +1,264 @@
+"""What `statistics.columns` accepts in which form, and what it refuses by name."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.core.batches import batch
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.inputs.ragged import pad
+
+LOGP = ("rollout_logprobs", "old_logprobs", "logprobs")
+
+
+def equal(found: Columns, expected: Columns) -> None:
+    """Check that the columns are the same, bit by bit."""
+    assert list(found) == list(expected)
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    for pair, counts in expected.histograms.items():
+        np.testing.assert_array_equal(found.histograms[pair], counts)
+
+
+def changed(inputs: dict[str, Any], change: Any) -> dict[str, Any]:
+    return {name: change(array) for name, array in inputs.items()}
+
+
+FORMS = {
+    "torch": torch.from_numpy,
+    "torch that requires grad": lambda a: torch.from_numpy(a).requires_grad_(a.dtype.kind == "f"),
+    "torch inside a graph": lambda a: torch.from_numpy(a).requires_grad_() * 1 if a.dtype.kind == "f" else a,
+    "non-contiguous numpy": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
+    "transposed numpy": np.asfortranarray,
+    "reversed numpy": lambda a: a[::-1].copy()[::-1],
+    "read-only numpy": lambda a: np.broadcast_to(a, a.shape),
+    "non-contiguous torch": lambda a: torch.from_numpy(np.repeat(a, 2, axis=1))[:, ::2],
+    "float64": lambda a: a.astype(np.float64),
+    "a float mask": lambda a: a.astype(np.float32),
+    "an integer mask": lambda a: a.astype(np.int64) if a.dtype == bool else a,
+    "a byte mask of torch": lambda a: torch.from_numpy(a).to(torch.uint8) if a.dtype == bool else a,
+    "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_the_same_numbers_in_another_form_give_the_same_columns(form: Any) -> None:
+    inputs = batch(seed=1, odd=0.05)
+    equal(statistics.columns(**changed(inputs, form)), statistics.columns(**inputs))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_taken_as_exact(dtype: torch.dtype) -> None:
+    inputs = changed(batch(seed=1), torch.from_numpy)
+    short = {name: tensor.to(dtype) for name, tensor in inputs.items()}
+    wide = {name: tensor.double() for name, tensor in short.items()}
+    equal(statistics.columns(**short), statistics.columns(**wide))
+
+
+def test_half_precision_of_numpy_is_taken_as_exact() -> None:
+    short = changed(batch(seed=1), lambda a: a.astype(np.float16))
+    equal(statistics.columns(**short), statistics.columns(**changed(short, lambda a: a.astype(np.float64))))
+
+
+def test_numpy_and_torch_may_be_mixed() -> None:
+    inputs = batch(seed=1)
+    mixed = inputs | {"logprobs": torch.from_numpy(inputs["logprobs"]), "mask": inputs["mask"].tolist()}
+    equal(statistics.columns(**mixed), statistics.columns(**inputs))
+
+
+def test_arguments_are_left_as_they_were() -> None:
+    inputs = batch(seed=1, odd=0.1)
+    before = changed(inputs, np.copy)
+    statistics.columns(**inputs)
+    for name, array in inputs.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def ragged(convert: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return inputs padded, and the same as lists of rows."""
+    inputs = batch(seed=3)
+    lengths = [12, 0, 1, 7, 12, 3]
+    inputs["mask"] = np.arange(12) < np.array(lengths)[:, None]
+    inputs["versions"] = np.arange(72).reshape(6, 12)
+    inputs["advantages"] = np.arange(72.0).reshape(6, 12)
+    return inputs, {
+        name: [convert(row[:n]) for row, n in zip(array, lengths, strict=True)] for name, array in inputs.items()
+    }
+
+
+@pytest.mark.parametrize("convert", [np.array, torch.tensor, np.ndarray.tolist], ids=["numpy", "torch", "lists"])
+@pytest.mark.parametrize("with_mask", [True, False])
+def test_ragged_lists_equal_the_padded_arrays(convert: Any, with_mask: bool) -> None:
+    padded, rows = ragged(convert)
+    if not with_mask:
+        rows["mask"] = None
+    equal(statistics.columns(**rows), statistics.columns(**padded))
+
+
+def test_a_mask_inside_a_ragged_sequence_counts() -> None:
+    rows = [np.array([-1.0, np.nan, -2.0]), np.array([-1.0])]
+    found = statistics.columns(rollout_logprobs=rows, logprobs=rows, mask=[[1, 0, 1], [1]], advantages=[1.0, 2.0])
+    assert found["n_tokens"].tolist() == [2, 1]
+    assert found["n_invalid"].tolist() == [0, 0]
+    assert found["advantage"].tolist() == [1.0, 2.0]
+
+
+def test_a_list_of_tensors_is_one_tensor_and_its_gradient_does_not_matter() -> None:
+    inputs = batch(seed=1)
+    scalars = [torch.tensor(float(i), requires_grad=True) for i in range(6)]
+    groups = [torch.tensor(i) for i in range(6)]
+    found = statistics.columns(**inputs, rewards=scalars, advantages=scalars, group_ids=groups)
+    values = np.arange(6.0)
+    equal(found, statistics.columns(**inputs, rewards=values, advantages=values, group_ids=range(6)))
+
+
+def test_ragged_rows_of_several_dtypes_are_held_in_the_widest() -> None:
+    value = -1.0000001
+    rows = [torch.tensor([value], dtype=dtype) for dtype in (torch.bfloat16, torch.float64)]
+    # The meta device stands for an accelerator: it keeps tensors tensors.
+    for arrays in (rows, [row.to("meta") for row in rows], [row.numpy() for row in rows[1:]]):
+        assert str(pad("logprobs", arrays, like=("logprobs", [1] * len(arrays))).dtype).endswith("float64")
+    found = statistics.columns(rollout_logprobs=rows, logprobs=rows)
+    assert found["sum_logp"].tolist() == [-1.0, value]
+
+
+@pytest.mark.parametrize("row", [[], np.zeros(0, np.int64), torch.zeros(0, dtype=torch.int64)], ids=type)
+def test_labels_of_sequences_without_a_token_are_legal(row: Any) -> None:
+    logp = [np.zeros(0)] * 2
+    found = statistics.columns(rollout_logprobs=logp, logprobs=logp, versions=[row] * 2, advantages=[row] * 2)
+    assert found["version_min"].tolist() == found["version_max"].tolist() == [-1, -1]
+    assert np.isnan(found["advantage"]).all()
+
+
+def test_no_ragged_sequence_is_legal() -> None:
+    assert statistics.columns(rollout_logprobs=[], logprobs=[]).n_sequences == 0
+
+
+GOOD = batch(seed=0, n_sequences=4, horizon=8)
+ROWS = [np.array([-1.0, -2.0]), np.array([-1.0])]
+REFUSED = {
+    "one policy": (
+        {"logprobs": GOOD["logprobs"], "mask": GOOD["mask"]},
+        "at least two of rollout_logprobs, old_logprobs, logprobs are needed; got only logprobs",
+    ),
+    "no policy": (
+        {"mask": GOOD["mask"]},
+        "at least two of rollout_logprobs, old_logprobs, logprobs are needed; got none of them",
+    ),
+    "another width": (
+        GOOD | {"old_logprobs": GOOD["old_logprobs"][:, :7]},
+        "old_logprobs has shape (4, 7); expected (4, 8) like rollout_logprobs",
+    ),
+    "a mask of another height": (
+        GOOD | {"mask": torch.ones(3, 8)},
+        "mask has shape (3, 8); expected (4, 8) like rollout_logprobs",
+    ),
+    "one dimension": (
+        changed(GOOD, lambda a: a[0]),
+        "rollout_logprobs has shape (8,); expected two dimensions, [sequences, tokens]",
+    ),
+    "no mask": (GOOD | {"mask": None}, "mask is None; expected a mask of shape (4, 8), set where a token counts"),
+    "token ids for log-probs": (
+        GOOD | {"logprobs": np.ones((4, 8), np.int64)},
+        "logprobs has dtype int64; expected a floating dtype",
+    ),
+    "complex log-probs": (
+        GOOD | {"logprobs": torch.ones(4, 8, dtype=torch.complex64)},
+        "logprobs has dtype complex64; expected a floating dtype",
+    ),
+    "boolean log-probs": (
+        GOOD | {"logprobs": torch.ones(4, 8, dtype=torch.bool)},
+        "logprobs has dtype bool; expected a floating dtype",
+    ),
+    "a complex mask": (
+        GOOD | {"mask": np.ones((4, 8), complex)},
+        "mask has dtype complex128; expected booleans, integers or floats",
+    ),
+    "a ragged mask beside padded log-probs": (
+        GOOD | {"mask": [[1], [1, 1], [1], [1]]},
+        "mask is no array: setting an array element with a sequence.",
+    ),
+    "advantages of another length": (
+        GOOD | {"advantages": np.ones(5)},
+        "advantages has shape (5,); expected (4,) or (4, 8) like rollout_logprobs",
+    ),
+    "complex advantages": (
+        GOOD | {"advantages": np.ones(4, complex)},
+        "advantages has dtype complex128; expected a real dtype",
+    ),
+    "rewards of tokens": (GOOD | {"rewards": np.ones((4, 8))}, "rewards has shape (4, 8); expected (4,)"),
+    "versions beyond 63 bits": (
+        GOOD | {"versions": np.array([1, 2, 3, 1 << 63], np.uint64)},
+        "versions has 9223372036854775808; expected integers below 2**63",
+    ),
+    "fractional versions": (
+        GOOD | {"versions": np.ones(4)},
+        "versions has dtype float64; expected an integer dtype",
+    ),
+    "a single label": (GOOD | {"group_ids": 5}, "group_ids has shape (); expected (4,), one label a sequence"),
+    "rewards of text beside numbers": (
+        GOOD | {"rewards": [1.0, 0.0, 1.0, "b"]},
+        "rewards has dtype <U32; expected a real dtype",
+    ),
+    "rewards of several shapes": (
+        GOOD | {"rewards": [torch.ones(1), torch.ones(2)]},
+        "rewards is no array: stack expects each tensor to be equal size",
+    ),
+    "sparse log-probs": (
+        GOOD | {"logprobs": torch.ones(4, 8).to_sparse()},
+        "logprobs is no array: can't convert Sparse layout tensor to numpy.",
+    ),
+    "a clip range given by its end": (GOOD | {"clip_low": -0.8}, "clip_low is -0.8; expected how far the ratio may go"),
+    "a clip range that is no number": (GOOD | {"clip_high": math.nan}, "clip_high is nan; expected how far the ratio"),
+    "too few labels": (GOOD | {"group_ids": ["a"]}, "group_ids has shape (1,); expected (4,), one label a sequence"),
+    "a fractional trainer version": (GOOD | {"trainer_version": 1.5}, "trainer_version is 1.5; expected an integer"),
+    "lists beside arrays": (
+        GOOD | {"rollout_logprobs": ROWS},
+        "old_logprobs is an array of shape (4, 8); expected a list of 1-D arrays, one a sequence, as for the others",
+    ),
+    "a list of numbers": (
+        {"rollout_logprobs": [-1.0], "logprobs": ROWS},
+        "rollout_logprobs is a list of numbers; expected a list of 1-D arrays, one a sequence, as for the others",
+    ),
+    "ragged rows of other lengths": (
+        {"rollout_logprobs": ROWS, "logprobs": [ROWS[0], ROWS[0]]},
+        "logprobs[1] has shape (2,); expected (1,) like rollout_logprobs[1]",
+    ),
+    "ragged rows of another number": (
+        {"rollout_logprobs": ROWS, "logprobs": ROWS[:1]},
+        "logprobs has 1 sequences; expected 2 like rollout_logprobs",
+    ),
+    "ragged rows of two dimensions": (
+        {"rollout_logprobs": [np.ones((2, 2))], "logprobs": [np.ones((2, 2))]},
+        "rollout_logprobs[0] has shape (2, 2); expected a 1-D array, one number a token",
+    ),
+    "ragged rows within rows": (
+        {"rollout_logprobs": [[-1.0, -2.0]], "logprobs": [[[-1.0], [-2.0]]]},
+        "logprobs[0] has shape (2, 1); expected a 1-D array, one number a token",
+    ),
+    "ragged rows of uneven rows": (
+        {"rollout_logprobs": [[-1.0, [-2.0]]], "logprobs": [[-1.0, -2.0]]},
+        "rollout_logprobs[0] is no array: setting an array element with a sequence.",
+    ),
+    "ragged integers": (
+        {"rollout_logprobs": ROWS, "logprobs": [[1, 2], [3]]},
+        "logprobs has dtype int64; expected a floating dtype",
+    ),
+    "an array as the mask of lists": (
+        {"rollout_logprobs": ROWS, "logprobs": ROWS, "mask": np.ones((2, 2))},
+        "mask is an array; expected a list of 1-D arrays like rollout_logprobs, or None if all tokens count",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_programming_error_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        statistics.columns(**given)

@@ -1,0 +1,227 @@
+"""Large batches of the host: the columns of the plain reduction, whatever lies in the batch, from one thread or two."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.agreement import agree, same
+from tests.core.batches import GIVES, batch
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.inputs.checked_inputs import Inputs, checked
+from trmon_client.core.large_batches import reduce
+from trmon_client.core.large_batches.row_blocks import places, portions
+from trmon_client.core.reduction.block_reduction import reduced
+from trmon_client.core.reduction.kl_estimators import RATIOS
+from trmon_client.core.reduction.ppo_clipping import USUAL_CLIP
+
+LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
+QUICK = settings(max_examples=80)
+
+
+def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> Inputs:
+    """Return a random batch with advantages and versions of every token."""
+    arrays = batch(seed, **drawn)
+    mask = arrays.pop("mask")
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, mask.shape[1] + 1, (len(mask), 1))
+    mask &= (np.arange(mask.shape[1]) < lengths) | (seed % 3 == 0)
+    return checked(
+        {name: arrays[name] for name in names},
+        mask=np.ones_like(mask) if seed % 5 == 0 else mask,
+        advantages=random.normal(size=mask.shape),
+        versions=random.integers(0, 9, mask.shape),
+        rewards=random.normal(size=len(mask)),
+        group_ids=np.arange(len(mask)),
+    )
+
+
+def widened(inputs: Inputs) -> Inputs:
+    """Return the same numbers as float64, which the plain reduction keeps."""
+    return inputs.mapped(lambda array: array.astype(np.float64) if array.dtype == np.float32 else array)
+
+
+inputs = st.builds(
+    inputs_of,
+    st.integers(0, 10**6),
+    names=st.sampled_from([*GIVES.values()]),
+    n_sequences=st.integers(1, 9),
+    horizon=st.sampled_from([1, 7, 300]),
+    noise=st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 1.0, 8.0]),
+    odd=st.sampled_from([0.0, 0.0, 0.05, 0.4]),
+)
+
+
+@QUICK
+@given(inputs)
+def test_the_columns_are_those_of_the_plain_reduction(inputs: Inputs) -> None:
+    found = reduce.reduced(inputs, clip=USUAL_CLIP)
+    with np.errstate(all="ignore"):
+        expected = reduced(widened(inputs), clip=USUAL_CLIP)
+        # Which of two tokens is the further one, float32 cannot say when they are neighbours.
+        agree(found, {name: expected[name] for name in expected if name not in {"argmax_abs_d", *LABELS}})
+    for name in LABELS:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, err_msg=name)
+    assert set(found) == set(expected)
+    assert {name: array.dtype for name, array in found.items()} == {n: a.dtype for n, a in expected.items()}
+    assert (found["argmax_abs_d"] >= 0).tolist() == (expected["argmax_abs_d"] >= 0).tolist()
+    for pair in expected.pairs:
+        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
+
+
+@QUICK
+@given(
+    seed=st.integers(0, 10**6),
+    n_sequences=st.integers(1, 40),
+    horizon=st.sampled_from([1, 300, 1024]),
+    size=st.sampled_from([1, 1000, 4096]),
+)
+def test_portions_hold_every_token_that_counts_once_and_are_of_like_length(
+    seed: int, n_sequences: int, horizon: int, size: int
+) -> None:
+    random = np.random.default_rng(seed)
+    mask = random.random((n_sequences, horizon)) < random.choice([0.0, 0.5, 1.0])
+    mask &= np.arange(horizon) < random.integers(0, horizon + 1, (n_sequences, 1))
+    (found,) = portions(mask, size)
+    assert sorted(place for portion in found for place in places(portion.rows)) == list(range(n_sequences))
+    for portion in found:
+        assert not mask[portion.rows, portion.horizon :].any()
+        assert len(places(portion.rows)) * portion.horizon <= max(size, portion.horizon)
+    horizons = [portion.horizon for portion in found]
+    assert horizons == sorted(horizons, reverse=True)
+
+
+@pytest.mark.parametrize("magnitude", [1e-3, 1e-4, 1e-6])
+def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
+    random = np.random.default_rng(0)
+    rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
+    new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
+    given = {"rollout_logprobs": rollout, "logprobs": new}
+    found = reduce.reduced(checked(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    d = new.astype(np.float64) - rollout
+    np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-9)
+
+
+def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
+    rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
+    given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
+    found = reduce.reduced(checked(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    below, above = (given[name].astype(np.float64) for name in ("rollout_logprobs", "logprobs"))
+    rest_below, rest_above = -np.expm1(below), -np.expm1(above)
+    exact = np.exp(below) * (below - above) + rest_below * np.log(rest_below / rest_above)
+    assert 1e-7 < exact.mean() < 1e-6
+    np.testing.assert_allclose(found["total_sum_binary_kl"], exact.sum(-1), rtol=1e-6)
+
+
+def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduction() -> None:
+    def is_large(shape: tuple[int, int], dtype: Any = np.float32) -> bool:
+        logp = np.zeros(shape, dtype)
+        return reduce.is_large(checked({"logprobs": logp, "old_logprobs": logp}, mask=np.ones(shape)))
+
+    assert is_large((64, 1024))
+    assert not is_large((64, 1024), np.float64)
+    assert not is_large((64, 1024), np.float16)
+    assert not is_large((8192, 16))
+    assert not is_large((4, 512))
+    logp = torch.zeros((64, 1024), device="meta")
+    assert not reduce.is_large(Inputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, form=None))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def torch_threads() -> Any:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: Any) -> None:
+    whole = inputs_of(1, names=("rollout_logprobs", "old_logprobs"), n_sequences=80, horizon=8192, odd=0.01)
+    assert whole.mask.size >= reduce.THREADED_TOKENS
+    found: dict[int, Columns] = {}
+    for n_threads in (1, 2):
+        torch_threads(n_threads)
+        alive = threading.active_count()
+        found[n_threads] = reduce.reduced(whole, clip=USUAL_CLIP)
+        assert (threading.active_count(), torch.get_num_threads()) == (alive, n_threads)
+    same(found[1], found[2], relative=0)
+
+
+def test_the_columns_of_one_call_outlive_the_next() -> None:
+    names = ("rollout_logprobs", "old_logprobs", "logprobs")
+    first, second = (inputs_of(seed, names=names, horizon=4096) for seed in (1, 2))
+    found = reduce.reduced(first, clip=USUAL_CLIP)
+    copy = Columns({name: array.copy() for name, array in found.items()}, dict(found.histograms))
+    reduce.reduced(second, clip=USUAL_CLIP)
+    same(found, copy, relative=0)
+
+
+FORK = """
+import os, sys, numpy as np, torch
+from trmon_client.core import statistics
+torch.set_num_threads(2)
+logp = -np.ones((128, 8192), np.float32)
+given = dict(rollout_logprobs=logp, logprobs=logp - np.float32(0.5), mask=logp < 0)
+expected = statistics.columns(**given)["total_sum_k3"].sum()
+child = os.fork()
+found = statistics.columns(**given)["total_sum_k3"].sum()
+if not child:
+    os._exit(0 if found == expected else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or int(found != expected))
+"""
+
+
+def test_a_trainer_may_fork_after_a_large_batch() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], timeout=100, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("horizon", [1 << 13, 1 << 16])
+def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon: int) -> None:
+    rollout = np.full((2, horizon), -0.7, np.float32)
+    given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
+    whole = checked(given, mask=np.ones_like(rollout))
+    expected = reduced(widened(whole), clip=USUAL_CLIP)
+    agree(reduce.reduced(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
+
+
+LARGE = {"n_sequences": 12, "horizon": 4096}
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.05], ids=["clean", "poisoned"])
+@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
+@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
+def test_float32_terms_of_a_large_batch_are_as_good_as_float64(
+    names: tuple[str, ...], noise: float, odd: float
+) -> None:
+    inputs = batch(seed=9, noise=noise, odd=odd, **LARGE)
+    mask = inputs["mask"] & (np.arange(4096) < np.linspace(0, 4096, 12)[:, None])
+    advantages = np.random.default_rng(8).normal(size=mask.shape)
+    found = statistics.columns(**{name: inputs[name] for name in names}, mask=mask, advantages=advantages)
+    doubled = {name: inputs[name].astype(np.float64) for name in names}
+    expected = statistics.columns(**doubled, mask=mask, advantages=advantages)
+    np.testing.assert_allclose(found["advantage"], expected["advantage"], rtol=1e-12)
+    with np.errstate(invalid="ignore"):
+        agree(found, {name: expected[name] for name in expected if name not in ("advantage", "argmax_abs_d")})
+    # Which of two tokens is the further one, float32 cannot say when they are neighbours.
+    above, below = RATIOS[found.primary]
+    with np.errstate(invalid="ignore"):
+        size = np.abs(doubled[above] - doubled[below])[1:]
+    places = [columns["argmax_abs_d"][1:, None] for columns in (found, expected)]
+    np.testing.assert_allclose(*(np.take_along_axis(size, place, 1) for place in places), rtol=1e-6)
+    for pair in found.pairs:
+        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
+
+
+def test_sums_of_very_long_sequences_hold_in_float32() -> None:
+    inputs = batch(seed=10, n_sequences=2, horizon=1 << 17, noise=1e-4)
+    doubled = {name: array.astype(np.float64) for name, array in inputs.items() if name != "mask"}
+    agree(statistics.columns(**inputs), dict(statistics.columns(**doubled, mask=inputs["mask"])))

@@ -1,0 +1,248 @@
+"""Token rules against a plain reference, and what bad input does to masks and weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.core.batches import POISON, batch
+from tests.core.reference import PAIRS
+from trmon_client.core import statistics
+from trmon_client.core.inputs.checked_inputs import checked
+from trmon_client.core.policies import token_decision
+from trmon_client.core.policies.acceptance import (
+    TOKEN_POLICIES,
+    Criterion,
+    Policy,
+    PolicyError,
+    TokenRule,
+    decide,
+    preset,
+)
+from trmon_client.core.policies.token_decision import TokenDecision
+from trmon_client.core.signals import batch_signals
+
+LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
+
+
+def plain(name: str, given: dict[str, Any], pair: str) -> tuple[list[list[bool]], list[list[float]]]:
+    """Return mask and weights one token at a time, for a policy at its default bounds."""
+    above, below = PAIRS[pair]
+    masks, weights = [], []
+    for i, row in enumerate(given["mask"]):
+        valid = [bool(on) and all(-1000 < given[p][i][t] <= 1e-4 for p in LOGPS) for t, on in enumerate(row)]
+        d = [float(given[above][i][t]) - float(given[below][i][t]) if ok else 0.0 for t, ok in enumerate(valid)]
+        kept = [ok and keeps(name, x) for ok, x in zip(valid, d, strict=True)]
+        masks.append(kept)
+        weights.append([weight(name, x, math.fsum(d)) if ok else 0.0 for ok, x in zip(kept, d, strict=True)])
+    return masks, weights
+
+
+def keeps(name: str, d: float) -> bool:
+    ratio = math.exp(max(-20.0, min(20.0, d)))
+    return {
+        "token_k1": 0.999 <= ratio <= 1.001,
+        "token_k2": d * d / 2 <= 0.01,
+        "token_k3": ratio - 1 - d <= 0.01,
+        "icepop": 0.5 <= ratio <= 5.0,
+    }.get(name, True)
+
+
+def weight(name: str, d: float, sum_d: float) -> float:
+    ratio = math.exp(max(-20.0, min(20.0, d)))
+    by_rule = {"icepop": ratio, "tis": min(ratio, 2.0), "seq_tis": math.exp(min(sum_d, math.log(2)))}
+    return by_rule.get(name, 1.0)
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("noise", [1e-3, 0.1, 2.0], ids=lambda noise: f"noise {noise}")
+@pytest.mark.parametrize("odd", [0.0, 0.1], ids=["clean", "poisoned"])
+def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, odd: float) -> None:
+    given = batch(seed=11, n_sequences=9, noise=noise, odd=odd)
+    found = token_decision.apply(preset(name), **given)
+    masks, weights = plain(name, given, "mismatch")
+    assert found.mask.tolist() == masks
+    np.testing.assert_allclose(found.weights, weights, rtol=1e-6, atol=1e-30)
+    assert (found.mask.dtype, found.weights.dtype) == (bool, np.float32)
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+def test_columns_count_what_masks_and_weights_hold(name: str) -> None:
+    given = batch(seed=3, noise=0.01, odd=0.05)
+    found = token_decision.apply(preset(name), **given)
+    columns = found.attached_to(statistics.columns(**given))
+    assert columns["n_token_masked"].tolist() == (columns["n_tokens"] - found.mask.sum(axis=1)).tolist()
+    np.testing.assert_allclose(columns["sum_token_weight"], found.weights.sum(axis=1, dtype=float), rtol=1e-6)
+    squares = found.weights.astype(float) ** 2
+    np.testing.assert_allclose(columns["sum_sq_token_weight"], squares.sum(axis=1), rtol=1e-6)
+    computed = batch_signals.compute(columns)
+    n = columns["n_tokens"].sum()
+    assert computed["token_mask_rate"] == columns["n_token_masked"].sum() / n
+    assert computed["token_weight_mean"] == pytest.approx(found.weights.sum(dtype=float) / n, rel=1e-6)
+    ess = found.weights.sum(dtype=float) ** 2 / (n * squares.sum())
+    assert computed["token_weight_ess"] == pytest.approx(ess, rel=1e-6)
+
+
+def test_at_their_default_bounds_icepop_and_tis_rate_as_band_and_trunc_fraction() -> None:
+    given = batch(seed=3, noise=1.0)
+    columns = statistics.columns(**given)
+    computed = batch_signals.compute(columns)
+    icepop = batch_signals.compute(token_decision.apply(preset("icepop"), **given).attached_to(columns))
+    tis = batch_signals.compute(token_decision.apply(preset("tis"), **given).attached_to(columns))
+    assert icepop["token_mask_rate"] == computed["mismatch_band_fraction"] > 0
+    assert tis["token_trunc_rate"] == computed["mismatch_trunc_fraction"] > 0
+    assert (icepop["token_trunc_rate"], tis["token_mask_rate"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("value", [*POISON, 0.0])
+def test_values_under_an_unset_mask_never_matter(name: str, value: float) -> None:
+    given = batch(seed=4)
+    dirty = {p: np.where(given["mask"], given[p], np.float32(value)) for p in LOGPS}
+    same(token_decision.apply(preset(name), **dirty, mask=given["mask"]), token_decision.apply(preset(name), **given))
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("value", POISON)
+def test_an_invalid_token_has_no_weight_and_no_say_in_its_sequences(name: str, value: float) -> None:
+    given = batch(seed=4)
+    given["mask"][2, 5] = False
+    expected = token_decision.apply(preset(name), **given)
+    given["mask"][2, 5] = True
+    given["old_logprobs"][2, 5] = value
+    same(token_decision.apply(preset(name), **given), expected)
+
+
+def test_icepop_with_every_token_out_of_band_weighs_nothing_and_divides_by_nothing() -> None:
+    rollout = np.full((2, 3), -5.0)
+    found = token_decision.apply(preset("icepop"), rollout_logprobs=rollout, logprobs=rollout + 3, mask=rollout < 0)
+    assert not found.mask.any()
+    assert not found.weights.any()
+    columns = found.attached_to(statistics.columns(rollout_logprobs=rollout, logprobs=rollout + 3, mask=rollout < 0))
+    computed = batch_signals.compute(columns)
+    assert (computed["token_mask_rate"], computed["token_weight_mean"]) == (1.0, 0.0)
+    assert math.isnan(computed["token_weight_ess"])
+
+
+@pytest.mark.parametrize(("d", "expected"), [(900.0, 2.0), (-900.0, 0.0)])
+def test_a_sequence_ratio_that_overflows_is_cut(d: float, expected: float) -> None:
+    old = np.full((1, 4), -950.0 if d > 0 else -1.0)
+    found = token_decision.apply(preset("seq_tis"), old_logprobs=old, logprobs=old + d, mask=old < 0)
+    assert found.weights.tolist() == [[expected] * 4]
+    assert found.columns["n_token_truncated"].tolist() == [4 if d > 0 else 0]
+
+
+def test_bounds_are_inclusive() -> None:
+    rollout = np.array([[-1.0, -1.0]])
+    given = {"rollout_logprobs": rollout, "logprobs": np.array([[-0.5, -1.5]]), "mask": rollout < 0}
+    assert token_decision.apply(preset("token_k2", upper=0.125), **given).mask.all()
+    assert not token_decision.apply(preset("token_k2", upper=math.nextafter(0.125, 0)), **given).mask.any()
+
+
+def test_k1_bounds_are_of_the_ratio_itself_where_verl_compares_its_inverse() -> None:
+    """With 0.6_1.4, verl at 1dda039 keeps a ratio of 1.5 and rejects 0.65; its log is compared without its sign."""
+    rollout = np.full((1, 2), -3.0)
+    new = rollout + np.log([[1.5, 0.65]])
+    policy = preset("token_k1", lower=0.6, upper=1.4)
+    ours = token_decision.apply(policy, rollout_logprobs=rollout, logprobs=new, mask=rollout < 0).mask
+    k1 = -(new - rollout)
+    verls = (k1 >= math.log(0.6)) & (k1 <= math.log(1.4))
+    assert ours.tolist() == [[False, True]]
+    assert verls.tolist() == [[True, False]]
+
+
+def test_rules_of_one_policy_are_an_and_and_their_one_weight() -> None:
+    given = batch(seed=6, noise=0.5)
+    both = Policy("both", (), (TokenRule("token_k2", upper=0.05), TokenRule("tis", upper=1.1)))
+    found = token_decision.apply(both, **given)
+    k2, tis = (token_decision.apply(Policy("one", (), (rule,)), **given) for rule in both.tokens)
+    assert found.mask.tolist() == k2.mask.tolist()
+    assert found.weights.tolist() == np.where(k2.mask, tis.weights, 0).tolist()
+
+
+def test_a_policy_without_token_rules_lets_valid_tokens_teach() -> None:
+    given = batch(seed=6, odd=0.1)
+    found = token_decision.apply(preset("trm"), **given)
+    assert found.mask.sum() == statistics.columns(**given)["n_tokens"].sum()
+    assert found.weights.tolist() == found.mask.astype(float).tolist()
+
+
+def test_a_rule_reads_its_pair() -> None:
+    given = batch(seed=2, noise=0.5)
+    total = token_decision.apply(Policy("p", (), (TokenRule("tis", "total", upper=2.0),)), **given)
+    _, weights = plain("tis", given, "total")
+    np.testing.assert_allclose(total.weights, weights, rtol=1e-6)
+    with pytest.raises(PolicyError, match="tis of staleness needs logprobs and old_logprobs"):
+        token_decision.apply(
+            Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),)),
+            rollout_logprobs=given["rollout_logprobs"],
+            logprobs=given["logprobs"],
+            mask=given["mask"],
+        )
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 1)])
+def test_no_sequence_no_token_and_a_single_one_are_legal(name: str, shape: tuple[int, int]) -> None:
+    logp = np.full(shape, -1.0)
+    found = token_decision.apply(preset(name), rollout_logprobs=logp, logprobs=logp, mask=np.ones(shape))
+    assert found.mask.sum() == found.weights.sum() == logp.size
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+def test_a_token_policy_accepts_every_sequence_that_is_neither_empty_nor_invalid(name: str) -> None:
+    given = batch(seed=1, noise=3.0)
+    given["mask"][1] = False
+    given["logprobs"][2] = np.nan
+    given["mask"][2] = True
+    decision = decide(statistics.columns(**given), preset(name))
+    assert decision.reasons == [None, "empty", "invalid_logprobs", None, None, None]
+
+
+def test_deciding_raises_where_a_rules_pair_is_not_at_hand() -> None:
+    given = batch(seed=1)
+    del given["old_logprobs"]
+    with pytest.raises(PolicyError, match="tis of staleness needs logprobs and old_logprobs"):
+        decide(statistics.columns(**given), Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),)))
+
+
+def test_criteria_beside_token_rules_decide_on_sequences() -> None:
+    given = batch(seed=1, noise=0.3)
+    policy = Policy("both", (Criterion("max_abs_d", upper=0.5),), (TokenRule("tis", upper=2.0),))
+    columns = statistics.columns(**given)
+    alone = decide(columns, Policy("one", policy.criteria))
+    assert decide(columns, policy).codes.tolist() == alone.codes.tolist()
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("n_sequences", [5, 2000])
+def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
+    given = batch(seed=9, n_sequences=n_sequences, noise=0.5, odd=0.05)
+    inputs = checked({p: given[p] for p in LOGPS}, mask=given["mask"])
+    host = token_decision.applied(preset(name), inputs)
+    device = token_decision.applied(preset(name), inputs.mapped(lambda array: torch.from_numpy(np.array(array))))
+    assert device.mask.tolist() == host.mask.tolist()
+    np.testing.assert_allclose(device.weights.numpy(), host.weights, rtol=1e-6)
+    for column, array in host.columns.items():
+        np.testing.assert_allclose(device.columns[column].numpy(), array, rtol=1e-12)
+        assert str(device.columns[column].dtype).endswith(str(array.dtype))
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+def test_torch_never_reads_a_value_and_so_never_waits_for_the_device(name: str) -> None:
+    inputs = checked({p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
+    found = token_decision.applied(preset(name), inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
+    assert {found.mask.device.type, found.weights.device.type} == {"meta"}
+    assert (found.mask.shape, found.weights.shape) == ((4, 8), (4, 8))
+
+
+def same(found: TokenDecision, expected: TokenDecision) -> None:
+    assert found.mask.tolist() == expected.mask.tolist()
+    assert found.weights.tolist() == expected.weights.tolist()
+    assert {name: a.tolist() for name, a in found.columns.items()} == {
+        name: a.tolist() for name, a in expected.columns.items()
+    }

@@ -1,0 +1,234 @@
+"""Signals: golden values, bad input, and what peers get wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.core import golden
+from tests.core.example_columns import (
+    as_torch,
+    filled_with,
+    golden_columns,
+    log_ratios,
+    of_log_ratios,
+    with_columns,
+    with_kl,
+)
+from trmon_client.core import statistics
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import TOKEN_STEMS
+from trmon_client.core.signals import batch_signals
+from trmon_client.core.signals.batch_signals import SIGNALS
+
+RELATIVE = 1e-6
+"""Extremes are float32; sums hold far tighter."""
+
+
+@pytest.mark.parametrize("case", golden.cases())
+def test_golden_signals_hold(case: str) -> None:
+    computed = batch_signals.compute(golden_columns(case))
+    expected = golden.signals(case)
+    assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=RELATIVE, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("case", golden.cases())
+def test_golden_signals_hold_from_tokens_to_the_end(case: str) -> None:
+    expected = golden.signals(case)
+    given_policies = _policies_of(case)
+    computed = batch_signals.compute(statistics.columns(**given_policies))
+    assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-5, abs=1e-9, nan_ok=True)
+
+
+def test_every_signal_is_in_the_catalogue_and_a_full_batch_has_all_of_them() -> None:
+    columns = with_kl(_full_batch(), [0.1, 0.2])
+    kl = columns["max_kl"]
+    of_tokens = dict.fromkeys(TOKEN_STEMS, columns["n_tokens"])
+    columns = with_columns(columns, {"max_reverse_kl": kl, "max_tv": kl, **of_tokens})
+    assert set(batch_signals.compute(columns)) == set(SIGNALS)
+
+
+def test_signals_are_plain_floats() -> None:
+    assert {type(value) for value in batch_signals.compute(_full_batch()).values()} == {float}
+
+
+def test_signals_of_inputs_not_given_are_absent() -> None:
+    computed = batch_signals.compute(of_log_ratios([0.1, 0.2]))
+    absent = ("mismatch_kl_k1", "reward_mean", "version_lag_mean", "clip_fraction", "kl_max", "ppl_old")
+    assert not [name for name in absent if name in computed]
+
+
+def test_signals_of_device_columns_are_those_of_the_host() -> None:
+    columns = _full_batch()
+    assert batch_signals.compute(as_torch(columns)) == batch_signals.compute(columns)
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [[], []]], ids=["no sequence", "an empty one", "two empty ones"])
+def test_a_batch_without_a_valid_token_gives_nan_everywhere_and_never_raises(rows: list[list[float]]) -> None:
+    n = len(rows)
+    columns = of_log_ratios(*rows, rewards=np.ones(n), group_ids=np.zeros(n, np.int64)) if n else _without_rows()
+    computed = batch_signals.compute(columns)
+    assert "total_kl_k3" in computed
+    assert all(math.isnan(value) for value in computed.values())
+
+
+def test_a_batch_of_invalid_tokens_only_counts_them() -> None:
+    columns = of_log_ratios([math.nan, math.inf], [math.nan])
+    computed = batch_signals.compute(columns)
+    assert computed["invalid_fraction"] == 1.0
+    assert math.isnan(computed["response_length_mean"])
+
+
+def test_empty_and_all_invalid_sequences_are_outside_every_mean() -> None:
+    alone = batch_signals.compute(of_log_ratios([0.1, -0.2], rewards=np.array([1.0])))
+    padded = batch_signals.compute(of_log_ratios([0.1, -0.2], [], [math.nan], rewards=np.array([1.0, 7.0, 9.0])))
+    assert padded.pop("invalid_fraction") == pytest.approx(1 / 3)
+    alone.pop("invalid_fraction")
+    assert padded == pytest.approx(alone, nan_ok=True)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_columns_full_of_bad_numbers_never_raise_or_warn(bad: float) -> None:
+    computed = batch_signals.compute(filled_with(_full_batch(), bad))
+    assert set(computed) <= set(SIGNALS)
+
+
+def test_a_single_token_has_no_variance_and_no_correlation() -> None:
+    computed = batch_signals.compute(of_log_ratios([0.3]))
+    assert computed["total_is_weight_std"] == 0.0
+    assert computed["total_ess_token"] == 1.0
+    assert math.isnan(computed["total_prob_pearson"])
+
+
+def test_equal_policies_measure_exactly_nothing() -> None:
+    computed = batch_signals.compute(of_log_ratios([0.0] * 5, [0.0] * 3))
+    zeros = ("kl_k1", "kl_k2", "kl_k3", "chi2_token", "chi2_token_sn", "chi2_seq", "tv", "prob_diff_max")
+    ones = ("ratio_mean", "ess_token", "ess_seq", "ppl_ratio", "geo_ratio_mean", "is_weight_max")
+    assert {name: computed[f"total_{name}"] for name in zeros} == dict.fromkeys(zeros, 0.0)
+    assert {name: computed[f"total_{name}"] for name in ones} == dict.fromkeys(ones, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "k1", "k3"),
+    [(0.5, 0.693, 0.193), (1, 0, 0), (2, -0.693, 0.307), (10, -2.303, 6.697), (100, -4.605, 94.395)],
+)
+def test_k_estimators_have_their_golden_values(ratio: float, k1: float, k3: float) -> None:
+    d = math.log(ratio)
+    rollout, current = np.array([[-6.0]]), np.array([[-6.0 + d]])
+    computed = batch_signals.compute(
+        statistics.columns(rollout_logprobs=rollout, logprobs=current, mask=np.array([[True]]))
+    )
+    assert computed["total_kl_k1"] == pytest.approx(k1, abs=5e-4)
+    assert computed["total_kl_k2"] == pytest.approx(d * d / 2)
+    assert computed["total_kl_k3"] == pytest.approx(k3, abs=5e-4)
+
+
+def test_one_outlier_in_a_thousand_tokens_collapses_the_raw_ess() -> None:
+    rollout = np.full((1, 1000), -12.0)
+    current = rollout.copy()
+    current[0, 500] += 10.0
+    mask = np.ones((1, 1000), bool)
+    computed = batch_signals.compute(statistics.columns(rollout_logprobs=rollout, logprobs=current, mask=mask))
+    assert computed["total_ess_token"] == pytest.approx(0.0011, abs=5e-5)
+    assert computed["total_ess_truncated"] == pytest.approx(0.999, abs=5e-4)
+
+
+def test_maxima_are_merged_as_maxima_and_means_from_sums() -> None:
+    long, short = of_log_ratios([0.01] * 9, [0.02] * 9), of_log_ratios([2.0])
+    computed = batch_signals.compute(Columns.merge(long, short))
+    assert computed["total_abs_log_ratio_max"] == 2.0
+    assert computed["response_length_max"] == 9.0
+    assert computed["total_abs_log_ratio_mean"] == pytest.approx((0.09 + 0.18 + 2.0) / 19)
+
+
+def test_padded_log_probs_show_in_k3_pearson_and_saturation_while_k1_looks_healthy() -> None:
+    rng = np.random.default_rng(3)
+    old = np.log(rng.uniform(0.05, 0.95, (8, 64)))
+    rollout = old + rng.normal(0, 0.01, old.shape)
+    dropped = rng.uniform(size=old.shape) < 0.05
+    rollout[dropped] = 0.0
+    rollout[~dropped] += old[dropped].sum() / (~dropped).sum()
+    computed = batch_signals.compute(
+        statistics.columns(rollout_logprobs=rollout, old_logprobs=old, mask=np.ones(old.shape, bool))
+    )
+    assert abs(computed["mismatch_kl_k1"]) < 0.02
+    assert computed["mismatch_kl_k3"] > 10 * abs(computed["mismatch_kl_k1"])
+    assert computed["mismatch_prob_pearson"] < 0.95
+    assert computed["saturated_fraction"] > 0.001
+
+
+def test_sequence_weights_of_long_responses_do_not_overflow() -> None:
+    computed = batch_signals.compute(of_log_ratios([3.0] * 500, [-3.0] * 500))
+    assert computed["total_chi2_seq_log1p"] == pytest.approx(3000 - math.log(2))
+    assert computed["total_chi2_seq"] == 1e12
+    assert computed["total_ess_seq"] == 0.5
+
+
+def test_groups_of_equal_rewards_are_counted_among_groups_of_two_or_more() -> None:
+    rewards = np.array([1.0, 1.0, 0.0, 1.0, 5.0])
+    computed = batch_signals.compute(of_log_ratios(*[[0.1]] * 5, rewards=rewards, group_ids=np.array([7, 7, 8, 8, 9])))
+    assert computed["zero_variance_groups"] == 0.5
+
+
+def test_a_missing_reward_leaves_its_group_and_the_mean() -> None:
+    rewards = np.array([1.0, 1.0, math.nan])
+    computed = batch_signals.compute(of_log_ratios(*[[0.1]] * 3, rewards=rewards, group_ids=np.zeros(3, np.int64)))
+    assert (computed["reward_mean"], computed["zero_variance_groups"]) == (1.0, 1.0)
+
+
+def test_group_ratio_variance_is_the_mean_variance_within_groups() -> None:
+    rows = [[0.0], [math.log(3)], [0.5], [0.5], [1.0]]
+    computed = batch_signals.compute(of_log_ratios(*rows, group_ids=np.array([4, 4, 2, 2, 1])))
+    assert computed["group_ratio_variance"] == pytest.approx((1.0 + 0.0) / 2)
+
+
+def test_version_lag_is_counted_from_the_oldest_version_of_a_sequence() -> None:
+    versions = [np.array([3, 5]), np.array([6, 6])]
+    computed = batch_signals.compute(of_log_ratios([0.1, 0.1], [0.1, 0.1], versions=versions, trainer_version=7))
+    assert computed["version_lag_mean"] == 2.5
+    assert computed["version_lag_max"] == 4.0
+    assert computed["version_span_max"] == 2.0
+
+
+@settings(max_examples=40)
+@given(log_ratios)
+def test_ess_is_a_fraction_and_divergences_are_not_negative(rows: list[list[float]]) -> None:
+    if not any(rows):
+        return
+    computed = batch_signals.compute(of_log_ratios(*rows))
+    for name in ("ess_token", "ess_seq", "ess_truncated"):
+        assert 0 < computed[f"total_{name}"] <= 1 + 1e-12
+    for name in ("chi2_token_sn", "kl_k2", "kl_k3", "tv", "is_weight_std"):
+        assert computed[f"total_{name}"] >= 0
+
+
+def _policies_of(case: str) -> dict[str, np.ndarray]:
+    inputs = golden.inputs(case)
+    numerators = {"mismatch": ("old_logprobs",), "staleness": ("old_logprobs", "logprobs"), "total": ("logprobs",)}
+    kept = {name for pair in golden.pairs(case) for name in numerators[pair]}
+    return {name: array for name, array in inputs.items() if name not in ("old_logprobs", "logprobs") or name in kept}
+
+
+def _full_batch() -> Columns:
+    rng = np.random.default_rng(1)
+    old = np.log(rng.uniform(0.1, 0.9, (2, 4)))
+    return statistics.columns(
+        rollout_logprobs=old + rng.normal(0, 0.01, old.shape),
+        old_logprobs=old,
+        logprobs=old + rng.normal(0, 0.05, old.shape),
+        mask=np.ones(old.shape, bool),
+        advantages=np.array([1.0, -1.0]),
+        rewards=np.array([1.0, 0.0]),
+        group_ids=np.array([3, 3]),
+        versions=np.array([4, 5]),
+        trainer_version=6,
+    )
+
+
+def _without_rows() -> Columns:
+    columns = of_log_ratios([0.1])
+    return replace(columns, by_name={name: array[:0] for name, array in columns.items()}, histograms={})

@@ -1,0 +1,55 @@
+"""Segments: whatever a crash or a disk did to them, whole records come out and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trmon_client.core.wire.segments import HEADER, Scan, SegmentError, frame, scan
+
+MESSAGES = [b"a", b"\x00" * 300, b"third"]
+
+
+def segment(messages: list[bytes]) -> bytes:
+    return HEADER + b"".join(map(frame, messages))
+
+
+@given(st.lists(st.binary(min_size=1)))
+def test_what_was_framed_is_scanned(messages: list[bytes]) -> None:
+    assert scan(segment(messages)) == Scan(messages)
+
+
+@given(st.integers(min_value=0, max_value=len(segment(MESSAGES))))
+def test_a_segment_cut_anywhere_keeps_its_whole_records(length: int) -> None:
+    found = scan(segment(MESSAGES)[:length])
+    ends = [len(segment(MESSAGES[:n])) for n in range(len(MESSAGES) + 1)]
+    n_whole = max((n for n, end in enumerate(ends) if end <= length), default=0)
+    assert found.messages == MESSAGES[:n_whole]
+    assert found.n_damaged == 0
+    assert found.torn_bytes == (length - ends[n_whole] if length >= len(HEADER) else length)
+
+
+@given(st.integers(min_value=len(HEADER), max_value=len(segment(MESSAGES)) - 1), st.integers(1, 255))
+def test_a_flipped_byte_never_invents_a_message(position: int, flip: int) -> None:
+    data = bytearray(segment(MESSAGES))
+    data[position] ^= flip
+    found = scan(bytes(data))
+    assert len(found.messages) < len(MESSAGES)
+    assert set(found.messages) < set(MESSAGES)
+    assert found.n_damaged + found.torn_bytes > 0
+
+
+def test_a_tail_of_zeros_is_torn() -> None:
+    assert scan(segment(MESSAGES) + bytes(4096)) == Scan(MESSAGES, torn_bytes=4096)
+
+
+@pytest.mark.parametrize("data", [b"PK\x03\x04 something else", HEADER[:-1] + b"\x02"])
+def test_what_is_no_segment_of_this_version_is_refused(data: bytes) -> None:
+    with pytest.raises(SegmentError, match="a segment starts with"):
+        scan(data)
+
+
+def test_an_empty_message_has_no_record() -> None:
+    with pytest.raises(SegmentError, match="1 to"):
+        frame(b"")

@@ -1,0 +1,173 @@
+"""What is advised after a step, in tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from trmon.domain.advice.advise import KlTarget, LrDecay, advise, ess_target, kl_factor, lr_decay, lr_scales
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.severity import Severity
+
+CUT = LrDecay(factor=0.5, step=200)
+
+
+def row(step: int = 300, *, ess_seq: float = 0.8, **changed: Any) -> BatchRow:
+    """Return a gauge row of the total pair."""
+    usual: dict[str, Any] = {
+        "run_id": 1,
+        "key": BatchKey(1, step, None),
+        "ordinal": step + 1,
+        "closed_at": 0.0,
+        "n_sequences": 512,
+        "n_tokens": 4096,
+        "n_ranks": 1,
+        "missing_ranks": (),
+        "complete": True,
+        "revised": False,
+        "mode": "observe",
+        "primary_pair": "total",
+        "kl_is": "sampled",
+        "policy_hash": None,
+        "mismatches": 0,
+        "last_report_id": 1,
+        "signals": {"total_ess_seq": ess_seq, "mismatch_ess_seq": 1.0},
+        "scalars": {},
+    }
+    return BatchRow(**usual | changed)
+
+
+@pytest.mark.parametrize(
+    ("ess_seq", "target", "adam", "sgd"),
+    [
+        pytest.param(0.2, 0.8, 0.5, 0.25, id="a quarter of the target: half for Adam, a quarter for SGD"),
+        pytest.param(0.8, 0.8, 1.0, 1.0, id="at the target"),
+        pytest.param(1.0, 0.8, 1.0, 1.0, id="above it the rate is never raised"),
+        pytest.param(math.nan, 0.8, 1.0, 1.0, id="not known"),
+        pytest.param(0.2, math.nan, 1.0, 1.0, id="no target yet"),
+        pytest.param(0.2, 0.0, 1.0, 1.0, id="a target of nothing"),
+    ],
+)
+def test_the_rate_follows_the_effective_sample_size(ess_seq: float, target: float, adam: float, sgd: float) -> None:
+    assert lr_scales(ess_seq, target=target) == pytest.approx((adam, sgd))
+
+
+def early(*values: float, lag: float | None = None) -> list[BatchRow]:
+    lags = {} if lag is None else {"version_lag_mean": lag}
+    return [row(step, signals={"total_ess_seq": value, **lags}) for step, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "target"),
+    [
+        pytest.param(early(0.1, 0.5, 0.6, 0.7, 0.9), 0.6, id="the median of the first"),
+        pytest.param(early(0.1, 0.2, 0.3, lag=2) + early(*[0.9] * 5, lag=0), 0.9, id="of those on-policy"),
+        pytest.param(early(0.1, 0.2, 0.3, 0.4, 0.5, lag=2), 0.3, id="of all, where the trainer is never on-policy"),
+        pytest.param(early(0.5, 0.5, math.nan, 0.5, 0.5), math.nan, id="four are too few"),
+        pytest.param([], math.nan, id="none"),
+    ],
+)
+def test_the_target_is_how_the_run_was_at_first(rows: list[BatchRow], target: float) -> None:
+    assert ess_target(rows) == pytest.approx(target, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("growth", "step", "last", "expected"),
+    [
+        pytest.param(1.21, 200, None, CUT, id="a surge cuts the rate in half"),
+        pytest.param(1.20, 200, None, None, id="a growth of a fifth is none"),
+        pytest.param(math.nan, 200, None, None, id="not known"),
+        pytest.param(1.5, 299, CUT, CUT, id="not again within 100 steps"),
+        pytest.param(1.5, 300, CUT, LrDecay(factor=0.5, step=300), id="after 100 steps"),
+        pytest.param(1.0, 900, CUT, CUT, id="what was advised stays"),
+        pytest.param(1.0, 150, CUT, None, id="a run that went back does not know of it"),
+        pytest.param(1.5, 150, CUT, LrDecay(factor=0.5, step=150), id="and may be cut again"),
+    ],
+)
+def test_the_rate_is_cut_where_responses_surge(
+    growth: float, step: int, last: LrDecay | None, expected: LrDecay | None
+) -> None:
+    assert lr_decay(growth, step=step, last=last) == expected
+
+
+@pytest.mark.parametrize(
+    ("kl", "factor"),
+    [
+        pytest.param(6.0, 1.0, id="at the target"),
+        pytest.param(6.6, 1.01, id="a tenth above it"),
+        pytest.param(60.0, 1.02, id="far above it, a fifth counts"),
+        pytest.param(0.0, 0.98, id="far below it, a fifth counts"),
+        pytest.param(math.inf, 1.02, id="infinite"),
+        pytest.param(math.nan, 1.0, id="not known"),
+    ],
+)
+def test_the_kl_coefficient_follows_its_target(kl: float, factor: float) -> None:
+    assert kl_factor(kl, target=6.0, n_sequences=1000, horizon=10_000.0) == pytest.approx(factor)
+
+
+def test_a_batch_beyond_the_horizon_never_turns_the_penalty_round() -> None:
+    assert kl_factor(0.0, target=6.0, n_sequences=100_000, horizon=10_000.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, None),
+        ({"kl_target": 6}, KlTarget(nats=6.0)),
+        ({"kl_target": 6.0, "kl_horizon": 512}, KlTarget(nats=6.0, horizon=512.0)),
+        ({"kl_target": "6"}, None),
+        ({"kl_target": 0}, None),
+        ({"kl_target": True}, None),
+        ({"kl_target": math.nan}, None),
+        ({"kl_target": 6.0, "kl_horizon": -1}, None),
+        ({"kl_target": 10**400}, None),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_the_target_is_in_the_runs_configuration(config: dict[str, Any], expected: KlTarget | None) -> None:
+    assert KlTarget.of(config) == expected
+
+
+ALERT = Alert(
+    identity="1/corrupt_logprobs",
+    run_id=1,
+    rule="corrupt_logprobs",
+    severity=Severity.PAGE,
+    state=AlertState.FIRING,
+    attempt_id=1,
+    step=299,
+    update=None,
+    since_at=0.0,
+    updated_at=0.0,
+    value=2.0,
+    threshold=1.0,
+    summary="log-probs look corrupt",
+    labels={},
+)
+
+
+def test_a_healthy_run_is_advised_nothing() -> None:
+    advice = advise(row(), target=0.8, decay=None, kl_target=KlTarget(nats=6.0), alerts=())
+    assert (advice.lr_scale, advice.lr_decay, advice.kl_factor, advice.stop) == (1.0, None, None, False)
+    assert advice.reasons == {}
+
+
+def test_everything_that_is_advised_has_its_reason() -> None:
+    sick = row(ess_seq=0.2, scalars={"ref_kl": 60.0})
+    advice = advise(sick, target=0.8, decay=CUT, kl_target=KlTarget(nats=6.0), alerts=(ALERT,))
+    assert (advice.step, advice.lr_scale, advice.lr_scale_sgd, advice.stop) == (300, 0.5, 0.25, True)
+    assert advice.kl_factor == pytest.approx(1 + 0.2 * 512 / 10_000)
+    assert advice.reasons.keys() == {"lr_scale", "lr_decay", "kl_factor", "stop"}
+    assert advice.reasons["stop"] == "log-probs look corrupt"
+
+
+def test_it_travels_as_json() -> None:
+    advice = advise(row(ess_seq=math.nan), target=math.nan, decay=CUT, kl_target=None, alerts=())
+    document = advice.document()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["lr_decay"] == {"factor": 0.5, "step": 200}

@@ -1,0 +1,154 @@
+"""Log lines of other frameworks: what of them is read, what is not, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from trmon.domain.diagnosis import Diagnosis, Finding, History, Quadrant, Stage, diagnose, translate
+from trmon.domain.diagnosis.framework_names import REFUSED, TRL, VERL
+from trmon.domain.diagnosis.required_signals import OF_TRAINER
+from trmon.domain.signals.derived_signals import DERIVED
+from trmon_client.core.signals.batch_signals import SIGNALS
+
+SCALARS = {*OF_TRAINER, "entropy", "lr", "vf_explained_var"}
+
+
+def of(metrics: Mapping[str, Any]) -> Diagnosis:
+    line = translate(metrics)
+    return diagnose(History.of_signals(line.signals, step=line.step))
+
+
+@pytest.mark.parametrize("table", [VERL, TRL], ids=["verl", "trl"])
+def test_every_name_stands_for_a_signal_of_ours(table: Mapping[str, str]) -> None:
+    assert set(table.values()) <= SIGNALS.keys() | DERIVED.keys() | SCALARS
+    assert not table.keys() & REFUSED.keys()
+
+
+def test_a_line_is_read_under_our_names() -> None:
+    line = translate(
+        {"training/global_step": 7, "rollout_corr/kl": 0.1, "clip_ratio/region_mean": 0.2, "tv": 0.3, "mask_rate": None}
+    )
+    assert line.step == 7
+    assert line.ignored == ()
+    assert math.isnan(line.signals["mask_rate"])
+    assert {name: value for name, value in line.signals.items() if name != "mask_rate"} == {
+        "mismatch_kl_k1": 0.1,
+        "clip_fraction": 0.2,
+        "mismatch_tv": 0.3,
+    }
+
+
+def test_infinity_is_a_number() -> None:
+    assert translate({"rollout_corr/k3_kl": "inf"}).signals == {"mismatch_kl_k3": math.inf}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("perf/throughput", 3.0, "unknown name"),
+        ("sampling/importance_sampling_ratio/mean", 1.0, "after clipping"),
+        ("kl", 0.1, "reference model"),
+        ("rollout_corr/kl", "high", "not a number"),
+        ("rollout_corr/kl", True, "not a number"),
+        ("rollout_corr/kl", [0.1], "not a number"),
+    ],
+)
+def test_what_is_not_read_is_named_with_the_reason(name: str, value: object, why: str) -> None:
+    line = translate({name: value})
+    assert not line.signals
+    assert [(ignored.name, why in ignored.why) for ignored in line.ignored] == [(name, True)]
+
+
+@pytest.mark.parametrize("pearson", [0.05, 0.3, 0.62])
+def test_a_dropped_stream_of_log_probs_is_corrupt_though_k1_is_plausible(pearson: float) -> None:
+    found = of(
+        {
+            "rollout_corr/kl": 0.0035,
+            "rollout_corr/k3_kl": 1635.0,
+            "training/rollout_actor_probs_pearson_corr": pearson,
+        }
+    )
+    assert found.primary is Finding.CORRUPT_LOGPROBS
+    assert {seen.finding for seen in found.observed} >= {Finding.ENGINE_MISMATCH}
+    assert found.escalation.stage is Stage.SYSTEM_FIX
+
+
+def test_a_run_without_a_nan_is_not_healthy_for_that() -> None:
+    found = of({"rollout_corr/ppl_ratio": 2.6e7, "training/rollout_actor_probs_pearson_corr": 0.047})
+    assert found.primary is Finding.ENGINE_MISMATCH
+    assert Finding.CORRUPT_LOGPROBS in {lost.finding for lost in found.unknown}
+
+
+def test_a_good_line_of_verl_is_not_enough_to_be_healthy() -> None:
+    found = of(
+        {
+            "rollout_corr/kl": 1e-4,
+            "rollout_corr/k3_kl": 2e-4,
+            "rollout_corr/ppl_ratio": 1.0001,
+            "rollout_corr/chi2_token": 1e-3,
+            "training/rollout_probs_diff_max": 0.1,
+            "training/rollout_actor_probs_pearson_corr": 0.9995,
+            "actor/pg_clipfrac": 0.01,
+            "actor/grad_norm": 0.3,
+        }
+    )
+    assert (found.primary, found.observed, found.quadrant) == (Finding.UNKNOWN, (), Quadrant.UNKNOWN)
+    assert any("rollout_logprobs" in gap.provide for gap in found.missing)
+
+
+def test_old_rollouts_of_verl_are_stale_not_mismatched() -> None:
+    found = of(
+        {"training/off_policy/trajectory_staleness_worst/max": 4, "rollout_corr/k3_kl": 0.2, "rollout_corr/kl": 0.19}
+    )
+    assert found.primary is Finding.STALENESS
+
+
+@pytest.mark.parametrize(
+    ("k1", "k3", "more", "corrupt"),
+    [
+        pytest.param(1e-5, 1e-3, {}, None, id="a hundredfold of a tiny k1 may be noise of a small batch"),
+        pytest.param(1e-2, 1e-2, {}, False, id="within ten k1 it is honest, whatever the batch"),
+        pytest.param(0.0035, 18.0, {}, None, id="a batch of unknown size could just show this"),
+        pytest.param(0.0035, 20.0, {}, True, id="no batch of honest log-probs shows this"),
+        pytest.param(1e-5, 1e-3, {"kl_k2": 1e-3, "n_tokens": 1e6}, False, id="with its size it can be told: honest"),
+        pytest.param(1e-5, 2e-3, {"kl_k2": 1e-3, "n_tokens": 1e6}, True, id="with its size it can be told: corrupt"),
+    ],
+)
+def test_k3_beside_k1_is_judged_as_far_as_the_line_tells(
+    k1: float, k3: float, more: dict[str, float], corrupt: bool | None
+) -> None:
+    known = {"saturated_fraction": 0.0, "invalid_fraction": 0.0}
+    found = of({"kl_k1": k1, "kl_k3": k3, **known, **more})
+    seen = Finding.CORRUPT_LOGPROBS in {seen.finding for seen in found.observed}
+    lost = Finding.CORRUPT_LOGPROBS in {lost.finding for lost in found.unknown}
+    assert (None if lost else seen) is corrupt
+
+
+@pytest.mark.parametrize(
+    ("k2", "is_shift"),
+    [
+        pytest.param(0.02, True, id="light tails: the mean ratio is measured"),
+        pytest.param(2.0, None, id="heavy tails: it is not"),
+    ],
+)
+def test_the_mean_ratio_of_a_line_is_judged_with_its_number_of_tokens(k2: float, is_shift: bool | None) -> None:
+    line = {"ratio_mean": 0.9, "is_weight_std": 0.2, "kl_k1": 0.1, "kl_k2": k2}
+    assert shift_in(of({**line, "n_tokens": 1e4})) is is_shift
+    assert shift_in(of(line)) is None
+
+
+def shift_in(found: Diagnosis) -> bool | None:
+    """Whether a support shift was found; None where it is unknown."""
+    if Finding.SUPPORT_SHIFT in {lost.finding for lost in found.unknown}:
+        return None
+    return Finding.SUPPORT_SHIFT in {seen.finding for seen in found.observed}
+
+
+def test_a_line_of_trl_says_what_it_can() -> None:
+    found = of({"sampling/sampling_logp_difference/mean": 0.01, "clip_ratio/region_mean": 0.3, "grad_norm": 1.0})
+    assert found.primary is Finding.UNKNOWN
+    assert Finding.ENGINE_MISMATCH in {lost.finding for lost in found.unknown}

@@ -1,0 +1,191 @@
+"""The verdict on a run: who needs somebody, why, and since when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.domain.diagnosis.runs import run as history
+from tests.domain.memory_log import MemoryLog
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.diagnosis import REMEDIES, Diagnosis, diagnose
+from trmon.domain.health.run_verdict import (
+    REVIEW_SECONDS,
+    Kind,
+    Need,
+    Standing,
+    Verdict,
+    duration,
+    needs_somebody,
+    verdict,
+)
+from trmon.domain.model.severity import Severity
+from trmon.domain.runs.run import Run, RunState
+
+NOW = 10_000.0
+RUN = replace(MemoryLog().stored_run, last_step=40, last_report_at=NOW - 30.0)
+PAGE = Alert(
+    identity="1/variance_blowup",
+    run_id=1,
+    rule="variance_blowup",
+    severity=Severity.PAGE,
+    state=AlertState.FIRING,
+    attempt_id=3,
+    step=30,
+    update=None,
+    since_at=NOW - 60.0,
+    updated_at=NOW,
+    value=0.4,
+    threshold=0.5,
+    summary="importance weights blow up",
+    labels={},
+)
+WARN = replace(PAGE, rule="stale_rollouts", severity=Severity.WARN, step=20)
+COMPANY = replace(WARN, rule="two_trainers", step=35)
+QUARANTINE = replace(WARN, rule="batch_quarantined", step=36)
+STALLED = replace(PAGE, rule="stalled")
+WELL = diagnose(history())
+ILL = diagnose(history(staleness_kl_k3=0.2))
+EARLY = diagnose(history(without=("response_length_growth",)))
+UNSURE = diagnose(history(without=("clip_fraction",)))
+
+
+def judged(
+    run: Run = RUN, *alerts: Alert, diagnosis: Diagnosis | None = WELL, expected_step_seconds: float | None = 10.0
+) -> Verdict:
+    standing = Standing(run=run, alerts=alerts, diagnosis=diagnosis, expected_step_seconds=expected_step_seconds)
+    return verdict(standing, now=NOW)
+
+
+def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
+    return replace(RUN, state=state, last_report_at=NOW - silent_seconds)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "why"),
+    [
+        pytest.param(judged(RUN, PAGE, WARN), Kind.ACT, "variance blowup since step 30", id="an open page"),
+        pytest.param(judged(RUN, WARN), Kind.WATCH, "stale rollouts since step 20", id="an open warning"),
+        pytest.param(judged(diagnosis=ILL), Kind.WATCH, "step too large since step", id="a finding without an alert"),
+        pytest.param(judged(RUN, PAGE, diagnosis=ILL), Kind.ACT, "step too large", id="the cause before its alert"),
+        pytest.param(
+            judged(RUN, COMPANY, diagnosis=ILL),
+            Kind.WATCH,
+            "two trainers since step 35, step too large since",
+            id="a second trainer before a finding",
+        ),
+        pytest.param(judged(RUN, COMPANY), Kind.WATCH, "two trainers since step 35", id="a second trainer alone"),
+        pytest.param(
+            judged(RUN, QUARANTINE, diagnosis=ILL),
+            Kind.WATCH,
+            ", batch quarantined since 36",
+            id="what could not be judged, beside the finding",
+        ),
+        pytest.param(judged(RUN, QUARANTINE), Kind.WATCH, "batch quarantined since step 36", id="a quarantine alone"),
+        pytest.param(
+            judged(RUN, replace(PAGE, state=AlertState.PENDING)), Kind.HEALTHY, "nothing", id="a page not yet due"
+        ),
+        pytest.param(
+            judged(RUN, replace(PAGE, severity=Severity.INFO)), Kind.HEALTHY, "nothing", id="what is only to be known"
+        ),
+        pytest.param(judged(), Kind.HEALTHY, "nothing found in ", id="everything known, nothing found"),
+        pytest.param(judged(in_state(RunState.PAUSED)), Kind.HEALTHY, ", paused", id="a pause"),
+        pytest.param(judged(diagnosis=None), Kind.UNKNOWN, "not diagnosed yet", id="a run nobody looked at yet"),
+        pytest.param(
+            judged(replace(RUN, last_step=None), diagnosis=None), Kind.UNKNOWN, "no step has closed", id="no step"
+        ),
+        pytest.param(judged(diagnosis=EARLY), Kind.UNKNOWN, "; more steps will tell the rest", id="too early"),
+        pytest.param(judged(diagnosis=UNSURE), Kind.UNKNOWN, "pass advantages to log_batch", id="a missing argument"),
+        pytest.param(
+            judged(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
+            Kind.STALLED,
+            "no report for 14 min, expected one every 10 s",
+            id="a silent trainer, which its own alert only repeats",
+        ),
+        pytest.param(
+            judged(in_state(RunState.STALLED), expected_step_seconds=None),
+            Kind.STALLED,
+            "no report for 30 s",
+            id="a silent trainer without a usual step",
+        ),
+        pytest.param(
+            judged(in_state(RunState.CRASHED), WARN),
+            Kind.CRASHED,
+            "the trainer ended with an error at step 40; before: stale rollouts since step 20",
+            id="a crash after a warning",
+        ),
+        pytest.param(judged(in_state(RunState.CRASHED), PAGE), Kind.ACT, "variance", id="a crash after a page"),
+        pytest.param(
+            judged(in_state(RunState.FINISHED)), Kind.FINISHED, "ended at step 40, nothing found", id="a good end"
+        ),
+        pytest.param(
+            judged(in_state(RunState.FINISHED), diagnosis=None),
+            Kind.UNKNOWN,
+            "ended at step 40, not diagnosed yet",
+            id="an end that nobody looked at yet",
+        ),
+        pytest.param(
+            judged(in_state(RunState.FINISHED), diagnosis=ILL), Kind.WATCH, "; ended at step 40", id="an ill end"
+        ),
+        pytest.param(
+            judged(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), diagnosis=ILL),
+            Kind.FINISHED,
+            "ended at step 40, ill: step too large since step",
+            id="an ill end of long ago",
+        ),
+    ],
+)
+def test_a_run_is_judged_by_what_is_most_urgent(found: Verdict, kind: Kind, why: str) -> None:
+    assert found.kind is kind
+    assert why in found.why
+    assert found.sentence == f"{kind.value.capitalize()}: {found.why}"
+
+
+def test_a_verdict_names_where_it_began() -> None:
+    assert judged(RUN, WARN, PAGE).since_step == PAGE.step
+    assert judged(diagnosis=ILL).since_step == ILL.observed[0].since_step
+    assert judged().since_step is None
+
+
+@pytest.mark.parametrize(
+    ("found", "todo"),
+    [
+        pytest.param(judged(RUN, replace(PAGE, runbook="filter")), "filter", id="what the alert says"),
+        pytest.param(judged(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix, id="the cause's remedy"),
+        pytest.param(
+            judged(RUN, replace(COMPANY, runbook="end one"), diagnosis=ILL), "end one", id="a second trainer first"
+        ),
+        pytest.param(
+            judged(in_state(RunState.STALLED), replace(STALLED, runbook="look at its log")),
+            "look at its log",
+            id="a silent trainer",
+        ),
+        pytest.param(judged(in_state(RunState.CRASHED)), None, id="a crash of which no rule is asked"),
+        pytest.param(judged(), None, id="a healthy run"),
+        pytest.param(judged(diagnosis=UNSURE), None, id="nothing found"),
+    ],
+)
+def test_a_verdict_says_what_to_do_first(found: Verdict, todo: str | None) -> None:
+    assert found.todo == todo
+
+
+def test_what_somebody_has_taken_up_needs_nobody_else() -> None:
+    found = judged(RUN, PAGE, WARN)
+    assert needs_somebody(found, alerts=(PAGE, WARN), acked=frozenset()) is Need.NOW
+    assert needs_somebody(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode})) is Need.NOW
+    assert needs_somebody(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode, WARN.episode})) is Need.NONE
+    assert needs_somebody(judged(diagnosis=ILL), alerts=(), acked=frozenset()) is Need.SOON
+
+
+def test_kinds_are_ordered_by_need() -> None:
+    needs = [kind.need for kind in Kind]
+    assert needs == sorted(needs, key=list(Need).index)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.0, "0 s"), (0.25, "0.2 s"), (45.0, "45 s"), (840.0, "14 min"), (7_300.0, "2 h"), (200_000.0, "2 d")],
+)
+def test_spans_are_told_in_their_largest_unit(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected

@@ -1,0 +1,98 @@
+"""What a run's state makes of alerts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.domain.stages.closings import watch
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.transitions import Reason, Transition
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.severity import Severity
+from trmon.domain.pipeline.state_rules import at_rest, judge_change, retire
+from trmon.domain.runs.liveness import LifeChange, LifeReason
+from trmon.domain.runs.run import RunState
+from trmon.domain.state.pipeline_state import RunMind
+
+KEY = BatchKey(1, 7, None)
+
+
+def change(before: RunState, state: RunState) -> LifeChange:
+    """Return a change of state at second 500, silent since second 100."""
+    return LifeChange(
+        before=before,
+        state=state,
+        reason=LifeReason.SILENT,
+        at=500.0,
+        silence_started_at=100.0,
+        silent_seconds=400.0,
+        limit_seconds=120.0,
+    )
+
+
+def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], RunMind]:
+    """Return what a run that passes through these states makes of its alerts."""
+    mind, made, before = RunMind(steps=steps), [], RunState.RUNNING
+    for state in states:
+        transitions, mind = judge_change(change(before, state), watch=watch(), mind=mind, key=KEY)
+        made += transitions
+        before = state
+    return made, mind
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param([RunState.STALLED], ["stalled firing"], id="a stall"),
+        pytest.param([RunState.STALLED, RunState.RUNNING], ["stalled firing", "stalled resolved"], id="and its end"),
+        pytest.param(
+            [RunState.STALLED, RunState.CRASHED],
+            ["stalled firing", "stalled resolved", "crashed firing"],
+            id="a stall that was a crash",
+        ),
+        pytest.param([RunState.PAUSED, RunState.RUNNING], [], id="a pause is nobody's business"),
+        pytest.param([RunState.STALLED, RunState.FINISHED], ["stalled firing"], id="an end is left to rest"),
+    ],
+)
+def test_states_raise_and_resolve_at_once(states: list[RunState], expected: list[str]) -> None:
+    made, _ = judged(*states)
+    assert [f"{t.alert.rule} {t.alert.state.value}" for t in made if t.alert] == expected
+    began = {AlertState.FIRING: 100.0, AlertState.RESOLVED: 500.0}
+    assert all(t.event and t.event.silence_started_at == began[t.event.state] for t in made)
+
+
+@pytest.mark.parametrize(("steps", "severity"), [(19, Severity.WARN), (20, Severity.PAGE)])
+def test_nothing_pages_in_the_first_steps(steps: int, severity: Severity) -> None:
+    made, _ = judged(RunState.STALLED, steps=steps)
+    assert [t.alert.severity for t in made if t.alert] == [severity]
+
+
+def in_state(state: RunState) -> Watch:
+    """Return the watch of a run in a state."""
+    watched = watch()
+    return replace(watched, run=replace(watched.run, state=state))
+
+
+def test_a_finished_run_comes_to_rest_with_no_alert_left() -> None:
+    _, mind = judged(RunState.STALLED)
+    made, mind = at_rest(watch=in_state(RunState.FINISHED), mind=mind, now=600.0)
+    assert [(t.reason, t.alert.state) for t in made if t.alert] == [(Reason.FINISHED, AlertState.RESOLVED)]
+    assert not mind.tracks
+
+
+def test_a_crashed_run_keeps_its_alerts() -> None:
+    _, mind = judged(RunState.CRASHED)
+    made, after = at_rest(watch=in_state(RunState.CRASHED), mind=mind, now=600.0)
+    assert made == ()
+    assert after.open_alerts() == mind.open_alerts()
+
+
+def test_an_alert_without_its_rule_is_retired() -> None:
+    _, mind = judged(RunState.STALLED)
+    made, after = retire(watch=watch(rules=()), mind=mind, now=600.0)
+    assert [t.reason for t in made] == [Reason.RETIRED]
+    assert not after.tracks
+    assert retire(watch=watch(), mind=mind, now=600.0) == ((), mind)

@@ -1,0 +1,304 @@
+"""Every built-in rule, from reports on: when it fires, at what it just does not, and what it takes for healthy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.domain.illness import Numbers
+from tests.domain.ruleruns import QUIET_STEPS, RuleRun, check, of, run
+from trmon.domain.rules.rule_yaml import builtin
+
+RULES = {rule.name: rule for rule in builtin()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One rule: numbers just beyond its thresholds, exactly at them, and others that it must not take for ill.
+
+    `delay` is how many steps after its `for_steps` it fires, where it looks at more than one step; `usual` is what the
+    run of the negative shows all the time.
+    """
+
+    rule: str
+    beyond: Numbers
+    at: Numbers
+    negative: Numbers
+    why: str
+    delay: int = 0
+    usual: Numbers = field(default_factory=dict)
+
+
+LAG = {"engine_lag": 2.0}
+FLIPS = {"router_flip_rate": 0.0011}
+CASES = (
+    Case(
+        rule="corrupt_logprobs",
+        beyond={"mismatch_k3_excess": 1.01},
+        at={"mismatch_k3_excess": 1.0},
+        negative={"mismatch_kl_k3": 5.0, "mismatch_kl_k1": 4.0},
+        why="much drift, but k1 shows it too",
+    ),
+    Case(
+        rule="corrupt_logprobs",
+        beyond={"saturated_fraction": 0.002},
+        at={"saturated_fraction": 0.001},
+        negative={"clamped_fraction": 0.5},
+        why="extreme ratios alone are no proof",
+    ),
+    Case(
+        rule="corrupt_logprobs",
+        beyond={"invalid_fraction": 1 / 1001},
+        at={"invalid_fraction": 0.0},
+        negative={"invalid_fraction": math.nan},
+        why="a batch without a token is no news",
+    ),
+    Case(
+        rule="moe_routing",
+        beyond={**FLIPS, "mismatch_prob_pearson": 0.94},
+        at={"router_flip_rate": 0.001, "mismatch_prob_pearson": 0.94},
+        negative=FLIPS,
+        why="experts flip, yet the engines agree",
+        delay=1,
+    ),
+    Case(
+        rule="engine_mismatch",
+        beyond={"mismatch_prob_pearson": 0.9499},
+        at={"mismatch_prob_pearson": 0.95},
+        negative={**LAG, "mismatch_prob_pearson": 0.5},
+        why="weights moved in between: stale, not different",
+    ),
+    Case(
+        rule="engine_mismatch",
+        beyond={"mismatch_prob_diff_max": 0.5625},
+        at={"mismatch_prob_diff_max": 0.5},
+        negative={"engine_lag": math.nan, "mismatch_prob_diff_max": 0.875},
+        why="an unknown lag blames nobody",
+    ),
+    Case(
+        rule="engine_mismatch",
+        beyond={"mismatch_ppl_ratio": 0.989},
+        at={"mismatch_ppl_ratio": 1.01 - 1e-12},
+        negative={"mismatch_ppl_ratio": 0.991},
+        why="within a hundredth, below too",
+    ),
+    Case(
+        rule="engine_mismatch",
+        beyond={"mismatch_kl_k1": 0.051},
+        at={"mismatch_kl_k1": 0.05},
+        negative={"mismatch_kl_k1": -0.06},
+        why="below zero is noise, or support_shift's",
+    ),
+    Case(
+        rule="support_shift",
+        beyond={"mismatch_ratio_shift": -4.1, "mismatch_ratio_mean": 0.97},
+        at={"mismatch_ratio_shift": -4.0, "mismatch_ratio_mean": 0.97},
+        negative={"mismatch_ratio_shift": 40.0, "mismatch_ratio_mean": 1.001},
+        why="significant in a huge batch, and of no size",
+    ),
+    Case(
+        rule="stale_rollouts",
+        beyond={**LAG, "mismatch_kl_k3": 0.051},
+        at={**LAG, "mismatch_kl_k3": 0.05},
+        negative=LAG,
+        why="a lag that harms nothing",
+    ),
+    Case(
+        rule="stale_updates",
+        beyond={"staleness_lag": 1.0, "staleness_kl_k3": 0.051},
+        at={"staleness_lag": 1.0, "staleness_kl_k3": 0.05},
+        negative={"staleness_lag": 1.0, "staleness_kl_k3": 0.2, "mismatch_prob_pearson": 0.5},
+        why="the engines disagree: look there first",
+        delay=1,
+    ),
+    Case(
+        rule="step_too_large",
+        beyond={"staleness_kl_k3": 0.051},
+        at={"staleness_kl_k3": 0.05},
+        negative={"staleness_lag": 2.0, "staleness_kl_k3": 0.2},
+        why="a lag explains it",
+        delay=1,
+    ),
+    Case(
+        rule="gradient_spike",
+        beyond={"grad_norm": 10.01},
+        at={"grad_norm": 10.0},
+        negative={"grad_norm": 5.0},
+        why="gradients vary",
+        delay=1,
+    ),
+    Case(
+        rule="variance_blowup",
+        beyond={"mismatch_ess_token": 0.49},
+        at={"mismatch_ess_token": 0.5},
+        negative={"mismatch_ess_truncated": 0.1},
+        why="truncated weights hide outliers, or make them up",
+    ),
+    Case(
+        rule="variance_blowup",
+        beyond={"mismatch_chi2_token": 1.01},
+        at={"mismatch_chi2_token": 1.0},
+        negative={"mismatch_chi2_token": math.nan},
+        why="an unknown variance is not a large one",
+    ),
+    Case(
+        rule="sequence_ess_drop",
+        beyond={"ess_seq_relative": 0.25},
+        at={"ess_seq_relative": 0.3},
+        negative={"mismatch_ess_seq": 0.05},
+        usual={"mismatch_ess_seq": 0.1},
+        why="low, as long sequences are, but nearly as low as ever",
+    ),
+    Case(
+        rule="gradient_variance",
+        beyond={"grad_variance": 2.01},
+        at={"grad_variance": 2.0},
+        negative={"grad_variance": 0.1},
+        why="it falls",
+        delay=3,
+    ),
+    Case(
+        rule="moderate_drift",
+        beyond={"mismatch_chi2_token": 0.31},
+        at={"mismatch_chi2_token": 0.3},
+        negative={"mismatch_chi2_token": 0.9, "mismatch_ess_token": 0.4},
+        why="no longer moderate",
+    ),
+    Case(
+        rule="clip_saturation",
+        beyond={"clip_fraction": 0.21},
+        at={"clip_fraction": 0.2},
+        negative={"clip_fraction": 0.15},
+        why="it rises, from little to little",
+        delay=3,
+    ),
+    Case(
+        rule="length_surge",
+        beyond={"response_length_growth": 1.22},
+        at={"response_length_growth": 1.2},
+        negative={"response_length_growth": 0.5},
+        why="responses shrink",
+        delay=2,
+    ),
+    Case(
+        rule="no_learning_signal",
+        beyond={"zero_variance_groups": 1.0},
+        at={"zero_variance_groups": 0.9},
+        negative={"reward_std": 0.0},
+        why="groups tell, not the batch",
+    ),
+    Case(
+        rule="mask_rate",
+        beyond={"mask_rate": 0.55},
+        at={"mask_rate": 0.5},
+        negative={"mask_rate:geo_mask": 0.9},
+        why="a shadow rejects, and nobody loses anything",
+    ),
+    Case(
+        rule="length_biased_masking",
+        beyond={"mask_rate": 0.2, "mask_rate_long": 0.6, "mask_rate_short": 0.2},
+        at={"mask_rate": 0.15, "mask_rate_long": 0.4, "mask_rate_short": 0.2},
+        negative={"mask_rate": 0.05, "mask_rate_long": 0.2, "mask_rate_short": 0.0},
+        why="too few are rejected to tell",
+    ),
+    Case(
+        rule="vacuous_bound",
+        beyond={"bound_vacuous": 1.0},
+        at={"bound_vacuous": 0.0},
+        negative={"bound_vacuous": math.nan},
+        why="without logits nothing can be said of the bound",
+    ),
+    Case(
+        rule="incomplete_ranks",
+        beyond={"missing_ranks": 1.0},
+        at={"missing_ranks": 0.0},
+        negative={"policy_versions": 2.0},
+        why="ranks on different policies are all there",
+    ),
+    Case(
+        rule="incomplete_ranks",
+        beyond={"incomplete": 1.0},
+        at={"incomplete": 0.0},
+        negative={"step_seconds": 1e5},
+        why="slow is not incomplete",
+    ),
+    Case(
+        rule="decision_mismatch",
+        beyond={"decision_mismatches": 1.0},
+        at={"decision_mismatches": 0.0},
+        negative={"policy_versions": 2.0},
+        why="another policy is not another decision",
+    ),
+)
+
+
+def _name(case: Case) -> str:
+    return f"{case.rule}: {next(name for name in case.beyond if name not in LAG | FLIPS)}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_it_fires_once_it_was_beyond_its_threshold_for_long_enough(case: Case) -> None:
+    rule = RULES[case.rule]
+    long_enough = rule.for_steps + case.delay
+    almost = run(case.beyond, steps=long_enough - 1)
+    assert of(almost.told, case.rule) == []
+    fired = almost.tell(case.beyond)
+    check(fired, case.beyond)
+    # A rule that waits for the step's end tells of the step before the one that ended it.
+    waits = rule.reads_scalars or rule.reads.value == "every_update"
+    assert of(fired.told, case.rule) == [(case.rule, "firing", QUIET_STEPS + long_enough - 1 - waits)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_at_its_threshold_it_is_quiet(case: Case) -> None:
+    quiet = run(case.at, steps=2 * RULES[case.rule].for_steps + 5)
+    check(quiet, case.at)
+    assert of(quiet.told, case.rule) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.why}")
+def test_what_only_looks_like_it_does_not_raise_it(case: Case) -> None:
+    quiet = run(case.negative, steps=2 * RULES[case.rule].for_steps + 5, usual=case.usual)
+    check(quiet, case.negative)
+    assert of(quiet.told, case.rule) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_it_resolves_when_the_run_is_healthy_again(case: Case) -> None:
+    rule = RULES[case.rule]
+    ended = run(case.beyond, steps=rule.for_steps + case.delay + 1, after=rule.clear_for_steps + 8)
+    assert [state for _, state, _ in of(ended.told, case.rule)] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize(
+    ("per_step", "at_last", "states"),
+    [
+        pytest.param(200_000.0, 0.0, ["firing", "resolved"], id="more waits each step; it drains"),
+        pytest.param(0.0, 0.0, [], id="as much waits as ever"),
+        pytest.param(10_000.0, 0.0, [], id="it grows, to less than a megabyte"),
+    ],
+)
+def test_a_spool_that_grows_is_told(per_step: float, at_last: float, states: list[str]) -> None:
+    spooling = RuleRun().tell({}, steps=40)
+    for step in range(30):
+        spooling.tell({"client_spooled_bytes": per_step * step})
+    spooling.tell({"client_spooled_bytes": at_last}, steps=30)
+    assert [state for _, state, _ in of(spooling.told, "spool_growing")] == states
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.delay <= 1], ids=_name)
+def test_nothing_but_corrupt_logprobs_is_raised_in_the_first_steps(case: Case) -> None:
+    told = {rule for rule, _, _ in RuleRun().tell(case.beyond, steps=20).told}
+    assert told <= {"corrupt_logprobs", "decision_mismatch"}
+    assert told >= {"corrupt_logprobs", "decision_mismatch"} & {case.rule}
+
+
+def test_a_healthy_run_raises_nothing() -> None:
+    assert RuleRun().tell({}, steps=2 * QUIET_STEPS).told == []
+
+
+def test_every_builtin_rule_over_signals_has_a_case() -> None:
+    over_signals = {name for name, rule in RULES.items() if rule.reads_batches}
+    assert over_signals == {case.rule for case in CASES} | {"spool_growing", "batch_quarantined"}

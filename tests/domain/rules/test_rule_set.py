@@ -1,0 +1,37 @@
+"""What follows from a set of rules."""
+
+from __future__ import annotations
+
+from trmon.domain.rules import rule_yaml
+from trmon.domain.rules.rule import Reads
+from trmon.domain.rules.rule_set import Kept, RuleSet
+
+RULES = RuleSet(
+    rule_yaml.parse(
+        """
+- {name: late, severity: warn, summary: s, when: {relative: kl_k1, over: 100, above: 10}}
+- {name: drift, severity: warn, summary: s, when: {zscore: chi2_token, above: 6}}
+- {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
+- {name: often, severity: warn, summary: s, reads: every_update, when: {growth: clip_fraction, over: 50, above: 2}}
+- {name: still, severity: warn, summary: s, when: {state: stalled}}
+"""
+    )
+)
+
+
+def test_rules_are_known_by_what_they_read_and_by_name() -> None:
+    assert [rule.name for rule in RULES.over_signals] == ["late", "drift", "spike", "often"]
+    assert [rule.name for rule in RULES.over_states] == ["still"]
+    assert RULES.by_name["often"].reads is Reads.EVERY_UPDATE
+
+
+def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
+    assert RULES.kept == {
+        Reads.GAUGE: Kept(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
+        Reads.EVERY_UPDATE: Kept(windows=("clip_fraction",), baselines=()),
+    }
+
+
+def test_an_empty_set_asks_for_nothing() -> None:
+    empty = RuleSet(())
+    assert (empty.over_signals, empty.over_states, empty.kept[Reads.GAUGE]) == ((), (), Kept((), ()))

@@ -1,0 +1,119 @@
+"""Several processes on one port: replaced one by one, started again where one ends, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.sending import Sending
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.identity import RunKey
+from trmon.store import Store
+
+TRMON = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
+
+
+class Supervised:
+    """`trmon serve --replicas 2`."""
+
+    def __init__(self, database_url: str) -> None:
+        self.process = subprocess.Popen(
+            [*TRMON, "--replicas", "2"],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TRMON_DATABASE_URL": database_url},
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip().removeprefix("trmon_url=")
+
+    def replicas(self) -> set[int]:
+        """Return the processes that serve."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return {int(child) for child in children.split()}
+
+    def stop(self) -> int:
+        """Ask all to end, and return the exit status."""
+        self.process.terminate()
+        status = self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+@pytest.fixture
+def supervised(postgres_url: str) -> Iterator[Supervised]:
+    """Two replicas."""
+    started = Supervised(postgres_url)
+    yield started
+    assert started.stop() == 0
+
+
+def steps_of(database_url: str, key: RunKey) -> list[int]:
+    """Return the steps of the stored reports."""
+    store = Store.open(database_url)
+    run = next(run for run in store.runlog.unfinished_runs() if run.key == key)
+    found = [stored.report.step for stored in store.reports.after(run.id, 0, limit=1_000_000)]
+    store.close()
+    return found
+
+
+@pytest.mark.server("postgres")
+def test_a_rolling_restart_loses_nothing_and_refuses_nothing(supervised: Supervised, postgres_url: str) -> None:
+    key = RunKey("math", "rolling")
+    before = supervised.replicas()
+    with Sending(supervised.url, key) as sending:
+        eventually(lambda: len(sending.acknowledged) > 20)
+        supervised.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before, timeout_seconds=60.0)
+        n = len(sending.acknowledged)
+        eventually(lambda: len(sending.acknowledged) > n + 20)
+    assert set(sending.answers) <= {200, 0}
+    assert steps_of(postgres_url, key)[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
+
+
+@pytest.mark.server("postgres")
+def test_a_replica_that_is_killed_is_started_again_and_nothing_is_lost(
+    supervised: Supervised, postgres_url: str
+) -> None:
+    key = RunKey("math", "killed")
+    before = supervised.replicas()
+    with Sending(supervised.url, key) as sending:
+        eventually(lambda: len(sending.acknowledged) > 20)
+        for victim in sorted(before):
+            os.kill(victim, signal.SIGKILL)
+        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before, timeout_seconds=60.0)
+        n = len(sending.acknowledged)
+        eventually(lambda: len(sending.acknowledged) > n + 20)
+    steps = steps_of(postgres_url, key)
+    assert steps[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
+    assert httpx.get(f"{supervised.url}/readyz", trust_env=False).status_code == 200
+
+
+def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [*TRMON, "--replicas", "2", "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert refused.returncode == 1
+    assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
+
+
+def test_who_is_told_to_end_while_it_starts_does() -> None:
+    code = (
+        "import sys; from trmon.hosts.fleet.supervisor import Child, Supervisor;"
+        "print('begun', flush=True);"
+        "Supervisor([Child([sys.executable, '-c', 'import time; time.sleep(60)'])]).run(ready='ready')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
+        eventually(children.read_text)
+        supervisor.terminate()
+        assert supervisor.wait(20) == 0

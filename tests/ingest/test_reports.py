@@ -1,0 +1,265 @@
+"""Ingest over real HTTP: durable, idempotent, and every bad input refused by the name of its field."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+import zstandard
+
+from tests.fixtures.messages import ORIGIN, as_json, columns, report
+from tests.fixtures.service import ServiceProcess, ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon_client.core import wire
+from trmon_client.core.policies.acceptance import decide, preset
+
+ONE = "/api/v1/runs/math/grpo/reports"
+MANY = "/api/v1/reports"
+MSGPACK = {"Content-Type": wire.MSGPACK}
+JSON = {"Content-Type": wire.JSON}
+
+
+def send(client: httpx.Client, message: wire.Message, *, path: str = ONE) -> httpx.Response:
+    return client.post(path, content=wire.encode(message), headers=MSGPACK)
+
+
+def acknowledged(response: httpx.Response) -> wire.Ack:
+    assert response.status_code == 200, response.text
+    return wire.decode_ack(response.content)
+
+
+def bundle(client: httpx.Client, *messages: bytes) -> list[wire.Ack]:
+    response = client.post(MANY, content=wire.encode_bundle(list(messages)), headers=MSGPACK)
+    assert response.status_code == 200, response.text
+    return wire.decode_acks(response.content).acks
+
+
+def stored_runs(client: httpx.Client) -> list[str]:
+    return [f"{item['project']}/{item['run']}" for item in client.get("/api/v1/runs").json()["items"]]
+
+
+def named(message: wire.Message, run: str = "grpo") -> bytes:
+    return wire.encode(msgspec.structs.replace(message, project="math", run=run))
+
+
+def test_a_report_is_stored_decided_and_answered_with_the_policy_in_force(client: httpx.Client) -> None:
+    content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
+    ack = acknowledged(send(client, report(content)))
+    expected = decide(content, preset("trm")).accepted
+    assert ack.status == "stored"
+    assert ack.accepted == wire.pack_bits(expected)
+    assert 0 < expected.sum() < 12
+    assert ack.policy is not None
+    assert ack.policy.hash == preset("trm").hash
+    assert [shadow["name"] for shadow in ack.policy.shadows] == ["trm_max", "geo_mask", "token_veto"]
+
+
+def test_the_clients_own_bits_stand_and_a_known_policy_is_not_sent_again(client: httpx.Client) -> None:
+    ack = acknowledged(send(client, report(policy=preset("trm").hash, accepted=b"\x05")))
+    assert (ack.status, ack.accepted, ack.policy) == ("stored", b"\x05", None)
+
+
+def test_sending_again_changes_nothing_and_returns_the_same_bits(client: httpx.Client) -> None:
+    first = acknowledged(send(client, report()))
+    again = acknowledged(send(client, report(sent_at=9.0, losses=wire.Losses({"queue_full": 1}))))
+    assert (first.status, again.status) == ("stored", "duplicate")
+    assert first.accepted == again.accepted
+    assert bundle(client, named(report()))[0].status == "duplicate"
+
+
+def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.Client) -> None:
+    content = columns(3, reward=np.array([np.nan, np.inf, -0.0]))
+    message = report(content, scalars={"lr": 1.0, "loss": "inf", "odd": None})
+    assert acknowledged(send(client, message)).status == "stored"
+    answer = client.post(ONE, content=as_json(message), headers=JSON)
+    assert answer.headers["content-type"] == wire.JSON
+    assert answer.json()["status"] == "duplicate"
+
+
+@pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "beside it"])
+def test_the_same_data_in_a_parcel_and_one_by_one_is_the_same_report(client: httpx.Client, n: int) -> None:
+    content = columns(n, reward=np.linspace(-1.0, 1.0, n))
+    shipped = report(columns={}, histograms={}, parcel=wire.parcel(content), accepted=bytes(n // 8 + bool(n % 8)))
+    first = acknowledged(send(client, shipped))
+    again = acknowledged(send(client, report(content, accepted=shipped.accepted)))
+    assert (first.status, again.status) == ("stored", "duplicate")
+
+
+def test_a_parcel_without_a_decision_is_decided_as_its_columns_would_be(client: httpx.Client) -> None:
+    content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
+    ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.parcel(content))))
+    assert ack.accepted == wire.pack_bits(decide(content, preset("trm")).accepted)
+
+
+def test_another_payload_under_the_same_identity_is_a_conflict(client: httpx.Client) -> None:
+    acknowledged(send(client, report()))
+    other = report(columns(seed=1))
+    answer = send(client, other)
+    assert answer.status_code == 409
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "step 1, rank 0, chunk 0" in answer.json()["detail"]
+    first, second = bundle(client, named(other), named(report(step=2)))
+    assert (first.status, second.status) == ("conflict", "stored")
+
+
+def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_spoils_no_other(client: httpx.Client) -> None:
+    messages = [
+        wire.Start(**ORIGIN, owner="me", tags=["dapo"]),
+        report(),
+        wire.Scalars(**ORIGIN, sequence=1, step=1, values={"lr": 0.1}),
+        wire.Heartbeat(**ORIGIN),
+        wire.Pause(**ORIGIN, sequence=2),
+        wire.Finish(**ORIGIN, sequence=3),
+    ]
+    good = [named(message) for message in messages]
+    acks = bundle(client, *good, named(report(step=2), run="../etc"), b"\xc0", *good)
+    assert [ack.status for ack in acks[:6]] == ["stored"] * 6
+    assert [ack.status for ack in acks[6:8]] == ["invalid"] * 2
+    assert "run:" in str(acks[6].problem)
+    assert [ack.status for ack in acks[8:]] == ["duplicate"] * 3 + ["stored"] + ["duplicate"] * 2
+
+
+def test_a_trainers_wish_is_in_force_before_its_start_is_answered(client: httpx.Client) -> None:
+    wish = preset("geo_mask")
+    ack = acknowledged(send(client, wire.Start(**ORIGIN, policy=wish.spec())))
+    assert ack.policy is not None
+    assert ack.policy.hash == wish.hash
+    assert acknowledged(send(client, report(policy=wish.hash, accepted=b"\x0f"))).policy is None
+
+
+def test_a_policy_that_needs_what_a_report_lacks_gives_way_to_the_default(client: httpx.Client) -> None:
+    acknowledged(send(client, wire.Start(**ORIGIN, policy=preset("opsm").spec())))
+    ack = acknowledged(send(client, report()))
+    assert ack.accepted == wire.pack_bits(decide(columns(), preset("trm")).accepted)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "compress"),
+    [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress)],
+    ids=["gzip", "zstd"],
+)
+def test_a_compressed_body_is_read(client: httpx.Client, encoding: str, compress: Callable[[bytes], bytes]) -> None:
+    headers = MSGPACK | {"Content-Encoding": encoding}
+    answer = client.post(ONE, content=compress(wire.encode(report())), headers=headers)
+    assert acknowledged(answer).status == "stored"
+
+
+BOMB = b"\0" * (80 << 20)
+
+
+def _document(**changed: Any) -> bytes:
+    return msgspec.msgpack.encode({**msgspec.to_builtins(report(), builtin_types=(bytes,)), **changed})
+
+
+def _columns(**changed: Any) -> bytes:
+    packed = msgspec.to_builtins(report().columns, builtin_types=(bytes,))
+    return _document(columns={**packed, **changed})
+
+
+def _bomb() -> bytes:
+    """Return a report whose parcel says to hold more than it may."""
+    parcel = msgspec.structs.replace(wire.parcel(columns()), n_sequences=1 << 20, data=zstandard.compress(BOMB))
+    return named(report(columns={}, histograms={}, parcel=parcel))
+
+
+BAD: list[tuple[str, bytes, dict[str, str], int, str | None]] = [
+    ("a truncated body", wire.encode(report())[:-10], MSGPACK, 400, "body"),
+    ("an empty body", b"", MSGPACK, 400, "body"),
+    ("a version to come", _document(wire=[2, 0]), MSGPACK, 400, "wire"),
+    ("an unknown column", _columns(total_wisdom=[1, 2, 3, 4]), MSGPACK, 400, "columns.total_wisdom"),
+    ("a wrong dtype", _columns(total_sum_d={"dtype": "f4", "data": bytes(16)}), MSGPACK, 400, "columns.total_sum_d"),
+    ("a wrong length", _columns(total_sum_d={"dtype": "f8", "data": bytes(8)}), MSGPACK, 400, "columns.total_sum_d"),
+    ("a negative step", _document(step=-1), MSGPACK, 400, "step"),
+    ("an attempt of 10,000 characters", _document(attempt="a" * 10_000), MSGPACK, 400, "attempt"),
+    ("JSON that is none", b"{", JSON, 400, "body"),
+    ("no content type", wire.encode(report()), {}, 415, None),
+    ("another content type", b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, None),
+    ("another encoding", b"", MSGPACK | {"Content-Encoding": "br"}, 415, None),
+    ("gzip that is none", b"hello", MSGPACK | {"Content-Encoding": "gzip"}, 400, "body"),
+    ("half a gzip", gzip.compress(wire.encode(report()))[:-9], MSGPACK | {"Content-Encoding": "gzip"}, 400, "body"),
+    ("zstd that is none", b"hello", MSGPACK | {"Content-Encoding": "zstd"}, 400, "body"),
+    ("a gzip bomb", gzip.compress(BOMB), MSGPACK | {"Content-Encoding": "gzip"}, 413, None),
+    ("a zstd bomb", zstandard.compress(BOMB), MSGPACK | {"Content-Encoding": "zstd"}, 413, None),
+    ("a parcel that is a bomb", _bomb(), MSGPACK, 400, "parcel"),
+    ("an oversized body", BOMB, MSGPACK, 413, None),
+]
+
+
+@pytest.mark.parametrize(("content", "headers", "status", "field"), [case[1:] for case in BAD], ids=[c[0] for c in BAD])
+def test_bad_input_is_refused_by_name_stores_nothing_and_the_next_request_is_served(
+    client: httpx.Client, content: bytes, headers: dict[str, str], status: int, field: str | None
+) -> None:
+    answer = client.post(ONE, content=content, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem.get("field") == field
+    assert stored_runs(client) == []
+    assert acknowledged(send(client, report())).status == "stored"
+
+
+def test_a_body_that_does_not_say_its_length_is_cut_at_the_cap(client: httpx.Client) -> None:
+    answer = client.post(ONE, content=(bytes(1 << 20) for _ in range(70)), headers=MSGPACK)
+    assert answer.status_code == 413
+    assert acknowledged(send(client, report())).status == "stored"
+
+
+@pytest.mark.parametrize(
+    ("project", "run", "field"),
+    [
+        ("p" * 10_000, "grpo", "project"),
+        ("math", "r" * 10_000, "run"),
+        ("-x", "grpo", "project"),
+        ("math", "a b", "run"),
+    ],
+)
+def test_names_are_checked(client: httpx.Client, project: str, run: str, field: str) -> None:
+    answer = send(client, report(), path=f"/api/v1/runs/{project}/{run}/reports")
+    assert answer.status_code == 400
+    assert answer.json()["field"] == field
+    assert len(answer.content) < 1000
+    assert stored_runs(client) == []
+
+
+def test_what_was_acknowledged_survives_a_kill(process: ServiceProcess) -> None:
+    with process.client() as client:
+        for step in range(20):
+            assert acknowledged(send(client, report(step=step))).status == "stored"
+    process.kill()
+    process.start()
+    with process.client() as client:
+        assert [acknowledged(send(client, report(step=step))).status for step in range(20)] == ["duplicate"] * 20
+        send(client, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(step, None, 1) for step in range(20)]))
+        state = eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
+        assert state["last_step"] == 19
+
+
+def test_more_than_the_disk_can_take_is_answered_with_when_to_come_again(
+    client: httpx.Client, service: ThreadedService
+) -> None:
+    held, beats = threading.Event(), [named(wire.Heartbeat(**ORIGIN))] * wire.MAX_BUNDLE_MESSAGES
+    service.app.state.parts.store.writer.submit(lambda _: held.wait(60.0))
+    answers = [client.post(MANY, content=wire.encode_bundle(beats), headers=MSGPACK) for _ in range(4)]
+    held.set()
+    assert {answer.status_code for answer in answers[:-1]} <= {200, 429}
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert answers[-1].json()["type"] == "urn:trmon:problem:overloaded"
+    stored = eventually(lambda: send(client, report()), lambda answer: answer.status_code == 200)
+    assert acknowledged(stored).status == "stored"
+
+
+def test_openapi_describes_the_wire(client: httpx.Client) -> None:
+    document = client.get("/api/v1/openapi.json").json()
+    body = document["paths"]["/api/v1/runs/{project}/{run}/reports"]["post"]["requestBody"]["content"]
+    assert body[wire.MSGPACK]["schema"] == {"$ref": "#/components/schemas/Message"}
+    named_in = set(json.dumps(document).split('"#/components/schemas/')[1:])
+    assert {name.split('"')[0] for name in named_in} <= document["components"]["schemas"].keys()

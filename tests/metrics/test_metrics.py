@@ -1,0 +1,264 @@
+"""/metrics: the design's names, its limits, and runs that leave."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fixtures.messages import ORIGIN, columns, report
+from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.trainer import MATH, send, send_step, train
+from tests.fixtures.waiting import eventually
+from tests.store.builders import alert
+from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import RunKey
+from trmon.domain.model.severity import Severity
+from trmon.domain.policies.policy_version import default_version
+from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.runs.run import Run, RunState
+from trmon.metrics.counters import DROPPED, Counters
+from trmon.metrics.exposition import Exposition, sample_line
+from trmon.views.run_view_cache import Live, RunView, thresholds_of
+from trmon_client.core import wire
+from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.signals.batch_signals import SIGNALS
+from trmon_client.safety.losses import Loss
+
+RUN_METRICS = {
+    "trmon_step",
+    "trmon_mask_rate",
+    "trmon_threshold",
+    "trmon_adaptation",
+    "trmon_alert_active",
+    "trmon_run_state",
+    "trmon_last_report_timestamp_seconds",
+    "trmon_scalar",
+    "trmon_kl_k3",
+    "trmon_ess_token",
+    "trmon_chi2_token",
+}
+OWN_METRICS = {
+    "trmon_reports_total",
+    "trmon_sequences_total",
+    "trmon_ingest_seconds_count",
+    "trmon_commit_seconds_count",
+    "trmon_close_lag_seconds_count",
+    "trmon_queue_depth",
+    "trmon_decision_mismatch_total",
+    "trmon_disk_free_bytes",
+}
+
+Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def samples(text: str) -> Samples:
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            series, labels = found.setdefault(sample.name, {}), tuple(sorted(sample.labels.items()))
+            assert labels not in series, f"{sample.name}{labels} twice: Prometheus would drop one"
+            series[labels] = sample.value
+    return found
+
+
+def scraped(client: httpx.Client, *, step: int) -> Samples:
+    """Return the metrics once the run `math/grpo` has closed a step."""
+    place = (("project", "math"), ("run", "grpo"))
+    return eventually(
+        lambda: samples(client.get("/metrics").text), lambda found: found.get("trmon_step", {}).get(place) == step
+    )
+
+
+def test_a_run_and_the_service_are_shown_by_the_designs_names(client: httpx.Client) -> None:
+    train(client, steps=range(3))
+    found = scraped(client, step=2)
+    assert found.keys() >= RUN_METRICS | OWN_METRICS
+    assert len([name for name in found if name.removeprefix("trmon_") in {spec.stem for spec in SIGNALS.values()}]) > 12
+    assert found["trmon_reports_total"][("status", "stored"),] == 5
+    assert sum(found["trmon_sequences_total"].values()) == 12
+    policies = {dict(labels)["policy"] for labels in found["trmon_mask_rate"]}
+    assert policies == {"trm", "trm_max", "geo_mask", "token_veto"}
+    batch = client.get("/api/v1/runs/math/grpo/batches/2").json()
+    assert found["trmon_kl_k3"][("project", "math"), ("run", "grpo")] == batch["signals"]["total_kl_k3"]
+
+
+def test_every_metric_says_what_it_is(client: httpx.Client) -> None:
+    train(client)
+    families = list(text_string_to_metric_families(client.get("/metrics").text))
+    assert [family.name for family in families if not family.documentation] == []
+    assert len({family.name for family in families}) == len(families)
+
+
+def test_what_clients_lost_is_counted_as_it_grows(client: httpx.Client) -> None:
+    for dropped in (2, 5, 5):
+        beat = wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": dropped}))
+        send(client, MATH, beat)
+    found = samples(client.get("/metrics").text)
+    assert found["trmon_dropped_total"][("reason", "queue_full"),] == 5
+
+
+def test_what_may_be_counted_begins_at_zero_so_that_its_first_increase_shows() -> None:
+    sampled = {family.name for family in Counters().registry.collect() if family.samples}
+    counted = {family.name for family in Counters().registry.collect()}
+    assert sampled == counted
+
+
+def test_every_reason_of_a_client_begins_at_zero() -> None:
+    assert set(DROPPED) == {loss.value for loss in Loss} | {"unplaced_scalar"}
+
+
+def test_the_version_and_the_page_are_told(serve: Serve) -> None:
+    with serve(public_url="https://trmon.example/").client() as client:
+        [labels] = samples(client.get("/metrics").text)["trmon_info"]
+    assert dict(labels) == {"version": version("trmon"), "page_url": "https://trmon.example"}
+
+
+def test_bits_that_replay_cannot_reproduce_are_counted(client: httpx.Client) -> None:
+    send(client, MATH, wire.Start(**ORIGIN))
+    policy = client.get("/api/v1/runs/math/grpo/policy").json()["hash"]
+    send(client, MATH, report(step=0, policy=policy, accepted=b"\x0e"))
+    send_step(client, MATH, step=1)
+    found = scraped(client, step=0)
+    assert found["trmon_decision_mismatch_total"][()] == 1
+
+
+def test_more_signals_by_setting(serve: Serve) -> None:
+    with serve(metrics_signals="staleness_kl_k2").client() as client:
+        train(client)
+        assert "trmon_staleness_kl_k2" in scraped(client, step=2)
+
+
+def test_at_most_so_many_runs_and_scalars_the_rest_counted(serve: Serve) -> None:
+    with serve(metrics_max_runs=1, metrics_max_scalars=2).client() as client:
+        train(client, RunKey("code", "ppo"), steps=[0])
+        send(client, MATH, report(columns(), scalars=dict.fromkeys("edcba", 1.0)))
+        send(client, MATH, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(1, None, 1)]))
+        found = scraped(client, step=1)
+        assert found["trmon_runs_omitted"][()] == 1
+        assert [dict(labels)["run"] for labels in found["trmon_step"]] == ["grpo"]
+        assert {dict(labels)["name"] for labels in found["trmon_scalar"]} == {"a", "b"}
+
+
+def test_a_projects_token_sees_its_runs_and_nothing_of_the_service(admin: httpx.Client) -> None:
+    train(admin, MATH)
+    train(admin, RunKey("code", "ppo"))
+    token = make_token(admin, "prometheus", Scope.READ, project="code")
+    found = samples(admin.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text)
+    assert {dict(labels)["project"] for labels in found["trmon_step"]} == {"code"}
+    assert "trmon_reports_total" not in found
+
+
+@pytest.fixture
+def live() -> Live:
+    return Live(idle_after_seconds=100.0)
+
+
+def a_view(run_id: int, *, name: str = "grpo", last_report_at: float = 0.0) -> RunView:
+    run = Run(
+        id=run_id,
+        key=RunKey("math", name),
+        state=RunState.RUNNING,
+        owner=None,
+        tags=(),
+        config={},
+        mode="observe",
+        created_at=0.0,
+        last_report_at=last_report_at,
+        last_step=None,
+        attempt_id=None,
+    )
+    return RunView(
+        run=run,
+        row=None,
+        policy=default_version(now=0.0),
+        alerts=(),
+        expected_step_seconds=None,
+        updated_at=0.0,
+    )
+
+
+def an_exposition(**changed: Any) -> Exposition:
+    return Exposition(**{"rules": tuple, "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
+
+
+def test_a_run_that_is_idle_leaves(live: Live) -> None:
+    live.show(a_view(1, name="old", last_report_at=10.0))
+    live.show(a_view(2, name="new", last_report_at=90.0))
+    exposition = an_exposition()
+    shown = samples(exposition.text(live.active(111.0), project=None))
+    assert {dict(labels)["run"] for labels in shown["trmon_run_state"]} == {"new"}
+
+
+def test_a_runs_lines_change_with_its_view() -> None:
+    exposition, view = an_exposition(), a_view(1, last_report_at=1.0)
+    assert " 1.0\n" in exposition.text([view], project=None)
+    later = replace(view, run=replace(view.run, last_report_at=2.0))
+    found = samples(exposition.text([later], project=None))
+    assert list(found["trmon_last_report_timestamp_seconds"].values()) == [2.0]
+
+
+def with_label(found: Samples, metric: str, label: str, *, run: str) -> dict[str, float]:
+    """Return the values of a run's samples by one of their labels."""
+    of_run = ((dict(labels), value) for labels, value in found[metric].items() if dict(labels)["run"] == run)
+    return {labels[label]: value for labels, value in of_run}
+
+
+def test_lines_that_runs_have_in_common_say_of_each_what_is_its_own() -> None:
+    rules = builtin()
+    quiet, ill = a_view(1, name="quiet"), a_view(2, name="ill")
+    fires = alert(run_id=2, rule=rules[0].name, severity=Severity.INFO)
+    over = alert(run_id=2, rule=rules[1].name, state=AlertState.RESOLVED)
+    ill = replace(ill, run=replace(ill.run, state=RunState.STALLED), alerts=(fires, over), adaptation=Mode.APPLY)
+    found = samples(an_exposition(rules=lambda: rules).text([quiet, ill], project=None))
+    for run, state, mode, firing in (("quiet", "running", "off", set()), ("ill", "stalled", "apply", {rules[0].name})):
+        alerts = with_label(found, "trmon_alert_active", "rule", run=run)
+        assert alerts == {rule.name: float(rule.name in firing) for rule in rules}
+        assert with_label(found, "trmon_run_state", "state", run=run)[state] == 1.0
+        assert with_label(found, "trmon_adaptation", "mode", run=run)[mode] == 1.0
+    severities = {dict(labels)["rule"]: dict(labels)["severity"] for labels in found["trmon_alert_active"]}
+    assert severities[rules[0].name] == "info", "an alert fires with the severity that it began with"
+
+
+def test_rules_that_are_read_again_show_at_once() -> None:
+    in_force = [builtin()]
+    exposition, view = an_exposition(rules=lambda: in_force[-1]), a_view(1)
+    for rules in (builtin(), builtin()[1:]):
+        in_force.append(rules)
+        found = samples(exposition.text([view], project=None))
+        assert with_label(found, "trmon_alert_active", "rule", run="grpo").keys() == {rule.name for rule in rules}
+
+
+def test_thresholds_that_adaptation_proposes_stand_under_the_active_policys_name() -> None:
+    view = replace(a_view(1), proposed=Policy.parse("geo_mask"))
+    found = samples(an_exposition().text([view], project=None))
+    assert with_label(found, "trmon_threshold", "policy", run="grpo").keys() == {view.policy.policy.name}
+    shown = [(dict(labels)["policy"], value) for labels, value in found["trmon_threshold_proposed"].items()]
+    bounds = [one.value for one in thresholds_of(Policy.parse("geo_mask"))]
+    assert sorted(shown) == sorted((view.policy.policy.name, bound) for bound in bounds)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 1e-300])
+def test_every_number_can_be_read_back(value: float) -> None:
+    [(_, read)] = samples(f"# TYPE x gauge\n{sample_line('x', {'name': 'a'}, value)}")["x"].items()
+    assert read == value or (math.isnan(read) and math.isnan(value))
+
+
+def test_labels_are_escaped() -> None:
+    name = 'a"b\\c\nd'
+    [labels] = samples(f"# TYPE x gauge\n{sample_line('x', {'name': name}, 1.0)}")["x"]
+    assert dict(labels)["name"] == name
+
+
+def test_a_signal_that_is_asked_for_and_shown_anyway_is_shown_once(serve: Serve) -> None:
+    with serve(metrics_signals=("reward_mean", "reward_mean")).client() as client:
+        train(client, MATH, steps=range(2))
+        text = eventually(lambda: client.get("/metrics").text, lambda text: "trmon_reward_mean{" in text)
+        assert text.count("trmon_reward_mean{") == 1

@@ -1,0 +1,60 @@
+"""Deliveries as the domain makes them, and receivers at a local peer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.domain.stages.closings import watch
+from tests.fixtures.receiver import WebhookServer
+from trmon.domain.alerts.alert import Alert, AlertState, Delivery
+from trmon.domain.alerts.deliveries import deliveries_of
+from trmon.domain.alerts.transitions import Reason, Track, Transition, event_of
+from trmon.domain.model.identity import RunKey
+from trmon.domain.model.severity import Severity
+from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.receiver import Receiver, Result
+
+ALERT = Alert(
+    identity="1/mask_rate",
+    run_id=1,
+    rule="mask_rate",
+    severity=Severity.PAGE,
+    state=AlertState.FIRING,
+    attempt_id=3,
+    step=7,
+    update=None,
+    since_at=1_800_000_000.0,
+    updated_at=1_800_000_060.0,
+    value=0.75,
+    threshold=0.5,
+    summary="math/grpo: <!channel> & more",
+    labels={"team": "rl"},
+    runbook="Find the drift first.",
+)
+
+
+REASONS = {AlertState.FIRING: Reason.FIRED, AlertState.RESOLVED: Reason.RESOLVED}
+
+
+def told(*, run: RunKey | None = None, public_url: str | None = "https://trmon.example", **changed: Any) -> Delivery:
+    """Return what a receiver is told of an alert; fields of Alert by name."""
+    alert = replace(ALERT, **changed)
+    watched = watch(public_url=public_url)
+    watched = replace(watched, run=replace(watched.run, key=run or watched.run.key, owner="ana"))
+    moved = Transition(track=Track(), reason=REASONS[alert.state], alert=alert, event=event_of(alert))
+    [delivery] = deliveries_of(moved, watched)
+    return delivery
+
+
+def posted(make: Callable[[Peer], Receiver], *deliveries: Delivery, now: float = 0.0) -> tuple[Result, Any]:
+    """Deliver to a local server; return the result and the JSON that came."""
+    with WebhookServer() as server:
+        receiver = make(Peer(server.url, allow_hosts=frozenset({"127.0.0.1"})))
+        result = receiver.deliver(deliveries, now=now)
+        receiver.close()
+        [request] = server.posted
+    assert request.headers["Content-Type"] == "application/json"
+    return result, json.loads(request.body)

@@ -1,0 +1,83 @@
+"""Alertmanager, a real one: alerts appear under stable labels, stay while they are sent again, and resolve."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.alertmanager import active, alertmanager
+from tests.fixtures.waiting import eventually
+from tests.notifications.receivers.notices import posted, told
+from trmon.domain.alerts.alert import AlertState
+from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
+from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.receiver import Outcome, Result
+
+LABELS = {
+    "alertname": "mask_rate",
+    "service": "trmon",
+    "project": "math",
+    "run": "grpo",
+    "severity": "page",
+    "owner": "ana",
+    "team": "rl",
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[httpx.Client]:
+    with alertmanager(tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+def receiver(api: httpx.Client) -> Iterator[Alertmanager]:
+    peer = Peer(str(api.base_url.join(PATH)), allow_hosts=frozenset({"127.0.0.1"}))
+    receiver = Alertmanager(peer)
+    yield receiver
+    receiver.close()
+
+
+@pytest.mark.server("prometheus-alertmanager")
+def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Alertmanager) -> None:
+    now = time.time()
+    for value in (0.75, math.inf):
+        firing = told(since_at=now - 60, updated_at=now, value=value)
+        assert receiver.deliver([firing], now=now) == Result(Outcome.DELIVERED)
+    [alert] = eventually(lambda: active(api))
+    assert alert["labels"] == LABELS
+    assert alert["annotations"] | {"summary": ""} == {
+        "summary": "",
+        "value": "inf",
+        "threshold": "0.5",
+        "step": "7",
+        "runbook": "Find the drift first.",
+    }
+    assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=7"
+
+    resolved = told(state=AlertState.RESOLVED, since_at=now - 60, updated_at=now)
+    assert receiver.deliver([resolved], now=now) == Result(Outcome.DELIVERED)
+    eventually(lambda: active(api), lambda alerts: alerts == [])
+
+
+@pytest.mark.server("prometheus-alertmanager")
+def test_an_alert_that_is_not_sent_again_ends(api: httpx.Client, receiver: Alertmanager) -> None:
+    long_ago = time.time() - 300
+    firing = told(since_at=long_ago, updated_at=long_ago)
+    assert receiver.deliver([firing], now=long_ago) == Result(Outcome.DELIVERED)
+    assert active(api) == []
+    assert receiver.deliver([firing], now=time.time()) == Result(Outcome.DELIVERED)
+    assert [alert["labels"] for alert in eventually(lambda: active(api))] == [LABELS]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    _, [alert] = posted(Alertmanager, told(value=math.nan, labels={}, public_url=None), now=1_800_000_060.0)
+    assert alert["labels"] == {name: value for name, value in LABELS.items() if name != "team"}
+    assert "value" not in alert["annotations"]
+    assert "generatorURL" not in alert
+    assert alert["endsAt"] == "2027-01-15T08:05:00.000+00:00"

@@ -1,0 +1,63 @@
+"""Where a webhook may connect: public addresses over https, or hosts that someone allowed."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from trmon.notifications.receivers.destination_check import Destination, Forbidden, Resolve, checked
+
+URL = httpx.URL("https://hooks.example/x")
+
+
+def answering(*addresses: str) -> Resolve:
+    return lambda _host, _port: list(addresses)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fd00::1",
+        "ff02::1",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+    ],
+)
+def test_what_is_not_public_is_refused(address: str) -> None:
+    with pytest.raises(Forbidden, match="not public"):
+        checked(URL, allow_hosts=frozenset(), resolve=answering("93.184.215.14", address))
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+def test_what_is_public_is_connected_to_by_address_under_its_name(address: str) -> None:
+    found = checked(URL, allow_hosts=frozenset(), resolve=answering(address))
+    assert found == Destination(
+        url=URL.copy_with(host=address), host_header="hooks.example", server_name="hooks.example"
+    )
+    assert found.url.host == address
+
+
+@pytest.mark.parametrize("url", ["http://hooks.example/x", "ftp://hooks.example/x", "file:///etc/passwd"])
+def test_only_https_unless_the_host_is_allowed(url: str) -> None:
+    with pytest.raises(Forbidden, match="must be https"):
+        checked(httpx.URL(url), allow_hosts=frozenset(), resolve=answering("93.184.215.14"))
+
+
+def test_an_allowed_host_may_be_anywhere() -> None:
+    url = httpx.URL("http://alerts.local:9093/hook?x=1")
+    found = checked(url, allow_hosts=frozenset({"alerts.local"}), resolve=answering("10.0.0.9"))
+    assert str(found.url) == "http://10.0.0.9:9093/hook?x=1"
+    assert found.host_header == "alerts.local:9093"

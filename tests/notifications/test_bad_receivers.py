@@ -1,0 +1,88 @@
+"""Receivers that hang, fail, redirect or are not there: seen over HTTP, and nobody else waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.test_alerts import CRASH
+from tests.fixtures.receiver import WebhookServer
+from tests.fixtures.running_service import Serve
+from tests.fixtures.trainer import MATH, send, train
+from tests.fixtures.waiting import eventually
+from trmon.config.settings import Settings
+from trmon.domain.alerts.settlement import Tries
+from trmon.domain.model.identity import RunKey
+
+
+@pytest.fixture
+def bad() -> Iterator[WebhookServer]:
+    with WebhookServer() as server:
+        yield server
+
+
+@pytest.fixture
+def good() -> Iterator[WebhookServer]:
+    with WebhookServer() as server:
+        yield server
+
+
+def hangs(server: WebhookServer) -> None:
+    server.hold = threading.Event()
+
+
+def fails(server: WebhookServer) -> None:
+    server.statuses = [500]
+
+
+def redirects(server: WebhookServer) -> None:
+    server.statuses, server.headers = [307], {"Location": server.url}
+
+
+def is_gone(server: WebhookServer) -> None:
+    server.statuses = [410]
+
+
+@pytest.mark.parametrize(
+    ("make", "state", "error", "outcome"),
+    [
+        pytest.param(hangs, "due", "ReadTimeout", "retried", id="one that hangs"),
+        pytest.param(fails, "due", "answered 500", "retried", id="one that fails"),
+        pytest.param(redirects, "dead", "answered 307", "dead", id="one that redirects"),
+        pytest.param(is_gone, "dead", "answered 410", "dead", id="one that is gone"),
+    ],
+)
+def test_it_is_seen_and_delays_neither_other_receivers_nor_ingest(
+    serve: Serve, bad: WebhookServer, good: WebhookServer, make: Any, state: str, error: str, outcome: str
+) -> None:
+    make(bad)
+    service = serve(
+        webhook_url=bad.url,
+        slack_url=good.url,
+        webhook_allow_hosts="127.0.0.1",
+        delivery_timeout_seconds=0.3,
+        delivery_backoff_seconds=0.2,
+    )
+    with service.client() as client:
+        train(client, end=False)
+        send(client, MATH, CRASH)
+        eventually(lambda: good.posted)
+        train(client, RunKey("math", "other"))
+        [told] = eventually(
+            lambda: [d for d in client.get("/api/v1/deliveries").json()["items"] if d["receiver"] == "webhook"],
+            lambda found: found and found[0]["last_error"],
+        )
+        assert (told["state"], told["last_error"], told["attempts"] > 0) == (state, error, True)
+        counted = [line for line in client.get("/metrics").text.splitlines() if f'outcome="{outcome}"' in line]
+        assert [float(line.split()[-1]) > 0 for line in counted] == [True]
+    assert len(good.posted) == 1
+
+
+def test_a_receiver_that_fails_for_an_hour_still_hears_of_it() -> None:
+    settings = Settings()
+    tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
+    waits = [tries.wait_seconds(attempts) for attempts in range(1, tries.max_attempts)]
+    assert sum(waits) > 3600.0

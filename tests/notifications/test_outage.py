@@ -1,0 +1,65 @@
+"""A database that goes away: the door stays open, says when to come back, and goes on by itself; nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.postgres import Postgres
+from tests.fixtures.sending import Sending
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.identity import RunKey
+from trmon.store import Store
+
+pytestmark = pytest.mark.server("postgres")
+
+KEY = RunKey("math", "grpo")
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A PostgreSQL of the test's own, which syncs to the disk."""
+    with Postgres(durable=True) as started:
+        yield started
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_was_acknowledged_outlives_the_database_and_each_report_is_there_once(
+    server: Postgres, tmp_path: Path, end: str
+) -> None:
+    url = server.database()
+    service = ThreadedService(tmp_path, database_url=url)
+    with Sending(service.url, KEY) as sending, service.client() as client:
+        eventually(lambda: len(sending.acknowledged) > 20)
+        getattr(server, end)()
+        refused = eventually(lambda: sending.answers[503] + sending.answers[429], lambda n: n > 3)
+        assert refused
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 503
+        n = len(sending.acknowledged)
+        server.start()
+        eventually(lambda: len(sending.acknowledged) > n + 20)
+        assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
+    service.stop()
+    store = Store.open(url)
+    stored = [found.report.step for found in store.reports.after(1, 0, limit=1_000_000)]
+    store.close()
+    assert stored[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
+    assert len(stored) == len(set(stored))
+
+
+def test_a_database_that_hangs_makes_the_service_unready_and_not_dead(server: Postgres, tmp_path: Path) -> None:
+    service = ThreadedService(tmp_path, database_url=server.database())
+    with service.client() as client:
+        assert client.get("/readyz").status_code == 200
+        server.freeze()
+        answers: list[httpx.Response] = [client.get(path) for path in ("/readyz", "/healthz", "/readyz")]
+        server.thaw()
+        assert [answer.status_code for answer in answers] == [503, 200, 503]
+        assert "does not answer within 2 s" in answers[0].json()["detail"]
+        eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
+    service.stop()

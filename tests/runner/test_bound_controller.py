@@ -1,0 +1,133 @@
+"""Bounds that follow the run: when a version is made, when none is, and what a restart forgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.domain.adaptation import stream
+from tests.domain.trainer import finished, report
+from tests.runner.watched_run import Watched
+from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.views.run_view_cache import thresholds_of
+from trmon_client.core.policies.acceptance import Policy
+
+APPLY = Setting(mode=Mode.APPLY, every_steps=8, window_sequences=1024)
+START = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=0.0)
+
+
+def train(watched: Watched, steps: range, *, policy: Policy = stream.K3, k3: float = 0.002) -> None:
+    """Report 64 sequences a step; each step's report closes the one before."""
+    for step in steps:
+        content = stream.batch(np.random.default_rng(step), n=64, k3=k3)
+        counts = [finished((step - 1, None, 1))[0]] if step else []
+        watched.hear(report(step, content=content, policy=policy, finished=counts), at=10.0 * step)
+
+
+def watched(setting: Setting, *, start: PolicyVersion = START) -> Watched:
+    made = Watched()
+    made.log.setting = setting
+    made.log.versions.append(start)
+    return made
+
+
+def test_after_so_many_steps_the_bound_is_moved_and_said() -> None:
+    run = watched(APPLY)
+    train(run, range(12))
+    start, made = run.log.versions
+    assert start == START
+    assert made.author == "trmon:target_mask_rate"
+    assert made.evidence["replaces"] == stream.K3.hash
+    assert made.evidence["n_sequences"] >= 256
+    assert made.policy.criteria[0].upper == pytest.approx(stream.k3_quantile(0.05), rel=0.2)
+    told = [event.data for event in run.log.events if event.kind == "policy"]
+    assert [(data["author"], data["hash"]) for data in told] == [(made.author, made.policy.hash)]
+    assert run.view.policy == made
+
+
+def test_steps_that_close_in_one_pass_count_as_well_as_those_that_close_one_by_one() -> None:
+    run = watched(APPLY)
+    contents = [stream.batch(np.random.default_rng(step), n=64) for step in range(12)]
+    run.hear(
+        *(
+            report(step, content=content, policy=stream.K3, finished=[finished((step - 1, None, 1))[0]] if step else [])
+            for step, content in enumerate(contents)
+        ),
+        at=1.0,
+    )
+    assert [version.author for version in run.log.versions] == [START.author, "trmon:target_mask_rate"]
+
+
+def test_what_it_decided_by_is_still_known() -> None:
+    run = watched(APPLY)
+    train(run, range(12))
+    adapted = run.log.versions[-1].policy
+    train(run, range(12, 20), policy=adapted)
+    assert sum(tally.mismatches + tally.unreplayed_reports for tally in run.counted.passes) == 0
+    assert run.counted.failures == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "start"),
+    [
+        pytest.param(Setting(), START, id="off"),
+        pytest.param(replace(APPLY, mode=Mode.RECOMMEND), START, id="recommend"),
+        pytest.param(APPLY, replace(START, pinned=True), id="pinned"),
+        pytest.param(replace(APPLY, every_steps=50), START, id="not yet time"),
+    ],
+)
+def test_the_bounds_stay(setting: Setting, start: PolicyVersion) -> None:
+    run = watched(setting, start=start)
+    train(run, range(20))
+    assert run.log.versions == [start]
+    assert run.counted.failures == []
+
+
+def test_a_recommendation_is_seen_and_one_that_is_applied_is_in_force() -> None:
+    shown, applied = (watched(replace(APPLY, mode=mode)) for mode in (Mode.RECOMMEND, Mode.APPLY))
+    for run in (shown, applied):
+        train(run, range(12))
+    assert shown.view.proposed is not None
+    [proposed] = thresholds_of(shown.view.proposed)
+    [in_force] = thresholds_of(applied.view.policy.policy)
+    assert (shown.view.adaptation, applied.view.adaptation) == (Mode.RECOMMEND, Mode.APPLY)
+    assert proposed == in_force
+    assert applied.view.proposed is None
+    shown.log.setting = Setting()
+    train(shown, range(12, 14))
+    assert (shown.view.adaptation, shown.view.proposed) == (Mode.OFF, None)
+
+
+def test_a_policy_that_a_person_puts_is_the_new_start() -> None:
+    run = watched(APPLY)
+    train(run, range(12))
+    by_a_person = replace(START, policy=stream.GEO)
+    run.log.versions.append(by_a_person)
+    train(run, range(12, 40), policy=stream.GEO)
+    geo = [version for version in run.log.versions if version.policy.name == "geo (adapted)"]
+    assert geo
+    assert geo[0].evidence["replaces"] == stream.GEO.hash
+
+
+def test_a_restart_reads_its_window_from_the_store() -> None:
+    run = watched(replace(APPLY, every_steps=1000))
+    train(run, range(12))
+    run.log.setting = replace(APPLY, every_steps=2)
+    run.restart()
+    train(run, range(12, 15))
+    assert run.log.versions[-1].evidence["n_sequences"] >= 12 * 64
+
+
+def test_it_is_switched_on_and_off_while_the_run_goes_on() -> None:
+    run = watched(Setting())
+    train(run, range(12))
+    run.log.setting = APPLY
+    train(run, range(12, 24))
+    assert len(run.log.versions) == 2
+    run.log.setting = Setting()
+    train(run, range(24, 48), k3=0.02)
+    assert len(run.log.versions) == 2
+    assert run.counted.failures == []

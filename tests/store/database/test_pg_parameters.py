@@ -1,0 +1,35 @@
+"""Parameters in PostgreSQL's binary form: a real server reads what was meant, and says so."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from sqlalchemy import ARRAY, BigInteger, Boolean, Double, Integer, LargeBinary, Text, bindparam, select
+from sqlalchemy.types import TypeEngine
+
+from trmon.store.database import postgres
+from trmon.store.database.pg_statement import Sent
+
+pytestmark = pytest.mark.server("postgres")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (BigInteger(), [0, -1, 2**63 - 1, -(2**63), None]),
+        (Integer(), [1, -(2**31), None]),
+        (Double(), [0.1, -math.inf, 5e-324, None]),
+        (Boolean(), [True, False, None]),
+        (Text(), ["", "grüße 🦙", "NULL", '{"a,b"}', None]),
+        (LargeBinary(), [b"", bytes(range(256)), None]),
+    ],
+)
+def test_an_array_arrives_as_it_was(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
+    said = Sent(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
+    engines = postgres.engines(postgres_url)
+    with engines.writing.begin() as connection:
+        for given in (values, values[:1], [], [None]):
+            assert said.rows(connection, said.written({"given": given})) == [(given,)]
+    engines.dispose()

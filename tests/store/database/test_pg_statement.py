@@ -1,0 +1,154 @@
+"""Statements that are sent on: what they did is there for the next one, and what failed is never committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import ARRAY, Connection, Engine, LargeBinary, bindparam, func, insert, select, text
+from sqlalchemy.exc import IntegrityError
+
+from tests.fixtures.postgres import Postgres
+from trmon.domain.model.errors import NotReady
+from trmon.store.database import postgres
+from trmon.store.database.pg_pipeline import patient
+from trmon.store.database.pg_statement import Sent
+from trmon.store.database.upsert import insert_all, new_ids
+from trmon.store.schema import tables
+
+pytestmark = pytest.mark.server("postgres")
+
+ROW = {"name": "math", "created_at": 0.0}
+PROJECT = Sent(insert(tables.project))
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> Iterator[Engine]:
+    """What writes a migrated database."""
+    engines = postgres.engines(postgres_url)
+    yield engines.writing
+    engines.dispose()
+
+
+def projects(engine: Engine) -> int:
+    """Return how many are committed."""
+    with engine.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(tables.project)) or 0
+
+
+def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
+    with engine.connect() as connection, patient(connection):
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+            assert connection.scalars(select(tables.project.c.name)).all() == ["math"]
+            assert len(new_ids(connection, tables.name_set, key=("names",), rows=[{"names": "a"}])) == 1
+        with connection.begin():
+            PROJECT.send(connection, {**ROW, "name": "code"})
+    assert projects(engine) == 2
+
+
+def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
+    with engine.connect() as connection, patient(connection):
+        with connection.begin() as transaction:
+            PROJECT.send(connection, ROW)
+            PROJECT.send(connection, ROW)
+            with pytest.raises(IntegrityError):
+                connection.execute(select(tables.run.c.id))
+            transaction.rollback()
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+    assert projects(engine) == 1
+
+
+def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
+    orphan = {"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}
+
+    def write(connection: Connection) -> None:
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+            insert_all(connection, tables.event, rows=[orphan])
+
+    with engine.connect() as connection, patient(connection), pytest.raises(IntegrityError):
+        write(connection)
+    with engine.begin() as connection:
+        PROJECT.send(connection, {**ROW, "name": "code"})
+    assert projects(engine) == 1
+
+
+def test_a_commit_that_failed_leaves_a_connection_for_others(engine: Engine) -> None:
+    def write(connection: Connection, *rows: dict[str, object]) -> None:
+        with connection.begin():
+            for row in rows:
+                PROJECT.send(connection, row)
+
+    with engine.connect() as connection:
+        with patient(connection), pytest.raises(IntegrityError):
+            write(connection, ROW, ROW, {**ROW, "name": "code"})
+        write(connection, {**ROW, "name": "code"})
+    assert projects(engine) == 1
+
+
+def test_much_that_is_sent_and_comes_back_at_once_is_taken_in_turns(engine: Engine) -> None:
+    echo = Sent(select(bindparam("given", type_=ARRAY(LargeBinary, dimensions=1))))
+    with engine.connect() as connection, patient(connection), connection.begin():
+        for number in range(200):
+            echo.send(connection, {"given": [bytes([number]) * 200_000]})
+        assert echo.rows(connection, {"given": [b"last"]}) == [([b"last"],)]
+
+
+def test_what_the_driver_does_meanwhile_leaves_the_server_what_was_prepared(engine: Engine) -> None:
+    with engine.connect() as connection:
+        with connection.begin() as transaction:
+            PROJECT.send(connection, ROW)
+            for _ in range(10):
+                connection.execute(select(tables.project.c.name))
+            connection.execute(text("CREATE TABLE passing ()"))
+            connection.execute(text("DROP TABLE passing"))
+            transaction.rollback()
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+    assert projects(engine) == 1
+
+
+def test_after_a_failure_nothing_more_lies_prepared(engine: Engine) -> None:
+    def write_twice(connection: Connection) -> None:
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+            PROJECT.send(connection, ROW)
+
+    with engine.connect() as connection:
+        for _ in range(5):
+            with pytest.raises(IntegrityError):
+                write_twice(connection)
+        with connection.begin():
+            PROJECT.send(connection, ROW)
+            assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 2
+    assert projects(engine) == 1
+
+
+def test_where_nobody_is_patient_each_says_itself_what_fails(engine: Engine) -> None:
+    with engine.connect() as connection, connection.begin():
+        PROJECT.send(connection, ROW)
+        with pytest.raises(IntegrityError, match="project"):
+            PROJECT.send(connection, ROW)
+
+
+def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_server: Postgres) -> None:
+    connection = engine.connect()
+    with patient(connection):
+
+        def write() -> None:
+            with connection.begin():
+                pid = connection.scalar(text("SELECT pg_backend_pid()"))
+                postgres_server.execute(f"SELECT pg_terminate_backend({pid})")
+                PROJECT.send(connection, ROW)
+
+        with pytest.raises(NotReady):
+            write()
+    connection.close()
+    assert projects(engine) == 0
+
+
+def test_outside_a_transaction_nothing_is_sent(engine: Engine) -> None:
+    with engine.connect() as connection, pytest.raises(RuntimeError, match="transaction"):
+        PROJECT.send(connection, ROW)

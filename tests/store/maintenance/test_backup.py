@@ -1,0 +1,220 @@
+"""Backups: the state of one moment in one file, taken beside a writer, and put back only where nobody writes."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.store.builders import NOW, append, commit, report_intake
+from tests.store.test_durability import CHILD, ENOUGH, ROOT
+from trmon.domain.model.errors import Conflict, NotReady
+from trmon.domain.state.run_update import Frontier
+from trmon.store import Store
+from trmon.store.maintenance.backup import back_up
+from trmon.store.maintenance.exclusive_lock import sole_use
+from trmon.store.maintenance.restore import restore
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The URL of a file: all of this is SQLite's own."""
+    return f"sqlite:///{tmp_path}/data/trmon.db"
+
+
+def steps_in(url: str) -> list[int]:
+    store = Store.open(url)
+    found = [stored.report.step for stored in store.reports.after(1, 0, limit=1_000_000)]
+    store.close()
+    return found
+
+
+def test_a_backup_beside_a_writer_holds_all_that_was_acknowledged_before_it(url: str, tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    acknowledged = [int(child.stdout.readline().split()[0]) for _ in range(ENOUGH)]
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    while int(child.stdout.readline().split()[0]) < 2 * ENOUGH:
+        pass  # it goes on writing
+    child.kill()
+    child.stdout.close()
+    child.wait(10)
+
+    restored = f"sqlite:///{tmp_path}/restored/trmon.db"
+    restore(restored, copy.file)
+    found = steps_in(restored)
+    assert set(acknowledged) <= set(found)
+    assert found == list(range(len(found)))
+    assert len(found) <= len(steps_in(url))
+
+
+def test_it_is_one_file_that_only_its_owner_reads(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, report_intake())
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    copy = back_up(url, folder / "backup.sqlite")
+    assert [path.name for path in folder.iterdir()] == ["backup.sqlite"]
+    assert stat.S_IMODE(copy.file.stat().st_mode) == 0o600
+    assert copy.n_bytes == copy.file.stat().st_size > 0
+
+
+def test_a_file_that_is_there_is_kept_unless_told_otherwise(store: Store, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "backup.sqlite"
+    file.write_text("mine")
+    with pytest.raises(Conflict, match="is there already"):
+        back_up(url, file)
+    assert file.read_text() == "mine"
+    back_up(url, file, overwrite=True)
+    assert file.read_bytes().startswith(b"SQLite format 3")
+
+
+def test_the_database_itself_is_never_overwritten(store: Store, url: str) -> None:
+    with pytest.raises(Conflict, match="is the database itself"):
+        back_up(url, Path(url.removeprefix("sqlite:///")), overwrite=True)
+
+
+def test_a_damaged_database_makes_no_backup(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, *(report_intake(step=step) for step in range(64)))
+    store.close()
+    with Path(url.removeprefix("sqlite:///")).open("r+b") as file:
+        file.seek(20 * 8192)
+        file.write(b"\xff" * 8192 * 4)
+    with pytest.raises(NotReady, match="damaged"):
+        back_up(url, tmp_path / "backup.sqlite")
+    assert not list(tmp_path.glob("*backup*"))
+
+
+def test_for_postgresql_restore_names_what_does_it(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"pg_restore --no-owner --dbname=URL .*b\.dump"):
+        restore("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
+
+
+def test_for_postgresql_the_command_is_said_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(NotReady) as said:
+        back_up("postgresql+psycopg://me:secret@db:5432/trmon", tmp_path / "b.dump")
+    assert f"pg_dump --format=custom --file={tmp_path}/b.dump postgresql://me@db:5432/trmon" in str(said.value)
+
+
+def test_it_is_not_put_back_under_a_service(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, report_intake(step=0))
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    with pytest.raises(Conflict, match="a service uses"):
+        restore(url, copy.file)
+    append(store, report_intake(step=1))
+    store.check()
+
+
+def test_what_was_there_is_kept_beside_it(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, report_intake(step=0))
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    append(store, report_intake(step=1))
+    store.close()
+    first, second = restore(url, copy.file), restore(url, copy.file)
+    assert steps_in(url) == [0]
+    assert first.replaced is not None
+    assert first.replaced != second.replaced
+    assert steps_in(f"sqlite:///{first.replaced}") == [0, 1]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from trmon.store.maintenance.restore import restore
+
+left = int(sys.argv[3])
+
+def heard(event, arguments):
+    global left
+    if event in ("os.link", "os.rename", "os.remove"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(heard)
+restore(sys.argv[1], Path(sys.argv[2]))
+"""
+"""A restore that is killed right before it changes a name for the nth time."""
+
+
+def test_wherever_it_is_killed_one_of_the_two_is_in_place(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, report_intake(step=0))
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    append(store, report_intake(step=1))
+    store.close()
+    place, found = Path(url.removeprefix("sqlite:///")), []
+    for n in range(1, 10):
+        command = [sys.executable, "-c", KILLED, url, str(copy.file), str(n)]
+        ended = subprocess.run(command, cwd=ROOT, check=False, timeout=100)
+        assert place.exists(), f"killed before change {n}, it left no database"
+        found.append(steps_in(url))
+        if ended.returncode == 0:
+            break
+    assert (found[0], found[-1]) == ([0, 1], [0])
+    assert all(steps in ([0, 1], [0]) for steps in found)
+    assert steps_in(f"{url}.replaced-1") == [0, 1]
+
+
+def test_it_is_not_put_back_where_a_service_starts(store: Store, url: str, tmp_path: Path) -> None:
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    store.close()
+    with sole_use(url), pytest.raises(NotReady, match="a service uses"):
+        restore(url, copy.file)
+
+
+def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str, tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    child.stdout.readline()
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    while int(child.stdout.readline().split()[0]) < ENOUGH:
+        pass
+    child.kill()
+    child.stdout.close()
+    child.wait(10)
+    place = Path(url.removeprefix("sqlite:///"))
+    place.rename(tmp_path / "moved.db")
+    with pytest.raises(Conflict, match=r"trmon\.db-wal is of a database that was moved away"):
+        restore(url, copy.file)
+    place.with_name("trmon.db-wal").rename(tmp_path / "moved.db-wal")
+    restore(url, copy.file)
+    assert len(steps_in(url)) < len(steps_in(f"sqlite:///{tmp_path}/moved.db"))
+
+
+def test_ids_are_not_used_again_after_the_newest_rows_were_pruned(store: Store, url: str, tmp_path: Path) -> None:
+    append(store, *(report_intake(step=step) for step in range(3)))
+    commit(store, 1, frontier=Frontier(report_id=3))
+    store.retention.prune(now=NOW + 10, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    restored = f"sqlite:///{tmp_path}/restored/trmon.db"
+    restore(restored, copy.file)
+    other = Store.open(restored)
+    append(other, report_intake(step=3))
+    assert [stored.id for stored in other.reports.after(1, 0, limit=10)] == [4]
+    other.close()
+
+
+def test_what_is_no_backup_is_not_put_in_place(store: Store, url: str, tmp_path: Path) -> None:
+    store.close()
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE cats (name TEXT)")
+    connection.close()
+    with pytest.raises(NotReady, match="none of trmon's"):
+        restore(url, other)
+    with pytest.raises(NotReady, match="is no file"):
+        restore(url, tmp_path / "nothing")
+    Store.open(url).close()
+
+
+def test_a_newer_schema_is_not_put_in_place(store: Store, url: str, tmp_path: Path) -> None:
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    with sqlite3.connect(copy.file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote"):
+        restore(f"sqlite:///{tmp_path}/elsewhere/trmon.db", copy.file)
+    assert not (tmp_path / "elsewhere" / "trmon.db").exists()

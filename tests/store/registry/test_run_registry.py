@@ -1,0 +1,102 @@
+"""The directory: runs and attempts as messages arrive."""
+
+from __future__ import annotations
+
+from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.runs.attempts import Resolution
+from trmon.store import Store
+from trmon_client.core import wire
+
+LATER = NOW + 3600
+
+
+def names(store: Store, run_id: int) -> list[str]:
+    """Return the attempts of a run, oldest first."""
+    return [attempt.name for attempt in store.runs.attempts(run_id)]
+
+
+def test_the_first_message_makes_project_run_and_attempt(store: Store) -> None:
+    [receipt] = append(store, start_intake(world_size=4, rank=2, ranks_unverified=True))
+    [attempt] = store.runs.attempts(receipt.run_id)
+    assert (attempt.name, attempt.ordinal, attempt.world_size, attempt.ranks_unverified) == ("a", 1, 4, True)
+    assert attempt.fork_of is None
+
+
+def test_runs_of_one_name_in_two_projects_are_two(store: Store) -> None:
+    one, other = append(store, start_intake(project="math"), start_intake(project="code"))
+    assert one.run_id != other.run_id
+
+
+def test_two_live_trainers_under_one_attempt_are_kept_apart(store: Store) -> None:
+    first, second, third, fourth = append(
+        store,
+        report_intake(step=1, launch="launch-1"),
+        report_intake(step=1, launch="launch-2", seed=1),
+        report_intake(step=2, launch="launch-1"),
+        report_intake(step=2, launch="launch-2", seed=1),
+    )
+    assert first.attempt_id == third.attempt_id != second.attempt_id == fourth.attempt_id
+    fork = store.runs.attempts(first.run_id)[1]
+    assert (fork.name, fork.fork_of) == ("a~launch-2", first.attempt_id)
+    assert fork.fork_reason is Resolution.TWO_TRAINERS
+
+
+def test_a_restart_that_goes_back_forks_and_all_its_ranks_follow(store: Store) -> None:
+    old = [report_intake(step=step, rank=rank, world_size=2) for step in (9, 10) for rank in (0, 1)]
+    append(store, *old)
+    new = [report_intake(step=10, rank=rank, world_size=2, launch="launch-2", seed=1) for rank in (0, 1)]
+    zero, one = append(store, *new, now=LATER)
+    assert zero.attempt_id == one.attempt_id
+    assert store.runs.attempts(zero.run_id)[1].fork_reason is Resolution.WENT_BACK
+
+
+def test_a_restart_that_goes_on_shares_the_attempt(store: Store) -> None:
+    [old] = append(store, report_intake(step=10))
+    start, new = append(store, start_intake(launch="launch-2"), report_intake(step=11, launch="launch-2"), now=LATER)
+    assert old.attempt_id == start.attempt_id == new.attempt_id
+
+
+def test_a_crash_frees_the_attempt_at_once(store: Store) -> None:
+    finish = intake(wire.Finish(attempt="a", launch="launch-1", sequence=1, outcome="crashed"))
+    append(store, report_intake(step=10), finish)
+    [receipt] = append(store, report_intake(step=11, launch="launch-2"))
+    assert names(store, receipt.run_id) == ["a"]
+
+
+def test_a_heartbeat_keeps_the_attempt(store: Store) -> None:
+    append(store, report_intake(step=10))
+    beat(store, at=LATER)
+    [receipt] = append(store, report_intake(step=11, launch="launch-2"), now=LATER + 1)
+    assert names(store, receipt.run_id) == ["a", "a~launch-2"]
+
+
+def test_attempts_are_listed_newest_first_in_pages(store: Store) -> None:
+    receipts = append(store, *(start_intake(attempt=name) for name in "abcde"))
+    seen: list[str] = []
+    page = store.runs.list_attempts(receipts[0].run_id, access=EVERYTHING, limit=2)
+    append(store, start_intake(attempt="f"))
+    while page.next is not None:
+        seen += [attempt.name for attempt in page.items]
+        page = store.runs.list_attempts(receipts[0].run_id, access=EVERYTHING, after=page.next, limit=2)
+    assert [*seen, *(attempt.name for attempt in page.items)] == ["e", "d", "c", "b", "a"]
+
+
+def test_forks_and_claims_outlive_the_process(store: Store, url: str) -> None:
+    append(store, report_intake(step=1, launch="launch-1"), report_intake(step=1, launch="launch-2", seed=1))
+    store.close()
+    again = Store.open(url)
+    one, two = append(again, report_intake(step=2, launch="launch-1"), report_intake(step=2, launch="launch-2", seed=1))
+    assert one.attempt_id != two.attempt_id
+    assert names(again, one.run_id) == ["a", "a~launch-2"]
+    again.close()
+
+
+def test_launches_that_begin_alike_get_forks_of_their_own(store: Store) -> None:
+    receipts = append(
+        store,
+        report_intake(launch="launch-1"),
+        report_intake(launch="launch-2-x"),
+        report_intake(launch="launch-2-y"),
+    )
+    assert names(store, receipts[0].run_id) == ["a", "a~launch-2", "a~launch-2-y"]

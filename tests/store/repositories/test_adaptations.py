@@ -1,0 +1,94 @@
+"""The setting of a run, and the versions of its controller, on the disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.store.builders import NOW, append, commit, report_intake
+from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.model.access import Access, Scope
+from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.store import Store, migrations
+from trmon.store.database import sqlite
+from trmon_client.core.policies.acceptance import preset
+
+SETTING = Setting(mode=Mode.APPLY, target_mask_rate=0.1, every_steps=4)
+MINE = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="ann", reason="", created_at=NOW)
+
+
+@pytest.fixture
+def run_id(store: Store) -> int:
+    [receipt] = append(store, report_intake())
+    return receipt.run_id
+
+
+def adapted(over: PolicyVersion) -> PolicyVersion:
+    evidence = {"replaces": over.policy.hash, "n_sequences": 512}
+    return replace(MINE, policy=preset("seq_mis"), author="trmon:target_mask_rate", evidence=evidence)
+
+
+def test_it_is_off_until_it_is_set(store: Store, run_id: int) -> None:
+    assert store.adaptations.get(run_id) == Setting()
+    store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
+    store.adaptations.put(run_id, replace(SETTING, mode=Mode.RECOMMEND), author="ann", now=NOW).result()
+    assert store.adaptations.get(run_id) == replace(SETTING, mode=Mode.RECOMMEND)
+    assert store.runlog.adaptation(run_id) == replace(SETTING, mode=Mode.RECOMMEND)
+
+
+def test_another_project_does_not_see_it(store: Store, run_id: int) -> None:
+    store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
+    stranger = Access(name="x", scopes=frozenset(Scope), project="code")
+    assert store.adaptations.get(run_id, access=stranger) == Setting()
+
+
+def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> None:
+    version = adapted(default_version(now=NOW))
+    commit(store, run_id, policy=version)
+    assert store.policies.current(run_id) == version
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        pytest.param(replace(MINE, policy=preset("token_veto")), id="put another in force"),
+        pytest.param(replace(MINE, pinned=True), id="pinned the one it rests on"),
+    ],
+)
+def test_a_person_who_was_quicker_wins(store: Store, run_id: int, since: PolicyVersion) -> None:
+    store.policies.put(run_id, MINE).result()
+    store.policies.put(run_id, since).result()
+    commit(store, run_id, policy=adapted(MINE))
+    assert store.policies.current(run_id) == since
+
+
+def test_a_run_that_is_deleted_takes_its_setting_along(store: Store, run_id: int) -> None:
+    store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
+    run = store.runs.by_id(run_id)
+    store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
+    assert store.adaptations.get(run_id) == Setting()
+
+
+def test_versions_from_before_rest_on_nothing(tmp_path: Path) -> None:
+    engine = sqlite.writer_engine(tmp_path / "trmon.db")
+    migrations.upgrade(engine, revision="0002")
+    spec = json.dumps(MINE.policy.spec())
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO project VALUES ('math', 1)")
+        connection.exec_driver_sql(
+            "INSERT INTO run (id, project, name, state, config, mode, created_at, archived) "
+            "VALUES (7, 'math', 'grpo', 'running', '{}', 'observe', 1, 0)"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO policy_version (run_id, hash, policy, shadows, author, reason, created_at, from_step, pinned) "
+            "VALUES (7, ?, ?, '[]', 'ann', '', ?, 0, 0)",
+            (MINE.policy.hash, spec, NOW),
+        )
+    migrations.upgrade(engine)
+    engine.dispose()
+    store = Store.open(f"sqlite:///{tmp_path}/trmon.db")
+    assert store.policies.history(7) == [MINE]
+    store.close()

@@ -1,0 +1,118 @@
+"""Alerts, for readers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.store.builders import NOW, alert, alert_event, append, commit, start_intake
+from trmon.domain.alerts.alert import Ack, Alert, AlertState
+from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.store import Store
+
+CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
+
+
+@pytest.fixture
+def alerts(store: Store) -> list[Alert]:
+    """A firing and a resolved alert of math/grpo, and a firing one of code/sort."""
+    grpo, sort = (append(store, start_intake(*names))[0].run_id for names in (("math", "grpo"), ("code", "sort")))
+    made = [
+        alert(run_id=grpo, step=1, state=AlertState.RESOLVED),
+        alert(run_id=grpo, step=2),
+        alert(run_id=sort, identity="other"),
+    ]
+    for one in made:
+        commit(store, one.run_id, alerts=(one,), alert_events=(alert_event(one),))
+    return made
+
+
+def test_alerts_are_listed_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
+    first = store.alerts.list(access=EVERYTHING, limit=2)
+    second = store.alerts.list(access=EVERYTHING, limit=2, after=first.next)
+    assert [listed.alert for listed in (*first.items, *second.items)] == alerts[::-1]
+    assert first.items[0].run == RunKey("code", "sort")
+
+
+def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
+    resolved = store.alerts.list(access=EVERYTHING, state=AlertState.RESOLVED)
+    assert [listed.alert for listed in resolved.items] == alerts[:1]
+    assert len(store.alerts.list(access=EVERYTHING, project="math", run="grpo").items) == 2
+    assert store.alerts.list(access=EVERYTHING, project="math", run="sort").items == ()
+
+
+def test_alerts_are_counted_by_state(store: Store, alerts: list[Alert]) -> None:
+    assert store.alerts.counts(access=EVERYTHING) == {
+        AlertState.PENDING: 0,
+        AlertState.FIRING: 2,
+        AlertState.RESOLVED: 1,
+    }
+
+
+def test_what_fires_is_found_for_many_runs_at_once(store: Store, alerts: list[Alert]) -> None:
+    grpo, sort = alerts[0].run_id, alerts[2].run_id
+    firing = store.alerts.firing([grpo, sort, 77], access=EVERYTHING)
+    assert {run_id: [listed.alert for listed in found] for run_id, found in firing.items()} == {
+        grpo: [alerts[1]],
+        sort: [alerts[2]],
+        77: [],
+    }
+    assert store.alerts.firing([grpo], access=CODE) == {grpo: ()}
+
+
+def test_another_projects_alerts_do_not_exist(store: Store, alerts: list[Alert]) -> None:
+    assert [listed.alert for listed in store.alerts.list(access=CODE).items] == alerts[2:]
+    assert store.alerts.events(alerts[0].identity, access=CODE).items == ()
+    assert store.alerts.counts(access=CODE)[AlertState.FIRING] == 1
+
+
+def test_transitions_come_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
+    later = replace(alerts[1], state=AlertState.RESOLVED)
+    commit(store, later.run_id, alert_events=(alert_event(later),))
+    states = [event.state for event in store.alerts.events(later.identity, access=EVERYTHING).items]
+    assert states == [AlertState.RESOLVED, AlertState.FIRING, AlertState.RESOLVED]
+    newest = store.alerts.events(later.identity, access=EVERYTHING, limit=1)
+    assert newest.items == (alert_event(later),)
+    before = store.alerts.events(later.identity, access=EVERYTHING, after=newest.next, limit=2)
+    assert ([event.state for event in before.items], before.next) == (states[1:], None)
+
+
+ACK = Ack(author="ana", note="looking", at=NOW)
+
+
+def test_an_acknowledgement_stays_while_its_alert_is_written_again(store: Store, alerts: list[Alert]) -> None:
+    firing = alerts[2]
+    taken = store.alerts.acknowledge(firing.identity, ACK, access=EVERYTHING).result()
+    commit(store, firing.run_id, alerts=(replace(firing, value=99.0),))
+    [listed, *_] = store.alerts.list(access=EVERYTHING).items
+    assert (taken.ack, listed.ack, listed.alert.value) == (ACK, ACK, 99.0)
+    assert store.events.after(0, access=EVERYTHING, limit=10)[-1].event.kind == "ack"
+
+
+def test_only_a_firing_alert_that_the_caller_may_see_can_be_acknowledged(store: Store, alerts: list[Alert]) -> None:
+    grpo = alerts[1]
+    with pytest.raises(NotFound):
+        store.alerts.acknowledge(grpo.identity, ACK, access=CODE).result()
+    commit(store, grpo.run_id, alerts=(replace(grpo, state=AlertState.RESOLVED),))
+    with pytest.raises(Conflict, match="resolved"):
+        store.alerts.acknowledge(grpo.identity, ACK, access=EVERYTHING).result()
+
+
+def test_an_acknowledgement_is_not_of_what_fires_again_at_the_same_step(store: Store) -> None:
+    run_id = append(store, start_intake())[0].run_id
+    crashed = alert(run_id=run_id, identity="1/crashed", rule="crashed")
+    ack = Ack(author="ana", note="", at=NOW + 1)
+    fired = alert_event(crashed, silence_started_at=NOW - 9)
+    commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
+    store.alerts.acknowledge("1/crashed", ack, access=EVERYTHING).result(timeout=30)
+    commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
+    assert store.outbox.situation(run_id, now=NOW + 2).acked == {crashed.episode}, "the same one, written again"
+    commit(store, run_id, alerts=(replace(crashed, state=AlertState.RESOLVED, updated_at=NOW + 2),))
+    again = replace(crashed, since_at=NOW + 3, updated_at=NOW + 3)
+    commit(store, run_id, alerts=(again,), alert_events=(alert_event(again, silence_started_at=NOW + 2),))
+    assert store.outbox.situation(run_id, now=NOW + 4).acked == frozenset()
+    [listed] = store.alerts.list(access=EVERYTHING).items
+    assert (listed.alert, listed.ack) == (again, None)

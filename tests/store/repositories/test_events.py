@@ -1,0 +1,66 @@
+"""The stream of events."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.builders import NOW, append, commit, start_intake
+from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.domain.model.identity import RunKey
+from trmon.domain.state.run_update import Event
+from trmon.store import Store
+
+CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
+
+
+@pytest.fixture
+def run_ids(store: Store) -> list[int]:
+    """math/grpo with the events 1 and 3, code/sort with 2."""
+    ids = [append(store, start_intake(*names))[0].run_id for names in (("math", "grpo"), ("code", "sort"))]
+    for i, run_id in enumerate((*ids, ids[0])):
+        commit(store, run_id, events=(Event(kind="batch", data={"step": i + 1}, at=NOW + i),))
+    return ids
+
+
+def steps(store: Store, after: int, **options: object) -> list[int]:
+    """Return the steps that the events tell."""
+    found = store.events.after(after, **{"access": EVERYTHING} | options)
+    return [stored.event.data["step"] for stored in found]
+
+
+def test_events_go_on_after_the_last_one_seen(store: Store, run_ids: list[int]) -> None:
+    [first, *_] = store.events.after(0, access=EVERYTHING)
+    assert (first.run_id, first.key, first.event.at) == (run_ids[0], RunKey("math", "grpo"), NOW)
+    assert steps(store, 0) == [1, 2, 3]
+    assert steps(store, first.id) == [2, 3]
+    assert steps(store, 0, limit=1) == [1]
+    assert steps(store, store.events.last_id()) == []
+
+
+def test_events_of_one_run(store: Store, run_ids: list[int]) -> None:
+    assert steps(store, 0, run=RunKey("math", "grpo")) == [1, 3]
+
+
+def test_another_projects_events_do_not_exist(store: Store, run_ids: list[int]) -> None:
+    assert steps(store, 0, access=CODE) == [2]
+    assert steps(store, 0, access=CODE, run=RunKey("math", "grpo")) == []
+
+
+def test_ids_are_never_used_again(store: Store, run_ids: list[int]) -> None:
+    last = store.events.last_id()
+    store.retention.prune(now=NOW + 1e6, max_age_seconds=0, max_bytes_per_run=0, max_bytes=0)
+    assert store.events.last_id() == 0
+    commit(store, run_ids[0], events=(Event(kind="batch", data={"step": 9}, at=NOW),))
+    assert store.events.last_id() == last + 1
+
+
+def test_others_events_are_passed_over_once(store: Store, run_ids: list[int]) -> None:
+    found, place = store.events.look(0, access=EVERYTHING, run=RunKey("code", "sort"), limit=10)
+    assert ([stored.event.data["step"] for stored in found], place) == ([2], store.events.last_id())
+    assert store.events.look(place, access=EVERYTHING, run=RunKey("code", "sort"), limit=10) == ([], place)
+    assert store.events.look(place + 5, access=EVERYTHING, run=None, limit=10) == ([], place + 5)
+
+
+def test_where_there_is_more_one_looks_on_from_what_was_read(store: Store, run_ids: list[int]) -> None:
+    [first], place = store.events.look(0, access=EVERYTHING, run=RunKey("math", "grpo"), limit=1)
+    assert place == first.id

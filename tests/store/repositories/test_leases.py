@@ -1,0 +1,205 @@
+"""Leases: one holder a slot, shared evenly, and no commit of one who has lost his."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Connection, select, update
+
+from tests.store.builders import append, report_intake, start_intake
+from tests.store.gate import Gate
+from trmon.domain.model.errors import Fenced, NotReady
+from trmon.domain.model.slots import SLOTS, slot_of
+from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.store import Store
+from trmon.store.database.connect import engines_of
+from trmon.store.database.engines import Engines
+from trmon.store.repositories.leases import Leases, check_fences
+from trmon.store.schema import tables
+
+pytestmark = pytest.mark.server("postgres")
+
+
+@pytest.fixture
+def engines(postgres_url: str) -> Iterator[Engines]:
+    """A migrated database."""
+    opened = engines_of(postgres_url)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def one(engines: Engines) -> Leases:
+    """The leases of a process."""
+    return Leases(engines.writing, holder="one")
+
+
+@pytest.fixture
+def other(engines: Engines) -> Leases:
+    """The leases of another one."""
+    return Leases(engines.writing, holder="other")
+
+
+def expire(engines: Engines, holder: str) -> None:
+    """Let the time of a holder's leases be over."""
+    with engines.writing.begin() as connection:
+        connection.execute(update(tables.lease).where(tables.lease.c.holder == holder).values(expires_at=0.0))
+        connection.execute(update(tables.worker).where(tables.worker.c.holder == holder).values(seen_at=0.0))
+
+
+def test_who_is_alone_takes_all(one: Leases) -> None:
+    standing = one.renew()
+    assert (set(standing.fences), standing.n_workers) == (set(range(SLOTS)), 1)
+    assert set(standing.fences.values()) == {1}
+    assert one.renew() == standing
+
+
+def test_a_second_one_gets_its_share_once_the_first_gives_it_up(one: Leases, other: Leases) -> None:
+    one.renew()
+    assert other.renew().fences == {}
+    standing = one.renew()
+    assert len(standing.surplus) == SLOTS // 2
+    one.release(standing.surplus)
+    taken = other.renew()
+    assert (set(taken.fences), set(taken.fences.values())) == (standing.surplus, {2})
+    assert one.renew().surplus == taken.surplus == frozenset()
+
+
+def test_what_nobody_renews_is_taken_when_its_time_is_over(one: Leases, other: Leases, engines: Engines) -> None:
+    one.renew()
+    expire(engines, "one")
+    assert set(other.renew().fences.values()) == {2}
+    assert one.renew().fences == {}
+
+
+def test_what_is_late_but_not_taken_is_kept(one: Leases, engines: Engines) -> None:
+    first = one.renew()
+    expire(engines, "one")
+    assert one.renew() == first
+
+
+def test_who_leaves_leaves_everything(one: Leases, other: Leases) -> None:
+    one.renew()
+    one.leave()
+    standing = other.renew()
+    assert (len(standing.fences), standing.n_workers) == (SLOTS, 1)
+
+
+def test_two_that_begin_at_once_never_hold_the_same_slot(engines: Engines) -> None:
+    processes = [Leases(engines.writing, holder=str(i)) for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            standings = list(pool.map(Leases.renew, processes))
+            for process, standing in zip(processes, standings, strict=True):
+                process.release(standing.surplus)
+    standings = list(map(Leases.renew, processes))
+    held = [slot for standing in standings for slot in standing.fences]
+    assert sorted(held) == list(range(SLOTS))
+    assert [len(standing.fences) for standing in standings] == [SLOTS // 4] * 4
+
+
+def test_an_outcome_is_written_under_its_fence_alone(
+    one: Leases, other: Leases, engines: Engines, postgres_url: str
+) -> None:
+    store = Store.open(postgres_url)
+    receipts = append(store, report_intake(run="lost"), report_intake(run="held"))
+    outcomes = [Outcome(run_id=receipt.run_id, last_step=7, frontier=Frontier()) for receipt in receipts]
+    fences = one.renew().fences
+    lost = slot_of(receipts[0].run_id)
+    one.release([lost])
+    other.renew()
+    futures = store.runlog.commit(outcomes, fences=fences)
+    with pytest.raises(Fenced, match=f"another worker has taken slots {lost}"):
+        futures[0].result(30)
+    assert futures[1].result(30) is None
+    assert [store.runlog.run(outcome.run_id).last_step for outcome in outcomes] == [None, 7]
+    store.close()
+
+
+def test_a_slot_is_not_taken_while_a_commit_under_it_is_under_way(one: Leases, other: Leases, engines: Engines) -> None:
+    fence = one.renew().fences[5]
+    with engines.writing.begin() as connection:
+        check_fences(connection, {5: fence})
+        expire(engines, "one")
+        assert set(other.renew().fences) == set(range(SLOTS)) - {5}
+    assert set(other.renew().fences) == set(range(SLOTS))
+
+
+def test_a_lost_fence_is_noticed_in_the_transaction_that_would_write(one: Leases, engines: Engines) -> None:
+    fence = one.renew().fences[5]
+    one.leave()
+    with pytest.raises(Fenced), engines.writing.begin() as connection:
+        check_fences(connection, {5: fence})
+
+
+def test_an_outcome_from_before_a_slot_was_lost_is_not_written_beside_one_from_after(
+    one: Leases, other: Leases, engines: Engines, postgres_url: str
+) -> None:
+    store = Store.open(postgres_url)
+    receipts = append(store, *(start_intake(run=f"run {i}") for i in range(SLOTS + 1)))
+    ids = sorted(receipt.run_id for receipt in receipts)
+    first, last = ids[0], ids[0] + SLOTS
+    stale = one.renew().fences
+    one.leave()
+    other.renew()
+    other.leave()
+    held = one.renew().fences
+    with Gate(store.writer):
+        before = store.runlog.commit([Outcome(run_id=first, last_step=7, frontier=Frontier())], fences=stale)
+        after = store.runlog.commit([Outcome(run_id=last, last_step=7, frontier=Frontier())], fences=held)
+    with pytest.raises(Fenced, match="another worker has taken slots"):
+        before[0].result(30)
+    assert after[0].result(30) is None
+    assert [store.runlog.run(run_id).last_step for run_id in (first, last)] == [None, 7]
+    store.close()
+
+
+def test_those_that_come_back_at_once_after_a_long_absence_do_not_wait_for_each_other(
+    one: Leases, other: Leases, engines: Engines, impatient: Engines
+) -> None:
+    one.renew()
+    other.renew()
+    one.release([5])
+    for holder in ("one", "other"):
+        expire(engines, holder)
+    with engines.writing.begin() as connection:
+        begin_to_renew(connection, "one")
+        standing = Leases(impatient.writing, holder="other").renew()
+    assert (standing.fences, standing.n_workers) == ({5: 2}, 2)
+    assert set(one.renew().fences) == set(range(SLOTS)) - {5}
+
+
+@pytest.fixture
+def impatient(postgres_url: str) -> Iterator[Engines]:
+    """The same database, for sessions that fail as soon as they would wait for a lock."""
+    opened = engines_of(f"{postgres_url}?options=-c%20lock_timeout%3D1s")
+    yield opened
+    opened.dispose()
+
+
+def begin_to_renew(connection: Connection, holder: str) -> None:
+    """Lock, until the transaction ends, the rows that a renewal of the holder writes."""
+    for table in (tables.lease, tables.worker):
+        own = select(table).where(table.c.holder == holder).with_for_update()
+        assert connection.execute(own).all()
+
+
+def test_a_session_that_would_wait_fails(one: Leases, engines: Engines, impatient: Engines) -> None:
+    one.renew()
+    with engines.writing.begin() as connection:
+        begin_to_renew(connection, "one")
+        with pytest.raises(NotReady, match="lock"):
+            Leases(impatient.writing, holder="one").renew()
+
+
+def test_who_was_said_to_live_by_a_clock_that_ran_ahead_holds_nothing(
+    one: Leases, other: Leases, engines: Engines
+) -> None:
+    one.renew()
+    with engines.writing.begin() as connection:
+        connection.execute(update(tables.lease).values(expires_at=1e11))
+        connection.execute(update(tables.worker).values(seen_at=1e11))
+    standing = other.renew()
+    assert (set(standing.fences), standing.n_workers) == (set(range(SLOTS)), 1)

@@ -1,0 +1,127 @@
+"""The outbox: tried until it was taken or given up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
+from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
+from trmon.domain.alerts.muting import Mute
+from trmon.domain.alerts.settlement import Settlement, Tries, failed, muted, told
+from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.domain.model.errors import NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.store import Store
+
+NONE = {state.value: 0 for state in DeliveryState}
+
+
+@pytest.fixture
+def outbox(store: Store) -> Store:
+    """A store whose outbox holds "late", due now, and "soon", due in a minute."""
+    [receipt] = append(store, start_intake())
+    commit(store, receipt.run_id, deliveries=(delivery("soon", due_at=NOW + 60), delivery("late")))
+    return store
+
+
+def fails(delivery: Delivery, *, may_succeed: bool = True) -> Settlement:
+    """Return that a try failed, and is due again in ten seconds if it may succeed."""
+    tries = Tries(max_attempts=3, backoff_seconds=10.0)
+    return failed(delivery, now=NOW, error="answered 503", tries=tries, may_succeed=may_succeed)
+
+
+def due(store: Store, *, now: float) -> list[str]:
+    """Return the keys of what is to be tried."""
+    return [waiting.dedup_key for waiting in store.outbox.due(now=now, limit=10)]
+
+
+def test_only_what_is_due_is_tried_the_longest_overdue_first(outbox: Store) -> None:
+    assert due(outbox, now=NOW - 1) == []
+    assert due(outbox, now=NOW) == ["late"]
+    assert due(outbox, now=NOW + 60) == ["late", "soon"]
+    assert len(outbox.outbox.due(now=NOW + 60, limit=1)) == 1
+
+
+def test_what_was_taken_is_not_tried_again(outbox: Store) -> None:
+    [late] = outbox.outbox.due(now=NOW)
+    outbox.outbox.settle([told(late, now=NOW, again_after_seconds=None)])
+    assert due(outbox, now=NOW) == []
+    assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
+
+
+def test_what_failed_waits_and_counts_its_attempts(outbox: Store) -> None:
+    [late] = outbox.outbox.due(now=NOW)
+    outbox.outbox.settle([fails(late)])
+    assert due(outbox, now=NOW + 9) == []
+    [again] = outbox.outbox.due(now=NOW + 10)
+    assert (again.id, again.attempts, again.body) == (late.id, 1, {"text": "run"})
+
+
+def test_what_was_given_up_is_not_tried_again(outbox: Store) -> None:
+    [late] = outbox.outbox.due(now=NOW)
+    outbox.outbox.settle([fails(late, may_succeed=False)])
+    assert due(outbox, now=NOW) == []
+    assert outbox.outbox.counts() == NONE | {"due": 1, "dead": 1}
+
+
+def test_what_stands_is_due_again_as_another_round(outbox: Store) -> None:
+    [late] = outbox.outbox.due(now=NOW)
+    outbox.outbox.settle([fails(late)])
+    outbox.outbox.settle([told(late, now=NOW, again_after_seconds=30.0)])
+    [again] = outbox.outbox.due(now=NOW + 30)
+    assert (again.dedup_key, again.key, again.rounds, again.attempts) == ("late", "late:1", 1, 0)
+    outbox.outbox.settle([muted(again, now=NOW, reason=Mute.ENDED)])
+    assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
+
+
+def test_what_is_muted_says_why(outbox: Store) -> None:
+    [late] = outbox.outbox.due(now=NOW)
+    outbox.outbox.settle([muted(late, now=NOW, reason=Mute.ENDED)])
+    assert due(outbox, now=NOW) == []
+    assert outbox.outbox.counts() == NONE | {"due": 1, "muted": 1}
+
+
+def test_a_situation_is_what_fires_and_what_was_tried(store: Store) -> None:
+    [receipt] = append(store, start_intake())
+    firing = alert(run_id=receipt.run_id)
+    over = alert(run_id=receipt.run_id, step=1, state=AlertState.RESOLVED)
+    long_over = alert(run_id=receipt.run_id, step=0, state=AlertState.RESOLVED, updated_at=NOW - 61)
+    made = [
+        replace(delivery(key), made_at=NOW, run_id=receipt.run_id, episode=of.episode, told_state=of.state)
+        for key, of in (("firing", firing), ("over", over), ("firing elsewhere", firing))
+    ]
+    commit(
+        store,
+        receipt.run_id,
+        alerts=(firing, over, long_over),
+        deliveries=(*made[:2], replace(made[2], receiver="pager")),
+    )
+    for waiting in store.outbox.due(now=NOW):
+        if waiting.receiver == "hook":
+            store.outbox.settle([fails(waiting)])
+    situation = store.outbox.situation(receipt.run_id, now=NOW)
+    assert situation.run.key == RunKey("math", "grpo")
+    assert (situation.alerts, situation.firing) == ((firing, over), (firing,))
+    assert situation.tried == {("hook", firing.episode)}
+    assert situation.waiting == {("hook", firing.episode), ("pager", firing.episode)}
+    assert not store.outbox.situation(receipt.run_id, now=NOW + 61).waiting
+    with pytest.raises(NotFound):
+        store.outbox.situation(receipt.run_id + 1, now=NOW)
+
+
+def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store: Store) -> None:
+    for names in (("math", "grpo"), ("code", "sort")):
+        [receipt] = append(store, start_intake(*names))
+        told = [replace(delivery(f"{names[1]}-{i}"), run_id=receipt.run_id) for i in range(2)]
+        commit(store, receipt.run_id, deliveries=told)
+    for waiting in store.outbox.due(now=NOW)[::2]:
+        store.outbox.settle([fails(waiting, may_succeed=False)])
+    first = store.deliveries.list(access=EVERYTHING, limit=3)
+    second = store.deliveries.list(access=EVERYTHING, limit=3, after=first.next)
+    keys = [listed.delivery.dedup_key for listed in (*first.items, *second.items)]
+    assert keys == ["sort-1", "sort-0", "grpo-1", "grpo-0"]
+    code = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
+    [dead] = store.deliveries.list(access=code, state=DeliveryState.DEAD).items
+    assert (dead.run, dead.delivery.dedup_key, dead.last_error) == (RunKey("code", "sort"), "sort-0", "answered 503")

@@ -1,0 +1,130 @@
+"""Reports: durable once, whatever is sent twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, Engine, event
+
+from tests.store.builders import NOW, append, beat, intake, realistic_columns, report, report_intake, start_intake
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import Stored
+from trmon.store import Store
+from trmon_client.core import wire
+
+
+def test_a_report_comes_back_as_it_was_sent(store: Store) -> None:
+    sent = report(step=7, update=2, rank=1, world_size=4, chunk=3, scalars={"grad_norm": 0.5})
+    [receipt] = append(store, intake(sent))
+    [stored] = store.reports.after(receipt.run_id, 0, limit=10)
+    assert receipt.status is Stored.STORED
+    assert (stored.key.batch, stored.key.rank, stored.key.chunk) == (BatchKey(receipt.attempt_id, 7, 2), 1, 3)
+    assert stored.report.scalars == {"grad_norm": 0.5}
+    assert stored.received_at == NOW
+    for name, expected in realistic_columns().items():
+        np.testing.assert_array_equal(stored.columns()[name], expected)
+
+
+def test_the_same_report_twice_is_a_duplicate_with_the_bits_that_stand(store: Store) -> None:
+    first = append(store, report_intake(accepted=b"\x0f"))
+    second = append(store, report_intake(accepted=b"\x0f"))
+    assert [first[0].status, second[0].status] == [Stored.STORED, Stored.DUPLICATE]
+    assert second[0].accepted == b"\x0f"
+    assert len(store.reports.after(first[0].run_id, 0, limit=10)) == 1
+
+
+def test_another_payload_under_one_identity_is_a_conflict(store: Store) -> None:
+    append(store, report_intake(seed=1))
+    [receipt] = append(store, report_intake(seed=2))
+    assert receipt.status is Stored.CONFLICT
+
+
+def test_what_another_version_stored_with_another_digest_is_known_again(store: Store) -> None:
+    append(store, replace(report_intake(seed=1), digest=b"of sixteen bytes"))
+    statuses = [receipt.status for receipt in append(store, report_intake(seed=1), report_intake(seed=2))]
+    assert statuses == [Stored.DUPLICATE, Stored.CONFLICT]
+
+
+def test_one_group_judges_its_own_reports_as_if_they_had_come_apart(store: Store) -> None:
+    same, other = report_intake(seed=1), report_intake(seed=2)
+    statuses = [receipt.status for receipt in append(store, same, same, other, report_intake(step=1))]
+    assert statuses == [Stored.STORED, Stored.DUPLICATE, Stored.CONFLICT, Stored.STORED]
+
+
+def test_when_it_was_sent_and_what_was_lost_do_not_make_another_report(store: Store) -> None:
+    append(store, report_intake(sent_at=1.0))
+    [receipt] = append(store, report_intake(sent_at=2.0, losses=wire.Losses({"full": 3})))
+    assert receipt.status is Stored.DUPLICATE
+
+
+def test_notices_are_stored_once_and_read_in_order(store: Store) -> None:
+    start = start_intake(config={"lr": 1e-6}, owner="me")
+    pause = intake(wire.Pause(attempt="a", launch="launch-1", sequence=1, reason="evaluation"))
+    receipts = append(store, start, pause, start)
+    notices = store.reports.notices_after(receipts[0].run_id, 0, limit=10)
+    assert [receipt.status for receipt in receipts] == [Stored.STORED, Stored.STORED, Stored.DUPLICATE]
+    assert [type(notice.message) for notice in notices] == [wire.Start, wire.Pause]
+    assert store.reports.notices_after(receipts[0].run_id, notices[0].id, limit=10) == notices[1:]
+
+
+def test_the_reports_of_a_batch_come_by_rank_and_chunk(store: Store) -> None:
+    places = [(1, 0), (0, 1), (0, 0), (1, 1)]
+    receipts = append(store, *(report_intake(rank=rank, chunk=chunk, world_size=2) for rank, chunk in places))
+    append(store, report_intake(update=0))
+    found = store.reports.of_batch(BatchKey(receipts[0].attempt_id, 0, None))
+    assert [(stored.key.rank, stored.key.chunk) for stored in found] == sorted(places)
+
+
+def test_a_report_without_sequences_is_stored(store: Store) -> None:
+    [receipt] = append(store, report_intake(n=0))
+    [stored] = store.reports.after(receipt.run_id, 0, limit=1)
+    assert stored.columns().n_sequences == 0
+
+
+def test_heartbeats_are_seen_and_not_stored(store: Store) -> None:
+    [receipt] = append(store, start_intake())
+    beat(store, at=NOW + 30)
+    append(store, report_intake())
+    assert store.runlog.last_seen(receipt.run_id) == NOW + 30
+    assert len(store.reports.notices_after(receipt.run_id, 0, limit=10)) == 1
+
+
+def test_a_heartbeat_of_a_run_nobody_knows_makes_none(store: Store) -> None:
+    beat(store, at=NOW, run="stranger")
+    append(store, start_intake())
+    assert [run.key.run for run in store.runlog.unfinished_runs()] == ["grpo"]
+
+
+def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
+    [receipt] = append(store, start_intake())
+    beat(store, at=NOW + 30)
+    beat(store, at=NOW + 31)
+    store.close()
+    again = Store.open(url)
+    assert again.runlog.last_seen(receipt.run_id) == NOW + 31
+    again.close()
+
+
+def test_a_heartbeat_may_not_be_appended(store: Store) -> None:
+    with pytest.raises(TypeError, match="touch"):
+        append(store, intake(wire.Heartbeat(attempt="a", launch="launch-1")))
+
+
+def test_what_comes_again_is_looked_up_together(store: Store, url: str) -> None:
+    sent = [report_intake(step=step, rank=rank) for step in range(4) for rank in range(4)]
+    stored = append(store, *sent)
+    asked: list[str] = []
+
+    def hear(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
+        asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", hear)
+    try:
+        again = append(store, *sent)
+    finally:
+        event.remove(Engine, "before_cursor_execute", hear)
+    assert [(receipt.status, receipt.id) for receipt in again] == [(Stored.DUPLICATE, one.id) for one in stored]
+    looked_up = [statement for statement in asked if statement.startswith("SELECT report.")]
+    assert len(looked_up) == (1 if url.startswith("postgresql") else len(sent))

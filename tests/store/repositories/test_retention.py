@@ -1,0 +1,134 @@
+"""Retention: the oldest reports go first, batches stay, and nothing goes that a worker has yet to read."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import pairwise
+from threading import Timer
+
+import psycopg
+import pytest
+
+from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
+from trmon.domain.state.run_update import Event, Frontier
+from trmon.store import Store
+from trmon.store.repositories.retention import EVENT_SECONDS, Pruned
+from trmon.store.writing.batched_delete import PIECE_ROWS
+
+FOREVER, UNLIMITED = 1e9, 1 << 50
+STEPS = 6
+
+
+@pytest.fixture
+def run_ids(store: Store) -> list[int]:
+    """Two runs with a report a second, taking turns, all of them folded."""
+    ids = [append(store, start_intake(run=run))[0].run_id for run in ("a", "b")]
+    for step in range(STEPS):
+        append(store, report_intake(run="a", step=step), report_intake(run="b", step=step), now=NOW + step)
+    for run_id in ids:
+        commit(store, run_id, frontier=Frontier(report_id=2 * STEPS))
+    return ids
+
+
+def kept(store: Store, run_id: int) -> list[int]:
+    """Return the steps whose reports are still there."""
+    return [stored.report.step for stored in store.reports.after(run_id, 0, limit=100)]
+
+
+def payload_bytes(store: Store) -> int:
+    """Return the size of one report; all are the same but for their step."""
+    return len(report_intake(run="a", step=STEPS - 1).payload)
+
+
+def prune(store: Store, **limits: float) -> Pruned:
+    """Prune at the end of the reports, without limits but for those given."""
+    unlimited = {"max_age_seconds": FOREVER, "max_bytes_per_run": UNLIMITED, "max_bytes": UNLIMITED}
+    return store.retention.prune(now=NOW + STEPS, **unlimited | limits)
+
+
+def test_within_its_limits_everything_stays(store: Store, run_ids: list[int]) -> None:
+    assert prune(store) == Pruned(reports=0, events=0, deliveries=0, silences=0)
+    assert kept(store, run_ids[0]) == list(range(STEPS))
+
+
+def test_what_is_too_old_goes(store: Store, run_ids: list[int]) -> None:
+    assert prune(store, max_age_seconds=2.0).reports == 2 * (STEPS - 2)
+    assert [kept(store, run_id) for run_id in run_ids] == [[4, 5], [4, 5]]
+
+
+def test_a_clock_that_was_behind_for_a_moment_takes_nothing_with_it(store: Store, run_ids: list[int]) -> None:
+    append(store, report_intake(run="a", step=STEPS), now=NOW - 1e6)
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 1))
+    assert prune(store, max_age_seconds=1e5).reports == 1
+    assert kept(store, run_ids[0]) == list(range(STEPS))
+
+
+def test_it_ends_between_two_small_transactions(store: Store, run_ids: list[int]) -> None:
+    append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(2 * PIECE_ROWS)))
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 2 * PIECE_ROWS))
+    answers = iter([True])
+    pruned = store.retention.prune(
+        now=NOW,
+        max_age_seconds=FOREVER,
+        max_bytes_per_run=0,
+        max_bytes=UNLIMITED,
+        goes_on=lambda: next(answers, False),
+    )
+    assert 0 < pruned.reports <= PIECE_ROWS
+
+
+@pytest.mark.server("postgres")
+def test_adding_up_what_all_reports_take_may_take_longer_than_anything_else(postgres_url: str) -> None:
+    impatient = Store.open(f"{postgres_url}?options=-c%20statement_timeout%3D200ms")
+    with closing(impatient), psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE report")
+        Timer(0.5, other.commit).start()
+        assert prune(impatient) == Pruned(reports=0, events=0, deliveries=0, silences=0)
+
+
+def test_a_run_keeps_its_newest_bytes(store: Store, run_ids: list[int]) -> None:
+    prune(store, max_bytes_per_run=int(2.5 * payload_bytes(store)))
+    assert [kept(store, run_id) for run_id in run_ids] == [[4, 5], [4, 5]]
+
+
+def test_all_runs_together_keep_the_newest_bytes(store: Store, run_ids: list[int]) -> None:
+    prune(store, max_bytes=int(3.5 * payload_bytes(store)))
+    assert [kept(store, run_id) for run_id in run_ids] == [[5], [4, 5]]
+
+
+def test_much_goes_in_small_transactions(store: Store, run_ids: list[int]) -> None:
+    n_reports = 2 * PIECE_ROWS + 10
+    append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(n_reports)))
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + n_reports))
+    left: list[int] = []
+    store.writer.on_commit(lambda _: left.append(len(store.reports.after(run_ids[0], 0, limit=10_000))))
+    prune(store, max_bytes_per_run=0)
+    pieces = [before - after for before, after in pairwise([n_reports + STEPS, *left])]
+    assert sum(pieces) == n_reports + STEPS
+    assert max(pieces) == PIECE_ROWS
+
+
+def test_what_a_worker_has_yet_to_read_stays(store: Store, run_ids: list[int]) -> None:
+    commit(store, run_ids[0], frontier=Frontier(report_id=3))
+    prune(store, max_bytes=0)
+    assert [kept(store, run_id) for run_id in run_ids] == [[2, 3, 4, 5], []]
+
+
+def test_report_ids_grow_on_after_all_were_pruned(store: Store, run_ids: list[int]) -> None:
+    prune(store, max_bytes=0)
+    append(store, report_intake(run="a", step=STEPS))
+    assert [stored.report.step for stored in store.reports.after(run_ids[0], 2 * STEPS, limit=10)] == [STEPS]
+
+
+def test_batches_stay(store: Store, run_ids: list[int]) -> None:
+    row = batch(batch_key(1, 0), run_id=run_ids[0], ordinal=1)
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS), batches=(row,))
+    prune(store, max_bytes=0)
+    assert store.runlog.batch(row.key) == row
+
+
+def test_events_go_after_a_day(store: Store, run_ids: list[int]) -> None:
+    old = Event(kind="x", data={}, at=NOW + STEPS - EVENT_SECONDS - 1)
+    commit(store, run_ids[0], frontier=Frontier(report_id=12), events=(old, Event(kind="x", data={}, at=NOW)))
+    assert prune(store).events == 1
+    assert store.events.last_id() == 2

@@ -1,0 +1,261 @@
+"""The run log: an outcome is written whole, read back as it was, and repeats nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.store.builders import (
+    NOW,
+    alert,
+    alert_event,
+    append,
+    batch,
+    batch_key,
+    beat,
+    commit,
+    delivery,
+    intake,
+    report_intake,
+    start_intake,
+)
+from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.batches.batch import DecisionRow, Role
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.errors import NotFound
+from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.ports import RunLog
+from trmon.domain.runs.run import RunState
+from trmon.domain.state.run_update import Checkpoint, Event, Frontier
+from trmon.store import Store
+from trmon_client.core import wire
+from trmon_client.core.policies.acceptance import preset
+
+
+@pytest.fixture
+def run_id(store: Store) -> int:
+    """A run whose trainer has started."""
+    return append(store, start_intake())[0].run_id
+
+
+@pytest.fixture
+def log(store: Store) -> RunLog:
+    """The run log as the worker sees it."""
+    return store.runlog
+
+
+def test_a_new_run_has_nothing_behind_it(log: RunLog, run_id: int) -> None:
+    assert log.reached(run_id).frontier == Frontier()
+    assert log.reached(run_id).checkpoint is None
+    assert log.batches_after(run_id, 0, limit=10) == []
+    assert log.open_alerts(run_id) == []
+    assert log.policy(run_id) == default_version(now=NOW)
+    assert log.policy_versions(run_id) == []
+
+
+def test_a_run_that_is_not_there_is_not_found(log: RunLog) -> None:
+    with pytest.raises(NotFound):
+        log.run(404)
+    with pytest.raises(NotFound):
+        log.policy(404)
+    assert log.last_seen(404) is None
+
+
+def test_a_batch_comes_back_as_it_was(store: Store, log: RunLog, run_id: int) -> None:
+    signals = {"total_kl_k3": 1e-3, "chi2": math.inf, "low": -math.inf}
+    row = batch(
+        batch_key(1, 7, 2),
+        run_id=run_id,
+        ordinal=1,
+        missing_ranks=(3, 5),
+        complete=False,
+        policy_hash="ab" * 16,
+        signals=signals,
+        scalars={"grad_norm": 0.5},
+    )
+    commit(store, run_id, batches=(row,))
+    assert log.batch(row.key) == row
+    assert log.batch(batch_key(1, 7, None)) is None
+    assert log.batches_after(run_id, 0, limit=10) == [row]
+    assert log.batches_after(run_id, 1, limit=10) == []
+
+
+def test_nan_signals_stay_nan(store: Store, log: RunLog, run_id: int) -> None:
+    row = batch(batch_key(1, 1), run_id=run_id, ordinal=1, signals={"mask_rate": math.nan, "kl": 1.0})
+    commit(store, run_id, batches=(row,))
+    found = log.batches_after(run_id, 0, limit=1)[0].signals
+    assert list(found) == ["mask_rate", "kl"]
+    assert math.isnan(found["mask_rate"])
+
+
+def test_a_revised_batch_replaces_the_row(store: Store, log: RunLog, run_id: int) -> None:
+    first = batch(batch_key(1, 1), run_id=run_id, ordinal=1, complete=False)
+    revised = structs.replace(first, complete=True, revised=True, signals={"kl": 2.0, "new": 3.0})
+    commit(store, run_id, batches=(first,))
+    commit(store, run_id, batches=(revised,))
+    assert log.batches_after(run_id, 0, limit=10) == [revised]
+
+
+def test_decisions_come_back_the_active_one_first(store: Store, run_id: int) -> None:
+    key = batch_key(1, 1)
+    rows = tuple(
+        DecisionRow(
+            key=key,
+            policy_hash=name,
+            policy_name=name,
+            role=role,
+            counts={"accepted": 7, "mean_k3": 1},
+            mask_rate=0.125,
+            accepted=b"\x7f",
+        )
+        for name, role in (("geo_mask", Role.SHADOW), ("trm", Role.ACTIVE))
+    )
+    commit(store, run_id, batches=(batch(key, run_id=run_id, ordinal=1),), decisions=rows)
+    commit(store, run_id, decisions=rows)
+    assert store.batches.decisions(key, access=EVERYTHING) == rows[::-1]
+
+
+def test_the_frontier_and_the_checkpoint_move_together_or_alone(store: Store, log: RunLog, run_id: int) -> None:
+    checkpoint = Checkpoint(ordinal=64, version=1, state=b"mind")
+    commit(store, run_id, frontier=Frontier(report_id=5, notice_id=2), checkpoint=checkpoint)
+    commit(store, run_id, frontier=Frontier(report_id=9, notice_id=2))
+    assert log.reached(run_id).frontier == Frontier(report_id=9, notice_id=2)
+    assert log.reached(run_id).checkpoint == checkpoint
+
+
+def test_what_an_outcome_says_of_the_run_is_written_and_the_rest_stays(store: Store, log: RunLog, run_id: int) -> None:
+    commit(store, run_id, owner="me", tags=("dapo", "a"), config={"lr": 1e-6}, mode="enforce", attempt_id=1)
+    commit(store, run_id, state=RunState.STALLED, last_step=12)
+    run = log.run(run_id)
+    assert (run.owner, run.tags, run.config, run.mode) == ("me", ("a", "dapo"), {"lr": 1e-6}, "enforce")
+    assert (run.state, run.last_step, run.attempt_id) == (RunState.STALLED, 12, 1)
+
+
+def test_the_last_report_is_the_newest_of_any_rank(store: Store, log: RunLog, run_id: int) -> None:
+    assert log.run(run_id).last_report_at is None
+    append(store, report_intake(world_size=2, rank=1), now=NOW + 5)
+    append(store, report_intake(world_size=2, rank=0), now=NOW + 3)
+    assert log.run(run_id).last_report_at == NOW + 5
+
+
+def test_an_alert_lives_through_its_states(store: Store, log: RunLog, run_id: int) -> None:
+    pending = alert(run_id=run_id, state=AlertState.PENDING)
+    firing = replace(pending, state=AlertState.FIRING, value=math.inf, updated_at=NOW + 1)
+    for state in (pending, firing):
+        commit(store, run_id, alerts=(state,))
+        assert log.open_alerts(run_id) == [state]
+    commit(store, run_id, alerts=(replace(firing, state=AlertState.RESOLVED),))
+    assert log.open_alerts(run_id) == []
+
+
+def test_an_alert_that_never_fired_leaves_nothing(store: Store, log: RunLog, run_id: int) -> None:
+    pending = alert(run_id=run_id, state=AlertState.PENDING)
+    other = replace(pending, step=9)
+    commit(store, run_id, alerts=(pending, other))
+    commit(store, run_id, alerts=(replace(pending, state=AlertState.DROPPED),))
+    assert log.open_alerts(run_id) == [other]
+
+
+def test_an_alert_without_a_value_keeps_it_unknown(store: Store, log: RunLog, run_id: int) -> None:
+    commit(store, run_id, alerts=(alert(run_id=run_id, value=math.nan),))
+    assert math.isnan(log.open_alerts(run_id)[0].value)
+
+
+def test_the_same_transition_and_delivery_twice_are_one(store: Store, run_id: int) -> None:
+    firing = alert(run_id=run_id)
+    silence = alert_event(firing, silence_started_at=NOW)
+    for _ in range(2):
+        commit(store, run_id, alert_events=(alert_event(firing), silence), deliveries=(delivery("once"),))
+    assert store.alerts.events(firing.identity, access=EVERYTHING).items == (silence, alert_event(firing))
+    assert len(store.outbox.due(now=NOW)) == 1
+
+
+def test_policy_versions_are_added(store: Store, log: RunLog, run_id: int) -> None:
+    version = PolicyVersion(
+        policy=preset("trm_max", delta=0.02),
+        shadows=(preset("geo_mask"),),
+        author="me",
+        reason="too lax",
+        created_at=NOW,
+        from_step=40,
+        pinned=True,
+    )
+    commit(store, run_id, policy=version)
+    later = replace(version, policy=preset("trm"), author="you")
+    store.policies.put(run_id, later).result(10)
+    assert log.policy_versions(run_id) == [version, later]
+    shown = store.policies.list(run_id, access=EVERYTHING, limit=2)
+    assert shown.items == (later, version)
+    last = store.policies.list(run_id, access=EVERYTHING, after=shown.next, limit=2)
+    assert (last.items, last.next) == ((default_version(now=NOW),), None)
+    assert log.policy(run_id) == later
+
+
+def test_an_outcome_is_written_whole_or_not_at_all(store: Store, log: RunLog, run_id: int) -> None:
+    first = batch(batch_key(1, 1), run_id=run_id, ordinal=1)
+    clash = batch(batch_key(404, 1), run_id=run_id, ordinal=2)
+    with pytest.raises(Exception, match=r"(?i)foreign key"):
+        commit(store, run_id, batches=(first, clash), frontier=Frontier(report_id=9))
+    assert log.batches_after(run_id, 0, limit=10) == []
+    assert log.reached(run_id).frontier == Frontier()
+
+
+def test_unfinished_are_runs_that_live_or_have_something_unread(store: Store, log: RunLog) -> None:
+    ended, unread, lives = (append(store, start_intake(run=run))[0].run_id for run in ("ended", "unread", "lives"))
+    for run_id in (ended, unread):
+        [notice] = store.reports.notices_after(run_id, 0, limit=10)
+        commit(store, run_id, frontier=Frontier(notice_id=notice.id), state=RunState.FINISHED)
+    append(store, intake(wire.Pause(attempt="a", launch="launch-1", sequence=1), run="unread"))
+    assert [run.id for run in log.unfinished_runs()] == [unread, lives]
+
+
+def test_commits_tell_listeners_for_which_runs_something_came_but_not_what_the_worker_wrote_itself(
+    store: Store, run_id: int
+) -> None:
+    heard: list[frozenset[int]] = []
+    store.on_commit(heard.append)
+    commit(store, run_id, events=(Event(kind="batch", data={}, at=NOW),))
+    append(store, report_intake())
+    store.writer.close()
+    assert heard == [frozenset(), {run_id}]
+
+
+def test_a_revision_is_another_one_after_an_edit_and_the_same_after_what_the_worker_wrote(
+    store: Store, run_id: int
+) -> None:
+    key = store.runs.by_id(run_id).key
+    before = store.runlog.revision(run_id)
+    commit(store, run_id, state=RunState.PAUSED)
+    append(store, report_intake())
+    assert store.is_shared or store.runlog.revision(run_id) == before, "alone, it hears of every edit"
+    edits: tuple[Callable[[], Future[Any]], ...] = (
+        lambda: store.policies.put(run_id, default_version(now=NOW)),
+        lambda: store.adaptations.put(run_id, Setting(), author="me", now=NOW),
+        lambda: store.runs.update(key, access=EVERYTHING, now=NOW, tags=["kept"]),
+        lambda: store.runs.update(key, access=EVERYTHING, now=NOW, name="other"),
+    )
+    for edit in edits:
+        before = store.runlog.revision(run_id)
+        edit().result(30)
+        assert store.runlog.revision(run_id) > before
+
+
+def test_speakers_are_those_whose_hearts_beat_and_those_that_have_just_begun(
+    store: Store, log: RunLog, run_id: int
+) -> None:
+    append(store, report_intake(step=4), report_intake(step=9, launch="launch-2", seed=1), now=NOW + 50)
+    beat(store, at=NOW + 60)
+    append(store, intake(wire.Finish(attempt="a", launch="launch-2", sequence=1)), now=NOW + 70)
+    first, second = sorted(log.speakers(run_id, since=NOW + 40), key=lambda speaker: speaker.began_at)
+    assert (first.attempt, first.launch, first.began_at, first.beat_at) == ("a", "launch-1", NOW, NOW + 60)
+    assert (second.attempt, second.began_at, second.beat_at) == ("a~launch-2", NOW + 50, None)
+    assert [(speaker.last_step, speaker.ended) for speaker in (first, second)] == [(4, False), (9, True)]
+    assert [speaker.launch for speaker in log.speakers(run_id, since=NOW + 55)] == ["launch-1"]
+    assert log.speakers(run_id, since=NOW + 60) == []

@@ -1,0 +1,196 @@
+"""Runs: found, listed, changed and deleted, by those who may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import pytest
+
+from tests.store.builders import (
+    NOW,
+    alert,
+    append,
+    batch,
+    batch_key,
+    commit,
+    report_intake,
+    start_intake,
+)
+from tests.store.gate import Gate
+from trmon.domain.alerts.alert import Alert, Delivery
+from trmon.domain.alerts.owner_change import Handover
+from trmon.domain.alerts.routing import Routes
+from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.run import Run, RunState
+from trmon.domain.state.run_update import Event, Frontier, Outcome
+from trmon.store import Store
+from trmon.store.schema import tables
+
+MATH = Access(name="math", scopes=frozenset({Scope.READ}), project="math")
+GRPO = RunKey("math", "grpo")
+
+
+def begin(store: Store, *runs: str) -> list[int]:
+    """Begin runs, named project/run, and return their ids."""
+    return [append(store, start_intake(*run.split("/")))[0].run_id for run in runs]
+
+
+def listed(store: Store, **filters: object) -> list[str]:
+    """Return the names of the runs a list holds."""
+    return [str(run.key) for run in store.runs.list(**{"access": EVERYTHING} | filters).items]
+
+
+def test_a_run_is_found_by_name_and_id(store: Store) -> None:
+    [run_id] = begin(store, "math/grpo")
+    assert store.runs.get(GRPO, access=MATH) == store.runs.by_id(run_id, access=MATH)
+
+
+def test_another_projects_run_does_not_exist(store: Store) -> None:
+    [run_id] = begin(store, "code/grpo")
+    for read in (
+        lambda: store.runs.get(RunKey("code", "grpo"), access=MATH),
+        lambda: store.runs.by_id(run_id, access=MATH),
+        lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, now=NOW, owner="me").result(10),
+        lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, now=NOW, name="mine").result(10),
+        lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH, now=NOW),
+        lambda: store.policies.current(run_id, access=MATH),
+        lambda: store.policies.list(run_id, access=MATH),
+    ):
+        with pytest.raises(NotFound):
+            read()
+    assert store.runs.attempts(run_id, access=MATH) == []
+    assert store.runs.list_attempts(run_id, access=MATH).items == ()
+    assert store.policies.history(run_id, access=MATH) == []
+    assert listed(store, access=MATH) == []
+
+
+def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
+    begin(store, "math/a", "code/b", "math/c")
+    first = store.runs.list(access=EVERYTHING, limit=2)
+    begin(store, "math/d")
+    second = store.runs.list(access=EVERYTHING, limit=2, after=first.next)
+    assert [run.key.run for run in first.items] == ["c", "b"]
+    assert [run.key.run for run in second.items] == ["a"]
+    assert second.next is None
+
+
+@pytest.mark.parametrize("cursor", ["", "no", "!!", "kwECAw", "kc-AAAAAAAAAAA"])
+def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="must be the `next`"):
+        store.runs.list(access=EVERYTHING, after=cursor)
+
+
+def test_runs_are_filtered(store: Store) -> None:
+    [one, *_] = begin(store, "math/a", "math/b", "code/c")
+    commit(store, one, state=RunState.STALLED)
+    store.runs.update(RunKey("math", "a"), access=EVERYTHING, now=NOW, tags=["x", "y"], owner="me").result(10)
+    store.runs.update(RunKey("math", "b"), access=EVERYTHING, now=NOW, archived=True).result(10)
+    assert listed(store) == ["code/c", "math/a"]
+    assert listed(store, project="math") == listed(store, tag="y") == listed(store, owner="me") == ["math/a"]
+    assert listed(store, state=RunState.RUNNING) == ["code/c"]
+    assert listed(store, archived=True) == ["math/b"]
+
+
+def test_only_what_is_given_changes(store: Store) -> None:
+    begin(store, "math/grpo")
+    store.runs.update(GRPO, access=MATH, now=NOW, tags=["b", "a", "a"], owner="me").result(10)
+    run = store.runs.update(GRPO, access=MATH, now=NOW, archived=True).result(10)
+    assert (run.tags, run.owner, run.archived) == (("a", "b"), "me", True)
+    assert store.runs.update(GRPO, access=MATH, now=NOW, tags=[]).result(10).tags == ()
+
+
+def test_a_renamed_run_leaves_its_name_free(store: Store) -> None:
+    [old] = begin(store, "math/grpo")
+    assert store.runs.update(GRPO, access=MATH, now=NOW, name="first").result(10).key == RunKey("math", "first")
+    [new] = begin(store, "math/grpo")
+    assert new != old
+
+
+def test_a_name_is_given_once_and_must_be_one(store: Store) -> None:
+    begin(store, "math/grpo", "math/taken")
+    with pytest.raises(Conflict, match="math/taken"):
+        store.runs.update(GRPO, access=MATH, now=NOW, name="taken").result(10)
+    with pytest.raises(InvalidInput):
+        store.runs.update(GRPO, access=MATH, now=NOW, name="../etc")
+
+
+class FailingHandover(Handover):
+    """One whose deliveries cannot be made."""
+
+    def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
+        """See Handover."""
+        raise ArithmeticError("no deliveries")
+
+
+FAILING = FailingHandover(routes=Routes(), public_url=None, now=NOW)
+
+
+@pytest.mark.parametrize(("name", "handover", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)])
+def test_of_a_change_that_fails_nothing_is_kept(
+    store: Store, name: str, handover: Handover | None, error: type[Exception]
+) -> None:
+    begin(store, "math/grpo", "math/taken")
+    before = store.runs.get(GRPO, access=MATH)
+    changed = store.runs.update(
+        GRPO, access=MATH, now=NOW, name=name, tags=["x"], owner="you", archived=True, handover=handover
+    )
+    with pytest.raises(error):
+        changed.result(10)
+    assert store.runs.get(GRPO, access=MATH) == before
+    assert listed(store) == ["math/taken", "math/grpo"]
+
+
+def test_a_name_and_all_else_change_together(store: Store) -> None:
+    [run_id] = begin(store, "math/grpo")
+    run = store.runs.update(GRPO, access=MATH, now=NOW, name="first", tags=["x"], owner="you").result(10)
+    assert (run.id, str(run.key), run.tags, run.owner) == (run_id, "math/first", ("x",), "you")
+    assert store.runs.by_id(run_id) == run
+
+
+def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:
+    run_id, other_id = begin(store, "math/grpo", "math/other")
+    for run, id_ in (("grpo", run_id), ("other", other_id)):
+        append(store, *(report_intake(run=run, step=step) for step in range(3)))
+        [attempt] = store.runs.attempts(id_)
+        row = batch(batch_key(attempt.id, 0), run_id=id_, ordinal=1)
+        commit(store, id_, batches=(row,), alerts=(alert(run_id=id_),), events=(Event(kind="x", data={}, at=NOW),))
+    before = counts(store)
+    store.runs.delete(GRPO, access=MATH, now=NOW)
+    after = counts(store)
+    assert {name: before[name] - after[name] for name in ("run", "attempt", "report", "notice", "batch", "event")} == {
+        "run": 1,
+        "attempt": 1,
+        "report": 3,
+        "notice": 1,
+        "batch": 1,
+        "event": 1,
+    }
+    [again] = append(store, report_intake(step=0))
+    assert again.run_id not in (run_id, other_id)
+    assert store.runlog.reached(again.run_id).frontier == Frontier()
+
+
+def counts(store: Store) -> dict[str, int]:
+    """Return how many rows each table has."""
+    return store.writer.submit(
+        lambda tx: {
+            name: len(tx.connection.execute(table.select()).all()) for name, table in tables.metadata.tables.items()
+        }
+    ).result(10)
+
+
+def test_what_was_said_of_a_run_that_goes_in_the_same_group_spoils_no_other(store: Store) -> None:
+    gone, stays = begin(store, "math/grpo", "math/other")
+    said = Event(kind="x", data={}, at=NOW)
+    with Gate(store.writer):
+        told = [Outcome(run_id=run_id, frontier=Frontier(), events=(said,)) for run_id in (gone, stays)]
+        outcomes = store.runlog.commit(told)
+        deleted = store.writer.submit(partial(store.runs._delete_rest, run_id=gone, now=NOW), run=GRPO)
+        reports = store.reports.append([report_intake("math", "other")], now=NOW)
+    for future in (*outcomes, deleted, *reports):
+        assert future.exception(30) is None
+    assert listed(store) == ["math/other"]
+    assert [event.run_id for event in store.events.after(0, access=EVERYTHING)] == [stays]

@@ -1,0 +1,206 @@
+"""The history of signals: what was committed is what is drawn, however it lies on the disk."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+from sqlalchemy import update
+
+from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.store import Store
+from trmon.store.repositories.signal_series import Series
+from trmon.store.rows.signal_chunks import CHUNK_BATCHES
+from trmon.store.schema import tables
+
+CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
+
+
+@pytest.fixture
+def run_id(store: Store) -> int:
+    """A run whose trainer has started."""
+    return append(store, start_intake())[0].run_id
+
+
+def write(store: Store, run_id: int, steps: range, *, attempt_id: int = 1, first_ordinal: int = 1) -> list[BatchRow]:
+    """Write a batch a step, in passes of 100, whose signal kl is the step and whose scalar lr is its negative."""
+    rows = [
+        batch(
+            batch_key(attempt_id, step),
+            run_id=run_id,
+            ordinal=first_ordinal + i,
+            signals={"kl": float(step), "nan": math.nan},
+            scalars={"lr": -float(step)},
+        )
+        for i, step in enumerate(steps)
+    ]
+    for first in range(0, len(rows), 100):
+        commit(store, run_id, batches=tuple(rows[first : first + 100]))
+    return rows
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0" * 7, b"\0" * 8])
+def test_a_damaged_row_has_no_values_in_history(store: Store, run_id: int, damaged: bytes) -> None:
+    write(store, run_id, range(40))
+    table = tables.batch
+    spoil = update(table).where(table.c.step == 7).values(signals=damaged)
+    store.writer.submit(lambda transaction: transaction.connection.execute(spoil).rowcount).result(30)
+    write(store, run_id, range(40, CHUNK_BATCHES), first_ordinal=41)
+    found = last(series(store, run_id, "kl"), "kl")
+    assert math.isnan(found[7])
+    assert found[:7] + found[8:] == [float(step) for step in range(CHUNK_BATCHES) if step != 7]
+    [row] = store.runlog.batches_after(run_id, 7, limit=1)
+    assert [entry.part for entry in row.quarantined] == [QuarantinePart.ROW]
+    assert row.scalars == {}
+
+
+def series(store: Store, run_id: int, *names: str, **options: Any) -> Series:
+    """Read signals of a run as everybody may."""
+    return store.signals.series(run_id, names=names, **{"access": EVERYTHING} | options)
+
+
+def last(found: Series, name: str) -> list[float]:
+    """Return the last values of a signal's points."""
+    return found.bands[name].last.tolist()
+
+
+@pytest.mark.parametrize("n", [1, CHUNK_BATCHES - 1, CHUNK_BATCHES, CHUNK_BATCHES + 1, 3 * CHUNK_BATCHES + 7])
+def test_every_batch_is_a_point_while_there_are_points(store: Store, run_id: int, n: int) -> None:
+    write(store, run_id, range(n))
+    found = series(store, run_id, "kl", "lr", points=n)
+    assert found.exact
+    assert found.step.tolist() == last(found, "kl") == list(range(n))
+    assert last(found, "lr") == [-step for step in range(n)]
+    assert found.closed_at.tolist() == [NOW + step + 1 for step in range(n)]
+    assert set(found.update) == {-1}
+    assert set(found.count) == {1}
+
+
+def test_more_batches_than_points_are_gathered(store: Store, run_id: int) -> None:
+    write(store, run_id, range(1000))
+    found = series(store, run_id, "kl", points=10)
+    band = found.bands["kl"]
+    assert not found.exact
+    assert found.count.tolist() == [100] * 10
+    assert found.step.tolist() == band.max.tolist() == band.last.tolist() == list(range(99, 1000, 100))
+    assert band.min.tolist() == list(range(0, 1000, 100))
+    assert band.mean.tolist() == [first + 49.5 for first in range(0, 1000, 100)]
+
+
+def test_steps_are_cut_at_both_ends_included(store: Store, run_id: int) -> None:
+    write(store, run_id, range(600))
+    assert series(store, run_id, "kl", from_step=250, to_step=260).step.tolist() == list(range(250, 261))
+    assert series(store, run_id, "kl", from_step=590).step.tolist() == list(range(590, 600))
+    assert series(store, run_id, "kl", from_step=601).step.tolist() == []
+
+
+def test_a_revised_batch_is_drawn_as_revised(store: Store, run_id: int) -> None:
+    rows = write(store, run_id, range(CHUNK_BATCHES + 20))
+    revised = tuple(
+        structs.replace(rows[i], revised=True, signals={"kl": -1.0, "late": 5.0}) for i in (3, 7, CHUNK_BATCHES + 2)
+    )
+    commit(store, run_id, batches=revised)
+    found = series(store, run_id, "kl", "late")
+    changed = [step for step, value in zip(found.step.tolist(), last(found, "kl"), strict=True) if value == -1.0]
+    assert changed == [3, 7, CHUNK_BATCHES + 2]
+    assert np.flatnonzero(found.bands["late"].last == 5.0).tolist() == changed
+
+
+def test_a_signal_that_begins_late_is_nan_before(store: Store, run_id: int) -> None:
+    rows = write(store, run_id, range(CHUNK_BATCHES))
+    later = structs.replace(rows[-1], key=batch_key(1, 999), ordinal=CHUNK_BATCHES + 1, signals={"new": 1.0})
+    commit(store, run_id, batches=(later,))
+    found = series(store, run_id, "new", "nobody")
+    assert np.isnan(found.bands["new"].last).tolist() == [True] * CHUNK_BATCHES + [False]
+    assert np.isnan(found.bands["nobody"].last).all()
+
+
+def test_nan_is_left_out_of_a_points_range_and_mean(store: Store, run_id: int) -> None:
+    values = [1.0, math.nan, 3.0, math.nan, math.nan, math.inf]
+    rows = [
+        batch(batch_key(1, i), run_id=run_id, ordinal=i + 1, signals={"x": value}) for i, value in enumerate(values)
+    ]
+    commit(store, run_id, batches=tuple(rows))
+    band = series(store, run_id, "x", points=3).bands["x"]
+    np.testing.assert_array_equal(band.min, [1.0, 3.0, math.inf])
+    np.testing.assert_array_equal(band.mean, [1.0, 3.0, math.inf])
+    np.testing.assert_array_equal(band.last, [math.nan, math.nan, math.inf])
+    np.testing.assert_array_equal(series(store, run_id, "x", points=2).bands["x"].max, [3.0, math.inf])
+
+
+def test_a_point_without_any_value_is_nan(store: Store, run_id: int) -> None:
+    write(store, run_id, range(10))
+    band = series(store, run_id, "nan", points=2).bands["nan"]
+    for column in (band.min, band.max, band.mean, band.last):
+        assert np.isnan(column).tolist() == [True, True]
+
+
+def test_gauges_read_the_whole_rollout_batch_else_the_last_update(store: Store, run_id: int) -> None:
+    keys = [(0, None), (0, 0), (0, 1), (1, 0), (1, 1), (2, None)]
+    rows = [
+        batch(batch_key(1, *key), run_id=run_id, ordinal=i + 1, signals={"x": float(i)}) for i, key in enumerate(keys)
+    ]
+    commit(store, run_id, batches=tuple(rows))
+    gauges, everything = series(store, run_id, "x"), series(store, run_id, "x", updates="all")
+    assert (gauges.step.tolist(), gauges.update.tolist(), last(gauges, "x")) == ([0, 1, 2], [-1, 1, -1], [0, 4, 5])
+    assert last(everything, "x") == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_restart_that_went_back_replaces_what_it_trained_again(store: Store, run_id: int) -> None:
+    write(store, run_id, range(300))
+    append(store, report_intake(step=300))
+    [restart] = append(store, report_intake(step=200, launch="launch-2"), now=NOW + 1e6)
+    write(store, run_id, range(200, 210), attempt_id=restart.attempt_id, first_ordinal=301)
+    whole = series(store, run_id, "kl")
+    assert whole.step.tolist() == list(range(210))
+    assert whole.attempt_id.tolist() == [1] * 200 + [restart.attempt_id] * 10
+    assert len(series(store, run_id, "kl", attempt_id=1).step) == 300
+
+
+def test_a_second_trainer_is_read_only_when_asked_for(store: Store, run_id: int) -> None:
+    write(store, run_id, range(5))
+    [second] = append(store, report_intake(launch="launch-2"))
+    write(store, run_id, range(3), attempt_id=second.attempt_id, first_ordinal=6)
+    assert series(store, run_id, "kl").step.tolist() == list(range(5))
+    assert series(store, run_id, "kl", attempt_id=second.attempt_id).step.tolist() == list(range(3))
+
+
+def test_a_run_without_batches_has_no_points(store: Store, run_id: int) -> None:
+    found = series(store, run_id, "kl")
+    assert found.exact
+    assert len(found.step) == len(found.bands["kl"].mean) == 0
+    assert store.signals.names(run_id, access=EVERYTHING) == []
+
+
+def test_the_names_of_a_runs_signals_and_scalars(store: Store, run_id: int) -> None:
+    write(store, run_id, range(3))
+    assert store.signals.names(run_id, access=EVERYTHING) == ["kl", "lr", "nan"]
+
+
+def test_another_projects_history_does_not_exist(store: Store, run_id: int) -> None:
+    write(store, run_id, range(300))
+    assert len(series(store, run_id, "kl", access=CODE).step) == 0
+    assert len(series(store, run_id, "kl", access=CODE, attempt_id=1).step) == 0
+    assert store.signals.names(run_id, access=CODE) == []
+
+
+def test_history_is_the_same_for_who_opens_the_file_anew(store: Store, run_id: int, url: str) -> None:
+    write(store, run_id, range(300))
+    again = Store.open(url)
+    assert last(series(again, run_id, "kl"), "kl") == list(range(300))
+    again.close()
+
+
+def test_the_newest_steps_are_those_of_the_line_that_is_drawn(store: Store, run_id: int) -> None:
+    write(store, run_id, range(10))
+    newer = append(store, start_intake(attempt="b", launch="launch-2"))[0].attempt_id
+    write(store, run_id, range(6, 9), attempt_id=newer, first_ordinal=11)
+    assert store.signals.newest_steps(run_id, access=EVERYTHING, limit=5) == [8, 7, 6, 5, 4]
+    assert store.signals.newest_steps(run_id, access=EVERYTHING, limit=99) == list(range(8, -1, -1))
+    assert store.signals.newest_steps(run_id, access=CODE, limit=5) == []

@@ -1,0 +1,55 @@
+"""Silences: of a project or of all, in force for a while, and kept afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.store.builders import NOW, append, start_intake
+from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.domain.model.errors import NotFound
+from trmon.store import Store
+
+CODE = Access(name="code", scopes=frozenset({Scope.ADMIN}), project="code")
+MATCHER = Matcher(label="run", operator=Operator.LIKE, value="gr*")
+
+
+@pytest.fixture
+def silences(store: Store) -> list[Silence]:
+    """One of every project, one of `code`, and one of `math` that is still to begin."""
+    usual = Silence(id=0, project=None, matchers=(MATCHER,), author="ana", note="n", starts_at=NOW, ends_at=NOW + 60)
+    wanted = (usual, replace(usual, project="code"), replace(usual, project="math", starts_at=NOW + 30))
+    return [store.silences.create(silence).result() for silence in wanted]
+
+
+def test_silences_are_listed_newest_first_in_pages(store: Store, silences: list[Silence]) -> None:
+    first = store.silences.list(access=EVERYTHING, limit=2)
+    second = store.silences.list(access=EVERYTHING, limit=2, after=first.next)
+    assert [*first.items, *second.items] == silences[::-1]
+    assert store.silences.list(access=EVERYTHING, ending_after=NOW + 60).items == ()
+
+
+def test_a_run_is_under_those_of_its_project_and_of_all_that_are_in_force(
+    store: Store, silences: list[Silence]
+) -> None:
+    [receipt] = append(store, start_intake("math", "grpo"))
+    everywhere, _, of_math = silences
+    found = [store.outbox.situation(receipt.run_id, now=NOW + later).silences for later in (-1, 0, 30, 60)]
+    assert found == [(), (everywhere,), (everywhere, of_math), ()]
+
+
+def test_another_projects_silences_do_not_exist(store: Store, silences: list[Silence]) -> None:
+    assert store.silences.list(access=CODE).items == (silences[1],)
+    for other in (silences[0], silences[2]):
+        with pytest.raises(NotFound):
+            store.silences.expire(other.id, access=CODE, now=NOW).result()
+    assert list(store.silences.list(access=EVERYTHING).items) == silences[::-1]
+
+
+def test_a_silence_that_is_ended_stays_listed_with_its_end(store: Store, silences: list[Silence]) -> None:
+    of_code = silences[1]
+    for now in (NOW + 10, NOW + 20):
+        store.silences.expire(of_code.id, access=CODE, now=now).result()
+    assert store.silences.list(access=CODE).items == (replace(of_code, ends_at=NOW + 10),)

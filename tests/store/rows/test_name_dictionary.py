@@ -1,0 +1,21 @@
+"""Sets of names that are remembered by one thread and forgotten by another."""
+
+from __future__ import annotations
+
+from sqlalchemy import event
+
+from trmon.store import Store
+from trmon.store.database.connect import engines_of
+from trmon.store.rows.name_dictionary import NameSets
+
+
+def test_names_are_read_while_the_writer_forgets_them(store: Store, url: str) -> None:
+    wanted = (("kl",), ("reward", "lr"))
+    added = store.writer.submit(lambda transaction: [NameSets().id_of(transaction.connection, one) for one in wanted])
+    ids = added.result(30)
+    engines, names = engines_of(url), NameSets()
+    with engines.reader.connect() as connection:
+        names.read(connection, ids[:1])
+        event.listen(engines.reader, "before_cursor_execute", lambda *_: names.forget())
+        assert names.read(connection, ids) == dict(zip(ids, wanted, strict=True))
+    engines.dispose()

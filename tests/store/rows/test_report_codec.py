@@ -1,0 +1,199 @@
+"""The stored form of reports: every bit comes back, in fewer bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import zstandard
+
+from tests.core.golden import cases, inputs
+from tests.fixtures.messages import as_json
+from tests.store.builders import realistic_columns, report
+from trmon.domain.model.errors import Damaged, TrmonError
+from trmon.store.rows import report_codec
+from trmon_client.core import wire
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.statistics import columns
+
+HUGE_FRAME = bytes.fromhex("28b52ffde0") + (1 << 50).to_bytes(8, "little")
+"""The head of a zstd frame of a petabyte."""
+
+
+def packed(made: Columns) -> bytes:
+    """Return the stored form of a report with these columns."""
+    return report_codec.pack(wire.Report(attempt="a", launch="l", step=1), parcel=wire.parcel(made))
+
+
+def stored(sent: wire.Report) -> bytes:
+    """Return the stored form of a report."""
+    return report_codec.pack(without_columns(sent), parcel=wire.storable(sent)[0])
+
+
+def without_columns(sent: wire.Report) -> wire.Report:
+    """Return what a report says beside its columns."""
+    return msgspec.structs.replace(sent, columns={}, histograms={}, parcel=None)
+
+
+def assert_same(found: Columns, expected: Columns) -> None:
+    """Compare every bit, NaN and inf included, with dtypes and order."""
+    assert list(found) == sorted(expected, key=list(found).index)
+    for name, column in expected.items():
+        assert found[name].dtype == column.dtype
+        assert found[name].tobytes() == column.tobytes()
+    assert found.histograms.keys() == expected.histograms.keys()
+    for pair, counts in expected.histograms.items():
+        np.testing.assert_array_equal(found.histograms[pair], counts)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_every_bit_of_the_golden_columns_comes_back(case: str) -> None:
+    expected = columns(**inputs(case))
+    assert_same(report_codec.unpack(packed(expected))[1](), expected)
+
+
+def test_the_report_comes_back_without_its_columns() -> None:
+    sent = report(step=3, update=1, scalars={"lr": 1e-6, "bad": None, "far": "-inf"}, accepted=b"\xff", kl_is="exact")
+    found, unpacked = report_codec.unpack(stored(sent))
+    assert found == without_columns(sent)
+    assert_same(unpacked(), wire.unpack_columns(sent))
+
+
+def test_what_the_columns_say_of_themselves_comes_back() -> None:
+    sent = report(kl_is="lower_bound", kl_pair="total", trainer_version=7, old_version=6)
+    found = report_codec.unpack(stored(sent))[1]()
+    assert (found.kl_is, found.kl_pair, found.trainer_version, found.old_version) == ("lower_bound", "total", 7, 6)
+
+
+def test_columns_without_sequences_or_histograms_come_back() -> None:
+    expected = replace(realistic_columns(n=0), histograms={})
+    assert_same(report_codec.unpack(packed(expected))[1](), expected)
+
+
+@pytest.mark.parametrize(("n", "length"), [(8, 64), (64, 64), (64, 512)])
+def test_realistic_columns_take_at_most_six_tenths_of_their_bytes(n: int, length: int) -> None:
+    made = realistic_columns(n=n, length=length)
+    raw = sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
+    assert len(packed(made)) <= 0.6 * raw
+
+
+def test_a_damaged_payload_is_not_read() -> None:
+    payload = bytearray(packed(realistic_columns()))
+    payload[-20] ^= 1
+    with pytest.raises(TrmonError, match=r"a stored report is damaged: parcel.data: is not one zstd frame"):
+        report_codec.unpack(bytes(payload))[1]()
+
+
+def test_another_format_is_refused() -> None:
+    fields = msgspec.msgpack.decode(packed(realistic_columns()))
+    fields[0] = report_codec.FORMAT + 1
+    with pytest.raises(TrmonError, match=r"has format 3, this one reads 2; use the service that wrote it"):
+        report_codec.unpack(msgspec.msgpack.encode(fields))
+
+
+def digest(sent: wire.Report) -> bytes:
+    """Return the digest of a report."""
+    return report_codec.report_digest(without_columns(sent), parcel=wire.storable(sent)[0])
+
+
+def repacked(payload: bytes) -> bytes:
+    """Return a stored report as another zstd would have packed it."""
+    fields = msgspec.msgpack.decode(payload)
+    fields[-1] = zstandard.compress(zstandard.decompress(fields[-1]), 9)
+    return msgspec.msgpack.encode(fields)
+
+
+def changed(sent: wire.Report, name: str, values: list[float]) -> wire.Report:
+    """Return a report of which a column begins with other values."""
+    packed = sent.columns[name]
+    assert isinstance(packed, wire.PackedColumn)
+    array = np.frombuffer(packed.data, f"<{packed.dtype}").copy()
+    array[: len(values)] = values
+    column = wire.PackedColumn(packed.dtype, array.tobytes())
+    return msgspec.structs.replace(sent, columns=sent.columns | {name: column})
+
+
+def test_a_digest_tells_what_is_said_and_not_how_it_was_sent() -> None:
+    sent = report(step=1, accepted=b"\x05", policy="ab")
+    again = msgspec.structs.replace(sent, sent_at=5.0, losses=wire.Losses({"full": 1}), wire=(1, 1))
+    reordered = msgspec.structs.replace(sent, columns=dict(reversed(sent.columns.items())))
+    assert digest(sent) == digest(again) == digest(reordered)
+    others = [
+        msgspec.structs.replace(sent, step=2),
+        msgspec.structs.replace(sent, accepted=b"\x04"),
+        msgspec.structs.replace(sent, policy="cd"),
+        msgspec.structs.replace(sent, histograms={}),
+        report(step=1, accepted=b"\x05", policy="ab", seed=1),
+        report(step=1, accepted=b"\x05", policy="ab", n=7),
+        changed(sent, "reward", [0.5]),
+        changed(sent, "total_max_d", [np.inf]),
+        changed(sent, "n_invalid", [1]),
+    ]
+    assert len({digest(sent), *map(digest, others)}) == 1 + len(others)
+
+
+def test_the_same_numbers_are_the_same_bytes_whatever_their_nans_and_zeros() -> None:
+    plain = changed(report(step=1), "reward", [0.0, np.nan, np.inf])
+    odd = changed(report(step=1), "reward", [-0.0, np.uint64(0xFFF8000000000001).view(np.float64), np.inf])
+    assert plain.columns != odd.columns
+    assert digest(plain) == digest(odd)
+    assert stored(plain) == stored(odd)
+
+
+def test_the_same_numbers_are_the_same_bytes_in_every_encoding() -> None:
+    sent = changed(report(step=1, accepted=b"\x05"), "reward", [-0.0, np.nan, np.inf])
+    read = wire.decode(as_json(sent), media_type=wire.JSON)
+    assert isinstance(read, wire.Report)
+    assert digest(read) == digest(sent)
+    assert stored(read) == stored(sent)
+
+
+def test_a_digest_of_a_message_without_columns_tells_what_is_said_and_stays_as_it_lies_in_databases() -> None:
+    said = [wire.Pause(attempt="a", launch="l", sequence=sequence, sent_at=at) for sequence in (1, 2) for at in (0, 9)]
+    assert len({report_codec.digest(message) for message in said}) == 2
+    assert report_codec.digest(said[0]).hex() == "5c3bbb37fd1954d91f3390dcd7f346b7"
+
+
+@pytest.mark.parametrize("accepted", [b"\x05", None], ids=["decided by its sender", "left to the service"])
+def test_a_report_is_known_again_whatever_packed_it(accepted: bytes | None) -> None:
+    sent = report(step=1, accepted=accepted, policy="ab")
+    decided = msgspec.structs.replace(sent, policy=sent.policy if accepted else "cd", sent_at=9.0)
+    payload = stored(sent)
+    older = repacked(stored(decided))
+    assert older != payload
+    assert report_codec.is_same(payload, older)
+    for other in (msgspec.structs.replace(sent, step=2), changed(sent, "reward", [0.5])):
+        assert not report_codec.is_same(payload, repacked(stored(other)))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda fields: fields[:0], id="no fields"),
+        pytest.param(lambda fields: [*fields[:2], b"\xc1", *fields[3:]], id="what is said"),
+        pytest.param(lambda fields: [*fields[:3], b"", fields[4]], id="an empty layout"),
+        pytest.param(lambda fields: [*fields[:3], fields[3][:-1] + b"\0", fields[4]], id="a bit of the layout"),
+        pytest.param(lambda fields: [*fields[:3], HUGE_FRAME, fields[4]], id="a layout that states a huge size"),
+        pytest.param(lambda fields: [*fields[:4], b""], id="no columns"),
+        pytest.param(lambda fields: [fields[0], 1 << 40, *fields[2:]], id="another number of sequences"),
+    ],
+)
+def test_whatever_is_damaged_is_said_to_be(spoil: Callable[[list[Any]], list[Any]]) -> None:
+    payload = packed(realistic_columns())
+    damaged = msgspec.msgpack.encode(spoil(msgspec.msgpack.decode(payload)))
+    with pytest.raises(Damaged, match="a stored report is damaged"):
+        report_codec.unpack(damaged)[1]()
+
+
+@pytest.mark.parametrize("damaged", [b"\xc1", packed(realistic_columns())[:-1] + b"\0"])
+def test_what_is_damaged_is_the_same_as_nothing(damaged: bytes) -> None:
+    assert not report_codec.is_same(packed(realistic_columns()), damaged)
+
+
+def test_a_damaged_notice_is_said_to_be() -> None:
+    with pytest.raises(Damaged, match="a stored notice is damaged"):
+        report_codec.unpack_notice(b"\xc1")

@@ -1,0 +1,205 @@
+"""The writer: in order, together, each for itself, and never before it is on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event, Thread
+
+import pytest
+from sqlalchemy import Engine, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from tests.store.gate import Gate
+from trmon.domain.model.errors import Conflict, NotReady, Overloaded
+from trmon.store import migrations
+from trmon.store.database.connect import engines_of
+from trmon.store.database.engines import Engines
+from trmon.store.database.upsert import insert_all
+from trmon.store.registry.run_registry import Directory
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import Commit, GroupCommit
+from trmon.store.writing.run_locks import RunLocks
+from trmon.store.writing.transaction import Operation, Transaction
+
+
+@pytest.fixture
+def engines(url: str) -> Iterator[Engines]:
+    """A migrated database."""
+    opened = engines_of(url)
+    migrations.upgrade(opened.writing)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def engine(engines: Engines) -> Engine:
+    """What reads it."""
+    return engines.reader
+
+
+@pytest.fixture
+def writer(engines: Engines) -> Iterator[GroupCommit]:
+    """A writer that may keep ten operations waiting."""
+    locks = RunLocks(Directory(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
+    started = GroupCommit(engines.writing, max_waiting=10, locks=locks)
+    started.start()
+    yield started
+    started.close()
+
+
+def add(name: str, *, error: Exception | None = None) -> Operation[str]:
+    """Return an operation that adds a project, and then may fail."""
+
+    def operation(transaction: Transaction) -> str:
+        transaction.connection.execute(insert(tables.project), {"name": name, "created_at": 0.0})
+        if error is not None:
+            raise error
+        return name
+
+    return operation
+
+
+def projects(engine: Engine) -> list[str]:
+    """Return what is committed, in the order in which it was written."""
+    with engine.connect() as connection:
+        return list(connection.scalars(select(tables.project.c.name)))
+
+
+def test_operations_are_done_in_their_order(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        futures = [writer.submit(add(name)) for name in "abc"]
+    assert [future.result(10) for future in futures] == ["a", "b", "c"]
+    assert projects(engine) == ["a", "b", "c"]
+
+
+def test_what_waits_is_committed_together(writer: GroupCommit) -> None:
+    commits: list[Commit] = []
+    writer.on_commit(commits.append)
+    with Gate(writer):
+        futures = [writer.submit(add(name)) for name in "abc"]
+    for future in futures:
+        future.result(10)
+    writer.close()
+    assert sum(commit.n_operations for commit in commits) == 4
+    assert len(commits) < 4
+
+
+def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        good = writer.submit(add("good"))
+        bad = writer.submit(add("bad", error=Conflict("no")))
+        later = writer.submit(add("later"))
+    assert (good.result(10), later.result(10)) == ("good", "later")
+    with pytest.raises(Conflict, match="no"):
+        bad.result(10)
+    assert projects(engine) == ["good", "later"]
+
+
+def test_a_row_that_may_not_be_fails_its_own_work_alone(writer: GroupCommit, engine: Engine) -> None:
+    def orphan(transaction: Transaction) -> None:
+        rows = [{"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}]
+        insert_all(transaction.connection, tables.event, rows=rows)
+
+    with Gate(writer):
+        works = [writer.submit(add("a")), writer.submit(orphan), writer.submit(add("b")), writer.submit(orphan)]
+    errors = [work.exception(10) for work in works]
+    assert [isinstance(error, IntegrityError) for error in errors] == [False, True, False, True]
+    assert projects(engine) == ["a", "b"]
+    assert writer.submit(add("c")).result(10) == "c"
+
+
+@pytest.mark.parametrize("error", [Conflict("no"), ValueError("no")], ids=["a refusal", "a failure"])
+def test_those_who_remember_hear_that_the_group_of_one_that_fails_was_undone(
+    writer: GroupCommit, error: Exception
+) -> None:
+    undone = Event()
+    writer.on_rollback(undone.set)
+    assert writer.submit(add("bad", error=error)).exception(10) is error
+    assert undone.is_set()
+
+
+def test_a_group_without_a_failure_is_written_once_and_one_with_it_twice(writer: GroupCommit) -> None:
+    done: list[str] = []
+
+    def noting(name: str, *, error: Exception | None = None) -> Operation[str]:
+        def operation(transaction: Transaction) -> str:
+            done.append(name)
+            return add(name, error=error)(transaction)
+
+        return operation
+
+    with Gate(writer):
+        good = [writer.submit(noting(name)) for name in "ab"]
+    assert [future.result(10) for future in good] == done == ["a", "b"]
+    with Gate(writer):
+        mixed = [writer.submit(noting("c")), writer.submit(noting("d", error=Conflict("no")))]
+    assert mixed[0].result(10) == "c"
+    assert isinstance(mixed[1].exception(10), Conflict)
+    assert done == ["a", "b", "c", "d", "c", "d"]
+
+
+def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
+    def fail(_: Commit) -> None:
+        raise RuntimeError("no")
+
+    writer.on_commit(fail)
+    assert writer.submit(add("a")).result(10) == "a"
+    assert writer.submit(add("b")).result(10) == "b"
+    writer.close()
+
+
+def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:
+    commits: list[Commit] = []
+    writer.on_commit(commits.append)
+    writer.submit(lambda transaction: transaction.touched.update({3, 4})).result(10)
+    writer.close()
+    assert [commit.touched for commit in commits] == [frozenset({3, 4})]
+
+
+def test_a_handler_gets_in_one_call_what_waits_in_a_row(writer: GroupCommit) -> None:
+    calls: list[list[int]] = []
+
+    def double(_: Transaction, items: list[int]) -> list[int]:
+        calls.append(list(items))
+        return [2 * item for item in items]
+
+    with Gate(writer):
+        futures = writer.submit_each(double, [1, 2]) + writer.submit_each(double, [3])
+    assert [future.result(10) for future in futures] == [2, 4, 6]
+    assert calls == [[1, 2, 3]]
+
+
+def test_a_full_queue_takes_all_or_nothing_and_says_when_to_come_back(writer: GroupCommit) -> None:
+    with Gate(writer):
+        for i in range(8):
+            writer.submit(add(str(i)))
+        with pytest.raises(Overloaded, match="8 operations wait for the disk, at most 10 may") as refused:
+            writer.submit_each(lambda _, items: items, [1, 2, 3])
+        assert writer.depth == 8
+    assert 1 <= refused.value.retry_after_seconds <= 60
+
+
+def test_who_goes_away_before_the_writer_comes_is_left_out(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        gone = writer.submit(add("gone"))
+        assert gone.cancel()
+        stays = writer.submit(add("stays"))
+    assert stays.result(10) == "stays"
+    assert projects(engine) == ["stays"]
+
+
+def test_closing_writes_what_waits_and_takes_no_more(writer: GroupCommit, engine: Engine) -> None:
+    with Gate(writer):
+        future = writer.submit(add("last"))
+        closing = Thread(target=writer.close)
+        closing.start()
+    closing.join(10)
+    assert future.result(0) == "last"
+    with pytest.raises(NotReady, match="shutting down"):
+        writer.submit(add("late"))
+    assert projects(engine) == ["last"]
+
+
+def test_nothing_is_answered_before_it_is_committed(writer: GroupCommit, engine: Engine) -> None:
+    for i in range(50):
+        assert writer.submit(add(str(i))).result(10) in projects(engine)

@@ -1,0 +1,152 @@
+"""Two processes that write to one PostgreSQL: each run keeps its order, and both give the answers that one would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from threading import Event
+
+import pytest
+
+from tests.store.builders import NOW, append, beat, report_intake, start_intake
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.errors import NotFound
+from trmon.domain.model.messages import Stored
+from trmon.domain.runs.attempts import Resolution
+from trmon.domain.state.run_update import Event as Said
+from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.store import Store
+from trmon.store.database.connect import engines_of
+from trmon.store.rows.event_rows import write_stream
+from trmon.store.writing.transaction import Transaction
+
+pytestmark = pytest.mark.server("postgres")
+
+
+@pytest.fixture
+def stores(postgres_url: str) -> Iterator[tuple[Store, Store]]:
+    """Two stores of one database, as two processes have them."""
+    opened = Store.open(postgres_url), Store.open(postgres_url)
+    yield opened
+    for store in opened:
+        store.close()
+
+
+def test_a_reader_that_goes_on_from_the_newest_id_misses_nothing(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    [first] = append(one, start_intake(run="grpo"))
+
+    def send(store: Store, rank: int) -> None:
+        for step in range(40):
+            append(store, *(report_intake(step=step, rank=rank + i, world_size=4) for i in range(2)))
+
+    def read(done: Event) -> list[int]:
+        seen: list[int] = []
+        while True:
+            last = done.is_set()
+            found = one.reports.after(first.run_id, seen[-1] if seen else 0, limit=1000)
+            seen += [report.id for report in found]
+            if last and not found:
+                return seen
+
+    done = Event()
+    with ThreadPoolExecutor(3) as pool:
+        reading = pool.submit(read, done)
+        for sending in [pool.submit(send, one, 0), pool.submit(send, other, 2)]:
+            sending.result(60)
+        done.set()
+        seen = reading.result(60)
+    assert len(seen) == len(set(seen)) == 160
+
+
+def test_a_report_that_both_get_is_stored_once_and_another_payload_conflicts(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    intakes = [report_intake(step=step) for step in range(50)]
+    sent = [store.reports.append(intakes, now=NOW) for store in (one, other)]
+    for pair in zip(*sent, strict=True):
+        assert {future.result(30).status for future in pair} == {Stored.STORED, Stored.DUPLICATE}
+    [conflict] = append(other, report_intake(step=7, seed=9))
+    assert conflict.status is Stored.CONFLICT
+
+
+def test_runs_that_begin_on_both_at_once_are_made_once(stores: tuple[Store, Store]) -> None:
+    runs = [f"run-{i}" for i in range(30)]
+    futures = [
+        (store, store.reports.append([report_intake(run=run, rank=rank, world_size=2) for run in order], now=NOW))
+        for rank, (store, order) in enumerate(zip(stores, (runs, runs[::-1]), strict=True))
+    ]
+    receipts = [[future.result(30) for future in sent] for _, sent in futures]
+    assert [receipt.run_id for receipt in receipts[0]] == [receipt.run_id for receipt in receipts[1][::-1]]
+    assert len({receipt.attempt_id for receipt in chain.from_iterable(receipts)}) == 30
+
+
+def test_each_knows_who_spoke_to_the_other(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    append(one, report_intake(step=1, launch="launch-1"))
+    [second] = append(other, report_intake(step=1, launch="launch-2", seed=1))
+    [third] = append(one, report_intake(step=2, launch="launch-2", seed=1))
+    fork = one.runs.attempts(second.run_id)[1]
+    assert second.attempt_id == third.attempt_id == fork.id
+    assert fork.fork_reason is Resolution.TWO_TRAINERS
+
+
+def test_a_heartbeat_to_one_keeps_the_attempt_at_the_other(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    append(one, report_intake(step=10))
+    beat(other, at=NOW + 3600)
+    other.writer.submit(lambda _: None).result(30)
+    [receipt] = append(one, report_intake(step=11, launch="launch-2"), now=NOW + 3601)
+    assert [attempt.name for attempt in one.runs.attempts(receipt.run_id)] == ["a", "a~launch-2"]
+
+
+def test_a_run_that_one_renames_begins_anew_at_the_other(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    [before] = append(one, report_intake(step=1))
+    run = other.runs.by_id(before.run_id)
+    other.runs.update(run.key, access=EVERYTHING, now=NOW, name="renamed").result(30)
+    [after] = append(one, report_intake(step=2))
+    assert after.run_id != before.run_id
+    assert [found.report.step for found in one.reports.after(before.run_id, 0, limit=10)] == [1]
+
+
+def test_a_run_that_one_deletes_begins_anew_at_the_other(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    [before] = append(one, report_intake(step=1))
+    other.runs.delete(other.runs.by_id(before.run_id).key, access=EVERYTHING, now=NOW)
+    [after] = append(one, report_intake(step=1))
+    assert (after.status, after.run_id == before.run_id) == (Stored.STORED, False)
+    with pytest.raises(NotFound):
+        one.runs.by_id(before.run_id)
+
+
+def test_outcomes_in_opposite_orders_wait_for_each_other_and_not_in_a_circle(stores: tuple[Store, Store]) -> None:
+    receipts = append(stores[0], *(report_intake(run=f"run-{i}") for i in range(20)))
+    ids = [receipt.run_id for receipt in receipts]
+    outcomes = {id_: Outcome(run_id=id_, last_step=id_, frontier=Frontier(report_id=1)) for id_ in ids}
+    both = [(store, order) for _ in range(5) for store, order in zip(stores, (ids, ids[::-1]), strict=True)]
+    futures = [future for store, order in both for future in store.runlog.commit([outcomes[id_] for id_ in order])]
+    assert [future.result(30) for future in futures] == [None] * 200
+
+
+def test_events_become_visible_in_the_order_of_their_ids(stores: tuple[Store, Store], postgres_url: str) -> None:
+    one, other = stores
+    [receipt] = append(one, report_intake())
+
+    def say(store: Store, kind: str) -> None:
+        def add(transaction: Transaction) -> None:
+            transaction.said.append((receipt.run_id, Said(kind=kind, data={}, at=NOW)))
+
+        store.writer.submit(add).result(30)
+
+    slow = engines_of(postgres_url)
+    with ThreadPoolExecutor(1) as pool:
+        with slow.writing.begin() as connection:
+            write_stream(connection, [(receipt.run_id, Said(kind="first", data={}, at=NOW))])
+            second = pool.submit(say, other, "second")
+            with pytest.raises(TimeoutError):
+                second.result(0.3)
+            assert other.events.after(0, access=EVERYTHING) == []
+        second.result(30)
+    slow.dispose()
+    assert [stored.event.kind for stored in other.events.after(0, access=EVERYTHING)] == ["first", "second"]

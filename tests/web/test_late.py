@@ -1,0 +1,133 @@
+"""Answers that come late, after somebody has gone on, and what only time or a step yet to come brings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.fixtures.messages import columns
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt, send_step, train
+from tests.web.conftest import Visiting
+from trmon.domain.model.access import Scope
+
+pytestmark = pytest.mark.server("chromium")
+
+HOUR = 3600
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ThreadedService]:
+    """A service without runs."""
+    service = ThreadedService(tmp_path / "data")
+    yield service
+    service.stop()
+
+
+def test_a_run_that_is_answered_after_somebody_went_on_is_not_shown(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    with service.client() as client:
+        train(client, MATH)
+    tab = visiting(service.url)
+    page = tab.go("/")
+    tab.hold_back(f"/runs/{MATH}", seconds=1)
+    page.locator("a.run").click()
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.locator("h1")).to_have_text("No alert fires")
+    page.wait_for_timeout(4000)
+    expect(page.locator("h1")).to_have_text("No alert fires")
+    assert page.url == f"{service.url}/alerts"
+    expect(page).to_have_title("Alerts · trmon")
+
+
+def test_a_run_that_somebody_deleted_is_said_to_be_gone(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH)
+        tab = visiting(service.url)
+        tab.page.clock.install()
+        page = tab.go(f"/runs/{MATH}")
+        client.delete(f"/api/v1/runs/{MATH}")
+    page.clock.fast_forward(40_000)
+    expect(page.locator("h1")).to_have_text("There is no such run.")
+    tab.expect_complaints("404")
+
+
+def test_a_run_whose_trainer_fell_silent_does_not_stay_well(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH, end=False)
+    tab = visiting(service.url)
+    tab.page.clock.install()
+    page = tab.go(f"/runs/{MATH}")
+    expect(page.locator("header")).to_contain_text("last report")
+    asked = len(tab.asked)
+    page.clock.fast_forward(40_000)
+    page.wait_for_timeout(1000)
+    assert any(f"/fleet/{MATH}" in url for url in tab.asked[asked:])
+
+
+def test_a_signal_that_comes_with_a_later_step_gets_its_chart(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH, steps=(), end=False)
+        for step in range(2):
+            content = columns(seed=step)
+            unrewarded = {name: values for name, values in content.items() if name != "reward"}
+            send_step(client, MATH, step=step, content=replace(content, by_name=unrewarded))
+        page = visiting(service.url).go(f"/runs/{MATH}")
+        charts = page.locator(".charts h2")
+        expect(charts.first).to_have_text("KL")
+        for step in range(2, 5):
+            send_step(client, MATH, step=step)
+        expect(charts.first).to_have_text("Reward")
+
+
+def test_a_browser_whose_clock_is_an_hour_off_tells_the_right_times(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    with service.client() as client:
+        corrupt(client, MATH)
+    for off_seconds in (-HOUR, HOUR):
+        tab = visiting(service.url)
+        tab.page.add_init_script(f"const told = Date.now; Date.now = () => told() + {1000 * off_seconds};")
+        page = tab.go("/alerts")
+        expect(page.locator('td[data-name="since"]')).to_contain_text(re.compile(r"now|\d s ago"))
+
+
+def test_a_tab_that_nobody_sees_holds_no_connection(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH)
+    tab = visiting(service.url)
+    tab.page.context.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.seen !== true })")
+    tab.go("/")
+    for _ in range(7):
+        page = tab.page.context.new_page()
+        page.goto(service.url)
+        expect(page.locator("a.run")).to_have_text(["grpo"])
+    turn = "(seen) => { window.seen = seen; document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(turn, True)
+    expect(page.locator("#live")).to_contain_text("live")
+    page.evaluate(turn, False)
+    expect(page.locator("#live")).to_have_text("reconnecting")
+
+
+def test_a_token_that_is_revoked_signs_out_what_is_open(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH)
+        admin = {"Authorization": f"Bearer {make_token(client, 'ana', Scope.ADMIN)}"}
+        made = client.post("/api/v1/tokens", json={"name": "ben", "scopes": ["read"]}, headers=admin)
+        tab = visiting(service.url)
+        page = tab.go(f"/runs/{MATH}")
+        page.get_by_label("Token").fill(made.json()["secret"])
+        page.keyboard.press("Enter")
+        expect(page.locator("#live")).to_contain_text("live")
+        expect(page.locator("h1")).to_have_text("grpo")
+        assert client.delete("/api/v1/tokens/ben", headers=admin).status_code == 204
+    expect(page.locator("h1")).to_have_text("Sign in", timeout=40_000)
+    expect(page.get_by_role("alert")).to_contain_text("no longer known")
+    tab.expect_complaints("401", "ERR_INCOMPLETE_CHUNKED_ENCODING")

@@ -1,0 +1,120 @@
+"""The page as things happen: a first run appears, a lost service is said to be lost, and nothing is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt, send_step, train
+from tests.web.conftest import Visiting
+from trmon.domain.model.identity import RunKey
+
+pytestmark = pytest.mark.server("chromium")
+
+LOST_MS = 20_000
+CODE = RunKey("code", "ppo")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ThreadedService]:
+    """A service without runs."""
+    service = ThreadedService(tmp_path / "data")
+    yield service
+    service.stop()
+
+
+def restart(service: ThreadedService) -> None:
+    """Start again on the same port, as a restarted unit does."""
+    service.start(port=httpx.URL(service.url).port)
+
+
+def test_an_empty_service_says_how_to_begin_and_then_shows_the_first_run(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    page = visiting(service.url).go("/")
+    expect(page.locator("h1")).to_have_text("No run reports here yet")
+    expect(page.locator("pre")).to_contain_text(f'url="{service.url}"')
+    with service.client() as client:
+        train(client, MATH)
+    expect(page.locator("tbody a.run")).to_have_text(["grpo"], timeout=LOST_MS)
+
+
+def test_a_run_is_there_before_its_first_step_and_then_has_charts(service: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(service.url)
+    with service.client() as client:
+        train(client, MATH, steps=(), end=False)
+        page = tab.go(f"/runs/{MATH}")
+        expect(page.get_by_label("Diagnosis")).to_contain_text("Unknown: no step has closed yet")
+        for step in range(3):
+            send_step(client, MATH, step=step)
+        expect(page.locator(".charts h2").first).to_have_text("Reward", timeout=LOST_MS)
+    tab.expect_complaints("404")
+
+
+def test_what_is_drawn_anew_keeps_the_keyboards_place(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        corrupt(client, MATH)
+        page = visiting(service.url).go(f"/runs/{MATH}")
+        page.get_by_label("Diagnosis").get_by_text("If it persists").click()
+        page.get_by_role("tab", name="TRL").focus()
+        page.keyboard.press("Enter")
+        for step in range(6, 9):
+            send_step(client, MATH, step=step)
+        expect(page.locator("header")).to_contain_text("step 8", timeout=LOST_MS)
+        expect(page.get_by_role("tab", name="TRL")).to_be_focused()
+        expect(page.get_by_role("tab", name="TRL")).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_label("Diagnosis")).to_contain_text("Print one response's tokens")
+
+
+def test_a_run_grows_under_ones_eyes(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH, steps=range(3), end=False)
+        page = visiting(service.url).go(f"/runs/{MATH}")
+        for step in range(3, 8):
+            send_step(client, MATH, step=step)
+        expect(page.locator(".rangebar")).to_contain_text("steps 0 to 6", timeout=LOST_MS)
+        expect(page.locator("header")).to_contain_text("step 7")
+
+
+def test_a_lost_service_is_shown_and_followed_on_where_it_was(service: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(service.url)
+    places: list[str | None] = []
+    tab.page.on(
+        "request", lambda asked: places.append(asked.headers.get("last-event-id")) if "/events" in asked.url else None
+    )
+    with service.client() as client:
+        train(client, MATH)
+        page = tab.go("/")
+        expect(page.locator("#live")).to_contain_text("live")
+        corrupt(client, CODE)
+    expect(page.locator("h1")).to_contain_text("1 run needs you", timeout=LOST_MS)
+    service.stop()
+    expect(page.locator("#live")).to_have_text("reconnecting", timeout=LOST_MS)
+    expect(page.locator("tbody a.run")).to_have_text(["ppo", "grpo"])
+    restart(service)
+    with service.client() as client:
+        train(client, RunKey("code", "sort"))
+    expect(page.locator("#live")).to_contain_text("live", timeout=LOST_MS)
+    expect(page.locator("tbody tr")).to_have_count(3, timeout=LOST_MS)
+    assert places[0] is None
+    assert int(places[-1] or 0) > 0
+    tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
+
+
+def test_a_service_that_does_not_answer_is_said_so_and_tried_again(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    tab = visiting(service.url)
+    page = tab.go("/")
+    service.stop()
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.locator("h1")).to_have_text("The service does not answer.")
+    restart(service)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("h1")).to_have_text("No alert fires")
+    tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")

@@ -1,0 +1,234 @@
+"""A run in a real browser: what is wrong, since when, why, what to do, and the charts that show it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.web.conftest import Visiting
+
+pytestmark = pytest.mark.server("chromium")
+
+PATH = "/runs/math/stale-8b"
+PANELS = [
+    *("Reward", "KL", "Effective samples", "χ²", "Engines agree", "Masked, by reason"),
+    *("Version lag", "Response length", "Gradient norm"),
+]
+
+
+def plot(page: Page, title: str) -> object:
+    return page.locator("figure", has=page.get_by_role("heading", name=title, exact=True))
+
+
+def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    card = page.get_by_label("Diagnosis")
+    expect(card).to_contain_text(re.compile(r"Act: staleness since step \d\d"))
+    expect(card).to_contain_text("Do this: Reduce the lag")
+    expect(card.locator("table")).to_contain_text("engine_lag")
+    expect(card.locator(".config")).to_contain_text("trainer.v1.separate_async.parameter_sync_step=1")
+    card.get_by_role("tab", name="TRL").click()
+    expect(card.locator(".config")).to_contain_text("num_iterations=1")
+    assert page.url.endswith("?tab=trl")
+
+
+def test_what_fires_on_the_run_itself_is_said_with_what_to_do(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    text = page.evaluate(
+        """async () => {
+            const { diagnosisCard } = await import("/static/diagnosis.js");
+            const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
+            const diagnosis = { circumstances: [fires], observed: [], unknown: [], shortfall: [], remedy: null };
+            const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
+            const card = document.createElement("section");
+            diagnosisCard(card, { judged, diagnosis, alerts: { items: [] }, run: {} }, { catalogue: {} });
+            return card.textContent;
+        }"""
+    )
+    assert "Watch: two trainers since step 3" in text
+    assert "m/r: two trainers live: a & <b>. End one." in text
+
+
+def test_every_chart_is_drawn_and_those_that_are_evidence_are_outlined(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
+    expect(page.locator(".charts canvas")).to_have_count(len(PANELS))
+    outlined = page.locator('.charts [data-evidence="act"] h2')
+    expect(outlined.filter(has_text="Version lag")).to_have_count(1)
+    expect(outlined.filter(has_text="Reward")).to_have_count(0)
+    expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy ≥ 0.99")
+
+
+def test_lines_reach_every_canvas(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    page.wait_for_function(
+        """() => [...document.querySelectorAll(".charts canvas")].map((canvas) => {
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            let blue = 0;
+            for (let i = 0; i < data.length; i += 4) blue += data[i + 3] > 128 && data[i + 2] > data[i] + 60;
+            return blue;
+        }).filter((blue) => blue > 20).length === """
+        + str(len(PANELS))
+    )
+
+
+def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    found = page.evaluate(
+        """async () => {
+            const { range } = await import("/static/healthy.js");
+            const specs = await (await fetch("/api/v1/signals")).json();
+            const told = specs.filter((spec) => spec.healthy);
+            return [told.length, told.filter((spec) => range(spec.healthy) === null).map((spec) => spec.name)];
+        }"""
+    )
+    assert found[0] > 10
+    assert found[1] == []
+
+
+def test_the_threshold_is_drawn_over_what_it_cuts(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    heat = page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))
+    expect(heat).to_be_visible()
+    expect(heat).to_have_attribute("aria-label", re.compile(r"^3840 .* 0% of the first .* (9\d|100)% of the last"))
+    page.get_by_label("Criterion").select_option("max_abs_d")
+    expect(page.locator("figure", has_text="against the threshold")).to_contain_text("at most 0.5")
+
+
+def test_policies_and_shadows_say_what_they_mask(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    card = page.get_by_label("Policies")
+    for name in ("trm · decides", "trm_max · shadow", "geo_mask · shadow", "token_veto · shadow"):
+        expect(card).to_contain_text(name)
+
+
+def test_a_click_on_a_chart_opens_the_sequences_of_that_step(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    over = page.locator(".charts .u-over").first
+    box = over.bounding_box()
+    assert box is not None
+    over.click(position={"x": box["width"] * 0.8, "y": box["height"] / 2})
+    panel = page.get_by_label("Step", exact=True).locator("visible=true").last
+    expect(page.locator(".step h2")).to_have_text(re.compile(r"Step 3\d"))
+    assert re.search(r"step=3\d", page.url)
+    expect(page.locator(".step tbody tr")).to_have_count(96)
+    assert panel is not None
+
+
+def test_a_link_keeps_the_step_and_the_range(visiting: Visiting) -> None:
+    page = visiting().go(f"{PATH}?step=30&from=10&to=35")
+    expect(page.locator(".step h2")).to_have_text("Step 30")
+    expect(page.locator(".rangebar")).to_contain_text("steps 10 to 35")
+    expect(page.locator(".step .pill").first).to_contain_text("trm decides · masks")
+
+
+def test_sequences_are_sorted_by_any_column_and_shown_against_their_length(visiting: Visiting) -> None:
+    page = visiting().go(f"{PATH}?step=38")
+    rewards = page.locator(".step tbody tr td:nth-child(3)")
+    page.get_by_role("button", name="reward", exact=True).click()
+    first = float(rewards.first.inner_text())
+    page.get_by_role("button", name="reward", exact=True).click()
+    assert float(rewards.first.inner_text()) < first
+    expect(page.get_by_role("img", name=re.compile("against length of 96 sequences"))).to_be_visible()
+    expect(page.locator(".step .position").first).to_be_visible()
+
+
+def test_steps_are_walked_and_closed_by_the_keyboard(visiting: Visiting) -> None:
+    page = visiting().go(f"{PATH}?step=30")
+    page.keyboard.press("]")
+    expect(page.locator(".step h2")).to_have_text("Step 31")
+    page.keyboard.press("[")
+    page.keyboard.press("[")
+    expect(page.locator(".step h2")).to_have_text("Step 29")
+    page.get_by_label("Close the step").click()
+    expect(page.locator(".step")).to_be_hidden()
+    assert "step=" not in page.url
+
+
+def test_charts_come_closer_move_and_show_all_again(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    chart = page.locator(".plot").first
+    chart.focus()
+    page.keyboard.press("+")
+    expect(page.locator(".rangebar")).to_contain_text("steps 10 to 29")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".rangebar")).to_contain_text("steps 12 to 31")
+    page.wait_for_url(re.compile("from=12&to=31"))
+    page.keyboard.press("0")
+    expect(page.locator(".rangebar")).to_contain_text("steps 0 to 39")
+
+
+def test_dragging_over_a_chart_shows_these_steps(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    box = page.locator(".charts .u-over").first.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, middle, steps=5)
+    page.mouse.up()
+    expect(page.locator(".rangebar")).to_contain_text(re.compile(r"steps \d\d to 3\d"))
+    expect(page.locator(".step")).to_be_hidden()
+
+
+def test_an_unknown_run_says_which_argument_would_tell(visiting: Visiting) -> None:
+    page = visiting().go("/runs/math/healthy-8b")
+    card = page.get_by_label("Diagnosis")
+    expect(card).to_contain_text("Unknown: nothing found in 20 steps; more steps will tell the rest")
+    expect(card).to_contain_text("Tells: length surge.")
+
+
+def test_a_step_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go(f"{PATH}?step=9999")
+    expect(page.locator(".step")).to_contain_text("step 9999")
+    tab.expect_complaints("404")
+
+
+def test_a_run_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go("/runs/math/nobody")
+    expect(page.locator("h1")).to_have_text("There is no such run.")
+    tab.expect_complaints("404")
+
+
+def test_closer_steps_say_their_own_values_and_policies_those_of_the_newest_steps(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go(f"{PATH}?from=0&to=10")
+    lag = page.locator("figure", has_text="Version lag").locator("figcaption")
+    expect(lag).to_contain_text("step 10")
+    expect(page.get_by_label("Policies")).to_contain_text("mean of the last 20 steps")
+    page.get_by_role("button", name="All steps").click()
+    expect(lag).to_contain_text("at first 0")
+
+
+def test_a_value_that_stands_alone_is_drawn_as_a_point(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    blue = page.evaluate(
+        """async () => {
+            const { opts } = await import("/static/plotoptions.js");
+            const course = { markers: [], chosen: null };
+            const hooks = { cursor: () => {} };
+            const form = { n: 1, banded: false, log: false, width: 300, height: 130, course, hooks };
+            const where = document.createElement("div");
+            document.body.append(where);
+            const drawn = new uPlot(opts(form), [[0, 1, 2, 3], [1, null, 2, null]], where);
+            await new Promise((done) => setTimeout(done, 200));
+            const { data } = drawn.ctx.getImageData(0, 0, drawn.ctx.canvas.width, drawn.ctx.canvas.height);
+            let found = 0;
+            for (let i = 0; i < data.length; i += 4) found += data[i + 3] > 128 && data[i + 2] > data[i] + 60;
+            return found;
+        }"""
+    )
+    assert blue > 10
+
+
+def test_the_heat_map_follows_the_systems_theme(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    expect(page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))).to_be_visible()
+    drawn = "document.querySelector('.heat canvas').toDataURL()"
+    light = page.evaluate(drawn)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"(light) => {drawn} !== light", arg=light)

@@ -1,0 +1,54 @@
+"""Signing in: by a token, for as long as the tab is open, and never in an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, train
+from tests.web.conftest import Visiting
+from trmon.domain.model.access import Scope
+
+pytestmark = pytest.mark.server("chromium")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ThreadedService]:
+    """A service on a free port."""
+    service = ThreadedService(tmp_path / "data")
+    yield service
+    service.stop()
+
+
+def test_a_service_with_tokens_asks_for_one_and_forgets_it_with_the_tab(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    with service.client() as client:
+        train(client, MATH)
+        secret = make_token(client, "ana", Scope.ADMIN)
+    tab = visiting(service.url)
+    page = tab.go(f"/runs/{MATH}?step=1")
+    expect(page.locator("h1")).to_have_text("Sign in")
+    expect(page.locator("#live")).to_have_text("signed out")
+    page.get_by_label("Token").fill("trmon_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("the token is unknown")
+    page.get_by_label("Token").fill(secret)
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("grpo")
+    expect(page.locator(".step h2")).to_have_text("Step 1")
+    expect(page.locator("#live")).to_contain_text("live")
+    page.reload()
+    expect(page.locator("h1")).to_have_text("grpo")
+    assert secret not in page.url + "".join(tab.asked)
+    assert secret not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
+    other = visiting(service.url)
+    expect(other.go("/").locator("h1")).to_have_text("Sign in")
+    expect(other.page.locator("#live")).to_have_text("signed out")
+    for one in (tab, other):
+        one.expect_complaints("401")

@@ -1,0 +1,72 @@
+"""How a run's bounds are adapted, over HTTP; what is recommended is worked out from stored sequences when asked."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from fastapi import APIRouter
+
+from trmon.api.adaptation.schemas import AdaptationOut, SettingIn
+from trmon.api.http.components import Parts, Service
+from trmon.api.http.dependencies import Admin, Reader
+from trmon.api.runs.routes import Named
+from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.adaptation.bound_budget import recommend
+from trmon.domain.adaptation.control import anchor_of, control
+from trmon.domain.adaptation.proposal import Hold, HoldReason
+from trmon.domain.adaptation.window import Window
+from trmon.domain.model.access import Access
+from trmon.domain.policies.policy_version import default_version
+from trmon.domain.runs.run import Run, RunState
+from trmon.runner.bound_controller import stored_samples
+
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+
+MAX_STEPS = 256
+"""How far back the sequences of a recommendation are looked for, however few a step has."""
+GAIN_POINTS = 20
+
+
+@router.get("/adaptation")
+def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOut:
+    """Return how the bounds are adapted and, unless that is off, what the controllers say now."""
+    store = service.store
+    run = store.runs.get(key, access=access)
+    setting = store.adaptations.get(run.id, access=access)
+    if setting.mode is Mode.OFF:
+        return AdaptationOut.of(setting)
+    current = store.policies.current(run.id, access=access)
+    keys = store.batches.gauge_keys(run.id, access=access, limit=MAX_STEPS)
+    history = stored_samples(store.runlog, keys, policy=current.policy)
+    sample = Window.of(history, n_sequences=setting.window_sequences).sample()
+    versions = [default_version(now=run.created_at), *store.policies.history(run.id, access=access)]
+    nothing = Hold(HoldReason.TOO_FEW, "no stored sequence has what the policy reads")
+    gain = _gain(service, run, access)
+    return AdaptationOut.of(
+        setting,
+        recommended=control(
+            setting,
+            sample,
+            current=current,
+            anchor=anchor_of(versions),
+            is_stalled=run.state is RunState.STALLED,
+        ),
+        bound_budget=nothing if sample is None else recommend(sample, policy=current.policy, gain=gain),
+    )
+
+
+@router.put("/adaptation")
+def put_adaptation(key: Named, given: SettingIn, access: Admin, service: Service) -> AdaptationOut:
+    """Set how the bounds are adapted: not at all, only shown, or applied as policy versions of their own."""
+    run = service.store.runs.get(key, access=access)
+    setting = given.setting()
+    service.store.adaptations.put(run.id, setting, author=access.name, now=time.time()).result()
+    return AdaptationOut.of(setting)
+
+
+def _gain(service: Parts, run: Run, access: Access) -> float:
+    """Return what the mean reward has won since the start: the newest of 20 stretches against the first."""
+    series = service.store.signals.series(run.id, names=["reward_mean"], points=GAIN_POINTS, access=access)
+    means = series.bands["reward_mean"].mean
+    return float(means[-1] - means[0]) if len(means) else math.nan

@@ -1,0 +1,1 @@
+"""What a run's trainer is advised to do."""

@@ -1,0 +1,1 @@
+"""Alerts: list them, acknowledge them, read their transitions."""

@@ -1,0 +1,1 @@
+"""The closed batches of a run, down to their sequences."""

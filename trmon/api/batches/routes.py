@@ -1,0 +1,118 @@
+"""The closed batches of a run, down to their sequences."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from trmon.api.batches.schemas import BatchOut, DecisionOut, SequencesOut
+from trmon.api.batches.sequences import Window, shown
+from trmon.api.http.components import Parts, Service
+from trmon.api.http.dependencies import Reader
+from trmon.api.http.name_lists import Names, split
+from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.runs.routes import Named
+from trmon.api.runs.step_selection import OfAttempt
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.access import Access
+from trmon.domain.model.errors import NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.domain.model.messages import decoded
+from trmon.domain.policies.policy_registry import PolicyBook
+from trmon_client.core.columns.columns import Columns
+
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches"])
+
+MAX_UPDATES = 1000
+
+Step = Annotated[int, Path(ge=0, lt=1 << 62)]
+Update = Annotated[int | None, Query(ge=0, description="Which update of the step; without, the row gauges read.")]
+Attempt = Annotated[
+    int | None,
+    Query(ge=0, lt=1 << 62, description="Which attempt, by its id; without, the newest that has the step."),
+]
+
+
+@router.get("")
+def list_batches(
+    key: Named,
+    access: Reader,
+    service: Service,
+    attempt_id: OfAttempt = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> PageOut[BatchOut]:
+    """List a run's batches, newest first."""
+    run = service.store.runs.get(key, access=access)
+    page = service.store.batches.list(run.id, access=access, attempt_id=attempt_id, after=after, limit=limit)
+    return PageOut(items=[BatchOut.of(batch) for batch in page.items], next=page.next)
+
+
+@router.get("/{step}")
+def get_batch(
+    key: Named, step: Step, access: Reader, service: Service, update: Update = None, attempt_id: Attempt = None
+) -> BatchOut:
+    """Return one batch of a step."""
+    return BatchOut.of(_find(service, access, key, step=step, update=update, attempt_id=attempt_id))
+
+
+@router.get("/{step}/decisions")
+def list_decisions(
+    key: Named, step: Step, access: Reader, service: Service, update: Update = None, attempt_id: Attempt = None
+) -> list[DecisionOut]:
+    """List what each policy decided over a batch, the active one first."""
+    batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
+    return [DecisionOut.of(row) for row in service.store.batches.decisions(batch.key, access=access)]
+
+
+@router.get("/{step}/sequences")
+def list_sequences(
+    key: Named,
+    step: Step,
+    access: Reader,
+    service: Service,
+    update: Update = None,
+    attempt_id: Attempt = None,
+    names: Names = None,
+    first: Annotated[int, Query(ge=0, description="The place of the first sequence to show.")] = 0,
+    limit: Limit = 256,
+) -> SequencesOut:
+    """Return sequences of a batch: their columns, and what each policy decided over each of them and why."""
+    batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
+    wanted = split(names)
+    return shown(
+        _columns(service, batch),
+        service.store.batches.decisions(batch.key, access=access),
+        book=_book(service, batch.run_id),
+        window=Window(first=first, limit=limit, names=frozenset(wanted) if wanted else None),
+    )
+
+
+def _find(
+    service: Parts, access: Access, key: RunKey, *, step: int, update: int | None, attempt_id: int | None
+) -> BatchRow:
+    """Return the batch asked for; without an update the whole rollout batch, else the step's last update."""
+    run = service.store.runs.get(key, access=access)
+    rows = service.store.batches.list(run.id, access=access, attempt_id=attempt_id, step=step, limit=MAX_UPDATES).items
+    rows = tuple(row for row in rows if row.key.attempt_id == rows[0].key.attempt_id)
+    found = [row for row in rows if row.key.update == update]
+    if not found and update is None:
+        found = sorted(rows, key=lambda row: row.key.order)[-1:]
+    if not found:
+        raise NotFound("batch", f"step {step}" + ("" if update is None else f", update {update}"))
+    return found[0]
+
+
+def _columns(service: Parts, batch: BatchRow) -> Columns:
+    whole, damaged = decoded(service.store.runlog.batch_reports(batch.key))
+    if not whole and not damaged:
+        raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
+    if (damaged and sum(report.n_sequences for report in whole) != batch.n_sequences) or not whole:
+        raise NotFound("stored sequences", f"step {batch.key.step}; its reports are damaged")
+    return Columns.merge(*(report.columns() for report in whole))
+
+
+def _book(service: Parts, run_id: int) -> PolicyBook:
+    policies = service.store.policies
+    return PolicyBook.of(policies.current(run_id), versions=policies.history(run_id))

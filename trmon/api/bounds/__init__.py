@@ -1,0 +1,1 @@
+"""Error bounds of a horizon and its divergences."""

@@ -1,0 +1,1 @@
+"""What a run's policies decided, step by step."""

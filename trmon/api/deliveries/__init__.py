@@ -1,0 +1,1 @@
+"""Which notifications were sent, wait, were muted or given up."""

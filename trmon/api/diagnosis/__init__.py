@@ -1,0 +1,1 @@
+"""The diagnosis of a run."""

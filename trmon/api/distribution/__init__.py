@@ -1,0 +1,1 @@
+"""The distribution of a run's sequences against its thresholds."""

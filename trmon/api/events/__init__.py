@@ -1,0 +1,1 @@
+"""Events as they happen, over Server-Sent Events."""

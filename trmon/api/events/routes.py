@@ -1,0 +1,56 @@
+"""Events as they happen: Server-Sent Events that a reader can leave and take up again where it was."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from trmon.api.events.sse_stream import Follower, follow
+from trmon.api.http.components import Service
+from trmon.api.http.dependencies import Reader
+from trmon.domain.model.errors import InvalidInput, Unauthenticated
+from trmon.domain.model.identity import RunKey
+
+router = APIRouter(prefix="/api/v1/events", tags=["events"])
+
+EVENT_STREAM = "text/event-stream"
+
+
+# No proxy or cache may hold a stream back.
+UNHELD = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+@router.get("", response_class=StreamingResponse, responses={200: {"content": {EVENT_STREAM: {}}}})
+async def follow_events(
+    request: Request,
+    access: Reader,
+    service: Service,
+    run: Annotated[str | None, Query(max_length=257, description="Only this run, as project/run.")] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, description="Go on after this event.")] = None,
+) -> StreamingResponse:
+    """Follow what happens: batches, alerts, changes of state and policy; from now on, or after an event."""
+
+    async def is_known() -> bool:
+        try:
+            return await service.door.access(request.headers.get("authorization"), now=time.time()) == access
+        except Unauthenticated:
+            return False
+
+    follower = Follower(
+        events=service.store.events,
+        wakeups=service.wakeups,
+        access=access,
+        is_known=is_known,
+        run=None if run is None else _key(run),
+    )
+    return StreamingResponse(follow(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNHELD)
+
+
+def _key(run: str) -> RunKey:
+    project, slash, name = run.partition("/")
+    if not slash:
+        raise InvalidInput("run", "must be project/run")
+    return RunKey.checked(project, name)

@@ -1,0 +1,46 @@
+"""The fleet: many runs in one answer, each with its verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from trmon.api.fleet.schemas import FleetRunOut
+from trmon.api.http.components import Parts, Service
+from trmon.api.http.dependencies import Reader
+from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.runs.routes import Named
+from trmon.domain.model.access import Access
+from trmon.domain.runs.run import Run
+
+router = APIRouter(prefix="/api/v1/fleet", tags=["runs"])
+
+
+@router.get("")
+def list_fleet(
+    access: Reader,
+    service: Service,
+    project: Annotated[str | None, Query(max_length=128)] = None,
+    archived: bool = False,
+    after: After = None,
+    limit: Limit = 100,
+) -> PageOut[FleetRunOut]:
+    """List runs with their verdict, open alerts and newest course, newest run first."""
+    page = service.store.runs.list(access=access, project=project, archived=archived, after=after, limit=limit)
+    return PageOut(items=_judged(service, page.items, access=access), next=page.next)
+
+
+@router.get("/{project}/{run}")
+def get_fleet_run(key: Named, access: Reader, service: Service) -> FleetRunOut:
+    """Return one run with its verdict, open alerts and newest course."""
+    return _judged(service, [service.store.runs.get(key, access=access)], access=access)[0]
+
+
+def _judged(service: Parts, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
+    now = time.time()
+    alerts = service.store.alerts.firing([run.id for run in runs], access=access)
+    glances = service.glances.at(runs, access=access, now=now)
+    return [FleetRunOut.of(run, alerts=alerts[run.id], glance=glances.get(run.id), now=now) for run in runs]

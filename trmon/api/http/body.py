@@ -1,0 +1,121 @@
+"""Bodies: read whole, capped before and after decompression, so that a bomb costs no more than the cap."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import zstandard
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trmon.api.http.memory_budget import Held, Hold
+from trmon.domain.model.errors import InvalidInput, TooLarge, UnsupportedMedia
+
+MAX_ZSTD_WINDOW_BYTES = 8 << 20
+
+
+class WholeBody:
+    """Hands an app a request's body whole and decompressed, in one message, or refuses it.
+
+    What bodies of all requests take in memory until they are answered is bounded too: however slow the database is,
+    what waits for it does not grow.
+    """
+
+    def __init__(self, *, max_bytes: int, max_held_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held = Held(max_held_bytes)
+
+    async def hand(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str]
+    ) -> None:
+        """Call the app, unless the client goes away first. Errors: TooLarge, Overloaded; those of `decompress`."""
+        hold = Hold(self._held)
+        try:
+            body = await self._read(headers, receive, hold=hold)
+            if body is None:
+                return
+            encoding = headers.get("content-encoding", "identity").strip().lower()
+            if encoding != "identity":
+                body = await asyncio.to_thread(decompress, body, encoding=encoding, max_bytes=self._max_bytes)
+                hold.grow(len(body))
+                scope = _decoded(scope, len(body))
+            await app(scope, _whole(body, receive), send)
+        finally:
+            hold.end()
+
+    async def _read(self, headers: Mapping[str, str], receive: Receive, *, hold: Hold) -> bytes | None:
+        """Return the body, or None where the client went away before it was through."""
+        announced = headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > self._max_bytes:
+            raise _too_large(self._max_bytes)
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            piece: bytes = message.get("body", b"")
+            n_bytes = len(body) + len(piece)
+            if n_bytes > self._max_bytes:
+                raise _too_large(self._max_bytes)
+            hold.grow(n_bytes)
+            if message.get("more_body", False):
+                body += piece
+            else:
+                return bytes(body + piece) if body else piece
+
+
+def decompress(body: bytes, *, encoding: str, max_bytes: int) -> bytes:
+    """Return a body decompressed.
+
+    Errors: UnsupportedMedia for another encoding than gzip and zstd, TooLarge beyond max_bytes,
+    InvalidInput where the bytes are not what they are said to be.
+    """
+    opener = _OPENERS.get(encoding)
+    if opener is None:
+        raise UnsupportedMedia(f"content-encoding must be gzip or zstd, and is {encoding[:64]!r}")
+    try:
+        with opener(body) as stream:
+            plain: bytes = stream.read(max_bytes + 1)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise InvalidInput("body", f"is not valid {encoding}: {error}") from error
+    if len(plain) > max_bytes:
+        raise _too_large(max_bytes)
+    return plain
+
+
+def _open_gzip(body: bytes) -> Any:
+    return gzip.GzipFile(fileobj=io.BytesIO(body))
+
+
+def _open_zstd(body: bytes) -> Any:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    return decompressor.stream_reader(io.BytesIO(body), read_across_frames=True)
+
+
+_OPENERS: dict[str, Callable[[bytes], Any]] = {"gzip": _open_gzip, "zstd": _open_zstd}
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"a body may have {max_bytes} bytes, also after decompression; TRMON_MAX_BODY_BYTES raises it")
+
+
+def _decoded(scope: Scope, n_bytes: int) -> Scope:
+    scope = {**scope, "headers": list(scope["headers"])}
+    headers = MutableHeaders(scope=scope)
+    del headers["content-encoding"]
+    headers["content-length"] = str(n_bytes)
+    return scope
+
+
+def _whole(body: bytes, receive: Receive) -> Receive:
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def once() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return once

@@ -1,0 +1,24 @@
+"""/metrics: the active runs and the service itself, for Prometheus."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse
+from prometheus_client import generate_latest
+
+from trmon.api.http.components import Service
+from trmon.api.http.dependencies import Reader
+
+router = APIRouter(tags=["metrics"])
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(access: Reader, service: Service) -> PlainTextResponse:
+    """Return the active runs the caller may see and, unless it is limited to a project, the service's counters."""
+    runs = service.exposition.text(service.live.active(time.time()), project=access.project)
+    own = "" if access.project is not None else generate_latest(service.counters.registry).decode()
+    return PlainTextResponse(own + runs, media_type=MEDIA_TYPE)

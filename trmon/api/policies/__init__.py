@@ -1,0 +1,1 @@
+"""The policy of a run: read, change, roll back."""

@@ -1,0 +1,1 @@
+"""Where trainers post: one message, or a bundle of many."""

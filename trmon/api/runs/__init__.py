@@ -1,0 +1,1 @@
+"""Runs: list, read, change, delete; and the step selection that other routes share."""

@@ -1,0 +1,47 @@
+"""Steps of a run, evenly chosen, as routes that read stored batches are asked for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from trmon.api.http.components import Service
+from trmon.api.http.dependencies import Reader
+from trmon.api.runs.routes import Named
+from trmon.domain.model.identity import BatchKey
+
+MAX_POINTS = 200
+
+FromStep = Annotated[int | None, Query(alias="from", ge=0, lt=1 << 62)]
+ToStep = Annotated[int | None, Query(alias="to", ge=0, lt=1 << 62)]
+OfAttempt = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Only this attempt, by its id.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A run, and the batches that gauges read at the chosen steps, oldest first."""
+
+    run_id: int
+    batches: list[BatchKey]
+
+
+def _chosen(
+    key: Named,
+    access: Reader,
+    service: Service,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    attempt_id: OfAttempt = None,
+    points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="Most steps, evenly chosen.")] = 100,
+) -> Choice:
+    run = service.store.runs.get(key, access=access)
+    steps = service.store.signals.series(
+        run.id, names=(), access=access, attempt_id=attempt_id, from_step=from_step, to_step=to_step, points=points
+    )
+    return Choice(run_id=run.id, batches=steps.batches())
+
+
+Chosen = Annotated[Choice, Depends(_chosen)]
+"""The steps that a request asks for. Errors: NotFound for a run that the caller may not see."""

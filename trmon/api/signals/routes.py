@@ -1,0 +1,77 @@
+"""Signals: what there is, and how those of a run went."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from trmon.api.http.components import Service
+from trmon.api.http.dependencies import Reader, reader
+from trmon.api.http.name_lists import Names, split
+from trmon.api.runs.routes import Named
+from trmon.api.runs.step_selection import FromStep, OfAttempt, ToStep
+from trmon.api.signals.formats import FORMATS, STATISTICS, Detail
+from trmon.api.signals.schemas import SeriesOut, SignalOut
+from trmon.domain.model.errors import InvalidInput
+from trmon_client.core.signals.batch_signals import SIGNALS
+
+router = APIRouter(prefix="/api/v1", tags=["signals"])
+
+MAX_POINTS = 10_000
+
+
+@router.get("/signals", dependencies=[Depends(reader)])
+async def list_signals() -> list[SignalOut]:
+    """List every signal that trmon computes: its unit, meaning, formula and healthy range."""
+    return [SignalOut.of(spec) for spec in SIGNALS.values()]
+
+
+@router.get("/runs/{project}/{run}/signals/names")
+def list_names(key: Named, access: Reader, service: Service) -> list[str]:
+    """List the signals and scalars that a run has."""
+    return service.store.signals.names(service.store.runs.get(key, access=access).id, access=access)
+
+
+@router.get("/runs/{project}/{run}/signals", response_model=SeriesOut)
+def get_series(
+    key: Named,
+    access: Reader,
+    service: Service,
+    names: Names = None,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    attempt_id: OfAttempt = None,
+    points: Annotated[
+        int, Query(ge=1, le=MAX_POINTS, description="Most points; each may stand for many steps.")
+    ] = 1000,
+    updates: Annotated[Literal["gauge", "all"], Query(description="One row a step, or every update.")] = "gauge",
+    statistics: Annotated[
+        str | None, Query(max_length=64, description="Of min, max, mean and last, separated by commas; all without.")
+    ] = None,
+    digits: Annotated[int | None, Query(ge=1, le=17, description="Significant digits; without, all.")] = None,
+    form: Annotated[Literal["json", "csv", "parquet", "arrow"], Query(alias="format")] = "json",
+) -> Response:
+    """Return signals of a run by step; where points stand for many steps, their least, largest, mean and last value."""
+    wanted = split(names)
+    if not wanted:
+        raise InvalidInput("names", "is required: signals separated by commas, of /signals/names")
+    run = service.store.runs.get(key, access=access)
+    series = service.store.signals.series(
+        run.id,
+        names=wanted,
+        access=access,
+        attempt_id=attempt_id,
+        from_step=from_step,
+        to_step=to_step,
+        points=points,
+        updates=updates,
+    )
+    return FORMATS[form](series, Detail(statistics=_statistics(statistics), digits=digits))
+
+
+def _statistics(wanted: str | None) -> tuple[str, ...]:
+    chosen = tuple(split(wanted)) or STATISTICS
+    if not set(chosen) <= set(STATISTICS):
+        raise InvalidInput("statistics", f"must be of {', '.join(STATISTICS)}, and is {wanted!r:.64}")
+    return chosen

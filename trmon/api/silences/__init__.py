@@ -1,0 +1,1 @@
+"""Silences: create, list and end them."""

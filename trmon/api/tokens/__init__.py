@@ -1,0 +1,1 @@
+"""Tokens: create, list and revoke them."""

@@ -1,0 +1,1 @@
+"""What another policy would have masked in a run's stored sequences."""

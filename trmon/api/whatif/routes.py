@@ -1,0 +1,69 @@
+"""What if: any policy over the stored sequences of a run, one batch in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+
+from trmon.api.http.components import Parts, Service
+from trmon.api.http.dependencies import Reader
+from trmon.api.policies.schemas import parsed
+from trmon.api.runs.routes import Named
+from trmon.api.whatif.schemas import Question, WhatIfOut
+from trmon.domain.analysis.whatif import Effect, Reach
+from trmon.domain.model.access import Access
+from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.model.messages import decoded
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.wire import unpack_bits
+
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+
+
+PAGE_STEPS = 1000
+
+
+@router.post("/whatif")
+async def ask_what_if(key: Named, question: Question, access: Reader, service: Service) -> WhatIfOut:
+    """Return what a policy would have masked over stored steps, of each the row that gauges read."""
+    # Each takes minutes over millions of sequences: they must not take all threads that answer anything else.
+    async with service.what_ifs:
+        return await run_in_threadpool(_answer, service, key, question, access=access)
+
+
+def _answer(service: Parts, key: RunKey, question: Question, *, access: Access) -> WhatIfOut:
+    run = service.store.runs.get(key, access=access)
+    effect, reach = Effect(parsed(question.policy, field="policy")), Reach()
+    for batch in _keys(service, run.id, question, access=access):
+        reach.add(batch.step, stored=_added(service, effect, batch))
+    return WhatIfOut.of(effect, reach=reach)
+
+
+def _keys(service: Parts, run_id: int, question: Question, *, access: Access) -> Iterator[BatchKey]:
+    """Yield the rows that gauges read, newest first, a page of them in memory at a time."""
+    before, wanted = None, question.max_steps
+    while wanted:
+        page = service.store.batches.gauge_keys(
+            run_id,
+            access=access,
+            attempt_id=question.attempt_id,
+            from_step=question.from_step,
+            to_step=question.to_step,
+            before=before,
+            limit=min(wanted, PAGE_STEPS),
+        )
+        yield from page
+        if len(page) < PAGE_STEPS:
+            return
+        before, wanted = page[-1], wanted - len(page)
+
+
+def _added(service: Parts, effect: Effect, key: BatchKey) -> bool:
+    """Take a batch in, report by report, as it was decided; false where its reports were pruned or are damaged."""
+    reports, _ = decoded(service.store.runlog.batch_reports(key))
+    for report in reports:
+        columns: Columns = report.columns()
+        effect.add(columns, accepted=unpack_bits(report.accepted, columns.n_sequences))
+    return bool(reports)

@@ -1,1 +1,0 @@
-"""How a run's bounds are adapted: its setting, and what the controllers say now."""

@@ -1,1 +1,0 @@
-"""What is advised to a run's trainer."""

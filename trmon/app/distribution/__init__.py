@@ -1,1 +1,0 @@
-"""Where the sequences of a run stood against its thresholds."""

@@ -1,1 +1,0 @@
-"""The fleet: every run at a glance, judged and sorted by who needs somebody."""

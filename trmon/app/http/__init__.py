@@ -1,1 +1,0 @@
-"""What every request passes before and after its route: hosts, tokens, limits, bodies, problems."""

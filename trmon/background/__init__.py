@@ -1,0 +1,1 @@
+"""Background threads: a poller, and the pruner that enforces retention."""

@@ -1,0 +1,109 @@
+"""The service: its routes, what every request passes on the way to them, and its life from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from trmon.api.adaptation.routes import router as adaptation
+from trmon.api.advice.routes import router as advice
+from trmon.api.alerts.routes import router as alerts
+from trmon.api.batches.routes import router as batches
+from trmon.api.bounds.routes import router as bounds
+from trmon.api.decisions.routes import router as decisions
+from trmon.api.deliveries.routes import router as deliveries
+from trmon.api.diagnosis.routes import router as diagnosis
+from trmon.api.distribution.routes import router as distribution
+from trmon.api.events.routes import router as events
+from trmon.api.fleet.routes import router as fleet
+from trmon.api.health.routes import router as health
+from trmon.api.http import problems
+from trmon.api.http.body import WholeBody
+from trmon.api.http.compression import CompressedReads
+from trmon.api.http.gateway import Edge
+from trmon.api.http.rate_limit import RateLimit
+from trmon.api.metrics.routes import router as metrics
+from trmon.api.policies.routes import router as policies
+from trmon.api.reports.fast_path import ShortWay
+from trmon.api.reports.openapi import schemas
+from trmon.api.reports.routes import router as reports
+from trmon.api.rules.routes import router as rules
+from trmon.api.runs.routes import router as runs
+from trmon.api.signals.routes import router as signals
+from trmon.api.silences.routes import router as silences
+from trmon.api.tokens.routes import router as tokens
+from trmon.api.whatif.routes import router as whatif
+from trmon.bootstrap.lifespan import running
+from trmon.config.settings import Settings
+from trmon.domain.model.errors import NotReady
+from trmon.web.routes import router as page
+
+log = structlog.get_logger(__name__)
+
+ROUTERS = (
+    *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
+    *(diagnosis, metrics, health, page),
+    *(whatif, adaptation, advice, fleet, distribution, decisions),
+)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the service as an ASGI app; it opens its database when it is started."""
+    is_shared = settings.redis_url is not None
+    limit = RateLimit(per_second=settings.rate_per_second, burst=settings.rate_burst, is_shared=is_shared)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            async with running(settings, limit=limit) as app.state.parts:
+                yield
+        except NotReady as error:
+            app.state.failure = str(error)
+            raise
+        except Exception:
+            log.exception("service_failed")
+            raise
+
+    app = FastAPI(
+        title="trmon",
+        version=version("trmon"),
+        lifespan=lifespan,
+        middleware=_middleware(settings, limit),
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router, responses=problems.RESPONSES)
+    _describe_the_wire(app)
+    return app
+
+
+def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
+    """Return what every request passes, outermost first."""
+    bodies = WholeBody(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
+    return [
+        Middleware(Edge, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
+        Middleware(ShortWay),
+        Middleware(CompressedReads),
+    ]
+
+
+def _describe_the_wire(app: FastAPI) -> None:
+    """Add the wire's structs to OpenAPI, where the ingest routes name them."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        document["components"]["schemas"].update(schemas())
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,89 @@
+"""The edge of every command: its settings, its store, and how it fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from rich.console import Console
+
+from trmon.config.settings import Settings
+from trmon.domain.model.errors import TrmonError
+from trmon.store import Store
+from trmon.store.database.connect import is_shared
+from trmon.store.database.sqlite import check_there, file_of
+from trmon.store.maintenance.exclusive_lock import sole_use
+from trmon.terminal.api_client import Asked
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
+"""The option of every command that opens the database itself."""
+
+
+def configured(**given: Any) -> Settings:
+    """Return the settings of the environment, where no option says otherwise. Errors: ValidationError."""
+    return Settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def asked(url: str | None, *, timeout_seconds: float = 60.0) -> Asked:
+    """Return the service to ask. Errors: ValidationError."""
+    settings = configured(url=url)
+    token = settings.token.get_secret_value() if settings.token else None
+    return Asked(url=settings.url, token=token, timeout_seconds=timeout_seconds)
+
+
+def console() -> Console:
+    """Return the terminal; what its encoding does not know is shown as a question mark instead of failing."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Console()
+
+
+@contextmanager
+def opened(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
+    """Open the database for one command: as it is, or `making` it and bringing its schema to this version's.
+
+    Errors: NotReady where there is none or its schema is another; where it is older and a service uses it.
+    """
+    url = configured(data_dir=data_dir).store_url
+    if not making and not is_shared(url):
+        check_there(file_of(url))
+    store = Store.open(url)
+    try:
+        if making:
+            with sole_use(url) if store.is_older else nullcontext():
+                store.migrate()
+        else:
+            store.check()
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def failing_plainly() -> Iterator[None]:
+    """End with one line that says what is wrong instead of a traceback, for everything that is expected."""
+    try:
+        yield
+    except SettingsError as error:
+        # Its text names the setting; the cause says what is wrong with the JSON.
+        typer.echo(f"trmon: {error} (TRMON_*): {error.__cause__}", err=True)
+        sys.exit(2)
+    except ValidationError as error:
+        for wrong in error.errors():
+            typer.echo(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}", err=True)
+        sys.exit(2)
+    except TrmonError as error:
+        typer.echo(f"trmon: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        typer.echo(f"trmon: {error}", err=True)
+        sys.exit(1)

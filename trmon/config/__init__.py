@@ -1,0 +1,1 @@
+"""Settings, logging and the rules file: everything an operator configures."""

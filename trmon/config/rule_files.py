@@ -1,0 +1,61 @@
+"""Rules in files: read over the built-in ones, and tested by series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.pipeline import rule_testing as ruletests
+from trmon.domain.pipeline.rule_testing import Expected, RuleTest
+from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule_yaml import builtin, overlay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one test expected, and what its rules did."""
+
+    test: RuleTest
+    told: tuple[Expected, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether they agree."""
+        return self.told == self.test.alerts
+
+    def __str__(self) -> str:
+        if self.passed:
+            return f"ok      {self.test.name}"
+        return f"FAILED  {self.test.name}\n  expected: {_list(self.test.alerts)}\n  got:      {_list(self.told)}"
+
+
+def read(path: Path) -> tuple[Rule, ...]:
+    """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and place."""
+    text = _text_of(path)
+    try:
+        return overlay(builtin(), text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.field}", error.message) from error
+
+
+def test(path: Path) -> list[Verdict]:
+    """Return what became of every test in a file, over the rules that it names. Errors: InvalidInput."""
+    text = _text_of(path)
+    try:
+        given = ruletests.parse(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.field}", error.message) from error
+    rules = builtin() if given.rules is None else read(path.parent / given.rules)
+    return [Verdict(test=one, told=ruletests.outcome(one, rules)) for one in given.tests]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+
+
+def _list(alerts: tuple[Expected, ...]) -> str:
+    return ", ".join(map(str, alerts)) or "nothing"

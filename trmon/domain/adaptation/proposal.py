@@ -1,0 +1,96 @@
+"""A controller's verdict: other bounds with the evidence for them, or the reason why they stay."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from trmon.domain.adaptation.tail import Side
+from trmon_client.core.policies.acceptance import Policy
+
+SUFFIX = " (adapted)"
+
+
+class HoldReason(Enum):
+    """Why a bound stays."""
+
+    STALLED = "stalled"
+    NOT_A_NUMBER = "not_a_number"
+    TOO_FEW = "too_few_sequences"
+    IN_BAND = "in_dead_band"
+    AT_LIMIT = "at_limit"
+    NOTHING_TO_MOVE = "nothing_to_move"
+    NO_GAIN = "no_measured_gain"
+    PINNED = "pinned"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The bounds stay, and why."""
+
+    reason: HoldReason
+    detail: str
+
+
+class Limit(Enum):
+    """What kept a bound from going all the way to its quantile."""
+
+    FACTOR = "factor"
+    FLOOR = "floor"
+    CEILING = "ceiling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One bound that moves, in the statistic's own units; `wanted` is where it would go without limits."""
+
+    statistic: str
+    pair: str
+    side: Side
+    before: float
+    after: float
+    wanted: float
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A policy that a controller would put in force, and what speaks for it.
+
+    Mask rates are shares of the window's valid sequences, under the policy in force and under the proposed one.
+    """
+
+    controller: str
+    policy: Policy
+    moves: tuple[Move, ...]
+    n_sequences: int
+    mask_rate_before: float
+    mask_rate_after: float
+    basis: dict[str, float]
+
+    @property
+    def reason(self) -> str:
+        """The proposal in a sentence."""
+        moves = ", ".join(f"{move.statistic} {move.side} {move.before:.4g} to {move.after:.4g}" for move in self.moves)
+        rates = f"mask rate {self.mask_rate_before:.3f} to {self.mask_rate_after:.3f}"
+        return f"{moves}: {rates} over {self.n_sequences} sequences"
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what speaks for it, JSON-able."""
+        return {
+            "controller": self.controller,
+            "n_sequences": self.n_sequences,
+            "mask_rate_before": self.mask_rate_before,
+            "mask_rate_after": self.mask_rate_after,
+            **self.basis,
+            "moves": [asdict(move) | {"limit": move.limit and move.limit.value} for move in self.moves],
+        }
+
+
+Verdict = Proposal | Hold
+
+
+def adapted_name(anchor: Policy) -> str:
+    """Return the name of every policy adapted from one: metrics are labelled by names, so it stays the same."""
+    return f"{anchor.name.removesuffix(SUFFIX)[:100]}{SUFFIX}"

@@ -1,0 +1,1 @@
+"""Advice to a trainer: learning rate, KL coefficient, stop."""

@@ -1,0 +1,1 @@
+"""What-if and distributions over stored sequences."""

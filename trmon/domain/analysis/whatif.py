@@ -1,0 +1,146 @@
+"""What if: how another policy would have decided over stored sequences, added up report by report."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+
+from trmon_client.core.columns.columns import Array, Columns
+from trmon_client.core.policies.acceptance import Policy, PolicyError, decide
+from trmon_client.core.policies.token_whatif import masked_or_cut
+
+QUARTERS = 4
+LENGTH_DIGITS = 3
+"""Lengths are told apart to this many digits, so that memory stays bounded however long a run is."""
+
+
+@dataclass(slots=True)
+class Share:
+    """Sequences that count, and how many of them are rejected."""
+
+    n: int = 0
+    rejected: int = 0
+
+    def add(self, rejected: Array) -> None:
+        """Take sequences in. Args: rejected: [N] bool."""
+        self.n += len(rejected)
+        self.rejected += int(np.count_nonzero(rejected))
+
+    @property
+    def mask_rate(self) -> float:
+        """rejected/n; NaN where there is none."""
+        return self.rejected / self.n if self.n else math.nan
+
+
+@dataclass(slots=True)
+class TokenShare:
+    """Valid tokens, and how many of them a token rule would mask, or cut the weight of, as histograms tell."""
+
+    n: float = 0.0
+    at_least: float = 0.0
+    estimate: float = 0.0
+    at_most: float = 0.0
+
+    def of(self, tokens: float) -> float:
+        """Return a number of tokens as a fraction; NaN of none."""
+        return tokens / self.n if self.n else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Quarter:
+    """A quarter of the sequences by length, between two lengths in tokens, inclusive; equal lengths stay together."""
+
+    shortest: int
+    longest: int
+    share: Share
+
+
+@dataclass(slots=True)
+class Reach:
+    """The steps that an answer rests on, and how many of those asked for are no longer stored."""
+
+    first_step: int | None = None
+    last_step: int | None = None
+    n_steps: int = 0
+    n_missing: int = 0
+
+    def add(self, step: int, *, stored: bool) -> None:
+        """Take a step in."""
+        if not stored:
+            self.n_missing += 1
+            return
+        self.n_steps += 1
+        self.first_step = step if self.first_step is None else min(step, self.first_step)
+        self.last_step = step if self.last_step is None else max(step, self.last_step)
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a policy makes of the sequences it has seen; empty ones are left out.
+
+    `tokens`: what its token rules make of the valid tokens, by rule; those of rejected sequences are among them.
+    `standing` is what was decided then; `undecided` counts the reports that lack what the policy needs, by
+    what they lack.
+    """
+
+    policy: Policy
+    total: Share = field(default_factory=Share)
+    standing: Share = field(default_factory=Share)
+    reasons: Counter[str] = field(default_factory=Counter)
+    positive: Share = field(default_factory=Share)
+    negative: Share = field(default_factory=Share)
+    undecided: Counter[str] = field(default_factory=Counter)
+    tokens: dict[str, TokenShare] = field(default_factory=dict)
+    _lengths: dict[int, Share] = field(default_factory=dict)
+
+    def add(self, columns: Columns, *, accepted: Array) -> None:
+        """Take one report in. Args: accepted: [B] bool, as it was decided then."""
+        try:
+            decision = decide(columns, self.policy)
+            self._add_tokens(columns)
+        except PolicyError as error:
+            self.undecided[str(error)] += 1
+            return
+        counts = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
+        rejected = ~decision.accepted[counts]
+        self.total.add(rejected)
+        self.standing.add(~accepted[counts])
+        self.reasons.update({name: n for name, n in decision.counts().items() if name not in ("accepted", "empty")})
+        self._add_lengths(columns["n_tokens"][counts], rejected)
+        if "advantage" in columns:
+            advantage = columns["advantage"][counts]
+            self.positive.add(rejected[advantage > 0])
+            self.negative.add(rejected[advantage < 0])
+
+    def quarters(self) -> tuple[Quarter, ...]:
+        """Return the mask rates of the sequences by length, shortest first; a quarter without any is left out."""
+        lengths = sorted(self._lengths)
+        through = accumulate(self._lengths[length].n for length in lengths)
+        groups: dict[int, list[int]] = {}
+        for length, n_through in zip(lengths, through, strict=True):
+            # The middle of a length's sequences says in which quarter they are.
+            middle = n_through - self._lengths[length].n / 2
+            groups.setdefault(int(QUARTERS * middle / self.total.n), []).append(length)
+        return tuple(Quarter(group[0], group[-1], self._share_of(group)) for group in groups.values())
+
+    def _add_tokens(self, columns: Columns) -> None:
+        n = float(columns["n_tokens"].sum())
+        for rule, found in masked_or_cut(columns, self.policy).items() if n else ():
+            share = self.tokens.setdefault(rule, TokenShare())
+            share.n += n
+            share.at_least += n * found.at_least
+            share.estimate += n * found.estimate
+            share.at_most += n * found.at_most
+
+    def _add_lengths(self, lengths: Array, rejected: Array) -> None:
+        for length in np.unique(lengths):
+            rounded = int(float(f"{int(length):.{LENGTH_DIGITS}g}"))
+            self._lengths.setdefault(rounded, Share()).add(rejected[lengths == length])
+
+    def _share_of(self, lengths: list[int]) -> Share:
+        parts = [self._lengths[length] for length in lengths]
+        return Share(sum(part.n for part in parts), sum(part.rejected for part in parts))

@@ -1,0 +1,1 @@
+"""Batches: which reports they wait for, when they close, what is kept of them."""

@@ -1,0 +1,1 @@
+"""What a pass over a run needs besides the batch and the state."""

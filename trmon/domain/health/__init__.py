@@ -1,0 +1,1 @@
+"""The verdict on a run, and the sparkline that goes with it."""

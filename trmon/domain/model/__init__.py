@@ -1,0 +1,1 @@
+"""The vocabulary that every other part shares: errors, identities, access, messages, severity."""

@@ -1,0 +1,60 @@
+"""The names by which runs, batches and reports are known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from trmon.domain.model.errors import InvalidInput
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def checked_name(name: str, *, field: str) -> str:
+    """Return a project's or a run's name, or raise InvalidInput naming the field."""
+    if not NAME.fullmatch(name):
+        shown = name if len(name) <= 64 else f"{name[:64]}... ({len(name)} characters)"
+        raise InvalidInput(
+            field,
+            f"{shown!r} is not a name: 1 to 128 letters, digits, '.', '_' or '-', not leading with a sign",
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunKey:
+    """A run as its owner names it."""
+
+    project: str
+    run: str
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.run}"
+
+    @classmethod
+    def checked(cls, project: str, run: str) -> RunKey:
+        """Return the key, or raise InvalidInput naming the field."""
+        return cls(checked_name(project, field="project"), checked_name(run, field="run"))
+
+
+class BatchKey(msgspec.Struct, frozen=True):
+    """The sequences that one optimizer update consumes, or with `update` None one whole rollout batch."""
+
+    attempt_id: int
+    step: int
+    update: int | None
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Sort key: attempts in order, then steps, the rollout batch before its updates."""
+        return (self.attempt_id, self.step, -1 if self.update is None else self.update)
+
+
+class ReportKey(msgspec.Struct, frozen=True):
+    """One chunk of one batch on one data-parallel rank."""
+
+    batch: BatchKey
+    rank: int
+    chunk: int

@@ -1,0 +1,239 @@
+"""Tests of rules: series of signals in, expected alerts out, as YAML; after promtool's tests of rules."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from msgspec import structs
+
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.transitions import Transition
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.context.pass_context import Watch
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.pipeline.state_rules import at_rest
+from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_version import default_version
+from trmon.domain.rules import yaml_values as values
+from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.rules.signal_names import is_known, is_scalar, likely
+from trmon.domain.rules.signal_reader import SCALAR_PREFIX
+from trmon.domain.runs.run import Run, RunState
+from trmon.domain.stages.detect import detect
+from trmon.domain.stages.draft import Draft
+from trmon.domain.stages.fold import fold
+from trmon.domain.stages.transition import transition
+from trmon.domain.state.pipeline_state import RunMind
+from trmon_client.core.columns.schema import PAIRS, Pair
+
+MAX_STEPS = 100_000
+_NUMBER = r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|nan)"
+_TOKEN = re.compile(rf"(?P<first>_|[+-]?{_NUMBER})(?P<by>[+-]{_NUMBER})?(?:x(?P<times>\d{{1,6}}))?", re.IGNORECASE)
+_TOLD = (AlertState.FIRING, AlertState.RESOLVED)
+_RUN = Run(
+    id=1,
+    key=RunKey("rules", "test"),
+    state=RunState.RUNNING,
+    owner=None,
+    tags=(),
+    config={},
+    mode="observe",
+    created_at=0.0,
+    last_report_at=None,
+    last_step=None,
+    attempt_id=1,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An alert that fires or resolves at a step."""
+
+    rule: str
+    state: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.state} at {self.step}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleTest:
+    """One run of series, a value a step from step 0, and everything that its alerts are expected to do."""
+
+    name: str
+    series: Mapping[str, tuple[float, ...]]
+    alerts: tuple[Expected, ...]
+    mode: str = "observe"
+    primary: Pair = "mismatch"
+    step_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestFile:
+    """The tests of one file, and the file of the rules that they test; None for the built-in ones."""
+
+    rules: str | None
+    tests: tuple[RuleTest, ...]
+
+
+def parse(text: str) -> TestFile:
+    """Return the tests in a YAML document. Errors: InvalidInput naming the place."""
+    given = values.mapping(values.document(text, "tests"), "file")
+    values.only(given, "file", "rules", "tests")
+    tests = values.sequence(given.get("tests"), "tests")
+    return TestFile(
+        rules=values.text(given["rules"], "rules") if "rules" in given else None,
+        tests=tuple(_test(entry, f"tests[{i}]") for i, entry in enumerate(tests)),
+    )
+
+
+def outcome(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[Expected, ...]:
+    """Return what the alerts of a run of the test's series do, in their order."""
+    mind, told = RunMind(), []
+    watch = _watch(test, rules)
+    for row, given in _rows(test):
+        folded = fold(Draft(watch=watch, mind=mind, row=row))
+        row = structs.replace(folded.row, signals={**folded.row.signals, **given})
+        judged = transition(detect(replace(folded, row=row)))
+        mind = judged.mind
+        told += list(_told(judged.transitions))
+    last, _ = at_rest(watch=watch, mind=mind, now=0.0)
+    return (*told, *_told(last))
+
+
+def values_of(text: str, place: str) -> tuple[float, ...]:
+    """Return the values of a series, as promtool writes them.
+
+    Args: text: numbers, `_` where there is none, `a+bxn` for a, a + b, ... a + n b, and `axn` for a and n more of it.
+    Errors: InvalidInput.
+    """
+    found: list[float] = []
+    for token in text.split():
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise InvalidInput(place, f"{token[:64]!r} is none of 1.5, _, 1x9 and 1+0.5x9 (1, 1.5, ... 5.5)")
+        times = int(match["times"] or 0)
+        if len(found) + times >= MAX_STEPS:
+            raise InvalidInput(place, f"must have at most {MAX_STEPS} values")
+        first = math.nan if match["first"] == "_" else float(match["first"])
+        found += [first + i * float(match["by"] or 0) for i in range(times + 1)]
+    return tuple(found)
+
+
+def _test(entry: object, place: str) -> RuleTest:
+    given = values.mapping(entry, place)
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in _FIELDS:
+            raise InvalidInput(f"{place}.{name}", f"is not a part of a test; parts: {', '.join(_FIELDS)}")
+        fields[name] = _FIELDS[name](value, f"{place}.{name}")
+    for name in ("name", "series", "alerts"):
+        if name not in fields:
+            raise InvalidInput(f"{place}.{name}", "is required")
+    return RuleTest(**fields)
+
+
+def _series(value: object, place: str) -> dict[str, tuple[float, ...]]:
+    given = values.mapping(value, place)
+    for name in given:
+        if not is_known(name):
+            raise InvalidInput(f"{place}.{name}", f"is no signal{likely(name)}")
+    return {name: values_of(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
+
+
+def _quoted(value: object, place: str) -> str:
+    """YAML reads a bare 0x9 as a hexadecimal number: only texts are safe."""
+    if not isinstance(value, str):
+        raise InvalidInput(place, f"must be a text in quotes, such as '0x9', and is {values.kind(value)}")
+    return value
+
+
+def _alerts(value: object, place: str) -> tuple[Expected, ...]:
+    entries = [] if value == [] else values.sequence(value, place)
+    return tuple(_expected(entry, f"{place}[{i}]") for i, entry in enumerate(entries))
+
+
+def _expected(entry: object, place: str) -> Expected:
+    given = values.mapping(entry, place)
+    values.only(given, place, "rule", "state", "step")
+    return Expected(
+        rule=values.text(given.get("rule"), f"{place}.rule"),
+        state=_one_of(*(state.value for state in _TOLD))(given.get("state"), f"{place}.state"),
+        step=values.steps(given.get("step"), f"{place}.step"),
+    )
+
+
+def _one_of(*allowed: str) -> Any:
+    def read(value: object, place: str) -> str:
+        if value not in allowed:
+            raise InvalidInput(place, f"must be one of {', '.join(allowed)}, and is {values.kind(value)}")
+        return str(value)
+
+    return read
+
+
+def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
+    """Yield a row a step, and its signals as they were given."""
+    for step, numbers in enumerate(zip_longest(*test.series.values(), fillvalue=math.nan)):
+        given = {name: value for name, value in zip(test.series, numbers, strict=True) if not math.isnan(value)}
+        scalars = {name.removeprefix(SCALAR_PREFIX): value for name, value in given.items() if is_scalar(name)}
+        signals = {name: value for name, value in given.items() if not is_scalar(name)}
+        yield _row(test, step=step, signals=signals, scalars=scalars), signals
+
+
+def _row(test: RuleTest, *, step: int, signals: dict[str, float], scalars: dict[str, float]) -> BatchRow:
+    return BatchRow(
+        run_id=_RUN.id,
+        key=BatchKey(1, step, None),
+        ordinal=step + 1,
+        closed_at=step * test.step_seconds,
+        n_sequences=0,
+        n_tokens=0,
+        n_ranks=1,
+        missing_ranks=(),
+        complete=True,
+        revised=False,
+        mode=test.mode,
+        primary_pair=test.primary,
+        kl_is="sampled",
+        policy_hash=None,
+        mismatches=0,
+        last_report_id=step + 1,
+        signals=signals,
+        scalars=scalars,
+    )
+
+
+def _watch(test: RuleTest, rules: tuple[Rule, ...]) -> Watch:
+    return Watch(
+        run=replace(_RUN, mode=test.mode),
+        policies=PolicyBook.of(default_version(now=0.0)),
+        rules=RuleSet(rules),
+        receivers=(),
+        public_url=None,
+        now=0.0,
+    )
+
+
+def _told(transitions: tuple[Transition, ...]) -> Iterator[Expected]:
+    for moved in transitions:
+        if moved.alert is not None and moved.event is not None and moved.event.state in _TOLD:
+            yield Expected(moved.alert.rule, moved.event.state.value, moved.event.step)
+
+
+_FIELDS = {
+    "name": values.text,
+    "series": _series,
+    "alerts": _alerts,
+    "mode": _one_of("observe", "enforce"),
+    "primary": _one_of(*PAIRS),
+    "step_seconds": values.seconds,
+}

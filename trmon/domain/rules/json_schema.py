@@ -1,0 +1,95 @@
+"""The JSON Schema of rule files, made of the same parts that read them; editors complete and check by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trmon.domain.model.severity import Severity
+from trmon.domain.rules.condition_yaml import MEASURES, SPANNING
+from trmon.domain.rules.rule import Reads
+from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SAID
+from trmon.domain.rules.signal_names import pattern
+from trmon.domain.runs.run import RunState
+from trmon.domain.signals.windows import MAX_SPAN_STEPS
+
+Schema = dict[str, Any]
+
+_STEPS: Schema = {"type": "integer", "minimum": 0}
+_SECONDS: Schema = {"type": "number", "minimum": 0}
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_NUMBER: Schema = {"type": "number"}
+_SIGNAL: Schema = {"$ref": "#/$defs/signal"}
+_PARTS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/over_signals"}}
+
+
+def schema() -> Schema:
+    """Return the schema; that names are taken once, and where `clear` may lie, it cannot say."""
+    over_signals = [
+        *map(_comparison, MEASURES),
+        _alone("absent", _SIGNAL),
+        _alone("any", _PARTS),
+        _alone("all", _PARTS),
+    ]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Rules of trmon",
+        "type": "array",
+        "items": {"oneOf": [{"$ref": "#/$defs/rule"}, _disabled()]},
+        "$defs": {
+            "signal": {"type": "string", "pattern": pattern()},
+            "rule": _object(_rule(), *REQUIRED),
+            "over_signals": {"oneOf": over_signals},
+            "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_over_the_run()]},
+        },
+    }
+
+
+def _over_the_run() -> list[Schema]:
+    return [_alone("state", _choice(RunState)), _alone("side_by_side", _SECONDS)]
+
+
+def _rule() -> dict[str, Schema]:
+    """Return the schema of each part of a rule."""
+    names = "|".join(SAID)
+    return {
+        "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+        "when": {"$ref": "#/$defs/condition"},
+        "severity": _choice(Severity),
+        "severity_when_enforcing": _choice(Severity),
+        "summary": {**_TEXT, "pattern": rf"^([^{{}}]|\{{\{{|\}}\}}|\{{({names})\}})+$"},
+        "reads": _choice(Reads),
+        "for_steps": _STEPS,
+        "for_seconds": _SECONDS,
+        "clear_for_steps": _STEPS,
+        "immune_steps": _STEPS,
+        "labels": {"type": "object", "additionalProperties": _TEXT},
+        "runbook": _TEXT,
+        "meaning": _TEXT,
+    }
+
+
+def _comparison(measure: str) -> Schema:
+    """Return the schema of one kind of comparison, above or below."""
+    two = {"type": "array", "minItems": 2, "maxItems": 2, "items": _SIGNAL}
+    parts: dict[str, Schema] = {measure: two if measure == "ratio" else _SIGNAL}
+    if measure in SPANNING:
+        parts["over"] = {"type": "integer", "minimum": 1, "maximum": MAX_SPAN_STEPS}
+    limits = dict.fromkeys(("above", "below", "clear", "away_from"), _NUMBER)
+    bound = {"oneOf": [{"required": ["above"]}, {"required": ["below"]}]}
+    return {**_object({**parts, **limits}, *parts), **bound}
+
+
+def _disabled() -> Schema:
+    return _object({"name": _TEXT, "disabled": {"const": True}}, "name", "disabled")
+
+
+def _alone(name: str, value: Schema) -> Schema:
+    return _object({name: value}, name)
+
+
+def _object(parts: dict[str, Schema], *required: str) -> Schema:
+    return {"type": "object", "properties": parts, "required": list(required), "additionalProperties": False}
+
+
+def _choice(members: type[Severity] | type[Reads] | type[RunState]) -> Schema:
+    return {"enum": [member.value for member in members]}

@@ -1,0 +1,131 @@
+"""Rules as YAML: read into Rules with errors that name the place, or taken from the built-in set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+from typing import Any
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.severity import Severity
+from trmon.domain.rules import condition_yaml
+from trmon.domain.rules import yaml_values as values
+from trmon.domain.rules.rule import Reads, Rule, When
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+SAID = ("signal", "value", "threshold", "run", "step")
+"""What a summary may name."""
+
+
+@cache
+def builtin() -> tuple[Rule, ...]:
+    """Return the built-in rules. Source: formulas, section 9."""
+    return parse(files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8"))
+
+
+def parse(text: str) -> tuple[Rule, ...]:
+    """Return the rules in a YAML list.
+
+    Errors: InvalidInput naming the place, what was expected and what came.
+    """
+    return overlay((), text)
+
+
+def overlay(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
+    """Return a base set with the rules of a YAML list over it.
+
+    A rule by the name of one of the base takes its place, `{name: ..., disabled: true}` removes it; the others follow.
+    Errors: InvalidInput naming the place, what was expected and what came.
+    """
+    entries = values.document(text, "rules")
+    if not isinstance(entries, list):
+        raise InvalidInput("rules", f"must be a list of rules, and is {values.kind(entries)}")
+    standing: dict[str, Rule | None] = {rule.name: rule for rule in base}
+    names: set[str] = set()
+    for i, entry in enumerate(entries):
+        name, rule = _entry(entry, f"rules[{i}]", base=standing)
+        if name in names:
+            raise InvalidInput(f"rules[{i}].name", f"{name!r} is taken by an earlier rule")
+        names.add(name)
+        standing[name] = rule
+    return tuple(rule for rule in standing.values() if rule is not None)
+
+
+def _entry(entry: object, place: str, *, base: Collection[str]) -> tuple[str, Rule | None]:
+    """Return a rule and its name, None for one that is disabled."""
+    given = values.mapping(entry, place)
+    if "disabled" not in given:
+        rule = _rule(given, place)
+        return rule.name, rule
+    values.only(given, place, "name", "disabled")
+    if given["disabled"] is not True:
+        raise InvalidInput(f"{place}.disabled", f"can only be true, and is {values.kind(given['disabled'])}")
+    name = _name(given.get("name"), f"{place}.name")
+    if name not in base:
+        raise InvalidInput(f"{place}.name", f"{name!r} is no built-in rule, so it cannot be disabled")
+    return name, None
+
+
+def _rule(given: Mapping[str, Any], place: str) -> Rule:
+    fields = {}
+    for name, value in given.items():
+        if name not in FIELDS:
+            raise InvalidInput(f"{place}.{name}", f"is not a part of a rule; parts: {', '.join(FIELDS)}")
+        fields[name] = FIELDS[name](value, f"{place}.{name}")
+    for name in REQUIRED:
+        if name not in fields:
+            raise InvalidInput(f"{place}.{name}", "is required")
+    rule = Rule(**fields)
+    if rule.reads is Reads.EVERY_UPDATE and rule.reads_scalars:
+        raise InvalidInput(f"{place}.reads", "every_update cannot go with a trainer's own number, which is of a step")
+    return rule
+
+
+def _name(value: object, place: str) -> str:
+    name = values.text(value, place)
+    if not NAME.fullmatch(name):
+        raise InvalidInput(place, f"must be 1 to 64 of a-z, 0-9 and _, beginning with a letter, and is {name[:80]!r}")
+    return name
+
+
+def _condition(value: object, place: str) -> When:
+    """Aliases can make a condition a part of itself."""
+    try:
+        return condition_yaml.parse(value, place)
+    except RecursionError as error:
+        raise InvalidInput(place, "has too many conditions in each other, or one in itself") from error
+
+
+def _summary(value: object, place: str) -> str:
+    """Formats are refused too: a width of a billion would be obeyed."""
+    text = values.text(value, place)
+    try:
+        named = [(name, spec or conversion) for _, name, spec, conversion in Formatter().parse(text)]
+    except ValueError as error:
+        raise InvalidInput(place, f"is no template: {error}") from error
+    for name, form in named:
+        if form or name not in (None, *SAID):
+            raise InvalidInput(place, f"may name {{{'}, {'.join(SAID)}}} only, without a format")
+    return text
+
+
+REQUIRED = ("name", "when", "severity", "summary")
+FIELDS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _name,
+    "when": _condition,
+    "severity": values.choice(Severity),
+    "severity_when_enforcing": values.choice(Severity),
+    "summary": _summary,
+    "reads": values.choice(Reads),
+    "for_steps": values.steps,
+    "for_seconds": values.seconds,
+    "clear_for_steps": values.steps,
+    "immune_steps": values.steps,
+    "labels": values.labels,
+    "runbook": values.text,
+    "meaning": values.text,
+}
+"""The parts of a rule and what reads each."""

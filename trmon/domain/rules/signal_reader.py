@@ -1,0 +1,51 @@
+"""Readout: the numbers of one row as rules read them, beside what the run remembers of its past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from trmon.domain.signals.windows import Baseline, Window
+from trmon_client.core.columns.schema import Pair
+
+SCALAR_PREFIX = "scalar:"
+"""Before a trainer's own number, in rules."""
+REMEMBERED_NAMES = 1024
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The past of those signals that rules measure over time, each by the name that the rules give it."""
+
+    windows: dict[str, Window] = {}
+    baselines: dict[str, Baseline] = {}
+
+    def after(self, readout: Readout, *, step: int, windows: Iterable[str], baselines: Iterable[str]) -> Memory:
+        """Return the memory with a gauge row's numbers; what no rule asks for any more is forgotten."""
+        return Memory(
+            windows={name: self.windows.get(name, Window()).put(step, readout[name]) for name in windows},
+            baselines={name: self.baselines.get(name, Baseline()).put(step, readout[name]) for name in baselines},
+        )
+
+
+class Readout(msgspec.Struct, frozen=True):
+    """The numbers that conditions read; a name without prefix means the mismatch pair, else the primary one."""
+
+    numbers: Mapping[str, float]
+    primary: Pair
+    memory: Memory = Memory()
+
+    def __getitem__(self, name: str) -> float:
+        """Return a number, NaN where it is missing."""
+        for full in _full_names(name, self.primary):
+            if full in self.numbers:
+                return self.numbers[full]
+        return math.nan
+
+
+@lru_cache(REMEMBERED_NAMES)
+def _full_names(name: str, primary: Pair) -> tuple[str, ...]:
+    name = name.removeprefix(SCALAR_PREFIX)
+    return name, f"mismatch_{name}", f"{primary}_{name}"

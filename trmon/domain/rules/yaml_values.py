@@ -1,0 +1,100 @@
+"""Values of a YAML document, read with errors that name the place, what was expected and what came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+import yaml
+
+from trmon.domain.model.errors import InvalidInput
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def document(text: str, place: str) -> object:
+    """Return what a YAML text holds. Errors: InvalidInput."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+        # The reader's own constructors raise the latter, e.g. for a date that is none.
+        raise InvalidInput(place, f"is not YAML: {error}") from error
+
+
+def mapping(value: object, place: str) -> Mapping[str, Any]:
+    """Return a mapping with texts for keys."""
+    if not isinstance(value, dict):
+        raise InvalidInput(place, f"must be a mapping, and is {kind(value)}")
+    for name in value:
+        text(name, f"{place}.{name}")
+    return value
+
+
+def only(given: Mapping[str, Any], place: str, *allowed: str) -> None:
+    """Refuse every name that is not allowed."""
+    for name in given:
+        if name not in allowed:
+            raise InvalidInput(f"{place}.{name}", f"does not belong here; allowed: {', '.join(allowed)}")
+
+
+def sequence(value: object, place: str) -> list[object]:
+    """Return a list of at least one thing."""
+    if not isinstance(value, list) or not value:
+        raise InvalidInput(place, f"must be a list of at least one, and is {kind(value)}")
+    return value
+
+
+def text(value: object, place: str) -> str:
+    """Return a text of at least one character."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(place, f"must be a text, and is {kind(value)}")
+    return value
+
+
+def number(value: object, place: str) -> float:
+    """Return a number, infinite ones among them, NaN not."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+        raise InvalidInput(place, f"must be a number, and is {kind(value)}")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InvalidInput(place, f"must be a number of at most 1.8e308, and is {kind(value)}") from error
+
+
+def seconds(value: object, place: str) -> float:
+    """Return a time of zero or more."""
+    given = number(value, place)
+    if given < 0:
+        raise InvalidInput(place, f"must be zero or more seconds, and is {given:g}")
+    return given
+
+
+def steps(value: object, place: str) -> int:
+    """Return a whole number of zero or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidInput(place, f"must be a whole number of steps, zero or more, and is {kind(value)}")
+    return value
+
+
+def labels(value: object, place: str) -> dict[str, str]:
+    """Return texts by name."""
+    return {name: text(label, f"{place}.{name}") for name, label in mapping(value, place).items()}
+
+
+def choice(members: type[_E]) -> Callable[[object, str], _E]:
+    """Return a reader of an enum's values."""
+
+    def read(value: object, place: str) -> _E:
+        for member in members:
+            if member.value == value:
+                return member
+        allowed = ", ".join(str(member.value) for member in members)
+        raise InvalidInput(place, f"must be one of {allowed}, and is {kind(value)}")
+
+    return read
+
+
+def kind(value: object) -> str:
+    """Return what a value is, for an error."""
+    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:64]!r}"

@@ -1,0 +1,81 @@
+"""The signals that the service adds to those of the core: from decisions, from history, and for its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon_client.core.columns.schema import PAIRS
+
+SHADOW_PREFIX = "mask_rate:"
+"""Before a shadow policy's name: what it would have rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSignal:
+    """One signal of the service's own: its full name, unit, meaning and formula."""
+
+    name: str
+    unit: str
+    description: str
+    formula: str
+
+
+_ROWS: tuple[tuple[str, str, str, str], ...] = (
+    ("mask_rate", "fraction", "Sequences that the active policy rejects", "rejected/(accepted + rejected)"),
+    ("mask_rate_tokens", "fraction", "Tokens in rejected sequences", "rejected tokens/valid tokens"),
+    ("mask_rate_long", "fraction", "Rejected among the longest quarter of responses", "T_i >= 75th percentile"),
+    ("mask_rate_short", "fraction", "Rejected among the shortest quarter of responses", "T_i <= 25th percentile"),
+    ("mask_rate_positive", "fraction", "Rejected among sequences of positive advantage", "A_i > 0"),
+    ("mask_rate_negative", "fraction", "Rejected among sequences of negative advantage", "A_i < 0"),
+    ("policy_versions", "policies", "Distinct policies that the batch's reports were decided by", "distinct hashes"),
+    ("bound_adaptive", "reward", "Error bound, the tighter of two; nan unless KL is exact", "formulas, section 7"),
+    ("bound_trpo", "reward", "Classical error bound; nan unless KL is exact", "T(T - 1) D"),
+    ("bound_vacuous", "0 or 1", "Whether the error bound exceeds the range of rewards; nan if unknown", "adaptive > 1"),
+    (
+        "alpha_mismatch_share",
+        "fraction",
+        "Share of engine mismatch in the drift's lower bounds; nan without three policies",
+        "alpha_1/(alpha_0 + alpha_1), alpha >= prob_diff_max",
+    ),
+    ("engine_lag", "versions", "Versions between the two sides of the pair rules read; 0 is one", "pi_old - mu"),
+    (
+        "staleness_lag",
+        "versions",
+        "Versions between pi and pi_old; 0 if none are named",
+        "version_lag_max - engine_lag",
+    ),
+    ("missing_ranks", "ranks", "Ranks that did not report before the batch closed", "world size - ranks"),
+    ("incomplete", "0 or 1", "Whether the batch closed without a rank or a chunk that was known", "lacks data"),
+    (
+        "quarantined_parts",
+        "parts",
+        "Reports, rules or whole batches that could not be processed and were set aside",
+        "count",
+    ),
+    ("decision_mismatches", "sequences", "Sequences that the trainer decided otherwise than the replay", "count"),
+    ("client_spooled_bytes", "bytes", "What waited on the trainers' disks when they reported", "sum over ranks"),
+    ("response_length_growth", "ratio", "Response length against 100 steps earlier", "median of 5 / median of 5"),
+    ("ess_seq_relative", "ratio", "ess_seq against the run's first 20 steps", "ess_seq / median of the first 20"),
+    ("step_seconds", "seconds", "Time since the step before, on the trainer's clock", "first report to first report"),
+    *(
+        (
+            f"{pair}_k3_excess",
+            "ratio",
+            "kl_k3 over what honest log-probs can show; above 1 they look corrupt",
+            "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
+        )
+        for pair in PAIRS
+    ),
+    *(
+        (
+            f"{pair}_ratio_shift",
+            "standard errors",
+            "How far the mean ratio is above 1; far off, the supports differ; nan where ratios are heavy-tailed",
+            "(ratio_mean - 1)/(sd(rho)/sqrt(n))",
+        )
+        for pair in PAIRS
+    ),
+)
+
+DERIVED: dict[str, DerivedSignal] = {row[0]: DerivedSignal(*row) for row in _ROWS}
+"""Every signal of the service's own by name, but for the shadows' mask rates. Source: formulas, sections 5 to 9."""

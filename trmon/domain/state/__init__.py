@@ -1,0 +1,1 @@
+"""What the pipeline remembers of a run, and what one pass writes."""

@@ -1,0 +1,1 @@
+"""Several processes over one database: leases on runs, change notices, and supervision."""

@@ -1,0 +1,1 @@
+"""From a decoded message to a durable acknowledgement: validate, batch, commit, answer."""

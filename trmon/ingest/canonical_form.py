@@ -1,0 +1,24 @@
+"""The canonical form of a message's fields: the same data is the same bytes, however a client wrote it down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trmon.domain.model.identity import RunKey
+from trmon_client.core import wire
+
+
+def canonical(message: wire.Message, key: RunKey) -> wire.Message:
+    """Return a message that names its run, and whose numbers are floats in the order of their names."""
+    changed: dict[str, Any] = {"project": key.project, "run": key.run}
+    if isinstance(message, wire.Report):
+        changed["scalars"] = _numbers(message.scalars)
+    elif isinstance(message, wire.Scalars):
+        changed["values"] = _numbers(message.values)
+    return msgspec.structs.replace(message, **changed)
+
+
+def _numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, wire.JsonNumber]:
+    return {name: wire.number(scalars[name]) + 0.0 for name in sorted(scalars)}

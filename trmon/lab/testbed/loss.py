@@ -1,0 +1,26 @@
+"""The loss: PPO's clipped surrogate, in which rejected sequences do not teach."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trmon.lab.testbed.batch import Batch
+from trmon.lab.testbed.config import Anchor, LabConfig
+from trmon.lab.testbed.monitor_port import Decision
+
+
+def loss(batch: Batch, logprobs: Tensor, *, decision: Decision, config: LabConfig) -> Tensor:
+    """Return PPO's clipped loss, a mean over tokens then sequences; a rejected sequence counts and does not teach.
+
+    Args: logprobs: the learner's, [B, T], with gradients.
+    """
+    anchor = batch.old_logprobs
+    if config.anchor is Anchor.ROLLOUT:
+        anchor = decision.clean(batch.rollout_logprobs, logprobs)
+    mask, advantages = batch.prompts.mask, batch.advantages[:, None]
+    ratio = torch.where(mask, logprobs - anchor, 0.0).exp()
+    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+    gain = torch.minimum(ratio * advantages, clipped * advantages)
+    per_sequence = -torch.where(mask, gain, 0.0).sum(dim=1) / mask.sum(dim=1)
+    return torch.where(decision.mask, per_sequence, 0.0).sum() / len(batch)

@@ -1,0 +1,27 @@
+"""A lab run watched by trmon: the two lines, as any trainer has them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import asdict
+
+import trmon_client as trmon
+from trmon.domain.model.errors import InvalidInput
+from trmon.lab.testbed.config import LabConfig
+from trmon.lab.testbed.training import StepResult, run
+
+
+def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Generator[StepResult, None, None]:
+    """Train as configured under a project and a name, reporting to the service at `url`, and yield every step.
+
+    Closed, it ends the run early.
+    Errors: InvalidInput where the client takes no such name, address or variable.
+    """
+    described = {key: value for key, value in asdict(config).items() if key not in ("injection", "anchor")}
+    described |= {"injection": config.injection.value if config.injection else "none", "anchor": config.anchor.value}
+    try:
+        monitor = trmon.init(project=project, run=name, url=url, config=described, owner="demo", tags=["lab"])
+    except ValueError as error:
+        raise InvalidInput("lab", str(error)) from error
+    with monitor:
+        yield from run(config, monitor)

@@ -1,0 +1,1 @@
+"""Prometheus metrics: the service's own counters, and the gauges of active runs."""

@@ -1,0 +1,29 @@
+"""What the worker does, counted."""
+
+from __future__ import annotations
+
+from trmon.metrics.counters import Counters
+from trmon.runner.pass_changes import Tally
+
+
+class CountingObserver:
+    """Adds up the worker's tallies; implements trmon.runner.scheduler.Observer."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def passed(self, tally: Tally) -> None:
+        """Note a pass that was written."""
+        for seconds in tally.close_lags_seconds:
+            self._counters.close_lag_seconds.observe(seconds)
+        self._counters.decision_mismatch.inc(tally.mismatches)
+        self._counters.unreplayed.inc(tally.unreplayed_reports)
+        self._counters.late.inc(tally.late_reports)
+        for part, n in tally.quarantined.items():
+            self._counters.quarantined.labels(part.value).inc(n)
+        if tally.unplaced_scalars:
+            self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
+
+    def failed(self, error: Exception) -> None:  # noqa: ARG002 - of any kind: the log says which
+        """Note a pass that failed; it will be tried again."""
+        self._counters.worker_failures.inc()

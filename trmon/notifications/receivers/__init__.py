@@ -1,0 +1,1 @@
+"""Receivers of alerts, one file each: webhook, Slack, PagerDuty, Alertmanager."""

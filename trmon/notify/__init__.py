@@ -1,1 +1,0 @@
-"""Receivers of alerts: each turns one delivery into one request, and says what became of it."""

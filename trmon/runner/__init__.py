@@ -1,0 +1,1 @@
+"""The runner: reads new messages of each run, closes batches, evaluates rules and writes the results."""

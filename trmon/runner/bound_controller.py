@@ -1,0 +1,87 @@
+"""The tuner of one run: gathers what its policy reads of closed batches, and says where its bounds should go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.adaptation.control import anchor_of, control, version_of
+from trmon.domain.adaptation.proposal import Proposal
+from trmon.domain.adaptation.sample import Sample, reads
+from trmon.domain.adaptation.window import Place, Window, sampled
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import StoredReport, decoded
+from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.ports import RunLog
+from trmon.domain.runs.run import Run
+from trmon_client.core.policies.acceptance import Policy
+
+
+class Tuner:
+    """Holds the newest sequences of a run in memory unless its mode is `off`; then it does nothing."""
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._proposal: Proposal | None = None
+        self._setting = Setting()
+        self._policy: Policy | None = None
+        self._reads: object = None
+        self._window: Window | None = None
+        self._steps: set[Place] = set()
+
+    @property
+    def proposed(self) -> Policy | None:
+        """What it recommends instead of the policy in force; None where the bounds should stay."""
+        return None if self._proposal is None else self._proposal.policy
+
+    def follow(self, setting: Setting, policy: Policy, *, gauge_keys: Sequence[BatchKey]) -> None:
+        """Take up the run's setting and its policy; a window that does not fit them is read anew from stored batches.
+
+        Args: gauge_keys: the newest rows that gauges read, oldest first.
+        """
+        wanted = None if setting.mode is Mode.OFF else (reads(policy), setting.window_sequences)
+        if wanted is None or policy != self._policy:
+            self._proposal = None
+        self._setting, self._policy = setting, policy
+        if wanted != self._reads:
+            self._reads, self._steps, self._window = wanted, set(), None
+            if wanted is not None:
+                history = stored_samples(self._log, reversed(gauge_keys), policy=policy)
+                self._window = Window.of(history, n_sequences=setting.window_sequences)
+
+    def take(self, key: BatchKey, reports: Iterable[StoredReport], *, policy: Policy) -> None:
+        """Take in a batch that gauges read."""
+        if self._window is None:
+            return
+        place = (key.attempt_id, key.step)
+        self._steps.add(place)
+        sample = sampled((report.columns() for report in reports), policy)
+        if sample is not None:
+            self._window = self._window.put(place, sample)
+
+    def tuned(self, run: Run, *, current: PolicyVersion, is_stalled: bool, now: float) -> PolicyVersion | None:
+        """Look once every so many steps; return the version to put in force, None where the bounds stay."""
+        if self._window is None or len(self._steps) < self._setting.every_steps:
+            return None
+        self._steps.clear()
+        versions = [default_version(now=run.created_at), *self._log.policy_versions(run.id)]
+        verdict = control(
+            self._setting,
+            self._window.sample(),
+            current=current,
+            anchor=anchor_of(versions),
+            is_stalled=is_stalled,
+        )
+        self._proposal = verdict if isinstance(verdict, Proposal) else None
+        if self._proposal is None or self._setting.mode is not Mode.APPLY:
+            return None
+        return version_of(self._proposal, current=current, now=now)
+
+
+def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[Place, Sample]]:
+    """Yield what a policy reads of stored batches, each read when asked for, pruned and damaged ones left out."""
+    for key in keys:
+        whole, _ = decoded(log.batch_reports(key))
+        sample = sampled((report.columns() for report in whole), policy)
+        if sample is not None:
+            yield (key.attempt_id, key.step), sample

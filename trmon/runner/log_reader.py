@@ -1,0 +1,71 @@
+"""The inbox of one run: what came since the last pass, page by page, in the order in which it came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeAlias
+
+from trmon.domain.model.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, Mail, StoredReport
+from trmon.domain.ports import RunLog
+from trmon.domain.state.run_update import Frontier
+
+PAGE = 512
+
+Stored: TypeAlias = AnyReport | AnyNotice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Reports and notices in the order in which they came; `caught_up` if there is no more."""
+
+    messages: tuple[Stored, ...]
+    caught_up: bool
+
+
+class Inbox:
+    """Reads a run's log forward; `read` is how far."""
+
+    def __init__(self, log: RunLog, run_id: int, *, read: Frontier) -> None:
+        self._log = log
+        self._run_id = run_id
+        self.read = read
+
+    def all_of(self, mail: Mail) -> Page:
+        """Return all that came since the last page, which somebody has read for many runs."""
+        return self._page(mail.notices, mail.reports, caught_up=True)
+
+    def next_page(self) -> Page:
+        """Return the next messages of both kinds, none of them before one of the other kind that came earlier.
+
+        Notices are read first, so that every report that came before one of them is there to be read, and what came
+        after the end of a full page of the other kind is left for the next one.
+        """
+        notices = self._log.notices_after(self._run_id, self.read.notice_id, limit=PAGE)
+        reports = self._log.reports_after(self._run_id, self.read.report_id, limit=PAGE)
+        caught_up = len(reports) < PAGE and len(notices) < PAGE
+        if len(reports) == PAGE:
+            end = reports[-1].received_at
+            notices = tuple(takewhile(lambda notice: notice.received_at <= end, notices))
+        elif len(notices) == PAGE:
+            end = notices[-1].received_at
+            reports = tuple(takewhile(lambda report: report.received_at <= end, reports))
+        return self._page(notices, reports, caught_up=caught_up)
+
+    def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> Page:
+        self.read = Frontier(
+            report_id=reports[-1].id if reports else self.read.report_id,
+            notice_id=notices[-1].id if notices else self.read.notice_id,
+        )
+        messages: list[Stored] = [*notices, *reports]
+        return Page(messages=tuple(sorted(messages, key=_place)), caught_up=caught_up)
+
+
+def _place(stored: Stored) -> tuple[float, float]:
+    """Messages of one request came at one time: their trainer's clock orders them, damaged ones come last."""
+    if isinstance(stored, DamagedReport | DamagedNotice):
+        return stored.received_at, math.inf
+    message = stored.report if isinstance(stored, StoredReport) else stored.message
+    return stored.received_at, message.sent_at

@@ -1,0 +1,75 @@
+"""The ledger of one pass: what its batches and changes write, gathered into one outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
+from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.stages.publish import Published
+from trmon.domain.state.run_update import Checkpoint, Event, Frontier, Outcome
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a pass counts: seconds from each batch's newest report to its close, and what went wrong in them."""
+
+    close_lags_seconds: list[float] = field(default_factory=list)
+    mismatches: int = 0
+    unreplayed_reports: int = 0
+    late_reports: int = 0
+    unplaced_scalars: int = 0
+    quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is written, the newest of each kind: a batch revised in the pass that closed it is written once."""
+
+    rows: dict[BatchKey, BatchRow] = field(default_factory=dict)
+    decisions: dict[tuple[BatchKey, str], DecisionRow] = field(default_factory=dict)
+    alerts: dict[tuple[str, int, int, int | None], Alert] = field(default_factory=dict)
+    alert_events: list[AlertEvent] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    run: dict[str, Any] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    def add(self, published: Published) -> None:
+        """Take what a batch or a change of state writes."""
+        if published.row is not None:
+            self.rows[published.row.key] = published.row
+        self.decisions |= {(decision.key, decision.policy_hash): decision for decision in published.decisions}
+        for alert in published.alerts:
+            self.alerts[alert.identity, alert.attempt_id, alert.step, alert.update] = alert
+        self.alert_events += published.alert_events
+        self.deliveries += published.deliveries
+        self.events += published.events
+        self.tally.unreplayed_reports += published.unreplayed
+
+    def change(self, **fields: Any) -> None:
+        """Note new values of the run's own fields, by their names in Outcome."""
+        self.run |= fields
+
+    def __bool__(self) -> bool:
+        """Whether anything is written; decisions, events and deliveries never come alone."""
+        return bool(self.rows or self.alerts or self.run or self.events)
+
+    def outcome(self, run_id: int, *, frontier: Frontier, checkpoint: Checkpoint | None) -> Outcome:
+        """Return everything as one value, batches in the order in which they were folded."""
+        return Outcome(
+            run_id=run_id,
+            frontier=frontier,
+            batches=tuple(sorted(self.rows.values(), key=lambda row: row.ordinal)),
+            decisions=tuple(self.decisions.values()),
+            alerts=tuple(self.alerts.values()),
+            alert_events=tuple(self.alert_events),
+            deliveries=tuple(self.deliveries),
+            events=tuple(self.events),
+            checkpoint=checkpoint,
+            **self.run,
+        )

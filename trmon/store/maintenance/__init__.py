@@ -1,0 +1,1 @@
+"""Backup, restore, database checks, and the exclusive lock on a SQLite file."""

@@ -1,0 +1,127 @@
+"""The examination of a database: schema, indexes, durability, clock and leases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, inspect
+
+from trmon.domain.model.errors import NotReady
+from trmon.domain.model.health_check import Observation, doubtful, ill, well
+from trmon.domain.model.slots import SLOTS
+from trmon.store import migrations
+from trmon.store.database.engines import Engines
+from trmon.store.maintenance.hot_queries import hot_queries, unindexed
+from trmon.store.repositories.leases import holders
+from trmon.store.schema import tables
+
+SKEW_SECONDS = 1.0
+BAD_SKEW_SECONDS = 30.0
+
+
+def examine(engines: Engines) -> Iterator[Observation]:
+    """Yield what there is to say of a database. Errors: NotReady when it cannot be reached."""
+    with engines.reader.connect() as connection:
+        current = _schema(connection)
+        yield current
+        if current.advice:
+            return
+        yield _indexes(connection)
+        yield _plans(connection)
+        if engines.is_shared:
+            yield _durability(connection)
+            yield _clock(connection)
+            yield _connections(connection)
+            yield _leases(connection)
+        else:
+            yield _integrity(connection)
+
+
+def _schema(connection: Connection) -> Observation:
+    try:
+        migrations.check(connection)
+    except NotReady as error:
+        found = migrations.revision(connection)
+        is_newer = found is not None and not migrations.knows(found)
+        return ill("schema", str(error), advice="use a version that knows it" if is_newer else "run `trmon migrate`")
+    return well("schema", f"revision {migrations.revision(connection)}")
+
+
+def _indexes(connection: Connection) -> Observation:
+    found = inspect(connection)
+    missing = [
+        f"{index.name} on {table.name}"
+        for table in tables.metadata.sorted_tables
+        for index in sorted(table.indexes, key=lambda index: str(index.name))
+        if index.name not in {known["name"] for known in found.get_indexes(table.name)}
+    ]
+    if missing:
+        return ill(
+            "indexes", f"missing: {', '.join(missing)}", advice="make them anew, as in trmon/store/schema/tables.py"
+        )
+    return well("indexes", "all there")
+
+
+def _plans(connection: Connection) -> Observation:
+    slow = unindexed(connection)
+    if slow:
+        return ill(
+            "hot queries", f"read a whole table: {', '.join(slow)}", advice="see which index is missing; ANALYZE"
+        )
+    n_asked = len(hot_queries(connection.dialect.name))
+    return well("hot queries", f"all {n_asked} are answered from an index")
+
+
+def _durability(connection: Connection) -> Observation:
+    off = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if _setting(connection, name) == "off"]
+    if off:
+        return ill(
+            "durability",
+            f"{', '.join(off)} off: a crash of the server loses acknowledged reports",
+            advice=f"set {', '.join(off)} = on",
+        )
+    return well("durability", "a commit is on the disk")
+
+
+def _clock(connection: Connection) -> Observation:
+    asked_at = time.time()
+    theirs = float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
+    skew = theirs - (asked_at + time.time()) / 2
+    found, advice = f"the database's is {skew:+.3f} s from this machine's", "synchronise both clocks, e.g. with chrony"
+    if abs(skew) >= BAD_SKEW_SECONDS:
+        return ill("clock", found, advice=advice)
+    return well("clock", found) if abs(skew) < SKEW_SECONDS else doubtful("clock", found, advice=advice)
+
+
+def _connections(connection: Connection) -> Observation:
+    most = int(_setting(connection, "max_connections"))
+    used = int(connection.exec_driver_sql("SELECT count(*) FROM pg_stat_activity").scalar_one())
+    found = f"{used} of {most} in use"
+    if used > 0.8 * most:
+        return doubtful("connections", found, advice="raise max_connections, or run fewer processes")
+    return well("connections", found)
+
+
+def _leases(connection: Connection) -> Observation:
+    rows = holders(connection)
+    held = {row.holder: row.n_slots for row in rows if row.holder is not None and row.seconds_left > 0}
+    n_free = SLOTS - sum(held.values())
+    shares = ", ".join(f"{holder}: {n}" for holder, n in held.items())
+    if not held:
+        return ill("leases", "no worker holds any run: batches do not close", advice="start `trmon worker`")
+    if n_free:
+        advice = "wait a moment and look again; else see the workers' logs"
+        return doubtful("leases", f"{n_free} of {SLOTS} slots are nobody's ({shares})", advice=advice)
+    return well("leases", f"{len(held)} workers share {SLOTS} slots ({shares})")
+
+
+def _integrity(connection: Connection) -> Observation:
+    found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    if found != "ok":
+        return ill("integrity", found, advice="restore the newest backup with `trmon restore`")
+    return well("integrity", "quick_check finds nothing")
+
+
+def _setting(connection: Connection, name: str) -> str:
+    return str(connection.exec_driver_sql(f"SHOW {name}").scalar_one())

@@ -1,0 +1,1 @@
+"""Which run and attempt a message belongs to; creates both on first sight."""

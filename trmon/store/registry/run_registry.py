@@ -1,0 +1,145 @@
+"""Which run and attempt a message belongs to; both are made on first sight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from sqlalchemy import Connection, update
+
+from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.attempts import Claim, fork_name, held, resolve
+from trmon.store.database.upsert import Row, upsert
+from trmon.store.registry.registry_entries import (
+    Arrival,
+    AttemptEntry,
+    RunEntry,
+    make_attempt,
+    make_run,
+    read_entries,
+    select_entries,
+)
+from trmon.store.rows.run_rows import named
+from trmon.store.schema import tables
+from trmon_client.core import wire
+
+MAX_RUNS = 10_000
+"""Runs kept in memory; beyond it all are forgotten and read again when they speak."""
+_OF_CLAIM = tuple(field.name for field in fields(Claim))
+
+
+class Directory:
+    """The runs that speak, with their attempts and claims, read from the tables as they are first needed.
+
+    Only the writer's thread uses it, inside a transaction; after a rollback it must `forget`. Where other processes
+    write too (`is_shared`) it must be renewed, under locks, in each transaction. Any thread may read `last_seen`:
+    seconds on the server's clock by run id.
+    """
+
+    def __init__(self, *, live_seconds: float, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
+        self.last_seen: dict[int, float] = {}
+        self._live_seconds = live_seconds
+        self._runs: dict[RunKey, RunEntry] = {}
+        self._changed: dict[tuple[int, int], Row] = {}
+
+    @property
+    def pending(self) -> bool:
+        """Whether claims have changed that are not written yet."""
+        return bool(self._changed)
+
+    def forget(self) -> None:
+        """Drop everything; the tables know it."""
+        self._runs.clear()
+        self._changed.clear()
+
+    def renew(self, runs: Mapping[RunKey, RunEntry]) -> None:
+        """Know these runs and no others."""
+        self._runs = dict(runs)
+
+    def place(self, connection: Connection, arrival: Arrival) -> AttemptEntry:
+        """Return the attempt of a message that is to be stored, and extend its claim."""
+        message = arrival.message
+        run = self._run(connection, arrival.key) or self._make_run(connection, arrival)
+        attempt = run.attempts.get(message.attempt)
+        if attempt is None:
+            attempt = make_attempt(connection, run, arrival=arrival, name=message.attempt)
+        attempt = attempt.forks.get(message.launch, attempt)
+        resolution = resolve(
+            attempt.claims.get(message.rank),
+            launch=message.launch,
+            step=_step(message),
+            now=arrival.at,
+            live_seconds=self._live_seconds,
+        )
+        if resolution.forks:
+            name = fork_name(attempt.name, message.launch, taken=run.attempts)
+            attempt = make_attempt(connection, run, arrival=arrival, name=name, origin=attempt, reason=resolution)
+        if isinstance(message, wire.Start):
+            _describe(connection, attempt, message)
+        self._extend(attempt, arrival)
+        return attempt
+
+    def touch(self, connection: Connection, arrival: Arrival) -> None:
+        """Note a sign of life; one of a run, attempt or launch that never said anything else is nothing."""
+        message = arrival.message
+        run = self._run(connection, arrival.key)
+        attempt = run.attempts.get(message.attempt) if run else None
+        if attempt is None:
+            return
+        attempt = attempt.forks.get(message.launch, attempt)
+        claim = attempt.claims.get(message.rank)
+        if claim is not None and claim.launch == message.launch:
+            self._extend(attempt, arrival)
+
+    def flush(self, connection: Connection) -> None:
+        """Write the claims that changed."""
+        upsert(connection, tables.claim, key=("attempt_id", "rank"), rows=list(self._changed.values()))
+        self._changed.clear()
+
+    def _extend(self, attempt: AttemptEntry, arrival: Arrival) -> None:
+        message = arrival.message
+        claim = held(
+            attempt.claims.get(message.rank),
+            launch=message.launch,
+            step=_step(message),
+            now=arrival.at,
+            reports=isinstance(message, wire.Report),
+            ends=isinstance(message, wire.Finish),
+            beats=isinstance(message, wire.Heartbeat),
+        )
+        attempt.claims[message.rank] = claim
+        self._changed[attempt.id, message.rank] = {
+            "attempt_id": attempt.id,
+            "rank": message.rank,
+            "run_id": attempt.run_id,
+            **{name: getattr(claim, name) for name in _OF_CLAIM},
+        }
+        self.last_seen[attempt.run_id] = max(arrival.at, self.last_seen.get(attempt.run_id, 0.0))
+
+    def _run(self, connection: Connection, key: RunKey) -> RunEntry | None:
+        run = self._runs.get(key)
+        if run is None and (run := read_entries(connection, select_entries(named(key))).get(key)) is not None:
+            self._remember(connection, key, run)
+        return run
+
+    def _make_run(self, connection: Connection, arrival: Arrival) -> RunEntry:
+        run = make_run(connection, arrival)
+        self._remember(connection, arrival.key, run)
+        return run
+
+    def _remember(self, connection: Connection, key: RunKey, run: RunEntry) -> None:
+        if len(self._runs) >= MAX_RUNS:
+            self.flush(connection)
+            self._runs.clear()
+        self._runs[key] = run
+
+
+def _step(message: wire.Message) -> int | None:
+    return message.step if isinstance(message, wire.Report) else None
+
+
+def _describe(connection: Connection, attempt: AttemptEntry, start: wire.Start) -> None:
+    """Write what only a start knows; once unverified, an attempt's ranks stay so."""
+    known = {"world_size": start.world_size} | ({"ranks_unverified": True} if start.ranks_unverified else {})
+    connection.execute(update(tables.attempt).where(tables.attempt.c.id == attempt.id).values(known))

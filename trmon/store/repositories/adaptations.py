@@ -1,0 +1,47 @@
+"""How the bounds of each run are adapted."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import asdict, replace
+
+from sqlalchemy import Engine, select
+
+from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.model.access import EVERYTHING, Access
+from trmon.store.database.upsert import upsert
+from trmon.store.rows.run_rows import visible
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+
+class Adaptations:
+    """The settings of runs, and who set them."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def get(self, run_id: int, *, access: Access = EVERYTHING) -> Setting:
+        """Return a run's setting; off if none was ever set."""
+        table = tables.adaptation
+        found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible(access))
+        with self._reader.connect() as connection:
+            stored = connection.scalar(found)
+        return Setting() if stored is None else replace(Setting(**stored), mode=Mode(stored["mode"]))
+
+    def put(self, run_id: int, setting: Setting, *, author: str, now: float) -> Future[None]:
+        """Set how a run's bounds are adapted."""
+        row = {
+            "run_id": run_id,
+            "setting": asdict(setting) | {"mode": setting.mode.value},
+            "author": author,
+            "changed_at": now,
+        }
+
+        def write(transaction: Transaction) -> None:
+            upsert(transaction.connection, tables.adaptation, key=("run_id",), rows=[row])
+            transaction.edit(run_id)
+
+        return self._writer.submit(write, run=run_id)

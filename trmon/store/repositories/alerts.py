@@ -1,0 +1,128 @@
+"""Alerts and their transitions, for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Engine, func, select, update
+
+from trmon.domain.alerts.alert import Ack, Alert, AlertEvent, AlertState
+from trmon.domain.model.access import Access
+from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.domain.state.run_update import Event
+from trmon.store.repositories.keyset_page import Page, decode, page
+from trmon.store.rows.alert_rows import alert_of, event_of
+from trmon.store.rows.run_rows import visible
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAlert:
+    """An alert with its id, the run it is about, and who has acknowledged it."""
+
+    id: int
+    run: RunKey
+    alert: Alert
+    ack: Ack | None = None
+
+
+class Alerts:
+    """What rules said of runs."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def list(
+        self,
+        *,
+        access: Access,
+        project: str | None = None,
+        run: str | None = None,
+        state: AlertState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[ListedAlert]:
+        """Return alerts, newest first. Errors: InvalidInput for a cursor that is none."""
+        table, of_run = tables.alert, tables.run.c
+        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible(access))
+        wanted = {of_run.project: project, of_run.name: run, table.c.state: state and state.value}
+        found = found.where(*(column == value for column, value in wanted.items() if value is not None))
+        if after is not None:
+            found = found.where(table.c.id < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
+        return page([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
+
+    def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
+        """Return the firing alerts of some runs by run, oldest first."""
+        table, of_run = tables.alert, tables.run.c
+        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible(access))
+        found = found.where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
+        by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
+        with self._reader.connect() as connection:
+            for row in connection.execute(found.order_by(table.c.id)):
+                by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
+        return by_run
+
+    def acknowledge(self, identity: str, ack: Ack, *, access: Access) -> Future[ListedAlert]:
+        """Note that somebody has taken up a firing alert; a later word replaces an earlier one.
+
+        Errors, from the future: NotFound; Conflict when it does not fire.
+        """
+        table, of_run = tables.alert, tables.run.c
+        newest = (
+            select(table, of_run.project, of_run.name)
+            .join(tables.run)
+            .where(table.c.identity == identity, visible(access))
+            .order_by(table.c.id.desc())
+            .limit(1)
+        )
+
+        def take(transaction: Transaction) -> ListedAlert:
+            row = transaction.connection.execute(newest).one_or_none()
+            if row is None:
+                raise NotFound("alert", identity)
+            if row.state != AlertState.FIRING.value:
+                raise Conflict(f"alert {identity!r} is {row.state}; only one that fires can be acknowledged")
+            given = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
+            transaction.connection.execute(update(table).where(table.c.id == row.id).values(**given))
+            said = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
+            transaction.said.append((row.run_id, said))
+            transaction.edited.add(row.run_id)
+            return replace(_listed(row), ack=ack)
+
+        return self._writer.submit(take)
+
+    def events(self, identity: str, *, access: Access, after: str | None = None, limit: int = 50) -> Page[AlertEvent]:
+        """Return the transitions of an alert's episodes, newest first.
+
+        Errors: InvalidInput for a cursor that is none.
+        """
+        table = tables.alert_event
+        found = select(table).join(tables.run).where(table.c.identity == identity, visible(access))
+        if after is not None:
+            found = found.where(table.c.id < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
+        shown = page(rows, limit=limit, key=lambda row: (row.id,))
+        return Page(tuple(event_of(row) for row in shown.items), shown.next)
+
+    def counts(self, *, access: Access) -> dict[AlertState, int]:
+        """Return how many alerts are in each state."""
+        table = tables.alert
+        counted = select(table.c.state, func.count()).join(tables.run).where(visible(access)).group_by(table.c.state)
+        with self._reader.connect() as connection:
+            found = {AlertState(state): count for state, count in connection.execute(counted)}
+        return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
+
+
+def _listed(row: Any) -> ListedAlert:
+    ack = None if row.acked_at is None else Ack(author=row.acked_by, note=row.ack_note, at=row.acked_at)
+    return ListedAlert(id=row.id, run=RunKey(row.project, row.name), alert=alert_of(row), ack=ack)

@@ -1,0 +1,60 @@
+"""Deliveries and what became of them, for readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, select
+
+from trmon.domain.alerts.alert import Delivery, DeliveryState
+from trmon.domain.model.access import Access
+from trmon.domain.model.identity import RunKey
+from trmon.store.repositories.keyset_page import Page, decode, page
+from trmon.store.rows.alert_rows import delivery_of
+from trmon.store.rows.run_rows import visible
+from trmon.store.schema import tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDelivery:
+    """A delivery, its run, where it is and why: the newest failure, or the reason for which it was muted."""
+
+    run: RunKey
+    delivery: Delivery
+    state: DeliveryState
+    tried_at: float | None
+    last_error: str | None
+    muted: str | None
+
+
+class Deliveries:
+    """What receivers were told of runs, or not."""
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader = reader
+
+    def list(
+        self, *, access: Access, state: DeliveryState | None = None, after: str | None = None, limit: int = 50
+    ) -> Page[ListedDelivery]:
+        """Return deliveries, newest first. Errors: InvalidInput for a cursor that is none."""
+        table, of_run = tables.delivery, tables.run.c
+        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible(access))
+        if state is not None:
+            found = found.where(table.c.state == state.value)
+        if after is not None:
+            found = found.where(table.c.id < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
+        return page([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.delivery.id,))
+
+
+def _listed(row: Any) -> ListedDelivery:
+    return ListedDelivery(
+        run=RunKey(row.project, row.name),
+        delivery=delivery_of(row),
+        state=DeliveryState(row.state),
+        tried_at=row.tried_at,
+        last_error=row.last_error,
+        muted=row.muted,
+    )

@@ -1,0 +1,66 @@
+"""What is true of a run when one of its deliveries is due, read from its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, or_, select
+
+from trmon.domain.alerts.alert import Alert, AlertState, DeliveryState
+from trmon.domain.alerts.muting import LATE_SECONDS, Situation
+from trmon.store.repositories.silences import read_silences
+from trmon.store.rows.alert_rows import alert_of, event_of
+from trmon.store.rows.run_rows import read_run
+from trmon.store.schema import tables
+
+MAX_EVENTS = 500
+
+Pairs = frozenset[tuple[str, str]]
+"""Receivers and episodes."""
+
+
+def read_situation(connection: Connection, run_id: int, *, now: float) -> Situation:
+    """Return what is true of a run now. Errors: NotFound."""
+    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+    alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
+    tried, waiting = _read_heard(connection, run_id, made_after=now - LATE_SECONDS)
+    events = select(tables.alert_event).where(tables.alert_event.c.run_id == run_id)
+    newest = events.order_by(tables.alert_event.c.id.desc()).limit(MAX_EVENTS)
+    return Situation(
+        run=run,
+        alerts=alerts,
+        tried=tried,
+        waiting=waiting,
+        acked=acked,
+        silences=read_silences(connection, project=run.key.project, now=now),
+        events=tuple(event_of(row) for row in connection.execute(newest)),
+    )
+
+
+def _read_alerts(
+    connection: Connection, run_id: int, *, ended_after: float
+) -> tuple[tuple[Alert, ...], frozenset[str]]:
+    """Return the alerts that fire or ended not long ago, and the episodes that somebody has acknowledged."""
+    table = tables.alert.c
+    fires = table.state == AlertState.FIRING.value
+    ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
+    found = select(tables.alert).where(table.run_id == run_id, or_(fires, ended)).order_by(table.id)
+    rows = connection.execute(found).all()
+    acked = (alert_of(row).episode for row in rows if row.acked_at is not None)
+    return tuple(alert_of(row) for row in rows), frozenset(acked)
+
+
+def _read_heard(connection: Connection, run_id: int, *, made_after: float) -> tuple[Pairs, Pairs]:
+    """Return whose firing may have been heard of, and whose is being told, also if it ends meanwhile."""
+    table = tables.delivery.c
+    was_tried = or_(table.attempts > 0, table.rounds > 0)
+    is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)
+    columns = (table.receiver, table.episode, was_tried.label("was_tried"), is_due.label("is_due"))
+    of_firing = (table.run_id == run_id, table.told_state == AlertState.FIRING.value)
+    rows = connection.execute(select(*columns).where(*of_firing, or_(was_tried, is_due))).all()
+    return _pairs(row for row in rows if row.was_tried), _pairs(row for row in rows if row.is_due)
+
+
+def _pairs(rows: Iterable[Any]) -> Pairs:
+    return frozenset((row.receiver, row.episode) for row in rows)

@@ -1,0 +1,63 @@
+"""The stream of events that watchers follow: ids only grow, so the last one seen says where to go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, func, select
+
+from trmon.domain.model.access import Access
+from trmon.domain.model.identity import RunKey
+from trmon.domain.state.run_update import Event
+from trmon.store.rows.run_rows import visible
+from trmon.store.schema import tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """An event with its place in the stream and its run."""
+
+    id: int
+    run_id: int
+    key: RunKey
+    event: Event
+
+
+class Events:
+    """The newest events of all runs; retention prunes the old ones."""
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader = reader
+
+    def after(self, event_id: int, *, access: Access, run: RunKey | None = None, limit: int = 500) -> list[StoredEvent]:
+        """Return the events with a larger id that the caller may see, oldest first."""
+        table = tables.event
+        statement = (
+            select(table, tables.run.c.project, tables.run.c.name)
+            .join(tables.run)
+            .where(table.c.id > event_id, visible(access))
+        )
+        if run is not None:
+            statement = statement.where(tables.run.c.project == run.project, tables.run.c.name == run.run)
+        with self._reader.connect() as connection:
+            return [_stored(row) for row in connection.execute(statement.order_by(table.c.id).limit(limit))]
+
+    def look(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
+        """Return what `after` does, and the place to look on from: others' events need not be passed over again."""
+        # Ids become visible in their order: below one that is seen nothing comes any more.
+        newest = self.last_id()
+        found = self.after(event_id, access=access, run=run, limit=limit)
+        if len(found) == limit:
+            return found, found[-1].id
+        return found, max(event_id, newest, *(stored.id for stored in found))
+
+    def last_id(self) -> int:
+        """Return the id of the newest event, 0 without any."""
+        with self._reader.connect() as connection:
+            return connection.scalar(select(func.max(tables.event.c.id))) or 0
+
+
+def _stored(row: Any) -> StoredEvent:
+    event = Event(kind=row.kind, data=row.data, at=row.at)
+    return StoredEvent(id=row.id, run_id=row.run_id, key=RunKey(row.project, row.name), event=event)

@@ -1,0 +1,49 @@
+"""Keyset pages: a cursor names the last row that was seen, so that pages neither skip nor repeat while rows come."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from trmon.domain.model.errors import InvalidInput
+
+T = TypeVar("T")
+
+BEYOND = 1 << 63
+"""The least number that no id is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some items, and the cursor of the next page; None on the last one."""
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+def page(items: Sequence[T], *, limit: int, key: Callable[[T], tuple[int, ...]]) -> Page[T]:
+    """Return the first `limit` items as a page; one item more than that says that another page follows."""
+    shown = items[:limit]
+    return Page(tuple(shown), encode(key(shown[-1])) if shown and len(items) > limit else None)
+
+
+def encode(key: tuple[int, ...]) -> str:
+    """Return a key as an opaque cursor."""
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(key)).decode().rstrip("=")
+
+
+def decode(cursor: str, *, length: int) -> tuple[int, ...]:
+    """Return the key of a cursor. Errors: InvalidInput when it is not one."""
+    try:
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        key = msgspec.msgpack.decode(raw, type=tuple[int, ...])
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise InvalidInput("after", "must be the `next` of an earlier page") from error
+    if len(key) != length or max(key) >= BEYOND:
+        raise InvalidInput("after", "must be the `next` of an earlier page of the same list")
+    return key

@@ -1,0 +1,51 @@
+"""Bygones: notifications that are done with and silences that have ended, deleted once they are old."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, func, or_, select
+
+from trmon.domain.alerts.alert import AlertState, DeliveryState
+from trmon.store.rows.alert_rows import alert_of
+from trmon.store.schema import tables
+from trmon.store.writing.batched_delete import delete_all
+from trmon.store.writing.group_commit import GroupCommit
+
+DONE = (DeliveryState.DELIVERED.value, DeliveryState.MUTED.value)
+DEAD_FACTOR = 3.0
+"""What was given up is kept so many times as long: it says what nobody has heard of."""
+DEAD_ROWS = 10_000
+
+
+class Bygones:
+    """Deletes what nobody will ask for any more, in small transactions."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def prune_deliveries(self, *, now: float, max_age_seconds: float) -> int:
+        """Delete old notifications, those that were given up later or when there are too many; return how many.
+
+        Who was told that an alert fires is known for as long as it does, or nobody would hear that it has resolved.
+        """
+        table = tables.delivery.c
+        oldest = now - max_age_seconds
+        done = table.state.in_(DONE) & (table.made_at < oldest)
+        is_dead = table.state == DeliveryState.DEAD.value
+        with self._reader.connect() as connection:
+            newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
+            surplus = connection.scalar(newest) or 0
+        dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
+        closed = func.coalesce(table.episode, "").not_in(self._episodes_since_before(oldest))
+        return delete_all(self._writer, tables.delivery, or_(done, dead) & closed)
+
+    def prune_silences(self, *, now: float, max_age_seconds: float) -> int:
+        """Delete silences that ended long ago and return how many."""
+        return delete_all(self._writer, tables.silence, tables.silence.c.ends_at < now - max_age_seconds)
+
+    def _episodes_since_before(self, oldest: float) -> list[str]:
+        """Return the episodes that still fire since before a moment."""
+        table = tables.alert.c
+        found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
+        with self._reader.connect() as connection:
+            return [alert_of(row).episode for row in connection.execute(found)]

@@ -1,0 +1,142 @@
+"""Reports and notices: durable when acknowledged, read back in the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from sqlalchemy import Engine, Select, Table, bindparam, select
+
+from trmon.domain.model.errors import Damaged
+from trmon.domain.model.identity import BatchKey, ReportKey
+from trmon.domain.model.messages import (
+    AnyNotice,
+    AnyReport,
+    DamagedNotice,
+    DamagedReport,
+    Intake,
+    Receipt,
+    StoredNotice,
+    StoredReport,
+)
+from trmon.store.database.postgres import BINARY
+from trmon.store.registry.registry_entries import Arrival
+from trmon.store.registry.run_registry import Directory
+from trmon.store.repositories.message_insert import take_in
+from trmon.store.rows import report_codec
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+FLUSH_SECONDS = 10.0
+"""How old a sign of life may grow in memory before it is written."""
+
+
+class Reports:
+    """What trainers say, as it lies on the disk."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory, is_alone: bool) -> None:
+        """Args: is_alone: no other process reads what comes, so that it may wait in memory."""
+        self._is_alone = is_alone
+        self._reader = reader
+        self._writer = writer
+        self._directory = directory
+        self._flushed_at = 0.0
+
+    def append(self, intakes: Sequence[Intake], *, now: float) -> list[Future[Receipt]]:
+        """Queue messages, in their order; each future ends when its message is on the disk.
+
+        Args: intakes: anything but heartbeats; now: when they came, seconds on the server's clock.
+        Errors: Overloaded, with none of them queued.
+        """
+        arrivals = [Arrival(key=intake.key, message=intake.message, at=now) for intake in intakes]
+        return self._writer.submit_each(self._store, [(intake, now) for intake in intakes], runs=arrivals)
+
+    def touch(self, arrivals: Sequence[Arrival]) -> None:
+        """Note heartbeats: where no other process needs them, written at most every 10 seconds. Errors: Overloaded."""
+        self._writer.submit_each(self._touch, arrivals, runs=arrivals)
+
+    def flush(self) -> None:
+        """Queue the writing of signs of life that lie in memory, if there are any. Errors: NotReady after close."""
+        if self._directory.pending or self._writer.depth:
+            self._writer.submit(lambda transaction: self._directory.flush(transaction.connection))
+
+    def after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
+        """Return the run's reports with a larger id, oldest first."""
+        return self._read(_NEWER_REPORTS, {"of_run": run_id, "after": report_id, "most": limit})
+
+    def of_batch(self, key: BatchKey) -> list[AnyReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+        return self._read(_OF_BATCH, {"attempt": key.attempt_id, "of_step": key.step, "update": key.update})
+
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[AnyNotice]:
+        """Return the run's notices with a larger id, oldest first."""
+        given = {"of_run": run_id, "after": notice_id, "most": limit}
+        with self._reader.connect() as connection:
+            rows = connection.execute(_NEWER_NOTICES, given).all()
+        return [stored_notice(row) for row in rows]
+
+    def _read(self, statement: Select[Any], given: Mapping[str, int | None]) -> list[AnyReport]:
+        with self._reader.connect() as connection:
+            rows = connection.execute(statement, given).all()
+        return [stored_report(row) for row in rows]
+
+    def _store(self, transaction: Transaction, items: Sequence[tuple[Intake, float]]) -> list[Receipt]:
+        return take_in(transaction, self._directory, items=items)
+
+    def _touch(self, transaction: Transaction, arrivals: Sequence[Arrival]) -> list[None]:
+        for arrival in arrivals:
+            self._directory.touch(transaction.connection, arrival)
+        newest = max(arrival.at for arrival in arrivals)
+        if not self._is_alone or newest - self._flushed_at >= FLUSH_SECONDS:
+            self._directory.flush(transaction.connection)
+            self._flushed_at = newest
+        return [None] * len(arrivals)
+
+
+def _newer(table: Table) -> Select[Any]:
+    """Return the query for the next rows of a run; making it costs more than asking it."""
+    newer = select(table).where(table.c.run_id == bindparam("of_run"), table.c.id > bindparam("after"))
+    return newer.order_by(table.c.id).limit(bindparam("most"))
+
+
+def _of_batch() -> Select[Any]:
+    table = tables.report.c
+    wanted = {table.attempt_id: "attempt", table.step: "of_step", table.update_index: "update"}
+    found = select(tables.report).where(*(column == bindparam(name) for column, name in wanted.items()))
+    return found.order_by(table.rank, table.chunk)
+
+
+_OF_BATCH = _of_batch().execution_options(**{BINARY: True})
+_NEWER_REPORTS = _newer(tables.report).execution_options(**{BINARY: True})
+_NEWER_NOTICES = _newer(tables.notice)
+
+
+def stored_report(row: Any) -> AnyReport:
+    """Return a report as it lies in its row, by its place alone where it is damaged."""
+    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
+    try:
+        report, columns = report_codec.unpack(row.payload)
+    except Damaged as error:
+        return DamagedReport(id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=str(error))
+    return StoredReport(
+        id=row.id,
+        run_id=row.run_id,
+        key=key,
+        received_at=row.received_at,
+        accepted=row.accepted,
+        n_sequences=row.n_sequences,
+        n_tokens=row.n_tokens,
+        report=report,
+        columns=columns,
+    )
+
+
+def stored_notice(row: Any) -> AnyNotice:
+    """Return a notice as it lies in its row, by its place alone where it is damaged."""
+    place = {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
+    try:
+        return StoredNotice(**place, message=report_codec.unpack_notice(row.payload))
+    except Damaged as error:
+        return DamagedNotice(**place, reason=str(error))

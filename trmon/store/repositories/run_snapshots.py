@@ -1,0 +1,125 @@
+"""Outlooks: all that is shown of runs, read back in bulk by processes that do not watch them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
+
+from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.runs.run import Run
+from trmon.domain.state.run_snapshot import Outlook
+from trmon.store.repositories.policies import version_of
+from trmon.store.rows.alert_rows import alert_of
+from trmon.store.rows.batch_rows import read_batches
+from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.run_rows import read_runs, select_runs
+from trmon.store.schema import tables
+
+_OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """One run as its worker last wrote it; `row` is the batch that gauges read."""
+
+    run: Run
+    row: BatchRow | None
+    policy: PolicyVersion
+    alerts: tuple[Alert, ...]
+    adaptation: Mode
+    outlook: Outlook
+
+
+class Outlooks:
+    """The sights of runs."""
+
+    def __init__(self, reader: Engine, *, names: NameSets) -> None:
+        self._reader = reader
+        self._names = names
+
+    def active(self, *, since: float) -> list[int]:
+        """Return the runs that were heard of since a time, or made since then."""
+        run, claim = tables.run.c, tables.claim.c
+        heard = select(claim.run_id).where(claim.reported_at >= since)
+        with self._reader.connect() as connection:
+            return list(connection.scalars(select(run.id).where(or_(run.created_at >= since, run.id.in_(heard)))))
+
+    def existing(self, run_ids: Collection[int]) -> set[int]:
+        """Return which of those runs exist."""
+        with self._reader.connect() as connection:
+            return set(connection.scalars(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
+
+    def of(self, run_ids: Collection[int]) -> list[Sight]:
+        """Return the sights of those runs that exist."""
+        ids = sorted(run_ids)
+        sights: list[Sight] = []
+        with self._reader.connect() as connection:
+            for first in range(0, len(ids), PAGE):
+                sights += self._read(connection, ids[first : first + PAGE])
+        return sights
+
+    def _read(self, connection: Connection, ids: Sequence[int]) -> list[Sight]:
+        outlooks = _outlooks(connection, ids)
+        rows = self._rows(connection, outlooks)
+        policies, alerts = _policies(connection, ids), _alerts(connection, ids)
+        modes = _modes(connection, ids)
+        runs = read_runs(connection, select_runs(EVERYTHING).where(tables.run.c.id.in_(ids)))
+        return [
+            Sight(
+                run=run,
+                row=rows.get(run.id),
+                policy=policies.get(run.id) or default_version(now=run.created_at),
+                alerts=alerts.get(run.id, ()),
+                adaptation=modes.get(run.id, Mode.OFF),
+                outlook=outlooks.get(run.id, Outlook()),
+            )
+            for run in runs
+        ]
+
+    def _rows(self, connection: Connection, outlooks: dict[int, Outlook]) -> dict[int, BatchRow]:
+        table = tables.batch.c
+        wanted: list[ColumnElement[bool]] = [
+            (table.run_id == run_id) & (table.ordinal == outlook.gauge_ordinal)
+            for run_id, outlook in outlooks.items()
+            if outlook.gauge_ordinal is not None
+        ]
+        if not wanted:
+            return {}
+        found = read_batches(connection, select(tables.batch).where(or_(*wanted)), names=self._names)
+        return {row.run_id: row for row in found}
+
+
+def _outlooks(connection: Connection, ids: Sequence[int]) -> dict[int, Outlook]:
+    table = tables.run_state.c
+    found = select(table.run_id, table.outlook).where(table.run_id.in_(ids), table.outlook.is_not(None))
+    return {row.run_id: Outlook.of(row.outlook) for row in connection.execute(found)}
+
+
+def _policies(connection: Connection, ids: Sequence[int]) -> dict[int, PolicyVersion]:
+    table = tables.policy_version.c
+    newest = select(func.max(table.id)).where(table.run_id.in_(ids)).group_by(table.run_id)
+    found: Any = connection.execute(select(tables.policy_version).where(table.id.in_(newest)))
+    return {row.run_id: version_of(row) for row in found}
+
+
+def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert, ...]]:
+    table = tables.alert.c
+    found = select(tables.alert).where(table.run_id.in_(ids), table.state.in_(_OPEN)).order_by(table.id)
+    by_run: dict[int, tuple[Alert, ...]] = {}
+    for row in connection.execute(found):
+        by_run[row.run_id] = (*by_run.get(row.run_id, ()), alert_of(row))
+    return by_run
+
+
+def _modes(connection: Connection, ids: Sequence[int]) -> dict[int, Mode]:
+    table = tables.adaptation.c
+    found = select(table.run_id, table.setting).where(table.run_id.in_(ids))
+    return {row.run_id: Mode(row.setting["mode"]) for row in connection.execute(found)}

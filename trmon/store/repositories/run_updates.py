@@ -1,0 +1,78 @@
+"""Writing what passes of workers change: all of one run's pass or nothing of it, and many runs' in few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from trmon.domain.state.run_update import Outcome
+from trmon.store.database.upsert import upsert
+from trmon.store.repositories.policies import write_policy
+from trmon.store.rows.alert_rows import forget_acks, write_alerts, write_deliveries, write_events
+from trmon.store.rows.batch_rows import write_batches, write_decisions
+from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.run_rows import write_runs, write_tags
+from trmon.store.rows.signal_chunks import extend_history
+from trmon.store.schema import tables
+from trmon.store.writing.transaction import Transaction
+
+
+def write_outcomes(transaction: Transaction, outcomes: Sequence[Outcome], *, names: NameSets) -> None:
+    """Write outcomes; batches, decisions and alerts are written over, known transitions and deliveries stay."""
+    connection = transaction.connection
+    batches = list(chain.from_iterable(outcome.batches for outcome in outcomes))
+    write_batches(connection, batches, names=names)
+    write_decisions(connection, list(chain.from_iterable(outcome.decisions for outcome in outcomes)))
+    extend_history(connection, batches, names=names)
+    events = list(chain.from_iterable(outcome.alert_events for outcome in outcomes))
+    forget_acks(connection, events)
+    write_alerts(connection, list(chain.from_iterable(outcome.alerts for outcome in outcomes)))
+    write_events(connection, events)
+    deliveries = list(chain.from_iterable(outcome.deliveries for outcome in outcomes))
+    write_deliveries(connection, deliveries)
+    transaction.addressed.update(delivery.receiver for delivery in deliveries)
+    transaction.said.extend((outcome.run_id, event) for outcome in outcomes for event in outcome.events)
+    for outcome in outcomes:
+        if outcome.policy is not None:
+            write_policy(connection, outcome.run_id, version=outcome.policy)
+            transaction.edited.add(outcome.run_id)
+        write_tags(connection, outcome.run_id, tags=outcome.tags)
+    write_runs(connection, {outcome.run_id: _run_columns(outcome) for outcome in outcomes})
+    _write_states(transaction, outcomes)
+
+
+def _write_states(transaction: Transaction, outcomes: Sequence[Outcome]) -> None:
+    """Those with a checkpoint or an outlook and those without write different columns."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in map(_state_row, outcomes):
+        alike.setdefault(tuple(row), []).append(row)
+    for rows in alike.values():
+        upsert(transaction.connection, tables.run_state, key=("run_id",), rows=rows)
+
+
+def _run_columns(outcome: Outcome) -> dict[str, Any]:
+    given = {
+        "state": outcome.state and outcome.state.value,
+        "last_step": outcome.last_step,
+        "attempt_id": outcome.attempt_id,
+        "owner": outcome.owner,
+        "config": outcome.config or None,
+        "mode": outcome.mode,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _state_row(outcome: Outcome) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "run_id": outcome.run_id,
+        "report_id": outcome.frontier.report_id,
+        "notice_id": outcome.frontier.notice_id,
+    }
+    if outcome.checkpoint is not None:
+        row |= {
+            "ordinal": outcome.checkpoint.ordinal,
+            "version": outcome.checkpoint.version,
+            "state": outcome.checkpoint.state,
+        }
+    return row if outcome.outlook is None else row | {"outlook": outcome.outlook.document()}

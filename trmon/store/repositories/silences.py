@@ -1,0 +1,93 @@
+"""Silences; those that have ended stay, to show who kept what quiet."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, true, update
+
+from trmon.domain.alerts.silences import Matcher, Silence
+from trmon.domain.model.access import Access
+from trmon.domain.model.errors import NotFound
+from trmon.store.repositories.keyset_page import Page, decode, page
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+
+class Silences:
+    """Who kept which alerts quiet, and for how long; a caller of one project sees and changes its silences only."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def create(self, silence: Silence) -> Future[Silence]:
+        """Add a silence; the future has it with its id."""
+        row = {
+            "project": silence.project,
+            "matchers": [msgspec.to_builtins(matcher) for matcher in silence.matchers],
+            "author": silence.author,
+            "note": silence.note,
+            "starts_at": silence.starts_at,
+            "ends_at": silence.ends_at,
+        }
+
+        def add(transaction: Transaction) -> Silence:
+            added = transaction.connection.execute(insert(tables.silence).returning(tables.silence.c.id), row)
+            return replace(silence, id=added.scalar_one())
+
+        return self._writer.submit(add)
+
+    def list(
+        self, *, access: Access, ending_after: float | None = None, after: str | None = None, limit: int = 50
+    ) -> Page[Silence]:
+        """Return silences, newest first. Errors: InvalidInput for a cursor that is none."""
+        table = tables.silence.c
+        found = select(tables.silence).where(_visible(access))
+        if ending_after is not None:
+            found = found.where(table.ends_at > ending_after)
+        if after is not None:
+            found = found.where(table.id < decode(after, length=1)[0])
+        with self._reader.connect() as connection:
+            rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
+        return page([_silence(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
+
+    def expire(self, silence_id: int, *, access: Access, now: float) -> Future[None]:
+        """End a silence now; one that has ended stays as it is. Errors, from the future: NotFound."""
+        table = tables.silence.c
+        named = (table.id == silence_id) & _visible(access)
+
+        def end(transaction: Transaction) -> None:
+            if transaction.connection.execute(select(table.id).where(named)).one_or_none() is None:
+                raise NotFound("silence", str(silence_id))
+            transaction.connection.execute(update(tables.silence).where(named, table.ends_at > now).values(ends_at=now))
+
+        return self._writer.submit(end)
+
+
+def read_silences(connection: Connection, *, project: str, now: float) -> tuple[Silence, ...]:
+    """Return the silences that are in force of alerts of a project."""
+    table = tables.silence.c
+    of_project = or_(table.project == project, table.project.is_(None))
+    found = select(tables.silence).where(of_project, table.starts_at <= now, table.ends_at > now)
+    return tuple(_silence(row) for row in connection.execute(found.order_by(table.id)))
+
+
+def _visible(access: Access) -> ColumnElement[bool]:
+    return true() if access.project is None else tables.silence.c.project == access.project
+
+
+def _silence(row: Any) -> Silence:
+    return Silence(
+        id=row.id,
+        project=row.project,
+        matchers=tuple(msgspec.convert(row.matchers, list[Matcher])),
+        author=row.author,
+        note=row.note,
+        starts_at=row.starts_at,
+        ends_at=row.ends_at,
+    )

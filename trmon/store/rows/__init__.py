@@ -1,0 +1,1 @@
+"""How domain values lie in rows: encode, decode, write."""

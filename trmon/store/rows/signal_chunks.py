@@ -1,0 +1,143 @@
+"""History in columns: every 256 batches of an attempt, each signal as one blob, so that one signal reads fast."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Select, bindparam, func, select
+
+from trmon.domain.batches.batch import BatchRow
+from trmon.store.database.upsert import upsert
+from trmon.store.rows.name_dictionary import Names, NameSets
+from trmon.store.schema import tables
+from trmon_client.core.wire.compression import compressed, decompressed, shuffled, unshuffled
+
+CHUNK_BATCHES = 256
+LOOK_BATCHES = 32
+"""How often it is looked whether a chunk is whole: each look reads all that is in none."""
+AXES = np.dtype([("step", "<i8"), ("update", "<i8"), ("ordinal", "<i8"), ("closed_at", "<f8")])
+"""What every batch has beside signals; update -1 is the whole rollout batch."""
+_ROW = ("step", "update_index", "ordinal", "closed_at", "signal_names", "signals", "scalar_names", "scalars")
+_NEWEST = (
+    select(tables.chunk_axes.c.attempt_id, func.max(tables.chunk_axes.c.last_ordinal))
+    .where(tables.chunk_axes.c.attempt_id.in_(bindparam("attempts", expanding=True)))
+    .group_by(tables.chunk_axes.c.attempt_id)
+)
+"""Made once: making it costs more than asking it."""
+
+
+def extend_history(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:
+    """Write the chunks that these batches, just written, revise or complete."""
+    by_attempt: dict[int, list[int]] = {}
+    for batch in batches:
+        # One that is not revised is the run's newest: it lies in no chunk yet.
+        if batch.revised or batch.ordinal % LOOK_BATCHES == 0:
+            by_attempt.setdefault(batch.key.attempt_id, []).append(batch.ordinal)
+    chunked = _chunked_to_each(connection, by_attempt)
+    for attempt_id, ordinals in by_attempt.items():
+        if min(ordinals) <= chunked[attempt_id]:
+            for first, last in _revised(connection, attempt_id, ordinals):
+                span = tail_of(attempt_id, first - 1).where(tables.batch.c.ordinal <= last)
+                _write_chunk(connection, attempt_id, rows=connection.execute(span).all(), names=names)
+        if any(ordinal % LOOK_BATCHES == 0 for ordinal in ordinals):
+            _complete(connection, attempt_id, chunked_to=chunked[attempt_id], names=names)
+
+
+def _complete(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameSets) -> None:
+    """Write the tail's chunks that are whole."""
+    rows = connection.execute(tail_of(attempt_id, chunked_to)).all()
+    for first in range(0, len(rows) - CHUNK_BATCHES + 1, CHUNK_BATCHES):
+        _write_chunk(connection, attempt_id, rows=rows[first : first + CHUNK_BATCHES], names=names)
+
+
+def _chunked_to_each(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
+    """Return the last ordinal of each attempt that is in a chunk, 0 without chunks."""
+    found = connection.execute(_NEWEST, {"attempts": list(attempt_ids)}).all() if attempt_ids else ()
+    return dict.fromkeys(attempt_ids, 0) | {row[0]: row[1] for row in found}
+
+
+def chunked_to(connection: Connection, attempt_id: int) -> int:
+    """Return the last ordinal that is in a chunk, 0 without chunks."""
+    newest = select(func.max(tables.chunk_axes.c.last_ordinal)).where(tables.chunk_axes.c.attempt_id == attempt_id)
+    return connection.scalar(newest) or 0
+
+
+def axes_of(rows: Sequence[Any]) -> Any:
+    """Return the axes of batch rows, [rows] of AXES."""
+    update = [-1 if row.update_index is None else row.update_index for row in rows]
+    columns = ([row.step for row in rows], update, [row.ordinal for row in rows], [row.closed_at for row in rows])
+    axes = np.empty(len(rows), AXES)
+    for name, column in zip(AXES.names or (), columns, strict=True):
+        axes[name] = column
+    return axes
+
+
+def values_of(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
+    """Return the scalars and signals of batch rows by name, float64 [rows], NaN where a row lacks one or is damaged.
+
+    A scalar that is named like a signal gives way to it.
+    """
+    values: dict[str, Any] = {}
+    for part in ("scalar", "signal"):
+        by_set: dict[int, list[int]] = {}
+        for i, row in enumerate(rows):
+            of_set = row._mapping[f"{part}_names"]
+            if len(row._mapping[f"{part}s"]) == 8 * len(sets[of_set]):
+                by_set.setdefault(of_set, []).append(i)
+        for set_id, indices in by_set.items():
+            stacked = np.stack([np.frombuffer(rows[i]._mapping[f"{part}s"], "<f8") for i in indices])
+            for name, column in zip(sets[set_id], stacked.T, strict=True):
+                values.setdefault(name, np.full(len(rows), np.nan))[indices] = column
+    return values
+
+
+def read_axes(data: bytes) -> Any:
+    """Return the axes of a chunk, [rows] of AXES."""
+    planes = np.frombuffer(decompressed(data), np.uint8).reshape(AXES.itemsize, -1)
+    return np.ascontiguousarray(planes.T).view(AXES).reshape(-1)
+
+
+def read_signal(data: bytes) -> Any:
+    """Return the values of one signal in a chunk, float64 [rows]."""
+    planes = decompressed(data)
+    return unshuffled(planes, dtype="f8", shape=(1, len(planes) // 8))[0]
+
+
+def tail_of(attempt_id: int, chunked_to: int) -> Select[Any]:
+    """Return a query for the batch rows of an attempt that are in no chunk yet, in their order."""
+    table = tables.batch.c
+    return (
+        select(*(table[name] for name in _ROW))
+        .where(table.attempt_id == attempt_id, table.ordinal > chunked_to)
+        .order_by(table.ordinal)
+    )
+
+
+def _revised(connection: Connection, attempt_id: int, ordinals: Sequence[int]) -> set[tuple[int, int]]:
+    """Return the first and last ordinals of the chunks that hold any of the ordinals."""
+    table = tables.chunk_axes.c
+    spans = select(table.first_ordinal, table.last_ordinal).where(
+        table.attempt_id == attempt_id, table.last_ordinal >= min(ordinals), table.first_ordinal <= max(ordinals)
+    )
+    found = connection.execute(spans).all()
+    return {(first, last) for first, last in found if any(first <= ordinal <= last for ordinal in ordinals)}
+
+
+def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any], names: NameSets) -> None:
+    sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
+    axes = axes_of(rows)
+    key = {"attempt_id": attempt_id, "first_ordinal": int(axes["ordinal"][0])}
+    span = {
+        "last_ordinal": int(axes["ordinal"][-1]),
+        "first_step": int(axes["step"].min()),
+        "last_step": int(axes["step"].max()),
+    }
+    planes = shuffled(axes.tobytes(), AXES.itemsize)
+    upsert(connection, tables.chunk_axes, key=tuple(key), rows=[key | span | {"axes": compressed(planes)}])
+    blobs = [
+        key | {"name": name, "data": compressed(shuffled(column.astype("<f8", copy=False).tobytes(), 8))}
+        for name, column in values_of(rows, sets).items()
+    ]
+    upsert(connection, tables.signal_chunk, key=(*key, "name"), rows=blobs)

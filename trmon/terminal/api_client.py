@@ -1,0 +1,83 @@
+"""Asking a running service over HTTP, as the commands do."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.model.identity import RunKey
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A service, and the token that is shown there."""
+
+    url: str
+    token: str | None
+    timeout_seconds: float = 60.0
+
+    def get(self, path: str) -> bytes:
+        """Return what the service answers. Errors: NotReady when nobody answers, or refuses."""
+        return self._request("GET", path)
+
+    def post(self, path: str, question: dict[str, Any]) -> bytes:
+        """Return what the service answers to a document. Errors: NotReady when nobody answers, or refuses."""
+        return self._request("POST", path, json=question)
+
+    def _request(self, method: str, path: str, **content: Any) -> bytes:
+        headers = shown(self.token)
+        timeout = httpx.Timeout(self.timeout_seconds, connect=10.0)
+        try:
+            with httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=False) as client:
+                answer = client.request(method, path, **content)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise NotReady(f"no service answers at {self.url}: {error}; start one or give --url") from error
+        if answer.status_code != httpx.codes.OK:
+            raise NotReady(f"{self.url} answered {answer.status_code}: {reason(answer)}")
+        return answer.content
+
+    def read(self, kind: type[M], path: str) -> M:
+        """Return what the service answers as a model. Errors: NotReady, also where another program answers."""
+        return self.understood(kind, self.get(path))
+
+    def understood(self, kind: type[M], answer: bytes) -> M:
+        """Return an answer as a model. Errors: NotReady where it is none of trmon's."""
+        try:
+            return kind.model_validate_json(answer)
+        except ValidationError as error:
+            raise NotReady(f"{self.url} answers, but not as this trmon does; --url is the address of one") from error
+
+
+def shown(token: str | None) -> dict[str, str]:
+    """Return the header that shows a token. Errors: InvalidInput for one that none can be, which is not repeated."""
+    if not token:
+        return {}
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise InvalidInput("TRMON_TOKEN", "has spaces, line ends or letters that no token has; copy it again")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def run_of(name: str, *, otherwise: str = "") -> RunKey:
+    """Return the key of PROJECT/RUN. Args: otherwise: what could be given instead. Errors: InvalidInput."""
+    project, slash, run = name.partition("/")
+    if not slash:
+        raise InvalidInput("RUN", f"is PROJECT/RUN, and is {name!r}{otherwise}")
+    return RunKey.checked(project, run)
+
+
+def reason(answer: httpx.Response) -> str:
+    """Return in one line what problem details say, that a page is none of trmon's, or how any other answer begins."""
+    kind = answer.headers.get("content-type", "")
+    if kind.startswith("application/problem+json"):
+        with suppress(ValueError, KeyError, TypeError):
+            return str(answer.json()["detail"])
+    if kind.startswith("text/html"):
+        return f"{answer.reason_phrase}, with a page that is none of trmon's; --url is the address of one"
+    return " ".join(answer.text[:200].split())

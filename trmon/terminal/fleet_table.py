@@ -1,0 +1,111 @@
+"""The fleet as one frame of text: who needs somebody first, a line each, no wider or higher than the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trmon.api.fleet.schemas import FleetRunOut, SparklineOut
+from trmon.api.http.pages import PageOut
+from trmon.domain.health.run_verdict import Kind, Need
+from trmon.terminal.api_client import Asked
+from trmon.terminal.sparkline import sparks
+from trmon.terminal.styles import OF_SEVERITY, seen, sentence, share
+
+PAGE = 500
+MOST_RUNS = 2000
+SPARKS_WIDTH = 16
+FRAME_LINES = 7
+"""Most lines of a frame that are no run: answer, trouble, the table's head, its rules, and what was left out."""
+WIDE, MIDDLING = 120, 100
+"""Columns from which sparks, and the share rejected, have room."""
+NEEDS, KINDS = list(Need), list(Kind)
+ILL = frozenset(kind for kind in Kind if kind.need is not Need.NONE)
+
+
+def fleet_of(asked: Asked, *, project: str | None) -> list[FleetRunOut]:
+    """Return the runs of a service, those that need somebody first. Errors: NotReady."""
+    runs: list[FleetRunOut] = []
+    where = "" if project is None else f"&project={project}"
+    after: str | None = ""
+    while after is not None and len(runs) < MOST_RUNS:
+        path = f"/api/v1/fleet?limit={PAGE}{where}{f'&after={after}' if after else ''}"
+        page = asked.read(PageOut[FleetRunOut], path)
+        runs += page.items
+        after = page.next
+    return sorted(runs, key=_urgency)
+
+
+def _urgency(run: FleetRunOut) -> tuple[int, int, float]:
+    return (NEEDS.index(run.verdict.need), KINDS.index(run.verdict.kind), -(run.last_report_at or 0.0))
+
+
+def frame(
+    runs: Sequence[FleetRunOut], *, console: Console, now: float, height: int | None = None, trouble: str = ""
+) -> RenderableType:
+    """Return the fleet as it is shown.
+
+    Args: height: lines there are, None for as many as it takes; trouble: what keeps this from being news.
+    """
+    shown = runs if height is None else runs[: max(height - FRAME_LINES, 1)]
+    more = len(runs) - len(shown)
+    parts: list[RenderableType] = [Text(answer(runs), style="bold")]
+    if trouble:
+        parts.append(Text(trouble, style="bold", no_wrap=True, overflow="ellipsis"))
+    if runs:
+        parts.append(_table(shown, console=console, now=now))
+    if more:
+        parts.append(Text(f"and {more} more, which need nobody sooner", style="dim"))
+    return Group(*parts)
+
+
+def answer(runs: Sequence[FleetRunOut]) -> str:
+    """Return the fleet in one line, as the page says it, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
+    if not runs:
+        return "no runs yet: a trainer's first report makes one"
+    needs = Counter(run.verdict.need for run in runs)
+    kinds = Counter(run.verdict.kind for run in runs)
+    now = needs[Need.NOW]
+    counted = {
+        "to watch": needs[Need.SOON],
+        "taken up": sum(run.verdict.need is Need.NONE and run.verdict.kind in ILL for run in runs),
+        **{kind.value: kinds[kind] for kind in (Kind.HEALTHY, Kind.UNKNOWN, Kind.FINISHED)},
+    }
+    first = f"{now} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"
+    return ", ".join([first, *(f"{n:,} {what}" for what, n in counted.items() if n)])
+
+
+def _table(runs: Sequence[FleetRunOut], *, console: Console, now: float) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+    table.add_column("verdict", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("run", no_wrap=True, overflow="ellipsis", max_width=40)
+    table.add_column("step", justify="right", no_wrap=True)
+    columns: list[tuple[str, JustifyMethod]] = [("reward", "left"), ("KL", "left")] if console.width >= WIDE else []
+    columns += [("masked", "right")] if console.width >= MIDDLING else []
+    for name, justify in columns:
+        table.add_column(name, justify=justify, no_wrap=True)
+    table.add_column("alerts", justify="right", no_wrap=True)
+    table.add_column("seen", justify="right", no_wrap=True)
+    for run in runs:
+        drawn = {"reward": _drawn(run.reward, console), "KL": _drawn(run.kl, console), "masked": share(run.mask_rate)}
+        step = "-" if run.step is None else f"{run.step:,}"
+        first = (sentence(run.verdict), Text(f"{run.project}/{run.run}"), step)
+        table.add_row(*first, *(drawn[name] for name, _ in columns), _alerts(run), seen(run, now=now))
+    return table
+
+
+def _drawn(line: SparklineOut | None, console: Console) -> str:
+    if line is None:
+        return ""
+    return sparks(line.values, width=SPARKS_WIDTH, ascii_only=console.options.ascii_only)
+
+
+def _alerts(run: FleetRunOut) -> Text:
+    open_alerts = [alert for alert in run.alerts if alert.acked_by is None]
+    worst = next((severity for severity in OF_SEVERITY if any(a.severity is severity for a in open_alerts)), None)
+    return Text(str(len(open_alerts)), style=OF_SEVERITY[worst] if worst else "")

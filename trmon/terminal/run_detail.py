@@ -1,0 +1,75 @@
+"""A run's portrait: everything that is shown of it, asked of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trmon.api.diagnosis.schemas import DiagnosisOut
+from trmon.api.fleet.schemas import FleetRunOut
+from trmon.api.policies.schemas import PolicyVersionOut
+from trmon.api.signals.schemas import SeriesOut
+from trmon.domain.model.identity import RunKey
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon.terminal.api_client import Asked
+from trmon_client.core.columns.schema import PRIMARY_ORDER
+
+POINTS = 40
+MAIN = (
+    *("reward_mean", "response_length_mean"),
+    *("kl_k3", "kl_k1", "chi2_token", "ess_token", "ess_seq", "prob_pearson", "ratio_mean", "abs_log_ratio_max"),
+    *("version_lag_mean", "clip_fraction", "zero_variance_groups", "invalid_fraction", "grad_norm"),
+)
+"""The signals that are drawn, those of a pair by their stem."""
+MASK_RATE = "mask_rate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portrait:
+    """A run: `diagnosis` and `series` are None before its first step has closed; `drawn` names what is in `series`."""
+
+    run: FleetRunOut
+    policy: PolicyVersionOut
+    diagnosis: DiagnosisOut | None
+    series: SeriesOut | None
+    drawn: tuple[str, ...]
+
+    @property
+    def mask_rates(self) -> Mapping[str, str]:
+        """The signal of each policy's mask rate, by its name, the one in force first."""
+        shadows = {shadow["name"]: f"{SHADOW_PREFIX}{shadow['name']}" for shadow in self.policy.shadows}
+        return {self.policy.name: MASK_RATE, **shadows}
+
+
+def portrait_of(asked: Asked, key: RunKey) -> Portrait:
+    """Return the portrait of a run. Errors: NotReady, also where there is no such run."""
+    run = asked.read(FleetRunOut, f"/api/v1/fleet/{key}")
+    path = f"/api/v1/runs/{key}"
+    policy = asked.read(PolicyVersionOut, f"{path}/policy")
+    if run.reward is None:
+        return Portrait(run=run, policy=policy, diagnosis=None, series=None, drawn=())
+    diagnosis = asked.read(DiagnosisOut, f"{path}/diagnosis")
+    names = msgspec.json.decode(asked.get(f"{path}/signals/names"), type=list[str])
+    drawn = _drawn(names)
+    rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
+    wanted = ",".join((*drawn, *rates))
+    series = asked.read(SeriesOut, f"{path}/signals?points={POINTS}&names={wanted}")
+    return Portrait(
+        run=run,
+        policy=policy,
+        diagnosis=diagnosis,
+        series=series,
+        drawn=drawn,
+    )
+
+
+def _drawn(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the main signals that a run has, by full name: of a pair's, those of its primary one."""
+    found = (next((name for name in _spellings(stem) if name in names), None) for stem in MAIN)
+    return tuple(name for name in found if name is not None)
+
+
+def _spellings(stem: str) -> tuple[str, ...]:
+    return (stem, *(f"{pair}_{stem}" for pair in PRIMARY_ORDER))

@@ -1,0 +1,106 @@
+"""A run as text: its verdict, what fires, the diagnosis with its evidence and remedy, the signals, the policies."""
+
+from __future__ import annotations
+
+import math
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trmon.api.diagnosis.schemas import DiagnosisOut
+from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut
+from trmon.api.signals.schemas import BandOut, SeriesOut
+from trmon.terminal.diagnosis_text import show as show_diagnosis
+from trmon.terminal.run_detail import POINTS, Portrait
+from trmon.terminal.sparkline import sparks
+from trmon.terminal.styles import OF_SEVERITY, seen, sentence, share
+from trmon_client.core.signals.catalogue import SIGNALS
+
+
+def show(portrait: Portrait, console: Console, *, now: float) -> None:
+    """Print a run's portrait."""
+    run = portrait.run
+    console.print(Text(f"{run.project}/{run.run}", style="bold"), Text(_about(run, now=now), style="dim"))
+    console.print(sentence(run.verdict), soft_wrap=True)
+    for alert in run.alerts:
+        console.print(_alert(alert), soft_wrap=True)
+    if portrait.diagnosis is not None:
+        console.print()
+        show_diagnosis(portrait.diagnosis, console)
+    if portrait.series is not None:
+        console.print(_signals(portrait, portrait.series, console))
+        console.print(_policies(portrait, portrait.series, console))
+
+
+def _about(run: FleetRunOut, *, now: float) -> str:
+    step = "no step" if run.step is None else f"step {run.step:,}"
+    every = "" if run.expected_step_seconds is None else f", {run.expected_step_seconds:.3g} s each"
+    owner = f" · owner {run.owner}" if run.owner else ""
+    tags = f" · {', '.join(run.tags)}" if run.tags else ""
+    return f"{run.state.value} · {step}{every} · seen {seen(run, now=now)}{owner}{tags}"
+
+
+def _alert(alert: OpenAlertOut) -> Text:
+    taken = f", acknowledged by {alert.acked_by}" if alert.acked_by else ""
+    return Text(
+        f"{alert.severity.value}: {alert.rule} since step {alert.step}{taken}", style=OF_SEVERITY[alert.severity]
+    )
+
+
+def _signals(portrait: Portrait, series: SeriesOut, console: Console) -> Table:
+    """Return the main signals; those that carry evidence, of whichever pair, are bold."""
+    told = _evidence(portrait.diagnosis)
+    first, last = series.step[0], series.step[-1]
+    table = Table("signal", box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
+    for column in ("now", "least", "largest"):
+        table.add_column(column, justify="right")
+    table.add_column("healthy")
+    table.add_column("course", no_wrap=True)
+    for name in portrait.drawn:
+        band = series.signals[name]
+        healthy = SIGNALS[name].healthy if name in SIGNALS else ""
+        numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
+        style = "bold" if _stem(name) in told else ""
+        table.add_row(name, *map(_number, numbers), Text(healthy), _course(band, console), style=style)
+    return table
+
+
+def _evidence(diagnosis: DiagnosisOut | None) -> frozenset[str]:
+    """Return the stems of the signals that a diagnosis rests on."""
+    observed = diagnosis.observed if diagnosis else []
+    return frozenset(_stem(item.signal) for observation in observed for item in observation.evidence)
+
+
+def _stem(name: str) -> str:
+    return SIGNALS[name].stem if name in SIGNALS else name
+
+
+def _policies(portrait: Portrait, series: SeriesOut, console: Console) -> Table:
+    table = Table("policy", "", box=box.SIMPLE_HEAD, title="what each policy rejects", title_justify="left")
+    table.add_column("now", justify="right")
+    table.add_column("largest", justify="right")
+    table.add_column("course", no_wrap=True)
+    for policy, name in portrait.mask_rates.items():
+        band = series.signals.get(name, BandOut())
+        role = "in force" if policy == portrait.policy.name else "shadow"
+        row = (share(_newest(band)), share(max(_known(band.max), default=None)), _course(band, console))
+        table.add_row(Text(policy), role, *row)
+    return table
+
+
+def _course(band: BandOut, console: Console) -> str:
+    return sparks(band.mean or (), width=POINTS, ascii_only=console.options.ascii_only)
+
+
+def _newest(band: BandOut) -> float | None:
+    return next(reversed(_known(band.last)), None)
+
+
+def _known(values: list[float] | None) -> list[float]:
+    return [value for value in values or () if math.isfinite(value)]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

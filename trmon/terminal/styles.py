@@ -1,0 +1,35 @@
+"""Looks: verdicts and severities in color, alike wherever a terminal shows them; red is for act, amber for watch."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from trmon.api.fleet.schemas import FleetRunOut, VerdictOut
+from trmon.domain.health.run_verdict import Kind, duration
+from trmon.domain.model.severity import Severity
+
+OF_KIND = {
+    Kind.ACT: "bold red",
+    Kind.CRASHED: "bold",
+    Kind.STALLED: "bold",
+    Kind.WATCH: "yellow",
+    Kind.UNKNOWN: "dim",
+    Kind.HEALTHY: "green",
+    Kind.FINISHED: "dim",
+}
+OF_SEVERITY = {Severity.PAGE: "bold red", Severity.WARN: "yellow", Severity.INFO: "dim"}
+
+
+def sentence(verdict: VerdictOut) -> Text:
+    """Return a verdict in one line, e.g. `Act: staleness since step 63`."""
+    return Text(f"{verdict.kind.value.capitalize()}: {verdict.why}", style=OF_KIND[verdict.kind])
+
+
+def seen(run: FleetRunOut, *, now: float) -> str:
+    """Return how long ago a run reported."""
+    return "never" if run.last_report_at is None else f"{duration(max(now - run.last_report_at, 0.0))} ago"
+
+
+def share(value: float | None) -> str:
+    """Return a share as people read it."""
+    return "-" if value is None else f"{value:.0%}" if value == 0 or value >= 0.1 else f"{value:.1%}"

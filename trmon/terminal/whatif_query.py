@@ -1,0 +1,57 @@
+"""What the command asks a running service: a policy, given as people write one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from trmon.api.policies.schemas import Spec
+from trmon.api.whatif.schemas import WhatIfOut
+from trmon.domain.model.errors import InvalidInput
+from trmon.terminal.api_client import Asked, run_of
+from trmon_client.core.policies.acceptance import Policy, PolicyError, preset
+
+TIMEOUT_SECONDS = 3600.0
+"""Millions of sequences take minutes."""
+_MOVED = re.compile(r"(?P<name>\w+)\((?P<bounds>[^()]*)\)")
+
+
+def of_run(name: str, policy: Policy, *, asked: Asked, **window: int | None) -> WhatIfOut:
+    """Return what a service says of a policy over PROJECT/RUN. Args: window: fields of Question. Errors: NotReady."""
+    question = {"policy": policy.spec(), **{key: value for key, value in window.items() if value is not None}}
+    return asked.understood(WhatIfOut, asked.post(f"/api/v1/runs/{run_of(name)}/whatif", question))
+
+
+def policy_of(text: str) -> Policy:
+    """Return a policy written as a preset, a preset with bounds such as `trm_max(delta=0.02)`, or JSON.
+
+    Errors: InvalidInput saying what is wrong and what is allowed.
+    """
+    try:
+        moved = _MOVED.fullmatch(text.strip())
+        if moved:
+            return preset(moved["name"], **dict(_bound(part) for part in moved["bounds"].split(",")))
+        return Policy.parse(_spec(text))
+    except PolicyError as error:
+        raise InvalidInput("--policy", str(error)) from error
+
+
+def _spec(text: str) -> Spec:
+    if not text.lstrip().startswith("{"):
+        return text.strip()
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InvalidInput("--policy", f"is no JSON object: {error}") from error
+
+
+def _bound(part: str) -> tuple[str, float]:
+    name, _, number = part.partition("=")
+    if name.strip() not in ("delta", "lower", "upper"):
+        raise InvalidInput("--policy", f"bounds are delta, lower and upper, as in trm_max(delta=0.02), not {part!r}")
+    try:
+        return name.strip(), float(number)
+    except ValueError as error:
+        raise InvalidInput("--policy", f"{part!r} must be a number, as in trm_max(delta=0.02)") from error

@@ -1,0 +1,47 @@
+"""What-ifs as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from trmon.api.whatif.schemas import RangeOut, ShareOut, WhatIfOut
+
+
+def show(found: Sequence[WhatIfOut], console: Console) -> None:
+    """Print what policies would have masked, one row each, beside what was masked then; and why."""
+    console.print(escape(_range(found[0].range)), highlight=False, soft_wrap=True)
+    table = Table("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 0", "by length, in quarters")
+    for effect in found:
+        shares = (effect.total, effect.then, effect.positive_advantage, effect.negative_advantage)
+        quarters = " ".join(_percent(quarter) for quarter in effect.by_length)
+        table.add_row(escape(effect.policy), f"{effect.total.n_sequences:,}", *map(_percent, shares), quarters)
+    console.print(table)
+    for effect in found:
+        for line in _lines(effect):
+            console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def _range(reached: RangeOut) -> str:
+    missing = reached.n_steps_without_reports
+    pruned = f"; of {missing:,} more the sequences are no longer stored" if missing else ""
+    if reached.first_step is None:
+        return f"no stored step{pruned}"
+    return f"steps {reached.first_step} to {reached.last_step}, {reached.n_steps:,} of them{pruned}"
+
+
+def _percent(share: ShareOut) -> str:
+    return f"{share.mask_rate:.2%}" if share.n_sequences else "-"
+
+
+def _lines(effect: WhatIfOut) -> Iterator[str]:
+    if effect.reasons:
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in effect.reasons.items())
+        yield f"{effect.policy} rejects by: {reasons}"
+    for rule, share in effect.tokens.items():
+        yield f"{effect.policy}: {rule} would mask or cut {share.at_least:.2%} to {share.at_most:.2%} of the tokens"
+    for lack, n in effect.undecided.items():
+        yield f"{effect.policy}: {n:,} reports are not decided: {lack}"

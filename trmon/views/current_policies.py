@@ -1,0 +1,81 @@
+"""The current policy of each run, remembered until somebody changes it: every acknowledgement asks for it."""
+
+from __future__ import annotations
+
+import time
+
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.errors import NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.store.repositories.policies import Policies
+from trmon.store.repositories.runs import Runs
+from trmon_client.core import wire
+
+REMEMBERED_SECONDS = 600.0
+"""How long a policy change that nobody told of may go unnoticed: every edit is told, or its event is."""
+MAX_REMEMBERED = 10_000
+
+
+class CurrentPolicies:
+    """Policies by run; may be called from any thread."""
+
+    def __init__(self, policies: Policies, runs: Runs) -> None:
+        self._policies = policies
+        self._runs = runs
+        self._remembered: dict[int, tuple[PolicyVersion, float]] = {}
+        self._ids: dict[RunKey, int] = {}
+        self._edits = 0
+
+    def remembered(self, run_id: int) -> PolicyVersion | None:
+        """Return the run's policy if it was read before; never waits for the store."""
+        version, at = self._remembered.get(run_id, (None, 0.0))
+        return version if time.monotonic() - at < REMEMBERED_SECONDS else None
+
+    def read(self, run_id: int) -> PolicyVersion:
+        """Return the run's policy, from the store if need be. Errors: NotFound."""
+        version = self.remembered(run_id)
+        if version is not None:
+            return version
+        edits = self._edits
+        version = self._policies.current(run_id)
+        self._remember(run_id, version)
+        # What was read may be older than an edit that was told meanwhile.
+        if self._edits != edits:
+            self._remembered.pop(run_id, None)
+        return version
+
+    def read_named(self, key: RunKey) -> PolicyVersion:
+        """Return the policy of a run by its name, the default one if there is no such run yet."""
+        edits = self._edits
+        try:
+            run_id = self._ids.get(key) or self._runs.get(key, access=EVERYTHING).id
+            version = self.read(run_id)
+        except NotFound:
+            return default_version(now=time.time())
+        self._ids[key] = run_id
+        if self._edits != edits:
+            self._ids.pop(key, None)
+        return version
+
+    def forget(self, run_id: int) -> None:
+        """Read the run anew: its name or its policy was changed."""
+        self._edits += 1
+        self._remembered.pop(run_id, None)
+        self._ids = {key: id_ for key, id_ in self._ids.items() if id_ != run_id}
+
+    def _remember(self, run_id: int, version: PolicyVersion) -> None:
+        if len(self._remembered) >= MAX_REMEMBERED:
+            self._remembered.clear()
+            self._ids.clear()
+        self._remembered[run_id] = (version, time.monotonic())
+
+
+def update_of(version: PolicyVersion) -> wire.PolicyUpdate:
+    """Return a policy version as trainers hear of it."""
+    return wire.PolicyUpdate(
+        hash=version.policy.hash,
+        spec=version.policy.spec(),
+        shadows=[shadow.spec() for shadow in version.shadows],
+        from_step=version.from_step,
+    )

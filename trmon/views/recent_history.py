@@ -1,0 +1,42 @@
+"""The newest steps of a run, as a diagnosis reads them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from trmon.domain.diagnosis import READINGS, History
+from trmon.domain.model.access import Access
+from trmon.domain.model.errors import NotFound
+from trmon.domain.runs.run import Run
+from trmon.store import Store
+from trmon.store.repositories.signal_series import Series
+
+STEPS = 256
+"""How many of the newest steps are read; a finding that is older is told as this old."""
+
+
+def recent(store: Store, run: Run, *, access: Access) -> History:
+    """Return the newest 256 steps of a run, every update of them. Errors: NotFound before its first batch."""
+    return history_of(newest(store, run, access=access))
+
+
+def newest(store: Store, run: Run, *, access: Access, beside: Sequence[str] = ()) -> Series:
+    """Return every update of the newest 256 steps: what a diagnosis reads, and signals beside it.
+
+    Errors: NotFound before the run's first batch.
+    """
+    steps = store.signals.newest_steps(run.id, access=access, limit=STEPS)
+    if not steps:
+        raise NotFound("batch of", str(run.key))
+    names = (*READINGS, *beside)
+    return store.signals.series(
+        run.id, names=names, access=access, from_step=steps[-1], points=sys.maxsize, updates="all"
+    )
+
+
+def history_of(rows: Series) -> History:
+    """Return rows as a diagnosis reads them."""
+    return History.of_rows(
+        step=rows.step, update=rows.update, values={name: band.last for name, band in rows.bands.items()}
+    )

@@ -1,0 +1,1 @@
+"""The web page: static files, bundled, and the routes that serve them."""

@@ -1,0 +1,57 @@
+"""The page's files, read once from the package; nothing else can be asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from trmon.web.bundle import joined_module, joined_styles
+
+MEDIA_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file as it is served."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+    @classmethod
+    def of(cls, path: str, content: bytes) -> Asset:
+        """Return a file of the package."""
+        media_type = MEDIA_TYPES[path.rpartition(".")[2]]
+        return cls(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
+
+
+def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.rpartition(".")[2] in MEDIA_TYPES:
+            yield f"{prefix}{entry.name}", entry
+
+
+def _read() -> dict[str, Asset]:
+    contents = {path: file.read_bytes() for path, file in _walk(_PACKAGE.joinpath("static"))}
+    sources = {path: content.decode() for path, content in contents.items()}
+    contents["app.js"] = joined_module("app.js", sources).encode()
+    contents["page.css"] = joined_styles("page.css", sources).encode()
+    return {path: Asset.of(path, content) for path, content in contents.items()}
+
+
+_PACKAGE = files("trmon.web")
+INDEX = Asset.of("index.html", _PACKAGE.joinpath("index.html").read_bytes())
+ASSETS = _read()
+"""Every file under static/ by its path; app.js and page.css, which the page asks for, hold all that they import."""
+PLOTS = next(path for path in ASSETS if "uplot" in path and path.endswith(".js"))
+"""What draws the charts; only a run's view needs it."""

@@ -1,0 +1,53 @@
+"""The page: what people open; it asks the API like everyone else."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from trmon.domain.model.errors import NotFound
+from trmon.web.assets import ASSETS, INDEX, PLOTS, Asset
+
+router = APIRouter(include_in_schema=False)
+
+IfNoneMatch = Annotated[str | None, Header()]
+
+
+@router.get("/")
+async def fleet(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows the fleet at this address."""
+    return _answer(INDEX, if_none_match)
+
+
+@router.get("/alerts")
+async def alerts(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows alerts at this address."""
+    return _answer(INDEX, if_none_match)
+
+
+@router.get("/runs/{project}/{run}")
+async def run(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows a run at this address."""
+    return _answer(INDEX, if_none_match, preload=PLOTS)
+
+
+@router.get("/static/{path:path}")
+async def static(path: str, if_none_match: IfNoneMatch = None) -> Response:
+    """Return a file of the page. Errors: NotFound."""
+    if path not in ASSETS:
+        raise NotFound("file", path[:64])
+    return _answer(ASSETS[path], if_none_match)
+
+
+def _answer(asset: Asset, known: str | None, *, preload: str | None = None) -> Response:
+    """A browser asks anew each time, so that an upgraded service is never shown by an old page.
+
+    Args: preload: the script that the view will ask for, so that the browser need not wait until it does.
+    """
+    headers = {"Cache-Control": "no-cache", "ETag": asset.etag}
+    if preload:
+        headers["Link"] = f"</static/{preload}>; rel=preload; as=script"
+    if known == asset.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)
