@@ -54,13 +54,13 @@ test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as
 	@deploy/test-deps $(SERVERS)
 
 bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
-	@for bench in tests/benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
+	@for bench in benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
 
 bench-peers: $(PEERS)/done  ## the columns beside what verl computes, in one run
 	PYTHONPATH=. $(PEERS)/bin/python benchmarks/bench_columns.py
 
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
-	PYTHONPATH=. $(BIN)/python -m tests.load $(ARGS)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.load $(ARGS)
 
 soak: $(VENV)/test  ## kill each process under load at 20 random moments, and see that nothing is lost or said twice
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.store.builders import NOW, intake, realistic_columns, report
-from trmon.domain.model.messages import Intake, Receipt
+from trmon.domain.model.messages import PreparedMessage, WriteResult
 from trmon.store import Store
 from trmon.store.rows import report_codec
 from trmon_client.core import wire
@@ -51,12 +51,12 @@ def _print_codec() -> None:
         made = realistic_columns(n=n, length=length)
         raw = sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
         message = wire.Report(attempt="a", launch="launch-1", step=1)
-        parcel = wire.parcel(made)
-        payload = report_codec.pack(message, parcel=parcel)
-        unpacked = report_codec.unpack(payload)[1]
+        parcel = wire.pack_columns(made)
+        payload = report_codec.pack_report(message, parcel=parcel)
+        unpacked = report_codec.unpack_report(payload)[1]
         times = (
-            _median(lambda message=message, parcel=parcel: report_codec.pack(message, parcel=parcel)),
-            _median(lambda payload=payload: report_codec.unpack(payload)),
+            _median(lambda message=message, parcel=parcel: report_codec.pack_report(message, parcel=parcel)),
+            _median(lambda payload=payload: report_codec.unpack_report(payload)),
             _median(unpacked),
         )
         table.add_row(
@@ -71,7 +71,7 @@ def _print_codec() -> None:
 def _coalesced(store: Store) -> float:
     """Return the reports a second when every step's ranks report together and the next step does not wait."""
     intakes = [_made(i // RANKS, i % RANKS) for i in range(REPORTS)]
-    before: list[Future[Receipt]] = []
+    before: list[Future[WriteResult]] = []
     began = time.perf_counter()
     for first in range(0, REPORTS, RANKS):
         futures = store.reports.append(intakes[first : first + RANKS], now=NOW)
@@ -84,17 +84,17 @@ def _coalesced(store: Store) -> float:
 
 
 @cache
-def _base() -> Intake:
+def _base() -> PreparedMessage:
     return intake(report(n=64))
 
 
-def _made(step: int, rank: int) -> Intake:
+def _made(step: int, rank: int) -> PreparedMessage:
     """Return a report as the app hands it over: packed and digested already."""
     message = msgspec.structs.replace(_base().message, step=step, rank=rank, world_size=RANKS)
     return replace(_base(), message=message)
 
 
-def _wait(intakes: list[Intake], store: Store) -> None:
+def _wait(intakes: list[PreparedMessage], store: Store) -> None:
     for future in store.reports.append(intakes, now=NOW):
         future.result()
 

@@ -17,7 +17,7 @@ from tests.store.builders import NOW, append, batch, batch_key, commit, report_i
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.maintenance.backup import back_up
-from trmon.store.maintenance.restore import restore
+from trmon.store.maintenance.restore import restore_backup
 
 REPORTS = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
 SEQUENCES = 64
@@ -52,7 +52,7 @@ def backed_up(folder: Path) -> Path:
 
 def restored(folder: Path) -> Path:
     """Put the backup elsewhere."""
-    return restore(f"sqlite:///{folder / 'restored.sqlite'}", folder / "backup.sqlite").file
+    return restore_backup(f"sqlite:///{folder / 'restored.sqlite'}", folder / "backup.sqlite").file
 
 
 def exported(folder: Path) -> Path:

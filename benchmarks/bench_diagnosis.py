@@ -26,7 +26,7 @@ from trmon.domain.model.identity import RunKey
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
 from trmon.store import Store
-from trmon.views.recent_history import recent
+from trmon.views.recent_history import recent_rows
 
 STEPS = 110
 FLIPS = "router_flip_rate"
@@ -67,7 +67,7 @@ def _cases(client: httpx.Client, service: ThreadedService, *, seed: int) -> Iter
         name = f"{injection.value if injection else 'healthy'}-{seed}"
         began = time.perf_counter()
         diagnosed(client, config, name=name)
-        history = _history(service.app.state.parts.store, name)
+        history = _history(service.app.state.components.store, name)
         blind = History(history.steps, {key: column for key, column in history.values.items() if key != FLIPS})
         print(f"{name}: {time.perf_counter() - began:.0f} s")
         yield Case(name.rpartition("-")[0], seed, diagnose(history), diagnose(blind), config.onset_step)
@@ -75,7 +75,7 @@ def _cases(client: httpx.Client, service: ThreadedService, *, seed: int) -> Iter
 
 def _history(store: Store, name: str) -> History:
     run = store.runs.get(RunKey(PROJECT, name), access=EVERYTHING)
-    return recent(store, run, access=EVERYTHING)
+    return recent_rows(store, run, access=EVERYTHING)
 
 
 def _confusion(cases: list[Case]) -> None:

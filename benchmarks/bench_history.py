@@ -17,7 +17,7 @@ from rich.table import Table
 
 from tests.store.builders import NOW, batch, batch_key, start_intake
 from trmon.domain.model.access import EVERYTHING
-from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 
 STEPS = 100_000
@@ -61,7 +61,7 @@ def _write(store: Store, *, run_id: int, attempt_id: int) -> None:
             )
             for step in steps
         )
-        store.runlog.commit([Outcome(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
+        store.run_log.commit([RunUpdate(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
 
 
 def _reads(store: Store, run_id: int) -> dict[str, Callable[[], object]]:

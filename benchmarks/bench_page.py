@@ -27,7 +27,7 @@ from tests.fixtures.browser import Visit, chromium, leave, visit
 from tests.fixtures.service import ServiceProcess
 from tests.store.builders import NOW, batch, batch_key, start_intake
 from trmon.domain.model.identity import RunKey
-from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 
 RUNS, RUN_STEPS = 500, 60
@@ -187,10 +187,10 @@ def _write_run(store: Store, run_id: int, attempt_id: int, *, n: int) -> None:
             )
             for step in steps
         )
-        outcome = Outcome(
+        outcome = RunUpdate(
             run_id=run_id, frontier=Frontier(), batches=batches, last_step=steps[-1], attempt_id=attempt_id
         )
-        store.runlog.commit([outcome])[0].result()
+        store.run_log.commit([outcome])[0].result()
 
 
 if __name__ == "__main__":

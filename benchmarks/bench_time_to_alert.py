@@ -130,8 +130,8 @@ def _report(client: httpx.Client, i: int, *, watch: Watch) -> None:
 
 
 @cache
-def _parcel(reward: float) -> wire.Parcel:
-    return wire.parcel(messages.columns(SEQUENCES, reward=np.full(SEQUENCES, reward)))
+def _parcel(reward: float) -> wire.PackedColumns:
+    return wire.pack_columns(messages.columns(SEQUENCES, reward=np.full(SEQUENCES, reward)))
 
 
 def _message(step: int, *, reward: float) -> wire.Report:

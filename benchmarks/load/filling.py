@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from tests.store.builders import batch, batch_key, intake, report, start_intake
-from trmon.domain.model.messages import Intake
+from trmon.domain.model.messages import PreparedMessage
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon_client.core.signals.catalogue import SIGNALS
 
@@ -38,9 +38,9 @@ def fill_batches(folder: Path, n_batches: int) -> None:
                 batch(batch_key(attempt_id, step), run_id=run_id, ordinal=step + 1, signals=signals[step - first])
                 for step in steps
             )
-            store.runlog.commit([Outcome(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
-        end = Outcome(run_id=run_id, frontier=Frontier(notice_id=1 << 40), state=RunState.FINISHED)
-        store.runlog.commit([end])[0].result()
+            store.run_log.commit([RunUpdate(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
+        end = RunUpdate(run_id=run_id, frontier=Frontier(notice_id=1 << 40), state=RunState.FINISHED)
+        store.run_log.commit([end])[0].result()
     store.close()
 
 
@@ -66,13 +66,13 @@ def fill_sequences(folder: Path, n_sequences: int) -> None:
         for future in store.reports.append(reports, now=time.time()):
             future.result()
         batches = tuple(batch(batch_key(attempt_id, step), run_id=run_id, ordinal=step + 1) for step in steps)
-        store.runlog.commit([Outcome(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
-    end = Outcome(run_id=run_id, frontier=Frontier(report_id=1 << 40, notice_id=1 << 40), state=RunState.FINISHED)
-    store.runlog.commit([end])[0].result()
+        store.run_log.commit([RunUpdate(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
+    end = RunUpdate(run_id=run_id, frontier=Frontier(report_id=1 << 40, notice_id=1 << 40), state=RunState.FINISHED)
+    store.run_log.commit([end])[0].result()
     store.close()
 
 
-def _at(taken: Intake, step: int) -> Intake:
+def _at(taken: PreparedMessage, step: int) -> PreparedMessage:
     """Return a report as that of another step: what it says of its columns stays."""
     return replace(taken, message=msgspec.structs.replace(taken.message, step=step))
 

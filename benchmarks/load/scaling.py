@@ -1,7 +1,7 @@
 """What grows and what does not: CPU a report over runs and over what is stored, start, /metrics; prints a table.
 
-PYTHONPATH=. python -m benchmarks.load.scaling [--runs 10,5000] [--batches 10000,1000000] [--restart 10000] [--active 500]
-    [--memory 10000,100000,1000000] [--slices 20] [--per-second 150] [--fleet]
+PYTHONPATH=. python -m benchmarks.load.scaling [--runs 10,5000] [--batches 10000,1000000] [--restart 10000]
+    [--active 500] [--memory 10000,100000,1000000] [--slices 20] [--per-second 150] [--fleet]
 """
 
 from __future__ import annotations

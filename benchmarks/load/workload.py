@@ -100,7 +100,7 @@ def _template(n_sequences: int, seed: int, is_ill: bool) -> wire.Report:
         attempt=ATTEMPT,
         launch=LAUNCH,
         step=0,
-        parcel=wire.parcel(made),
+        parcel=wire.pack_columns(made),
         policy=policy.hash,
         accepted=wire.pack_bits(decide(made, policy).accepted),
         scalars={"lr": 1e-6, "grad_norm": 0.31, "loss": -0.02, "entropy": 0.4},

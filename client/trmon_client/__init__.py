@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trmon_client.config.settings import resolve
+from trmon_client.config.settings import resolve_settings
 from trmon_client.config.version import __version__
-from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.decision import BatchDecision
 from trmon_client.monitor import Monitor
 
-__all__ = ["Decision", "Monitor", "__version__", "init"]
+__all__ = ["BatchDecision", "Monitor", "__version__", "init"]
 
 
 def init(
@@ -40,4 +40,4 @@ def init(
     Errors: ValueError naming the argument and its variable; never for what the network does.
     """
     given = {**locals()}
-    return Monitor(resolve(given, environment=os.environ))
+    return Monitor(resolve_settings(given, environment=os.environ))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.decision import BatchDecision
 
 DECAY = "trmon_lr_decay"
 DECAYED_AT = "trmon_lr_decayed_at"
@@ -17,7 +17,7 @@ DECAYED_AT = "trmon_lr_decayed_at"
 DECAY_EVERY_STEPS = 100
 
 
-def scale_lr(optimizer: Any, decision: Decision, *, process_group: Any = None) -> float:
+def scale_lr(optimizer: Any, decision: BatchDecision, *, process_group: Any = None) -> float:
     """Scale the learning rate of the optimizer's coming steps as advised; call it on every rank, before the step.
 
     The rate is scaled inside `optimizer.step()` alone: schedulers and logs see the trainer's own. A lasting cut is made

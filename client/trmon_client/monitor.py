@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from trmon_client.config.settings import Mode, Settings
+from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.deciding.attached_divergences import LOGITS
-from trmon_client.deciding.decision import Decision
-from trmon_client.deciding.tensor_spec import Likeness
+from trmon_client.deciding.decision import BatchDecision
+from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.session import Session
 
 INPUTS = (
@@ -30,7 +30,7 @@ class Monitor:
     by a neutral decision. Nothing is sent, and no thread started, before the trainer first logs.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._session = Session(settings, policy=settings.policy, is_fork=False)
         self._is_first_batch = True
@@ -59,7 +59,7 @@ class Monitor:
         old_logits: Any = None,
         rollout_topk: tuple[Any, Any] | None = None,
         token_ids: Any = None,
-    ) -> Decision:
+    ) -> BatchDecision:
         """Report the sequences of an update, or with `update` None of a rollout batch, and decide which may teach.
 
         Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them at least.
@@ -106,7 +106,7 @@ class Monitor:
         is_clean = isinstance(error, SystemExit) and error.code in (None, 0)
         self._close(None if is_clean else error, timeout_seconds=self.settings.limits.exit_timeout_seconds)
 
-    def _log(self, inputs: Mapping[str, Any], **keys: Any) -> Decision:
+    def _log(self, inputs: Mapping[str, Any], **keys: Any) -> BatchDecision:
         session = self._live()
         if self._is_closed:
             return _neutral(inputs, session)
@@ -135,5 +135,5 @@ class Monitor:
         return self._session
 
 
-def _neutral(inputs: Mapping[str, Any], session: Session) -> Decision:
-    return Decision(like=Likeness.of(inputs), surface=session.surface)
+def _neutral(inputs: Mapping[str, Any], session: Session) -> BatchDecision:
+    return BatchDecision(like=TensorSpec.of(inputs), surface=session.surface)

@@ -11,25 +11,25 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from trmon_client.config.launcher import launch_id
-from trmon_client.config.settings import Mode, Settings
+from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core import wire
-from trmon_client.core.arrays.backend import bring_argument
+from trmon_client.core.arrays.backend import argument_to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.statistics import columns as reduce_tokens
-from trmon_client.deciding.active_policies import Policies
-from trmon_client.deciding.advice_cache import Counsel
-from trmon_client.deciding.attached_divergences import beside
-from trmon_client.deciding.decision import Decision
-from trmon_client.deciding.tensor_spec import Likeness
-from trmon_client.process.exit_hooks import ExitWatch
-from trmon_client.process.ranks import Ranks, discover
+from trmon_client.deciding.active_policies import ActivePolicies
+from trmon_client.deciding.advice_cache import AdviceCache
+from trmon_client.deciding.attached_divergences import attach_divergences
+from trmon_client.deciding.decision import BatchDecision
+from trmon_client.deciding.tensor_spec import TensorSpec
+from trmon_client.process.exit_hooks import ExitHooks
+from trmon_client.process.ranks import Ranks, discover_ranks
 from trmon_client.safety import first_report
-from trmon_client.safety.error_guard import Surface
+from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.sending import message_builders
-from trmon_client.sending.chunk_counter import Chunks
-from trmon_client.sending.encoder import Sender
+from trmon_client.sending.chunk_counter import ChunkCounter
+from trmon_client.sending.encoder import Encoder
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
@@ -45,20 +45,20 @@ class Session:
     process group is known.
     """
 
-    def __init__(self, settings: Settings, *, policy: Policy, is_fork: bool) -> None:
+    def __init__(self, settings: ClientSettings, *, policy: Policy, is_fork: bool) -> None:
         self.pid = os.getpid()
         self.is_fork = is_fork
-        self.surface = Surface()
-        self.policies = Policies(policy, losses=self.surface.losses, notices=self.surface.notices)
+        self.surface = ErrorGuard()
+        self.policies = ActivePolicies(policy, losses=self.surface.losses, notices=self.surface.notices)
         self._settings = settings
         self._ranks = Ranks()
-        self._chunks = Chunks()
-        self._counsel = Counsel()
+        self._chunks = ChunkCounter()
+        self._advice_cache = AdviceCache()
         # A signal's handler may call in the middle of a call: of the same thread, it must not wait for itself.
         self._lock = threading.RLock()
-        self._unstarted: Sender | None = None
-        self._sender: Sender | None = None
-        self._exit_watch: ExitWatch | None = None
+        self._unstarted: Encoder | None = None
+        self._sender: Encoder | None = None
+        self._exit_watch: ExitHooks | None = None
 
     @property
     def has_spoken(self) -> bool:
@@ -74,44 +74,44 @@ class Session:
         update: int | None,
         scalars: Mapping[str, Any] | None,
         chunks: int | None,
-    ) -> Decision:
+    ) -> BatchDecision:
         """Decide on a call's sequences and leave its report. Errors: ValueError for arguments that cannot be."""
         step = _count("step", step)
         update = None if update is None else _count("update", update)
         inputs = _with_offsets_on_host(inputs)
-        columns = beside(reduce_tokens(**inputs), inputs=inputs, logits=logits)
+        columns = attach_divergences(reduce_tokens(**inputs), inputs=inputs, logits=logits)
         verdict = self.policies.decide(columns, step=step)
-        like, tokens = Likeness.of(inputs), None
+        like, tokens = TensorSpec.of(inputs), None
         if verdict.policy.tokens:
-            tokens = token_decision.apply(verdict.policy, **like.tokens)
+            tokens = token_decision.apply_token_rules(verdict.policy, **like.tokens)
             columns = tokens.attached_to(columns)
         sender = self._speak()
         with self._lock:
             chunk = self._chunks.next(step, update, chunks=chunks)
-            draft = message_builders.report(
+            draft = message_builders.report_message(
                 columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.surface.losses
             )
             if sender.put(draft):
                 self._chunks.stated(chunk.finished)
         self._introduce(columns, step)
-        return Decision(
+        return BatchDecision(
             like=like,
             surface=self.surface,
             is_enforced=self._settings.mode is Mode.ENFORCE,
             columns=columns,
             verdict=verdict,
             tokens=tokens,
-            advice=self._counsel.at(step) if self._ranks.rank == 0 else None,
+            advice=self._advice_cache.at(step) if self._ranks.rank == 0 else None,
         )
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Leave the trainer's own numbers of a step."""
         step, losses = _count("step", step), self.surface.losses
-        self._speak().put(message_builders.scalars(step, values, sequence=next(_SEQUENCES), losses=losses))
+        self._speak().put(message_builders.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses))
 
     def pause(self, reason: str) -> None:
         """Leave word of a silence on purpose."""
-        self._speak().put(message_builders.pause(reason, sequence=next(_SEQUENCES)))
+        self._speak().put(message_builders.pause_message(reason, sequence=next(_SEQUENCES)))
 
     def finish(self, error: BaseException | None, *, timeout_seconds: float) -> None:
         """Leave word of the end, and close."""
@@ -119,7 +119,9 @@ class Session:
         with self._lock:
             self._chunks.finish()
             finished = self._chunks.owed()
-        sender.close(timeout_seconds, last=message_builders.finish(error, sequence=next(_SEQUENCES), finished=finished))
+        sender.close(
+            timeout_seconds, last=message_builders.finish_message(error, sequence=next(_SEQUENCES), finished=finished)
+        )
         self._end()
 
     def leave(self, *, timeout_seconds: float) -> None:
@@ -128,20 +130,20 @@ class Session:
             self._sender.close(timeout_seconds)
         self._end()
 
-    def _speak(self) -> Sender:
+    def _speak(self) -> Encoder:
         with self._lock:
             if self._sender is None:
                 sender = self._made()
                 sender.start()
-                sender.put(message_builders.start(self._settings, self._ranks, sequence=next(_SEQUENCES)))
+                sender.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._sender, self._exit_watch = sender, self._watch_exits()
             return self._sender
 
-    def _made(self) -> Sender:
+    def _made(self) -> Encoder:
         """Kept where it cannot be started, as without a free thread: certificates are loaded once, not at each call."""
         if self._unstarted is None:
-            self._ranks = discover(self._settings)
-            self._unstarted = Sender(
+            self._ranks = discover_ranks(self._settings)
+            self._unstarted = Encoder(
                 self._settings,
                 self._ranks,
                 is_fork=self.is_fork,
@@ -151,13 +153,13 @@ class Session:
             )
         return self._unstarted
 
-    def _watch_exits(self) -> ExitWatch:
+    def _watch_exits(self) -> ExitHooks:
         seconds = self._settings.limits.exit_timeout_seconds
 
         def crash(error: BaseException) -> None:
             self.surface.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
 
-        return ExitWatch(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
+        return ExitHooks(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
 
     def _end(self) -> None:
         if self._exit_watch is not None:
@@ -172,14 +174,14 @@ class Session:
 
     def _introduce(self, columns: Columns, step: int) -> None:
         if self._ranks.rank == 0:
-            line = first_report.line(self._settings, columns, policy=self.policies.current.name, step=step)
+            line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
             self.surface.notices.say("first report", line)
 
     def _hear(self, ack: wire.Ack) -> None:
         if ack.policy is not None:
             self.policies.offer(ack.policy)
         if ack.advice is not None:
-            self._counsel.hear(ack.advice)
+            self._advice_cache.hear(ack.advice)
 
 
 def _count(name: str, value: Any) -> int:
@@ -195,4 +197,4 @@ def _count(name: str, value: Any) -> int:
 def _with_offsets_on_host(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Offsets on a device are waited for once, and not by each that needs them."""
     offsets = inputs["cu_seqlens"]
-    return inputs if offsets is None else {**inputs, "cu_seqlens": bring_argument("cu_seqlens", offsets, None)}
+    return inputs if offsets is None else {**inputs, "cu_seqlens": argument_to_computable("cu_seqlens", offsets, None)}

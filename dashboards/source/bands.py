@@ -8,9 +8,9 @@ from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.measures import Newest
-from trmon.domain.rules.rule import AllOf, AnyOf, Bound, Comparison
-from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.rules.measures import NewestValue
+from trmon.domain.rules.rule import AllOf, AnyOf, Comparison, ThresholdSide
+from trmon.domain.rules.rule_yaml import builtin_rules
 
 HEALTHY, WATCH, ACT = "green", "orange", "red"
 COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
@@ -42,8 +42,8 @@ Step = tuple[float | None, str]
 def band(signal: str) -> list[Step]:
     """Return the steps of a signal that rules judge, ascending; the milder of two limits on a side begins first."""
     edges = list(_edges(signal))
-    below = sorted((value, color) for bound, value, color in edges if bound is Bound.BELOW)
-    above = sorted((value or SMALLEST, color) for bound, value, color in edges if bound is Bound.ABOVE)
+    below = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.BELOW)
+    above = sorted((value or SMALLEST, color) for bound, value, color in edges if bound is ThresholdSide.ABOVE)
     starts = [None, *(value for value, _ in below)]
     colors = [*(color for _, color in below), HEALTHY]
     return [*zip(starts, colors, strict=True), *above]
@@ -58,18 +58,18 @@ def thresholds(steps: list[Step]) -> ThresholdsConfig:
     )
 
 
-def _edges(signal: str) -> Iterator[tuple[Bound, float, str]]:
+def _edges(signal: str) -> Iterator[tuple[ThresholdSide, float, str]]:
     """Yield the side, the value and the color beyond it of every limit that a signal's judges set."""
-    for rule in (rule for rule in builtin() if rule.name in JUDGES[signal]):
+    for rule in (rule for rule in builtin_rules() if rule.name in JUDGES[signal]):
         [limit] = [
-            part for part in _comparisons(rule.when) if part.signal == signal and isinstance(part.measure, Newest)
+            part for part in _comparisons(rule.when) if part.signal == signal and isinstance(part.measure, NewestValue)
         ]
         color = COLORS[rule.severity]
         if limit.away_from is None:
             yield limit.bound, limit.threshold, color
         else:
-            yield Bound.BELOW, limit.away_from - limit.threshold, color
-            yield Bound.ABOVE, limit.away_from + limit.threshold, color
+            yield ThresholdSide.BELOW, limit.away_from - limit.threshold, color
+            yield ThresholdSide.ABOVE, limit.away_from + limit.threshold, color
 
 
 def _comparisons(condition: object) -> Iterator[Comparison]:

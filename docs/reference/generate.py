@@ -23,12 +23,20 @@ from trmon.bootstrap.app import create_app
 from trmon.cli import app as cli
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
-from trmon.domain.diagnosis.conditions import AT_TIMES, EVER, AllOf, AnyOf, Condition, Limit, Not
-from trmon.domain.diagnosis.criteria import criteria
+from trmon.domain.diagnosis.conditions import (
+    AT_TIMES,
+    EVER,
+    HistoryAllOf,
+    HistoryAnyOf,
+    HistoryCondition,
+    HistoryLimit,
+    HistoryNot,
+)
+from trmon.domain.diagnosis.criteria import finding_conditions
 from trmon.domain.diagnosis.diagnosis import CAUSES_FIRST
 from trmon.domain.diagnosis.framework_names import REFUSED, TRL, VERL
 from trmon.domain.rules import json_schema as ruleschema
-from trmon.domain.rules.rule import Bound
+from trmon.domain.rules.rule import ThresholdSide
 from trmon.metrics.counters import PART_HELP, Counters
 from trmon.metrics.exposition import FIXED_HELP
 from trmon_client.core.columns.schema import PAIRS
@@ -184,7 +192,7 @@ def source_of(function: str) -> str:
 
 def findings_page() -> str:
     """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
-    conditions = criteria(Thresholds())
+    conditions = finding_conditions(Thresholds())
     rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSES_FIRST)
     options = ((f.value, _options(REMEDIES[f].verl), _options(REMEDIES[f].trl)) for f in CAUSES_FIRST)
     names = [(f"`{theirs}`", f"`{ours}`") for mapping in (VERL, TRL) for theirs, ours in mapping.items()]
@@ -205,19 +213,19 @@ def findings_page() -> str:
     )
 
 
-def _rule(condition: Condition) -> str:
+def _rule(condition: HistoryCondition) -> str:
     match condition:
-        case Limit():
+        case HistoryLimit():
             how_often = {AT_TIMES: " at times", EVER: " ever"}.get(condition.quorum, "")
-            sign = ">" if condition.bound is Bound.ABOVE else "<"
+            sign = ">" if condition.bound is ThresholdSide.ABOVE else "<"
             point = condition.away_from
             signal = condition.signal if point is None else f"|{condition.signal} - {point:g}|"
             return f"`{signal} {sign} {condition.threshold:g}`{how_often}"
-        case Not():
+        case HistoryNot():
             return f"not {_rule(condition.part)}"
-        case AnyOf():
+        case HistoryAnyOf():
             return f"({' or '.join(map(_rule, condition.parts))})"
-        case AllOf():
+        case HistoryAllOf():
             return f"({' and '.join(map(_rule, condition.parts))})"
     raise TypeError(f"no words for {condition}")
 
@@ -228,7 +236,7 @@ def _options(options: Mapping[str, str]) -> str:
 
 def rules_schema() -> str:
     """Return the JSON Schema of rule files."""
-    return json.dumps(ruleschema.schema(), indent=2) + "\n"
+    return json.dumps(ruleschema.rules_json_schema(), indent=2) + "\n"
 
 
 def readme_signals() -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import trmon_client as trmon
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
-from trmon.lab.testbed.monitor_port import Decision
-from trmon.lab.testbed.training import prepare, run
+from trmon.lab.testbed.monitor_port import DecisionPort
+from trmon.lab.testbed.training import prepare_training, run_training
 
 PROJECT = "math"
 SILENT, SILENT_STEPS = "tool-use-7b", 20
@@ -57,7 +57,7 @@ class Blind:
 
     monitor: trmon.Monitor
 
-    def log_batch(self, **given: Any) -> Decision:
+    def log_batch(self, **given: Any) -> DecisionPort:
         """Report two of the three log-probs."""
         kept = ("step", "update", "chunks", "mask", "rollout_logprobs", "logprobs", "rewards")
         return self.monitor.log_batch(**{name: given[name] for name in kept if name in given})
@@ -76,7 +76,7 @@ class Fleet:
 
     def train(self) -> None:
         """Train every run to where the pictures show it."""
-        prepare(LabConfig.healthy(0))
+        prepare_training(LabConfig.healthy(0))
         self._fall_silent()
         self._finish(FINISHED)
         with suppress(MemoryError):
@@ -92,7 +92,7 @@ class Fleet:
 
     def _finish(self, trainee: Trainee, *, error: Exception | None = None) -> None:
         with self._start(trainee) as monitor:
-            for result in run(trainee.config, monitor):
+            for result in run_training(trainee.config, monitor):
                 if result.step + 1 == trainee.n_steps:
                     break
             if error is not None:
@@ -104,7 +104,7 @@ class Fleet:
 
         def go() -> None:
             with self._start(trainee) as monitor:
-                for result in run(trainee.config, Blind(monitor) if trainee.blind else monitor):
+                for result in run_training(trainee.config, Blind(monitor) if trainee.blind else monitor):
                     if result.step + 1 >= trainee.n_steps:
                         reached.set()
                         if self._over.wait(LIVING_STEP_SECONDS):

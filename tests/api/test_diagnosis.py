@@ -17,9 +17,9 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.terminal.api_client import Asked
-from trmon.terminal.diagnosis_query import of_metrics, of_run
-from trmon.terminal.diagnosis_text import show
+from trmon.terminal.api_client import ApiClient
+from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
+from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.views.recent_history import STEPS
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
@@ -85,9 +85,9 @@ def test_only_the_newest_steps_are_read(client: httpx.Client) -> None:
 
 def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Client, service: ThreadedService) -> None:
     ran(client, *[made("corrupt")] * 4)
-    found = of_run("math/grpo", asked=Asked(url=service.url, token=None))
+    found = fetch_diagnosis("math/grpo", asked=ApiClient(url=service.url, token=None))
     text = io.StringIO()
-    show(found, Console(file=text, width=100))
+    print_diagnosis(found, Console(file=text, width=100))
     for said in (
         "A': corrupt log-probs since step 0",
         "saturated_fraction",
@@ -102,24 +102,24 @@ def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Clien
 @pytest.mark.parametrize("name", ["grpo", "", "math/../x"])
 def test_a_run_is_named_with_its_project(name: str, service: ThreadedService) -> None:
     with pytest.raises(InvalidInput):
-        of_run(name, asked=Asked(url=service.url, token=None))
+        fetch_diagnosis(name, asked=ApiClient(url=service.url, token=None))
 
 
 def test_a_service_that_is_away_or_refuses_is_said_so(service: ThreadedService) -> None:
     with pytest.raises(NotReady, match="no service answers"):
-        of_run("math/grpo", asked=Asked(url="http://127.0.0.1:9", token=None))
+        fetch_diagnosis("math/grpo", asked=ApiClient(url="http://127.0.0.1:9", token=None))
     with pytest.raises(NotReady, match="404"):
-        of_run("math/none", asked=Asked(url=service.url, token=None))
+        fetch_diagnosis("math/none", asked=ApiClient(url=service.url, token=None))
 
 
 def test_a_log_line_is_diagnosed_without_a_service(tmp_path: Path) -> None:
     line = tmp_path / "line.json"
     line.write_text(json.dumps({"step": 9, "rollout_corr/ppl_ratio": 2.6e7, "perf/mfu": 0.4}))
-    found = of_metrics(line)
+    found = diagnose_metrics(line)
     assert (found.primary.value, found.step) == ("A", 9)
     assert [(ignored.name, ignored.why) for ignored in found.ignored] == [("perf/mfu", "unknown name")]
     text = io.StringIO()
-    show(found, Console(file=text, width=100))
+    print_diagnosis(found, Console(file=text, width=100))
     assert "ignored: perf/mfu" in text.getvalue()
 
 
@@ -127,7 +127,7 @@ def test_a_healthy_line_between_the_limits_says_what_it_falls_short_of(tmp_path:
     line = tmp_path / "line.json"
     line.write_text(json.dumps({"prob_pearson": 0.97}))
     text = io.StringIO()
-    show(of_metrics(line), Console(file=text, width=100))
+    print_diagnosis(diagnose_metrics(line), Console(file=text, width=100))
     assert "not healthy: mismatch_prob_pearson is 0.97 (< 0.99)" in text.getvalue()
 
 
@@ -136,6 +136,6 @@ def test_a_file_that_is_no_log_line_is_refused(content: str, tmp_path: Path) -> 
     line = tmp_path / "line.json"
     line.write_text(content)
     with pytest.raises(InvalidInput, match="must be a JSON object"):
-        of_metrics(line)
+        diagnose_metrics(line)
     with pytest.raises(InvalidInput, match="must be a JSON object"):
-        of_metrics(tmp_path / "none.json")
+        diagnose_metrics(tmp_path / "none.json")

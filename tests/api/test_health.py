@@ -13,7 +13,7 @@ def test_a_running_service_is_alive_and_ready(client: httpx.Client) -> None:
 
 
 def test_without_its_worker_it_is_alive_but_not_ready(client: httpx.Client, service: ThreadedService) -> None:
-    service.app.state.parts.crew.worker.close()
+    service.app.state.services.worker.close()
     assert client.get("/healthz").status_code == 200
     answer = client.get("/readyz")
     assert answer.status_code == 503
@@ -21,7 +21,7 @@ def test_without_its_worker_it_is_alive_but_not_ready(client: httpx.Client, serv
 
 
 def test_without_its_writer_it_takes_nothing_in(client: httpx.Client, service: ThreadedService) -> None:
-    service.app.state.parts.store.writer.close()
+    service.app.state.components.store.writer.close()
     answer = client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     refused = client.post("/api/v1/tokens", json={"name": "x", "scopes": ["read"]})

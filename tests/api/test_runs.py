@@ -61,7 +61,7 @@ def test_a_run_is_tagged_given_away_archived_and_renamed(two_runs: httpx.Client)
 
 
 def test_a_change_is_one_transaction(service: ThreadedService, two_runs: httpx.Client) -> None:
-    store = service.app.state.parts.store
+    store = service.app.state.components.store
     run_id = store.runs.get(MATH, access=EVERYTHING).id
     edits: list[int] = []
     store.writer.on_commit(lambda commit: edits.extend(id_ for id_ in commit.edited if id_ == run_id))

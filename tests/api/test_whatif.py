@@ -81,7 +81,7 @@ def test_pruned_steps_are_said_to_be_missing(serve: Serve) -> None:
     service = serve()
     with service.client() as client:
         train(client, MATH, steps=range(3))
-        store = service.app.state.parts.store
+        store = service.app.state.components.store
         store.retention.prune(now=1e12, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
         found = ask(client, LOOSE)
     assert found["range"] == {"first_step": None, "last_step": None, "n_steps": 0, "n_steps_without_reports": 3}
@@ -125,7 +125,7 @@ def test_many_of_them_leave_threads_for_everybody_else(serve: Serve, monkeypatch
     service = serve()
     with service.client(limits=httpx.Limits(max_connections=None)) as client, ThreadPoolExecutor(60) as askers:
         train(client, MATH, steps=range(1))
-        batches, go_on = service.app.state.parts.store.batches, Event()
+        batches, go_on = service.app.state.components.store.batches, Event()
         gauge_keys, entered = batches.gauge_keys, list[object]()
 
         def waiting(*args: Any, **options: Any) -> Any:

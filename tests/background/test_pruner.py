@@ -9,7 +9,7 @@ from time import sleep
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
-from trmon.background.pruner import Keep, Pruner
+from trmon.background.pruner import Pruner, RetentionLimits
 from trmon.store.repositories.retention import Pruned
 
 RUN = "/api/v1/runs/math/grpo"
@@ -33,7 +33,7 @@ def test_a_failure_is_counted_and_tried_again() -> None:
             tried.release()
             raise OSError("no space left on device")
 
-    keep = Keep(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    keep = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
     pruner = Pruner(
         FullDisk(),
         keep=keep,
@@ -59,7 +59,7 @@ def test_a_service_that_ends_does_not_wait_for_a_long_pruning() -> None:
                 sleep(0.001)
             return Pruned(reports=0, events=0, deliveries=0, silences=0)
 
-    keep = Keep(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    keep = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
     pruner = Pruner(Endless(), keep=keep, every_seconds=60.0, clock=lambda: 0.0, count=lambda *_: None)
     pruner.start()
     assert began.wait(10)

@@ -32,7 +32,7 @@ LEASE = {"lease_seconds": "2"}
 
 
 @pytest.fixture
-def door(postgres_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
+def authenticator(postgres_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
     """A client of an API process, which watches nothing itself."""
     service = ThreadedService(tmp_path, database_url=postgres_url)
     with service.client() as client:
@@ -81,11 +81,11 @@ def closed(engines: Engines) -> Counter[int]:
     return Counter(row[0] for row in read(engines, sa.select(tables.batch.c.run_id)))
 
 
-def go_on(door: httpx.Client, steps: range) -> None:
+def go_on(authenticator: httpx.Client, steps: range) -> None:
     """Send steps of every run, ill ones, so that there is something to tell."""
     for step in steps:
         for key in RUNS:
-            send_step(door, key, step=step, content=columns(seed=step, n_invalid=[8.0] * 4))
+            send_step(authenticator, key, step=step, content=columns(seed=step, n_invalid=[8.0] * 4))
 
 
 def assert_each_once(engines: Engines, *, n_steps: int) -> None:
@@ -107,14 +107,14 @@ def assert_each_once(engines: Engines, *, n_steps: int) -> None:
 
 
 def test_two_share_the_runs_and_who_ends_hands_over(
-    door: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], pager: WebhookServer
+    authenticator: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], pager: WebhookServer
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    go_on(door, range(5))
+    go_on(authenticator, range(5))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 4 * len(RUNS))
     assert workers[0].stop() == 0
     assert shares(engines) in ([SLOTS // 2], [SLOTS])
-    go_on(door, range(5, 8))
+    go_on(authenticator, range(5, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     assert_each_once(engines, n_steps=7)
     waiting = sa.select(sa.func.count()).where(tables.delivery.c.state == DeliveryState.DUE.value)
@@ -125,35 +125,37 @@ def test_two_share_the_runs_and_who_ends_hands_over(
 
 
 def test_the_runs_of_a_killed_worker_go_on_at_the_other(
-    door: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
+    authenticator: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    go_on(door, range(4))
+    go_on(authenticator, range(4))
     workers[0].kill()
-    go_on(door, range(4, 8))
+    go_on(authenticator, range(4, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     assert_each_once(engines, n_steps=7)
 
 
 def test_a_worker_that_wakes_after_its_leases_are_gone_writes_nothing(
-    door: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
+    authenticator: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    go_on(door, range(3))
+    go_on(authenticator, range(3))
     workers[0].freeze()
-    go_on(door, range(3, 6))
+    go_on(authenticator, range(3, 6))
     eventually(lambda: shares(engines), lambda held: held == [SLOTS])
     workers[0].thaw()
-    go_on(door, range(6, 8))
+    go_on(authenticator, range(6, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
     assert_each_once(engines, n_steps=7)
 
 
-def test_the_door_shows_what_workers_write(door: httpx.Client, workers: tuple[WorkerProcess, WorkerProcess]) -> None:
-    train(door, steps=range(3))
+def test_the_door_shows_what_workers_write(
+    authenticator: httpx.Client, workers: tuple[WorkerProcess, WorkerProcess]
+) -> None:
+    train(authenticator, steps=range(3))
     shown = eventually(
-        lambda: door.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text
+        lambda: authenticator.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text
     )
     assert 'trmon_run_state{project="math",run="grpo",state="finished"} 1' in shown
-    assert door.get("/readyz").status_code == 200
+    assert authenticator.get("/readyz").status_code == 200

@@ -17,9 +17,9 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
 from trmon.store import migrations
 from trmon.store.database import sqlite
-from trmon.store.maintenance.exclusive_lock import sole_use
+from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon_client.core import wire
-from trmon_client.core.wire.segments import HEADER, SUFFIX, frame
+from trmon_client.core.wire.segments import HEADER, SUFFIX, encode_record
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def trmon(*arguments: object, **variables: str) -> subprocess.CompletedProcess[s
 def spooled(directory: Path, *messages: wire.Message, tail: bytes = b"") -> Path:
     directory.mkdir(parents=True)
     segment = directory / f"00000000{SUFFIX}"
-    segment.write_bytes(HEADER + b"".join(frame(wire.encode(message)) for message in messages) + tail)
+    segment.write_bytes(HEADER + b"".join(encode_record(wire.encode(message)) for message in messages) + tail)
     return segment
 
 
@@ -141,8 +141,8 @@ def test_what_only_reads_makes_no_database(tmp_path: Path, command: tuple[str, .
 def older(data_dir: Path) -> str:
     """Make a database of an older version and return its URL."""
     url = f"sqlite:///{data_dir}/trmon.sqlite"
-    engines = sqlite.engines(url)
-    migrations.upgrade(engines.writing, revision="0007")
+    engines = sqlite.sqlite_engines(url)
+    migrations.upgrade_schema(engines.writing, revision="0007")
     engines.dispose()
     return url
 
@@ -159,7 +159,7 @@ def test_what_only_reads_leaves_an_older_schema_as_it_is(tmp_path: Path) -> None
 
 
 def test_an_older_schema_is_not_changed_under_a_service(tmp_path: Path) -> None:
-    with sole_use(older(tmp_path)):
+    with exclusive_use(older(tmp_path)):
         refused = trmon("token", "create", "ci", "--scope", "read", "--data-dir", tmp_path)
     assert (refused.returncode, "a service uses" in refused.stderr, refused.stdout) == (1, True, "")
     assert "has schema 0007" in trmon("token", "list", "--data-dir", tmp_path).stderr
@@ -184,14 +184,14 @@ def test_a_database_has_one_service_and_after_a_crash_the_next_one(process: Serv
 
 
 def test_a_service_opens_no_database_that_another_holds(tmp_path: Path) -> None:
-    with sole_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
+    with exclusive_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
         refused = trmon("serve", "--port", 0, "--data-dir", tmp_path)
     assert (refused.returncode, "a service uses" in refused.stderr) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["trmon.sqlite.lock"]
 
 
 def test_a_variable_that_nothing_reads_is_logged_and_the_service_starts(tmp_path: Path) -> None:
-    with sole_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
+    with exclusive_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
         started = trmon("serve", "--port", 0, "--data-dir", tmp_path, grace_second="1", log_format="json")
     assert '"variable": "TRMON_GRACE_SECOND", "nearest": "TRMON_GRACE_SECONDS"' in started.stderr
     assert "a service uses" in started.stderr

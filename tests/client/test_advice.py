@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from trmon_client.advice import scale_lr
-from trmon_client.deciding.decision import Decision
-from trmon_client.deciding.tensor_spec import Likeness
-from trmon_client.safety.error_guard import Surface
+from trmon_client.deciding.decision import BatchDecision
+from trmon_client.deciding.tensor_spec import TensorSpec
+from trmon_client.safety.error_guard import ErrorGuard
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
 CUT = {"factor": 0.5, "step": 200}
 
 
-def decided(advice: dict[str, Any] | None) -> Decision:
+def decided(advice: dict[str, Any] | None) -> BatchDecision:
     """Return a neutral decision with advice."""
-    return Decision(like=Likeness.of({"mask": np.ones((2, 3))}), surface=Surface(), advice=advice)
+    return BatchDecision(like=TensorSpec.of({"mask": np.ones((2, 3))}), surface=ErrorGuard(), advice=advice)
 
 
 def plain(*, lr: float = 1.0) -> tuple[torch.optim.Optimizer, torch.Tensor]:

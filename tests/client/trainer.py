@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from trmon_client.config.limits import Limits
-from trmon_client.config.settings import Settings, resolve
+from trmon_client.config.settings import ClientSettings, resolve_settings
 from trmon_client.core import wire
-from trmon_client.core.wire.segments import SUFFIX, scan
+from trmon_client.core.wire.segments import SUFFIX, scan_segment
 
 SHORT = {
     "heartbeat_seconds": 3600.0,
@@ -29,10 +29,10 @@ def settings(
     environment: dict[str, str] | None = None,
     limits: dict[str, Any] | None = None,
     **given: Any,
-) -> Settings:
+) -> ClientSettings:
     """Return the settings of run math/grpo that spools below a test's own folder."""
     arguments = {"project": "math", "run": "grpo", "url": url, "spool_dir": tmp_path / "spool", **given}
-    return resolve(arguments, environment=environment or {}, limits=Limits(**{**SHORT, **(limits or {})}))
+    return resolve_settings(arguments, environment=environment or {}, limits=Limits(**{**SHORT, **(limits or {})}))
 
 
 def batch(n: int = 4, *, far: tuple[int, ...] = (), dead: tuple[int, ...] = (), seed: int = 0) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def batch(n: int = 4, *, far: tuple[int, ...] = (), dead: tuple[int, ...] = (), 
 def spooled(tmp_path: Path) -> list[Any]:
     """Return the messages on disk, oldest first."""
     segments = sorted((tmp_path / "spool").rglob(f"*{SUFFIX}"))
-    return [wire.decode(message) for path in segments for message in scan(path.read_bytes()).messages]
+    return [wire.decode(message) for path in segments for message in scan_segment(path.read_bytes()).messages]
 
 
 def steps(messages: list[Any]) -> list[int]:

@@ -9,9 +9,9 @@ import pytest
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.config.active_rules import RulesInForce
+from trmon.config.active_rules import ActiveRules
 from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.rules.rule_yaml import builtin_rules
 
 MINE = """
 - name: mine
@@ -26,7 +26,7 @@ MINE = """
 class Heard:
     """Counts what a set of rules says of itself."""
 
-    def __init__(self, rules: RulesInForce) -> None:
+    def __init__(self, rules: ActiveRules) -> None:
         self.changes = self.failures = 0
         rules.watched_by(changed=self._changed, failed=self._failed)
 
@@ -37,24 +37,24 @@ class Heard:
         self.failures += 1
 
 
-def names(rules: RulesInForce) -> set[str]:
+def names(rules: ActiveRules) -> set[str]:
     """Return the names of the rules that are not built in, and with a minus those that are no longer."""
-    given, base = {rule.name for rule in rules()}, {rule.name for rule in builtin()}
+    given, base = {rule.name for rule in rules()}, {rule.name for rule in builtin_rules()}
     return (given - base) | {f"-{name}" for name in base - given}
 
 
 def test_without_a_file_the_builtin_rules_are_in_force() -> None:
-    rules = RulesInForce(None)
+    rules = ActiveRules(None)
     rules.start()
     rules.refresh()
     rules.close()
-    assert rules() == builtin()
+    assert rules() == builtin_rules()
 
 
 def test_a_file_is_read_again_when_it_changes_and_an_error_keeps_the_former_rules(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("[]")
-    rules = RulesInForce(file)
+    rules = ActiveRules(file)
     heard = Heard(rules)
     rules.refresh()
     assert (names(rules), heard.changes) == (set(), 0)
@@ -78,7 +78,7 @@ def test_at_the_start_a_file_with_an_error_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("- {name: mine}")
     with pytest.raises(InvalidInput) as caught:
-        RulesInForce(file)
+        ActiveRules(file)
     assert caught.value.field == f"{file}: rules[0].when"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.config.environment_check import OF_CLIENTS, misspelt
+from trmon.config.environment_check import OF_CLIENTS, unknown_variables
 from trmon.config.settings import Settings
-from trmon_client.config.settings import resolve, variable
+from trmon_client.config.settings import resolve_settings, variable_name
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from trmon_client.config.settings import resolve, variable
     ],
 )
 def test_what_nothing_reads_is_named_with_the_nearest(name: str, near: str | None) -> None:
-    assert list(misspelt(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, near)]
+    assert list(unknown_variables(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, near)]
 
 
 def test_what_kubernetes_tells_of_a_service_called_trmon_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,11 +36,11 @@ def test_what_kubernetes_tells_of_a_service_called_trmon_is_no_setting(monkeypat
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     assert Settings().port == Settings.model_fields["port"].default
-    assert not list(misspelt(told))
+    assert not list(unknown_variables(told))
 
 
 def test_every_setting_of_service_and_client_is_known() -> None:
-    assert not list(misspelt(f"TRMON_{name.upper()}" for name in (*Settings.model_fields, *OF_CLIENTS)))
+    assert not list(unknown_variables(f"TRMON_{name.upper()}" for name in (*Settings.model_fields, *OF_CLIENTS)))
 
 
 def test_the_clients_variables_are_those_that_it_reads() -> None:
@@ -51,6 +51,6 @@ def test_the_clients_variables_are_those_that_it_reads() -> None:
             read.add(name)
             return default
 
-    resolve({"project": "math", "run": "grpo"}, environment=Environment())
-    given = {variable("project"), variable("run")}
-    assert {name for name in read if name.startswith("TRMON_")} | given == {variable(name) for name in OF_CLIENTS}
+    resolve_settings({"project": "math", "run": "grpo"}, environment=Environment())
+    given = {variable_name("project"), variable_name("run")}
+    assert {name for name in read if name.startswith("TRMON_")} | given == {variable_name(name) for name in OF_CLIENTS}

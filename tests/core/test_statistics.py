@@ -18,7 +18,7 @@ from tests.core.batches import GIVES, POISON, batch
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
-from trmon_client.core.inputs.checked_inputs import checked
+from trmon_client.core.inputs.checked_inputs import check_inputs
 
 QUICK = settings(max_examples=50)
 
@@ -80,10 +80,10 @@ def test_torch_kernels_give_the_same_columns_as_numpy(odd: float, horizon: int) 
         "group_ids": np.arange(6),
     }
     mask = inputs.pop("mask")
-    on_host = checked(inputs, mask=mask, **extra)
-    found = statistics.columns_of(on_host.mapped(lambda array: torch.from_numpy(np.array(array))))
+    on_host = check_inputs(inputs, mask=mask, **extra)
+    found = statistics.columns_of_inputs(on_host.mapped(lambda array: torch.from_numpy(np.array(array))))
     assert all(isinstance(array, torch.Tensor) for array in found.values())
-    same(found.numpy(), statistics.columns_of(on_host))
+    same(found.numpy(), statistics.columns_of_inputs(on_host))
 
 
 @pytest.mark.parametrize("horizon", [12, 300])
@@ -92,9 +92,9 @@ def test_torch_kernels_never_ask_for_a_value_and_so_never_wait_for_the_device(n_
     shape = (n_sequences, horizon)
     logp = dict.fromkeys(GIVES["all three"], np.zeros(shape, np.float32))
     labels = {"rewards": np.ones(n_sequences), "group_ids": np.arange(n_sequences)}
-    inputs = checked(logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels)
+    inputs = check_inputs(logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels)
     # Tensors of the meta device hold no values: whatever would read one raises.
-    found = statistics.columns_of(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
+    found = statistics.columns_of_inputs(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
     assert {array.device.type for array in (*found.values(), *found.histograms.values())} == {"meta"}
     assert {tuple(array.shape) for array in found.values()} == {(n_sequences,)}
 

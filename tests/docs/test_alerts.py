@@ -13,10 +13,10 @@ import pytest
 from tests.domain.stages.closings import watch
 from tests.fixtures.receiver import Posted, WebhookServer
 from tests.notifications.receivers.notices import ALERT, told
-from trmon.domain.alerts.deliveries import message_of
-from trmon.domain.alerts.muting import Situation
-from trmon.domain.alerts.telling import presented
-from trmon.notifications.receivers.http_post import Peer
+from trmon.domain.alerts.deliveries import group_message
+from trmon.domain.alerts.muting import DeliveryContext
+from trmon.domain.alerts.telling import present_delivery
+from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.webhook import Webhook
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
@@ -27,7 +27,7 @@ SENT_AT = 1_800_000_000.0
 def posted() -> Posted:
     """What a webhook with the secret "swordfish" sends."""
     with WebhookServer() as server:
-        webhook = Webhook(Peer(server.url, allow_hosts=frozenset({"127.0.0.1"})), secret="swordfish")
+        webhook = Webhook(HttpPost(server.url, allow_hosts=frozenset({"127.0.0.1"})), secret="swordfish")
         webhook.deliver([told()], now=SENT_AT)
         webhook.close()
         return server.posted[0]
@@ -45,8 +45,8 @@ def is_from_trmon() -> Callable[..., bool]:
 
 def test_the_body_has_the_fields_that_the_page_shows() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    situation = Situation(run=watch().run, alerts=(ALERT,), tried=frozenset())
-    assert shape(json.loads(shown)) == shape(message_of([presented(told(), situation, now=SENT_AT)]))
+    delivery_context = DeliveryContext(run=watch().run, alerts=(ALERT,), tried=frozenset())
+    assert shape(json.loads(shown)) == shape(group_message([present_delivery(told(), delivery_context, now=SENT_AT)]))
 
 
 def shape(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trmon_client.core.bounds.error_bounds import ErrorBounds
+from trmon_client.core.bounds.surrogate_error import ErrorBounds
 from trmon_client.core.columns.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS
 from trmon_client.core.policies.acceptance import PRESETS, STATISTICS, TOKEN_POLICIES
 from trmon_client.core.signals.catalogue import SIGNALS

@@ -100,7 +100,7 @@ class Batch:
             "step": 0,
             "rank": rank,
             "world_size": len(self.policies),
-            "parcel": wire.parcel(content),
+            "parcel": wire.pack_columns(content),
             "kl_is": content.kl_is,
             "trainer_version": content.trainer_version,
             "old_version": content.old_version,

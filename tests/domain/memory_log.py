@@ -8,18 +8,18 @@ from dataclasses import replace
 from threading import Lock
 
 from tests.domain import trainer
-from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import Mail, StoredNotice, StoredReport
+from trmon.domain.model.messages import StoredNotice, StoredReport, Unread
 from trmon.domain.model.slots import Fences
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
-from trmon.domain.runs.attempts import Claim, held
+from trmon.domain.runs.attempts import Claim, renewed_claim
 from trmon.domain.runs.duplicate_trainers import Speaker
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.domain.state.run_update import Checkpoint, Event, Frontier, Outcome, Reached
+from trmon.domain.state.run_update import Checkpoint, Event, Frontier, Reached, RunUpdate
 from trmon_client.core import wire
 
 RUN_ID = 1
@@ -54,8 +54,8 @@ class MemoryLog:
         self.deliveries: dict[str, Delivery] = {}
         self.events: list[Event] = []
         self.versions: list[PolicyVersion] = []
-        self.setting = Setting()
-        self.commits: list[Outcome] = []
+        self.setting = AdaptationSetting()
+        self.commits: list[RunUpdate] = []
         self._frontier = Frontier()
         self._checkpoint: Checkpoint | None = None
         self._seen_at: float | None = None
@@ -92,7 +92,7 @@ class MemoryLog:
 
     def _claim(self, message: wire.Message, attempt_id: int, at: float) -> None:
         place = (attempt_id, message.rank)
-        self._claims[place] = held(
+        self._claims[place] = renewed_claim(
             self._claims.get(place),
             launch=message.launch,
             step=message.step if isinstance(message, wire.Report) else None,
@@ -142,10 +142,10 @@ class MemoryLog:
         with self._lock:
             return self.notices[notice_id : notice_id + limit]
 
-    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
+    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """See RunLog."""
         found = {
-            run_id: Mail(
+            run_id: Unread(
                 notices=self.notices_after(run_id, frontier.notice_id, limit=limit),
                 reports=self.reports_after(run_id, frontier.report_id, limit=limit),
             )
@@ -184,7 +184,7 @@ class MemoryLog:
         """See RunLog."""
         return list(self.versions)
 
-    def adaptation(self, run_id: int) -> Setting:
+    def adaptation(self, run_id: int) -> AdaptationSetting:
         """See RunLog."""
         return self.setting
 
@@ -210,11 +210,11 @@ class MemoryLog:
             if claim.began_at is not None and (claim.beat_at or claim.began_at) > since
         ]
 
-    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+    def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
         """See Outcomes."""
         return [self._committed(outcome) for outcome in outcomes]
 
-    def _committed(self, outcome: Outcome) -> Future[None]:
+    def _committed(self, outcome: RunUpdate) -> Future[None]:
         done: Future[None] = Future()
         if self.broken:
             done.set_exception(OSError("disk full"))
@@ -233,7 +233,7 @@ class MemoryLog:
         if self.broken:
             raise OSError("disk gone")
 
-    def _write(self, outcome: Outcome) -> None:
+    def _write(self, outcome: RunUpdate) -> None:
         self.commits.append(outcome)
         ordinals = {row.ordinal: row.key for row in self.rows.values()}
         for row in outcome.batches:

@@ -12,8 +12,8 @@ import pytest
 from tests.domain.illness import Numbers, batch_of
 from tests.domain.stages.closings import closing, watch
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.pipeline.close_batch import close
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.pipeline.close_batch import close_batch
+from trmon.domain.state.pipeline_state import PipelineState
 
 QUIET_STEPS = 130
 """Enough for every window and baseline to be full."""
@@ -24,9 +24,9 @@ Told = tuple[str, str, int]
 
 
 @cache
-def quiet_mind(usual: tuple[tuple[str, float], ...] = ()) -> RunMind:
+def quiet_mind(usual: tuple[tuple[str, float], ...] = ()) -> PipelineState:
     """Return the mind of a run after enough steps with its usual numbers, healthy ones if none are given."""
-    return RuleRun().tell(dict(usual), steps=QUIET_STEPS).mind
+    return RuleRun().tell(dict(usual), steps=QUIET_STEPS).pipeline_state
 
 
 @dataclass
@@ -34,7 +34,7 @@ class RuleRun:
     """One run; `tell` lets it make steps, `told` is what the alerts of its rules did, `row` its newest row."""
 
     mode: str = "observe"
-    mind: RunMind = field(default_factory=RunMind)
+    pipeline_state: PipelineState = field(default_factory=PipelineState)
     told: list[Told] = field(default_factory=list)
     step: int = 0
     row: BatchRow | None = None
@@ -45,8 +45,8 @@ class RuleRun:
         for _ in range(steps):
             reports = batch.reports(self.step, mode=self.mode)
             now = replace(WATCH, now=1000.0 + self.step)
-            published = close(closing(*reports, mind=self.mind, watched=now))
-            self.mind, self.row = published.mind, published.row
+            published = close_batch(closing(*reports, pipeline_state=self.pipeline_state, watched=now))
+            self.pipeline_state, self.row = published.pipeline_state, published.row
             rules = {alert.identity: alert.rule for alert in published.alerts}
             self.told += [(rules[e.identity], e.state.value, e.step) for e in published.alert_events]
             self.step += 1
@@ -56,7 +56,7 @@ class RuleRun:
 def run(numbers: Numbers, *, steps: int, after: int = 0, usual: Numbers | None = None) -> RuleRun:
     """Return a run that turns ill for some steps, and is as usual afterwards."""
     known = usual or {}
-    made = RuleRun(mind=quiet_mind(tuple(sorted(known.items()))), step=QUIET_STEPS)
+    made = RuleRun(pipeline_state=quiet_mind(tuple(sorted(known.items()))), step=QUIET_STEPS)
     return made.tell(numbers, steps=steps).tell(known, steps=after)
 
 

@@ -45,7 +45,7 @@ def report(step: int, *, health: Health = "healthy", policy: Policy | None = POL
         "attempt": "a",
         "launch": "launch-1",
         "sent_at": 1000.0 + 10.0 * step,
-        "parcel": wire.parcel(content),
+        "parcel": wire.pack_columns(content),
         "policy": policy.hash if policy else None,
         "accepted": wire.pack_bits(decide(content, policy).accepted) if policy else None,
     }

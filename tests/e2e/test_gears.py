@@ -39,8 +39,8 @@ def test_a_live_run_goes_on_where_it_was(tmp_path: Path, postgres_url: str) -> N
     ):
         assert moved.returncode == 0, moved.stderr
 
-    door = ThreadedService(tmp_path / "unused", database_url=postgres_url)
-    with door.client() as client, WorkerProcess(postgres_url, log=tmp_path / "worker.log"):
+    authenticator = ThreadedService(tmp_path / "unused", database_url=postgres_url)
+    with authenticator.client() as client, WorkerProcess(postgres_url, log=tmp_path / "worker.log"):
         # The trainer sends again what it is not sure of, and goes on.
         assert statuses(client, MATH, step_report(9)) == ["duplicate"]
         for step in range(10, 15):
@@ -49,5 +49,5 @@ def test_a_live_run_goes_on_where_it_was(tmp_path: Path, postgres_url: str) -> N
         eventually(lambda: client.get(RUN).json()["state"], lambda state: state == "finished")
         eventually(lambda: closed(client), lambda steps: steps == list(range(15)))
         after = client.get(f"{RUN}/signals", params={"names": "total_kl_k3", "to": 8}).json()["signals"]
-    door.stop()
+    authenticator.stop()
     assert after == before

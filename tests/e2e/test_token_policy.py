@@ -38,11 +38,11 @@ def test_icepop_put_in_force_weighs_tokens_and_its_rates_are_signals(tmp_path: P
     assert row["mismatches"] == 0
 
 
-def _until_taken_up(run: trmon.Monitor) -> tuple[trmon.Decision, int]:
+def _until_taken_up(run: trmon.Monitor) -> tuple[trmon.BatchDecision, int]:
     """Train until the policy that the service wants decides."""
     steps = iter(range(1, 1000))
 
-    def train() -> tuple[trmon.Decision, int]:
+    def train() -> tuple[trmon.BatchDecision, int]:
         step = next(steps)
         return run.log_batch(**_batch(step), chunks=1), step
 

@@ -18,11 +18,11 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
-from trmon.domain.rules.rule_yaml import builtin
-from trmon.terminal.api_client import Asked
-from trmon.terminal.diagnosis_text import show as show_diagnosis
-from trmon.terminal.run_detail import portrait_of
-from trmon.terminal.run_page import show
+from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.terminal.api_client import ApiClient
+from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
+from trmon.terminal.run_detail import fetch_run_detail
+from trmon.terminal.run_page import print_run
 from trmon_client.monitor import Monitor
 
 RUN = RunKey("math", "grpo")
@@ -85,7 +85,7 @@ def shown(print_to: Callable[..., None], *given: Any, **named: Any) -> str:
 def test_two_clients_under_one_name_are_told_by_name_until_one_ends(
     service: ThreadedService, pager: WebhookServer, tmp_path: Path
 ) -> None:
-    assert "two_trainers" in {rule.name for rule in builtin()}
+    assert "two_trainers" in {rule.name for rule in builtin_rules()}
     with service.client() as client, trainer(service, tmp_path / "one") as one:
         one.log_batch(step=0, **batch())
         path = f"/api/v1/runs/{RUN}"
@@ -99,12 +99,12 @@ def test_two_clients_under_one_name_are_told_by_name_until_one_ends(
 
             diagnosis = client.get(f"{path}/diagnosis").json()
             assert [found["rule"] for found in diagnosis["circumstances"]] == ["two_trainers"]
-            asked = Asked(url=service.url, token=None)
-            portrait = portrait_of(asked, RUN)
-            assert portrait.run.verdict.why.startswith("two trainers since step")
-            assert portrait.diagnosis is not None
-            assert alert["summary"] in shown(show_diagnosis, portrait.diagnosis)
-            assert "warn: two_trainers since step" in shown(show, portrait, now=0.0)
+            asked = ApiClient(url=service.url, token=None)
+            run_context = fetch_run_detail(asked, RUN)
+            assert run_context.run.verdict.why.startswith("two trainers since step")
+            assert run_context.diagnosis is not None
+            assert alert["summary"] in shown(show_diagnosis, run_context.diagnosis)
+            assert "warn: two_trainers since step" in shown(print_run, run_context, now=0.0)
             two.close()
         eventually(lambda: alerts(client, "resolved"))
         eventually(lambda: told(pager), lambda found: found == ["firing", "resolved"])

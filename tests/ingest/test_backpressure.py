@@ -14,7 +14,7 @@ from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.api.http.memory_budget import Held
+from trmon.api.http.memory_budget import MemoryBudget
 from trmon.domain.model.errors import Overloaded
 from trmon_client.core import wire
 
@@ -73,7 +73,7 @@ def test_reads_go_on_while_the_database_takes_no_writes(serve: Serve) -> None:
 
 
 def test_room_is_refused_by_what_is_held_and_given_back() -> None:
-    held = Held(100)
+    held = MemoryBudget(100)
     held.take(60)
     with pytest.raises(Overloaded, match="60 bytes of requests wait"):
         held.take(41)
@@ -83,7 +83,7 @@ def test_room_is_refused_by_what_is_held_and_given_back() -> None:
 
 
 def test_a_body_larger_than_the_room_fits_where_nothing_else_is() -> None:
-    held = Held(100)
+    held = MemoryBudget(100)
     held.take(500)
     with pytest.raises(Overloaded):
         held.take(1)

@@ -86,7 +86,7 @@ def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.C
 @pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "beside it"])
 def test_the_same_data_in_a_parcel_and_one_by_one_is_the_same_report(client: httpx.Client, n: int) -> None:
     content = columns(n, reward=np.linspace(-1.0, 1.0, n))
-    shipped = report(columns={}, histograms={}, parcel=wire.parcel(content), accepted=bytes(n // 8 + bool(n % 8)))
+    shipped = report(columns={}, histograms={}, parcel=wire.pack_columns(content), accepted=bytes(n // 8 + bool(n % 8)))
     first = acknowledged(send(client, shipped))
     again = acknowledged(send(client, report(content, accepted=shipped.accepted)))
     assert (first.status, again.status) == ("stored", "duplicate")
@@ -94,7 +94,7 @@ def test_the_same_data_in_a_parcel_and_one_by_one_is_the_same_report(client: htt
 
 def test_a_parcel_without_a_decision_is_decided_as_its_columns_would_be(client: httpx.Client) -> None:
     content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
-    ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.parcel(content))))
+    ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.pack_columns(content))))
     assert ack.accepted == wire.pack_bits(decide(content, preset("trm")).accepted)
 
 
@@ -165,7 +165,7 @@ def _columns(**changed: Any) -> bytes:
 
 def _bomb() -> bytes:
     """Return a report whose parcel says to hold more than it may."""
-    parcel = msgspec.structs.replace(wire.parcel(columns()), n_sequences=1 << 20, data=zstandard.compress(BOMB))
+    parcel = msgspec.structs.replace(wire.pack_columns(columns()), n_sequences=1 << 20, data=zstandard.compress(BOMB))
     return named(report(columns={}, histograms={}, parcel=parcel))
 
 
@@ -246,7 +246,7 @@ def test_more_than_the_disk_can_take_is_answered_with_when_to_come_again(
     client: httpx.Client, service: ThreadedService
 ) -> None:
     held, beats = threading.Event(), [named(wire.Heartbeat(**ORIGIN))] * wire.MAX_BUNDLE_MESSAGES
-    service.app.state.parts.store.writer.submit(lambda _: held.wait(60.0))
+    service.app.state.components.store.writer.submit(lambda _: held.wait(60.0))
     answers = [client.post(MANY, content=wire.encode_bundle(beats), headers=MSGPACK) for _ in range(4)]
     held.set()
     assert {answer.status_code for answer in answers[:-1]} <= {200, 429}

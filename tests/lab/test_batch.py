@@ -7,9 +7,9 @@ import torch
 
 from trmon.lab.testbed.batch import Batch, group_advantages
 from trmon.lab.testbed.injection import Fault
-from trmon.lab.testbed.policy import fresh
+from trmon.lab.testbed.policy import new_policy
 from trmon.lab.testbed.rollout import RolloutEngine
-from trmon.lab.testbed.task import draw
+from trmon.lab.testbed.task import draw_prompts
 
 ADVANTAGES = [
     ("equal rewards teach nothing", [0.5, 0.5], [0.0, 0.0]),
@@ -26,9 +26,9 @@ def test_advantages_are_normalised_within_groups(sentence: str, rewards: list[fl
 
 def _batch() -> Batch:
     engine = RolloutEngine(generator=torch.Generator().manual_seed(1))
-    policy = fresh(0)
+    policy = new_policy(0)
     engine.load(policy.weights(), version=3)
-    prompts = draw(4, generator=torch.Generator().manual_seed(2)).repeat(8)
+    prompts = draw_prompts(4, generator=torch.Generator().manual_seed(2)).repeat(8)
     rollout = engine.generate(prompts, fault=Fault())
     with torch.no_grad():
         return Batch.of(rollout, learner=policy.score(prompts, rollout.tokens), n_responses=8)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.lab.testbed.collapse import Collapse, CollapseSign, collapse, smoothed
+from trmon.lab.testbed.collapse import Collapse, CollapseSign, find_collapse, smoothed
 
 RISE = [0.5] * 20 + [0.5 + 0.01 * step for step in range(40)]
 """A run that gains about 0.3 in 60 steps."""
@@ -28,7 +28,7 @@ RUNS = [
 @pytest.mark.parametrize(("sentence", "rewards", "step"), RUNS, ids=[case[0] for case in RUNS])
 def test_the_reward_fell(sentence: str, rewards: list[float], step: int | None) -> None:
     expected = None if step is None else Collapse(step, CollapseSign.REWARD_FELL)
-    assert collapse(rewards) == expected
+    assert find_collapse(rewards) == expected
 
 
 def _norms(**spikes: float) -> list[float]:
@@ -53,7 +53,7 @@ SPIKES = [
 @pytest.mark.parametrize(("sentence", "rewards", "norms", "step"), SPIKES, ids=[case[0] for case in SPIKES])
 def test_the_gradient_spiked(sentence: str, rewards: list[float], norms: list[float], step: int | None) -> None:
     expected = None if step is None else Collapse(step, CollapseSign.GRADIENT_SPIKED)
-    assert collapse(rewards, grad_norms=norms) == expected
+    assert find_collapse(rewards, grad_norms=norms) == expected
 
 
 def test_the_average_starts_from_the_mean_of_twenty_and_moves_by_two_parts_of_twenty_one() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.lab.recording import RecordedDecision
 from trmon.lab.testbed.batch import Batch
 from trmon.lab.testbed.config import Anchor, LabConfig
-from trmon.lab.testbed.loss import loss
+from trmon.lab.testbed.loss import clipped_loss
 from trmon.lab.testbed.task import prompts
 from trmon_client.core import statistics
 from trmon_client.core.policies import acceptance
@@ -32,7 +32,7 @@ class Setup:
         )
         verdict = acceptance.decide(columns, acceptance.preset("trm_max"))
         decision = RecordedDecision(columns, verdict, is_enforced)
-        value = loss(self.batch, self.logprobs, decision=decision, config=config)
+        value = clipped_loss(self.batch, self.logprobs, decision=decision, config=config)
         (gradient,) = torch.autograd.grad(value, self.logprobs)
         return gradient
 

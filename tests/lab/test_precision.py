@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trmon.lab.testbed.policy import fresh
+from trmon.lab.testbed.policy import new_policy
 from trmon.lab.testbed.precision import bfloat16, quantised, quantised_tensor
 
 MATRICES = st.lists(st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3), min_size=1, max_size=8).map(
@@ -31,14 +31,14 @@ def test_a_tensor_of_zeros_stays_zero() -> None:
 
 
 def test_biases_keep_their_precision() -> None:
-    weights = fresh(0).weights()
+    weights = new_policy(0).weights()
     rounded = quantised(weights, bits=3)
     changed = {name for name in weights if not torch.equal(weights[name], rounded[name])}
     assert changed == {name for name in weights if weights[name].dim() > 1}
 
 
 def test_bfloat16_is_close_and_not_equal() -> None:
-    weights = fresh(0).weights()
+    weights = new_policy(0).weights()
     for name, rounded in bfloat16(weights).items():
         assert ((rounded - weights[name]).abs() <= weights[name].abs() * 2**-8).all()
         assert not torch.equal(rounded, weights[name])

@@ -13,7 +13,7 @@ from tests.fixtures.recorded_runs import Array, RecordedRun
 from tests.lab.recording import Call, RecordingMonitor
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
-from trmon.lab.testbed.training import run
+from trmon.lab.testbed.training import run_training
 
 HALF_PRECISION = {"rtol": 1e-3, "atol": 6e-8}
 
@@ -21,7 +21,7 @@ HALF_PRECISION = {"rtol": 1e-3, "atol": 6e-8}
 def test_a_replay_makes_the_calls_that_were_recorded() -> None:
     config = replace(LabConfig.injected(Injection.STALE, 0), n_steps=4, onset_step=1, ramp_steps=1)
     trained, replayed = RecordingMonitor(), RecordingMonitor()
-    assert len(list(run(config, trained))) == 4
+    assert len(list(run_training(config, trained))) == 4
     assert list(record(config).replay(replayed)) == [0, 1, 2, 3]
 
     assert replayed.scalars == trained.scalars

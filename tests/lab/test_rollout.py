@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from trmon.lab.testbed.injection import Fault, Injection
-from trmon.lab.testbed.policy import fresh
-from trmon.lab.testbed.rollout import Rollout, RolloutEngine, nucleus
-from trmon.lab.testbed.task import N_SYMBOLS, draw
+from trmon.lab.testbed.policy import new_policy
+from trmon.lab.testbed.rollout import Rollout, RolloutEngine, nucleus_logprobs
+from trmon.lab.testbed.task import N_SYMBOLS, draw_prompts
 
-PROMPTS = draw(128, generator=torch.Generator().manual_seed(2))
-WEIGHTS = fresh(0).weights()
+PROMPTS = draw_prompts(128, generator=torch.Generator().manual_seed(2))
+WEIGHTS = new_policy(0).weights()
 
 
 HEALTHY = Fault()
@@ -84,5 +84,5 @@ NUCLEI = [
 def test_a_nucleus_is_the_fewest_symbols_renormalised(sentence: str, top_p: float, expected: list[float]) -> None:
     shuffled = torch.tensor([2, 0, 3, 1])
     logprobs = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()[:, shuffled]
-    kept = nucleus(logprobs, top_p=top_p).exp()
+    kept = nucleus_logprobs(logprobs, top_p=top_p).exp()
     torch.testing.assert_close(kept, torch.tensor([expected])[:, shuffled].float())

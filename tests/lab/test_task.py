@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trmon.lab.testbed.task import MAX_LENGTH, MIN_LENGTH, N_SYMBOLS, PAD, SEPARATOR, draw, prompts, score
+from trmon.lab.testbed.task import (
+    MAX_LENGTH,
+    MIN_LENGTH,
+    N_SYMBOLS,
+    PAD,
+    SEPARATOR,
+    draw_prompts,
+    prompts,
+    score_responses,
+)
 
 
 def _row(symbols: list[int], *, fill: int = 0) -> torch.Tensor:
@@ -25,13 +34,13 @@ REWARDS = [
 
 @pytest.mark.parametrize(("sentence", "response", "reward"), REWARDS, ids=[case[0] for case in REWARDS])
 def test_reward_is_half_exact_half_positions(sentence: str, response: list[int], reward: float) -> None:
-    scores = score(_row(response), to=SIX)
+    scores = score_responses(_row(response), to=SIX)
     assert scores.reward.item() == pytest.approx(reward)
     assert scores.exact.item() is (reward == 1.0)
 
 
 def test_what_follows_the_last_position_never_matters() -> None:
-    rewards = [score(_row([0, 3, 3, 5, 7, 11], fill=fill), to=SIX).reward.item() for fill in range(N_SYMBOLS)]
+    rewards = [score_responses(_row([0, 3, 3, 5, 7, 11], fill=fill), to=SIX).reward.item() for fill in range(N_SYMBOLS)]
     assert set(rewards) == {1.0}
 
 
@@ -42,14 +51,14 @@ def test_prompts_end_where_responses_begin() -> None:
 
 
 def test_drawn_prompts_have_every_length_and_their_own_answers() -> None:
-    drawn = draw(500, generator=torch.Generator().manual_seed(0))
+    drawn = draw_prompts(500, generator=torch.Generator().manual_seed(0))
     assert sorted(set(drawn.mask.sum(dim=1).tolist())) == list(range(MIN_LENGTH, MAX_LENGTH + 1))
     for tokens, answer, mask in zip(drawn.tokens, drawn.answers, drawn.mask, strict=True):
         assert sorted(token for token in tokens.tolist() if token < N_SYMBOLS) == answer[mask].tolist()
 
 
 def test_repeated_prompts_stand_in_groups() -> None:
-    drawn = draw(2, generator=torch.Generator().manual_seed(0))
+    drawn = draw_prompts(2, generator=torch.Generator().manual_seed(0))
     repeated = drawn.repeat(3)
     assert len(repeated) == 6
     assert torch.equal(repeated.tokens, drawn.tokens[torch.tensor([0, 0, 0, 1, 1, 1])])

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tests.lab.recording import RecordingMonitor
-from trmon.lab.testbed.collapse import collapse
+from trmon.lab.testbed.collapse import find_collapse
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
-from trmon.lab.testbed.training import StepResult, prepare, run
+from trmon.lab.testbed.training import StepResult, prepare_training, run_training
 from trmon.lab.testbed.warmstart import TARGET_EXACT
 from trmon_client.core.policies import acceptance
 
@@ -25,7 +25,7 @@ def _short(injection: Injection) -> LabConfig:
 
 def _run(config: LabConfig, monitor: RecordingMonitor | None = None) -> tuple[list[StepResult], RecordingMonitor]:
     monitor = monitor or RecordingMonitor()
-    return list(run(config, monitor)), monitor
+    return list(run_training(config, monitor)), monitor
 
 
 def _signals(monitor: RecordingMonitor, name: str) -> list[float]:
@@ -33,9 +33,9 @@ def _signals(monitor: RecordingMonitor, name: str) -> list[float]:
 
 
 def test_a_run_starts_where_its_own_reward_can_teach() -> None:
-    start = prepare(SHORT)
+    start = prepare_training(SHORT)
     assert TARGET_EXACT <= start.exact < 0.6
-    assert prepare(SHORT) is start
+    assert prepare_training(SHORT) is start
 
 
 def test_each_step_reports_its_rollout_then_each_update() -> None:
@@ -131,14 +131,14 @@ def test_enforced_decisions_hold_the_learner() -> None:
 
 def test_threads_are_the_callers_when_none_are_configured() -> None:
     before = torch.get_num_threads()
-    prepare(replace(SHORT, n_threads=None))
+    prepare_training(replace(SHORT, n_threads=None))
     assert torch.get_num_threads() == before
 
 
 def test_a_stale_run_shows_its_drift_before_its_reward_collapses() -> None:
     config = LabConfig.injected(Injection.STALE, 0)
     results, monitor = _run(config)
-    onset = collapse([r.reward for r in results], grad_norms=[r.grad_norm for r in results])
+    onset = find_collapse([r.reward for r in results], grad_norms=[r.grad_norm for r in results])
     pearson = _signals(monitor, "mismatch_prob_pearson")
     first_drift = next(step for step in range(len(pearson)) if max(pearson[step : step + 3]) < 0.95)
     assert onset is not None

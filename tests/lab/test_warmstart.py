@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from trmon.lab.testbed.config import LabConfig
-from trmon.lab.testbed.training import prepare
+from trmon.lab.testbed.training import prepare_training
 from trmon.lab.testbed.warmstart import warm_start
 
 
 def test_a_seed_is_a_warm_start() -> None:
-    cached = prepare(LabConfig.healthy(0))
+    cached = prepare_training(LabConfig.healthy(0))
     again = warm_start.__wrapped__(0)
     assert again.steps == cached.steps
     assert all(torch.equal(again.weights[name], cached.weights[name]) for name in cached.weights)

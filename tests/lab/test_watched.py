@@ -6,7 +6,7 @@ import pytest
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.lab.testbed.config import LabConfig
-from trmon.lab.testbed.train_watched import train
+from trmon.lab.testbed.train_watched import train_watched
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from trmon.lab.testbed.train_watched import train
 )
 def test_what_the_client_does_not_take_is_said_by_its_variable(name: str, url: str | None, named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        next(train(LabConfig.healthy(0), url=url, project="lab", name=name))
+        next(train_watched(LabConfig.healthy(0), url=url, project="lab", name=name))

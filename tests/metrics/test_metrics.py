@@ -16,21 +16,21 @@ from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert
-from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.access import Scope
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
 from trmon.domain.policies.policy_version import default_version
-from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import Run, RunState
 from trmon.metrics.counters import DROPPED, Counters
 from trmon.metrics.exposition import Exposition, sample_line
-from trmon.views.run_view_cache import Live, RunView, thresholds_of
+from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import Policy
 from trmon_client.core.signals.batch_signals import SIGNALS
-from trmon_client.safety.losses import Loss
+from trmon_client.safety.losses import LossReason
 
 RUN_METRICS = {
     "trmon_step",
@@ -112,7 +112,7 @@ def test_what_may_be_counted_begins_at_zero_so_that_its_first_increase_shows() -
 
 
 def test_every_reason_of_a_client_begins_at_zero() -> None:
-    assert set(DROPPED) == {loss.value for loss in Loss} | {"unplaced_scalar"}
+    assert set(DROPPED) == {loss.value for loss in LossReason} | {"unplaced_scalar"}
 
 
 def test_the_version_and_the_page_are_told(serve: Serve) -> None:
@@ -157,8 +157,8 @@ def test_a_projects_token_sees_its_runs_and_nothing_of_the_service(admin: httpx.
 
 
 @pytest.fixture
-def live() -> Live:
-    return Live(idle_after_seconds=100.0)
+def live() -> RunViewCache:
+    return RunViewCache(idle_after_seconds=100.0)
 
 
 def a_view(run_id: int, *, name: str = "grpo", last_report_at: float = 0.0) -> RunView:
@@ -189,7 +189,7 @@ def an_exposition(**changed: Any) -> Exposition:
     return Exposition(**{"rules": tuple, "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
 
 
-def test_a_run_that_is_idle_leaves(live: Live) -> None:
+def test_a_run_that_is_idle_leaves(live: RunViewCache) -> None:
     live.show(a_view(1, name="old", last_report_at=10.0))
     live.show(a_view(2, name="new", last_report_at=90.0))
     exposition = an_exposition()
@@ -212,11 +212,13 @@ def with_label(found: Samples, metric: str, label: str, *, run: str) -> dict[str
 
 
 def test_lines_that_runs_have_in_common_say_of_each_what_is_its_own() -> None:
-    rules = builtin()
+    rules = builtin_rules()
     quiet, ill = a_view(1, name="quiet"), a_view(2, name="ill")
     fires = alert(run_id=2, rule=rules[0].name, severity=Severity.INFO)
     over = alert(run_id=2, rule=rules[1].name, state=AlertState.RESOLVED)
-    ill = replace(ill, run=replace(ill.run, state=RunState.STALLED), alerts=(fires, over), adaptation=Mode.APPLY)
+    ill = replace(
+        ill, run=replace(ill.run, state=RunState.STALLED), alerts=(fires, over), adaptation=AdaptationMode.APPLY
+    )
     found = samples(an_exposition(rules=lambda: rules).text([quiet, ill], project=None))
     for run, state, mode, firing in (("quiet", "running", "off", set()), ("ill", "stalled", "apply", {rules[0].name})):
         alerts = with_label(found, "trmon_alert_active", "rule", run=run)
@@ -228,9 +230,9 @@ def test_lines_that_runs_have_in_common_say_of_each_what_is_its_own() -> None:
 
 
 def test_rules_that_are_read_again_show_at_once() -> None:
-    in_force = [builtin()]
+    in_force = [builtin_rules()]
     exposition, view = an_exposition(rules=lambda: in_force[-1]), a_view(1)
-    for rules in (builtin(), builtin()[1:]):
+    for rules in (builtin_rules(), builtin_rules()[1:]):
         in_force.append(rules)
         found = samples(exposition.text([view], project=None))
         assert with_label(found, "trmon_alert_active", "rule", run="grpo").keys() == {rule.name for rule in rules}

@@ -14,7 +14,7 @@ from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon.config.settings import Settings
-from trmon.domain.alerts.settlement import Tries
+from trmon.domain.alerts.settlement import RetryPolicy
 from trmon.domain.model.identity import RunKey
 
 
@@ -83,6 +83,6 @@ def test_it_is_seen_and_delays_neither_other_receivers_nor_ingest(
 
 def test_a_receiver_that_fails_for_an_hour_still_hears_of_it() -> None:
     settings = Settings()
-    tries = Tries(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
+    tries = RetryPolicy(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
     waits = [tries.wait_seconds(attempts) for attempts in range(1, tries.max_attempts)]
     assert sum(waits) > 3600.0

@@ -11,12 +11,12 @@ import pytest
 from tests.fixtures.waiting import eventually
 from trmon.domain.alerts.alert import Delivery
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.settlement import Tries
+from trmon.domain.alerts.settlement import RetryPolicy
 from trmon.domain.model.slots import Fences
-from trmon.notifications.dispatcher import Teller
-from trmon.notifications.fenced_outbox import LeasedOutbox
+from trmon.notifications.dispatcher import Dispatcher
+from trmon.notifications.fenced_outbox import FencedOutbox
 from trmon.notifications.notifier import THREADS_PER_RECEIVER, Notifier
-from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
 from trmon.store.rows.alert_rows import write_deliveries
 
@@ -49,10 +49,10 @@ class Waiting:
         self.hold = threading.Event()
         self.seen: list[str] = []
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
         self.seen += [delivery.key for delivery in deliveries]
         self.hold.wait()
-        return Result(Outcome.DELIVERED)
+        return DeliveryResult(DeliveryOutcome.DELIVERED)
 
     def close(self) -> None:
         pass
@@ -68,16 +68,16 @@ def store(postgres_url: str) -> Iterator[Store]:
 def test_what_was_lost_while_it_waited_for_its_receiver_is_left_to_who_has_it_now(store: Store) -> None:
     fences = dict(store.leases("one").renew().fences)
     owner, receiver = Owner(fences), Waiting()
-    outbox, receivers = LeasedOutbox(store.outbox, owner), {"pager": receiver}
-    teller = Teller(
+    outbox, receivers = FencedOutbox(store.outbox, owner), {"pager": receiver}
+    dispatcher = Dispatcher(
         outbox,
         receivers,
-        tries=Tries(max_attempts=3, backoff_seconds=60.0),
+        tries=RetryPolicy(max_attempts=3, backoff_seconds=60.0),
         routes=Routes(receivers=("pager",)),
         remind_seconds=60.0,
         count=lambda _: None,
     )
-    notifier = Notifier(outbox, receivers, teller=teller, count=lambda _: None)
+    notifier = Notifier(outbox, receivers, dispatcher=dispatcher, count=lambda _: None)
     due = [
         Delivery(id=0, receiver="pager", dedup_key=f"{n}", body={}, due_at=time.time())
         for n in range(3 * THREADS_PER_RECEIVER)

@@ -14,19 +14,19 @@ import pytest
 
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, append, commit, start_intake
-from trmon.domain.alerts.alert import Ack, Alert, AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.muting import Mute
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState, Delivery, DeliveryState
+from trmon.domain.alerts.muting import MuteReason
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.settlement import Settlement, Tries
-from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.alerts.settlement import RetryPolicy, Settlement
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotReady
 from trmon.domain.model.severity import Severity
 from trmon.domain.model.slots import Fences
-from trmon.notifications.dispatcher import Teller
-from trmon.notifications.fenced_outbox import LeasedOutbox
+from trmon.notifications.dispatcher import Dispatcher
+from trmon.notifications.fenced_outbox import FencedOutbox
 from trmon.notifications.notifier import MAX_DUE, Notifier
-from trmon.notifications.receivers.receiver import Outcome, Receiver, Result
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.runner.ownership import SoleOwner
 from trmon.store import Store
 from trmon.store.rows.alert_rows import write_deliveries
@@ -40,7 +40,7 @@ class Answering:
     is_grouping = True
 
     def __init__(
-        self, *results: Result, hold: threading.Event | None = None, repeat_seconds: float | None = None
+        self, *results: DeliveryResult, hold: threading.Event | None = None, repeat_seconds: float | None = None
     ) -> None:
         self.results = list(results)
         self.repeat_seconds = repeat_seconds
@@ -50,7 +50,7 @@ class Answering:
         self.hold = hold
         self.closed = False
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
         self.calls += 1
         self.seen += [delivery.key for delivery in deliveries]
         self.bodies += [delivery.body for delivery in deliveries]
@@ -63,8 +63,8 @@ class Answering:
 
 
 REMIND_SECONDS = 0.2
-DELIVERED = Result(Outcome.DELIVERED)
-RETRY = Result(Outcome.RETRY, "answered 503")
+DELIVERED = DeliveryResult(DeliveryOutcome.DELIVERED)
+RETRY = DeliveryResult(DeliveryOutcome.RETRY, "answered 503")
 
 
 @pytest.fixture
@@ -85,15 +85,17 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
     started: list[Notifier] = []
 
     def begin(receivers: dict[str, Receiver]) -> Notifier:
-        tries = Tries(max_attempts=3, backoff_seconds=0.01)
+        tries = RetryPolicy(max_attempts=3, backoff_seconds=0.01)
 
         def count(outcome: str) -> None:
             counts.update([outcome])
 
         routes = Routes(receivers=tuple(receivers))
-        outbox = LeasedOutbox(store.outbox, SoleOwner())
-        teller = Teller(outbox, receivers, tries=tries, routes=routes, remind_seconds=REMIND_SECONDS, count=count)
-        notifier = Notifier(outbox, receivers, teller=teller, count=count)
+        outbox = FencedOutbox(store.outbox, SoleOwner())
+        dispatcher = Dispatcher(
+            outbox, receivers, tries=tries, routes=routes, remind_seconds=REMIND_SECONDS, count=count
+        )
+        notifier = Notifier(outbox, receivers, dispatcher=dispatcher, count=count)
         notifier.start()
         started.append(notifier)
         return notifier
@@ -142,7 +144,7 @@ def test_after_its_tries_a_delivery_is_given_up(store: Store, start: Start, coun
 
 def test_a_refusal_is_not_tried_again(store: Store, start: Start, counts: Counter[str]) -> None:
     put(store, "a")
-    start({"webhook": Answering(Result(Outcome.REFUSED, "answered 404"))})
+    start({"webhook": Answering(DeliveryResult(DeliveryOutcome.REFUSED, "answered 404"))})
     settled(store, dead=1)
     eventually(lambda: dict(counts), lambda found: found == {"dead": 1})
 
@@ -151,7 +153,7 @@ def test_what_cannot_be_said_is_tried_again_later_and_given_up(
     store: Store, start: Start, counts: Counter[str]
 ) -> None:
     class Broken(Answering):
-        def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+        def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
             super().deliver(deliveries, now=now)
             raise KeyError("summary")
 
@@ -266,7 +268,7 @@ def test_what_is_over_before_it_could_be_told_is_told_to_nobody(store: Store, st
     start({"webhook": receiver})
     settled(store, muted=2)
     assert receiver.seen == []
-    assert sorted(filter(None, reasons(store))) == sorted([Mute.ENDED.value, Mute.UNTOLD.value])
+    assert sorted(filter(None, reasons(store))) == sorted([MuteReason.ENDED.value, MuteReason.UNTOLD.value])
 
 
 def test_what_is_over_within_moments_is_told_in_order(store: Store, start: Start, firing: Alert) -> None:
@@ -285,7 +287,7 @@ def test_that_it_resolved_is_told_wherever_a_failed_try_may_have_arrived(
     tell(store, firing)
     notifier = start({"webhook": receiver})
     eventually(lambda: receiver.seen)
-    eventually(lambda: store.outbox.situation(firing.run_id, now=0.0).tried)
+    eventually(lambda: store.outbox.delivery_context(firing.run_id, now=0.0).tried)
     tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
     notifier.wake()
     eventually(lambda: "resolved" in receiver.seen)
@@ -314,7 +316,9 @@ def test_that_it_resolved_is_told_after_that_it_fired_however_often_that_fails(
 
 
 def ack(store: Store, of: Alert) -> None:
-    store.alerts.acknowledge(of.identity, Ack(author="ana", note="", at=time.time()), access=EVERYTHING).result()
+    store.alerts.acknowledge(
+        of.identity, Acknowledgement(author="ana", note="", at=time.time()), access=EVERYTHING
+    ).result()
 
 
 def test_a_page_is_told_again_until_somebody_acknowledges_it(store: Store, start: Start, firing: Alert) -> None:
@@ -345,7 +349,7 @@ def test_a_warning_is_told_once(store: Store, start: Start, firing: Alert) -> No
 def test_what_is_silenced_is_held_with_the_reason_and_its_end_told_to_nobody(
     store: Store, start: Start, firing: Alert
 ) -> None:
-    matcher = Matcher(label="rule", operator=Operator.EQUAL, value=firing.rule)
+    matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value=firing.rule)
     now = time.time()
     silence = Silence(id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=now, ends_at=now + 600)
     store.silences.create(silence).result()
@@ -354,7 +358,7 @@ def test_what_is_silenced_is_held_with_the_reason_and_its_end_told_to_nobody(
     tell(store, firing)
     settled(store, held=1)
     [held] = store.deliveries.list(access=EVERYTHING, state=DeliveryState.HELD).items
-    assert held.muted == Mute.SILENCED.value
+    assert held.muted == MuteReason.SILENCED.value
     tell(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
     settled(store, held=1, muted=1)
     assert receiver.seen == []
@@ -370,7 +374,7 @@ def test_a_notification_lists_what_fires_on_the_run(store: Store, start: Start, 
     assert isinstance(listed, list)
     assert [(alert["rule"], alert["muted"]) for alert in listed] == [
         ("corrupt_logprobs", None),
-        ("mask_rate", Mute.INHIBITED.value),
+        ("mask_rate", MuteReason.INHIBITED.value),
     ]
 
 

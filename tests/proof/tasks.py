@@ -45,7 +45,7 @@ class Task:
             advantages=self.advantages,
         )
         logits = (model.logits[self.batch] for model in (self.mu, pi))
-        return divergence_columns.attach(
+        return divergence_columns.with_divergences(
             columns, divergence_columns.exact(rollout_logits=next(logits), logits=next(logits), mask=mask)
         )
 

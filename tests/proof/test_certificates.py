@@ -158,7 +158,7 @@ def test_the_gap_of_sampled_probabilities_never_exceeds_total_variation(sampled:
 @LAW
 @given(samples, st.floats(1e-6, 1.0), st.sampled_from([None, 1, 5]))
 def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k: int | None) -> None:
-    columns = sampled.columns if k is None else divergence_columns.attach(sampled.columns, sampled.topk(k))
+    columns = sampled.columns if k is None else divergence_columns.with_divergences(sampled.columns, sampled.topk(k))
     certified = decide(columns, preset("trm_max", delta=delta)).certified
     assert (sampled.exact["max_kl"][certified] > delta).all()
 

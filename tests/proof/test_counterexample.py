@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from trmon_client.core import statistics
-from trmon_client.core.bounds.error_bounds import batch_bounds
 from trmon_client.core.bounds.improvement import Improvement, improvement
 from trmon_client.core.bounds.surrogate import surrogate
+from trmon_client.core.bounds.surrogate_error import batch_bounds
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.policies.acceptance import decide, preset
@@ -37,7 +37,9 @@ def batch() -> Columns:
         rewards=REWARDS,
     )
     mu, pi = (np.repeat(np.log(policy), 2, axis=0)[:, None] for policy in (MU, PI))
-    return divergence_columns.attach(columns, divergence_columns.exact(rollout_logits=mu, logits=pi, mask=mask))
+    return divergence_columns.with_divergences(
+        columns, divergence_columns.exact(rollout_logits=mu, logits=pi, mask=mask)
+    )
 
 
 def true_gain() -> float:

@@ -51,7 +51,7 @@ class World:
         divergences = divergence_columns.exact(
             rollout_logits=self.mu.logits[batch], logits=self.pi.logits[batch], mask=mask, tv=True
         )
-        return batch_signals.compute(divergence_columns.attach(columns, divergences))
+        return batch_signals.compute(divergence_columns.with_divergences(columns, divergences))
 
 
 def _world(size: tuple[int, int, int], stops: bool, truncates: bool, seed: int) -> World:

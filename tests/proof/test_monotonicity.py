@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.batches import batch
 from tests.core.example_columns import with_kl
 from trmon_client.core import statistics
-from trmon_client.core.bounds.error_bounds import error_bounds, max_delta
+from trmon_client.core.bounds.surrogate_error import error_bounds, max_delta
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, Policy, decide, preset
@@ -81,7 +81,9 @@ def test_a_looser_token_rule_keeps_no_fewer_tokens_and_weighs_them_no_less(
     name: str, seed: int, noise: float, odd: float, slack: float, more: float
 ) -> None:
     inputs = batch(seed, noise=noise, odd=odd)
-    tight, loose = (token_decision.apply(at_slack(name, bound), **inputs) for bound in (slack, slack + more))
+    tight, loose = (
+        token_decision.apply_token_rules(at_slack(name, bound), **inputs) for bound in (slack, slack + more)
+    )
     assert (loose.mask >= tight.mask).all()
     assert (loose.weights >= tight.weights).all()
 
@@ -95,7 +97,9 @@ def test_masking_tokens_changes_neither_the_largest_divergence_nor_which_sequenc
     """Source: [TRM] proposition 4.1."""
     plain = columns_of(seed, noise=noise, odd=odd, kl_is="exact")
     policy = Policy("both", preset("trm").criteria, (rule,))
-    masked = token_decision.apply(policy, **batch(seed, n_sequences=10, noise=noise, odd=odd)).attached_to(plain)
+    masked = token_decision.apply_token_rules(policy, **batch(seed, n_sequences=10, noise=noise, odd=odd)).attached_to(
+        plain
+    )
     np.testing.assert_array_equal(masked["max_kl"], plain["max_kl"])
     assert decide(masked, policy).reasons == decide(plain, preset("trm")).reasons
 

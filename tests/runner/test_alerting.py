@@ -53,7 +53,7 @@ def test_an_alert_of_a_rule_that_is_gone_ends() -> None:
     watched = Watched()
     train(watched, range(5), health="corrupt")
     rules = tuple(rule for rule in VIGIL.rules() if rule.name != "corrupt_logprobs")
-    fresh = Watched(vigil=replace(VIGIL, rules=lambda: rules))
+    fresh = Watched(watch_config=replace(VIGIL, rules=lambda: rules))
     fresh.log = watched.log
     fresh.restart()
     fresh.tick(60.0)

@@ -10,12 +10,12 @@ import pytest
 from tests.domain.adaptation import stream
 from tests.domain.trainer import finished, report
 from tests.runner.watched_run import Watched
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.views.run_view_cache import thresholds_of
 from trmon_client.core.policies.acceptance import Policy
 
-APPLY = Setting(mode=Mode.APPLY, every_steps=8, window_sequences=1024)
+APPLY = AdaptationSetting(mode=AdaptationMode.APPLY, every_steps=8, window_sequences=1024)
 START = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=0.0)
 
 
@@ -27,7 +27,7 @@ def train(watched: Watched, steps: range, *, policy: Policy = stream.K3, k3: flo
         watched.hear(report(step, content=content, policy=policy, finished=counts), at=10.0 * step)
 
 
-def watched(setting: Setting, *, start: PolicyVersion = START) -> Watched:
+def watched(setting: AdaptationSetting, *, start: PolicyVersion = START) -> Watched:
     made = Watched()
     made.log.setting = setting
     made.log.versions.append(start)
@@ -73,13 +73,13 @@ def test_what_it_decided_by_is_still_known() -> None:
 @pytest.mark.parametrize(
     ("setting", "start"),
     [
-        pytest.param(Setting(), START, id="off"),
-        pytest.param(replace(APPLY, mode=Mode.RECOMMEND), START, id="recommend"),
+        pytest.param(AdaptationSetting(), START, id="off"),
+        pytest.param(replace(APPLY, mode=AdaptationMode.RECOMMEND), START, id="recommend"),
         pytest.param(APPLY, replace(START, pinned=True), id="pinned"),
         pytest.param(replace(APPLY, every_steps=50), START, id="not yet time"),
     ],
 )
-def test_the_bounds_stay(setting: Setting, start: PolicyVersion) -> None:
+def test_the_bounds_stay(setting: AdaptationSetting, start: PolicyVersion) -> None:
     run = watched(setting, start=start)
     train(run, range(20))
     assert run.log.versions == [start]
@@ -87,18 +87,18 @@ def test_the_bounds_stay(setting: Setting, start: PolicyVersion) -> None:
 
 
 def test_a_recommendation_is_seen_and_one_that_is_applied_is_in_force() -> None:
-    shown, applied = (watched(replace(APPLY, mode=mode)) for mode in (Mode.RECOMMEND, Mode.APPLY))
+    shown, applied = (watched(replace(APPLY, mode=mode)) for mode in (AdaptationMode.RECOMMEND, AdaptationMode.APPLY))
     for run in (shown, applied):
         train(run, range(12))
     assert shown.view.proposed is not None
     [proposed] = thresholds_of(shown.view.proposed)
     [in_force] = thresholds_of(applied.view.policy.policy)
-    assert (shown.view.adaptation, applied.view.adaptation) == (Mode.RECOMMEND, Mode.APPLY)
+    assert (shown.view.adaptation, applied.view.adaptation) == (AdaptationMode.RECOMMEND, AdaptationMode.APPLY)
     assert proposed == in_force
     assert applied.view.proposed is None
-    shown.log.setting = Setting()
+    shown.log.setting = AdaptationSetting()
     train(shown, range(12, 14))
-    assert (shown.view.adaptation, shown.view.proposed) == (Mode.OFF, None)
+    assert (shown.view.adaptation, shown.view.proposed) == (AdaptationMode.OFF, None)
 
 
 def test_a_policy_that_a_person_puts_is_the_new_start() -> None:
@@ -122,12 +122,12 @@ def test_a_restart_reads_its_window_from_the_store() -> None:
 
 
 def test_it_is_switched_on_and_off_while_the_run_goes_on() -> None:
-    run = watched(Setting())
+    run = watched(AdaptationSetting())
     train(run, range(12))
     run.log.setting = APPLY
     train(run, range(12, 24))
     assert len(run.log.versions) == 2
-    run.log.setting = Setting()
+    run.log.setting = AdaptationSetting()
     train(run, range(24, 48), k3=0.02)
     assert len(run.log.versions) == 2
     assert run.counted.failures == []

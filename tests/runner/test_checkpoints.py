@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from trmon.domain.state.pipeline_state import RunMind
-from trmon.runner.checkpoints import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHES, Checkpoints, checkpoint
+from trmon.domain.state.pipeline_state import PipelineState
+from trmon.runner.checkpoints import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHES, CheckpointSchedule, checkpoint_of
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,15 @@ from trmon.runner.checkpoints import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHE
     ],
 )
 def test_a_checkpoint_is_due(folded: int, seconds: float, is_done: bool, is_due: bool) -> None:
-    checkpoints = Checkpoints(ordinal=100, now=0.0)
-    checkpoints.made(RunMind(ordinal=200), now=1000.0)
-    assert checkpoints.is_due(RunMind(ordinal=200 + folded), now=1000.0 + seconds, is_done=is_done) == is_due
+    checkpoints = CheckpointSchedule(ordinal=100, now=0.0)
+    checkpoints.made(PipelineState(ordinal=200), now=1000.0)
+    assert checkpoints.is_due(PipelineState(ordinal=200 + folded), now=1000.0 + seconds, is_done=is_done) == is_due
 
 
 def test_a_checkpoint_gives_the_mind_again_with_what_a_restart_need_not_hear() -> None:
-    mind = RunMind(ordinal=7, steps=7, step_seconds=2.5)
-    made = checkpoint(mind, recall_from=3, heard_through=41, silent_since=50.0)
+    pipeline_state = PipelineState(ordinal=7, steps=7, step_seconds=2.5)
+    made = checkpoint_of(pipeline_state, recall_from=3, heard_through=41, silent_since=50.0)
     assert made.ordinal == 7
-    assert RunMind.from_bytes(made.state) == structs.replace(mind, recall_from=3, heard_through=41, silent_since=50.0)
+    assert PipelineState.from_bytes(made.state) == structs.replace(
+        pipeline_state, recall_from=3, heard_through=41, silent_since=50.0
+    )

@@ -168,8 +168,8 @@ def test_the_last_step_before_a_crash_counts_once_after_the_return() -> None:
     high = (
         "{name: high, severity: page, immune_steps: 0, for_steps: 3, when: {signal: grad_norm, above: 1}, summary: x}"
     )
-    rules = rule_yaml.parse(f"[{high}]")
-    watched = Watched(vigil=replace(VIGIL, rules=lambda: rules))
+    rules = rule_yaml.parse_rules(f"[{high}]")
+    watched = Watched(watch_config=replace(VIGIL, rules=lambda: rules))
     train(watched, range(9), scalars={"grad_norm": 0.0})
     train(watched, range(9, 10), scalars={"grad_norm": 3.0})
     watched.hear(finish(9, outcome="crashed"), at=100.0)

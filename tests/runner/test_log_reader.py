@@ -6,7 +6,7 @@ from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import report
 from trmon.domain.model.messages import StoredReport
 from trmon.domain.state.run_update import Frontier
-from trmon.runner.log_reader import PAGE, Inbox
+from trmon.runner.log_reader import PAGE, LogReader
 from trmon_client.core import wire
 
 ORIGIN = {"attempt": "a", "launch": "launch-1"}
@@ -14,7 +14,7 @@ ORIGIN = {"attempt": "a", "launch": "launch-1"}
 
 def kinds(log: MemoryLog) -> list[list[str]]:
     """Return the kinds of messages, page by page."""
-    inbox, pages = Inbox(log, RUN_ID, read=Frontier()), []
+    inbox, pages = LogReader(log, RUN_ID, read=Frontier()), []
     while True:
         page = inbox.next_page()
         pages.append(["report" if isinstance(m, StoredReport) else type(m.message).__name__ for m in page.messages])

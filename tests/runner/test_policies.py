@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.domain.trainer import report
 from tests.runner.watched_run import ORIGIN, Watched, finish
-from trmon.domain.batches.batch import Role
+from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import preset
@@ -58,9 +58,9 @@ def test_shadows_are_decided_and_recorded() -> None:
     watched.hear(report(0), finish(0), at=0.0)
     roles = {decision.policy_name: decision.role for decision in watched.log.decisions.values()}
     assert roles == {
-        "trm": Role.ACTIVE,
-        "trm_max": Role.SHADOW,
-        "geo_mask": Role.SHADOW,
-        "token_veto": Role.SHADOW,
+        "trm": PolicyRole.ACTIVE,
+        "trm_max": PolicyRole.SHADOW,
+        "geo_mask": PolicyRole.SHADOW,
+        "token_veto": PolicyRole.SHADOW,
     }
     assert set(watched.view.mask_rates) == set(roles)

@@ -20,11 +20,11 @@ from tests.store.builders import intake
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.runs.run import RunState
-from trmon.runner.scheduler import Rounds
+from trmon.runner.scheduler import Scheduler
 from trmon.store import Store
 from trmon.store.rows import report_codec
 from trmon.store.schema import tables
-from trmon.views.run_view_cache import Live
+from trmon.views.run_view_cache import RunViewCache
 from trmon_client.core import wire
 from trmon_client.core.statistics import columns
 
@@ -41,9 +41,9 @@ class Trained:
         self.restart()
 
     def restart(self) -> None:
-        log = self.store.runlog
-        self.live = Live()
-        self.rounds = Rounds(log, outcomes=log, vigil=VIGIL, display=self.live, observer=self.counted)
+        log = self.store.run_log
+        self.live = RunViewCache()
+        self.rounds = Scheduler(log, outcomes=log, watch_config=VIGIL, display=self.live, observer=self.counted)
 
     def receive(self, *messages: wire.Message, at: float) -> None:
         """Make messages durable, as the door does."""
@@ -70,7 +70,7 @@ class Trained:
     @property
     def rows(self) -> dict[int, BatchRow]:
         """The run's rows by step."""
-        return {row.key.step: row for row in self.store.runlog.batches_after(self.run_id, 0, limit=100)}
+        return {row.key.step: row for row in self.store.run_log.batches_after(self.run_id, 0, limit=100)}
 
     @property
     def parts(self) -> Counter[QuarantinePart]:
@@ -121,8 +121,8 @@ def unjudgeable() -> bytes:
         rollout_logprobs=logprobs, old_logprobs=logprobs, mask=np.ones((8, 4), bool), versions=np.arange(8)
     )
     message = step_of(2, content=replace(content, trainer_version=1 << 64), policy=None, trainer_version=(1 << 64) - 1)
-    parcel, _ = wire.storable(message)
-    return report_codec.pack(structs.replace(message, parcel=None), parcel=parcel)
+    parcel, _ = wire.storable_columns(message)
+    return report_codec.pack_report(structs.replace(message, parcel=None), parcel=parcel)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -244,7 +244,7 @@ def test_a_damaged_row_stops_no_restart(trained: Trained) -> None:
     rows = trained.rows
     assert places(rows[1]) == [("row", "the stored row")]
     assert not rows[2].quarantined
-    assert trained.store.runlog.reached(trained.run_id).frontier.report_id == 5
+    assert trained.store.run_log.reached(trained.run_id).frontier.report_id == 5
     assert not trained.counted.failures
     assert trained.parts == {QuarantinePart.ROW: 1}
 
@@ -255,7 +255,7 @@ def test_a_run_that_cannot_be_judged_still_stalls(trained: Trained, payload: byt
     trained.damage(tables.report, payload=payload)
     trained.tick(20.0)
     trained.tick(200.0)
-    assert trained.store.runlog.run(trained.run_id).state is RunState.STALLED
+    assert trained.store.run_log.run(trained.run_id).state is RunState.STALLED
     assert ("stalled", "firing") in trained.told()
 
 
@@ -265,7 +265,7 @@ def test_a_run_that_cannot_be_judged_still_crashes(trained: Trained, payload: by
     trained.damage(tables.report, payload=payload)
     trained.receive(finish(2, outcome="crashed"), at=25.0)
     trained.tick(25.0)
-    assert trained.store.runlog.run(trained.run_id).state is RunState.CRASHED
+    assert trained.store.run_log.run(trained.run_id).state is RunState.CRASHED
     assert trained.told() >= {("crashed", "firing"), ("batch_quarantined", "firing")}
 
 
@@ -274,9 +274,9 @@ def test_a_damaged_report_ends_a_stall_and_revives_no_run_that_has_ended(trained
     trained.receive(step_of(2), at=510.0)
     trained.damage(tables.report, payload=GARBAGE)
     trained.tick(510.0)
-    assert trained.store.runlog.run(trained.run_id).state is RunState.RUNNING
+    assert trained.store.run_log.run(trained.run_id).state is RunState.RUNNING
     trained.receive(finish(2), at=520.0)
     trained.receive(step_of(3), at=521.0)
     trained.damage(tables.report, payload=GARBAGE)
     trained.tick(521.0)
-    assert trained.store.runlog.run(trained.run_id).state is RunState.FINISHED
+    assert trained.store.run_log.run(trained.run_id).state is RunState.FINISHED

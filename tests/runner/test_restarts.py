@@ -14,7 +14,7 @@ from tests.runner.watched_run import ORIGIN, VIGIL, Watched, finish
 from trmon.domain.rules import rule_yaml
 from trmon_client.core import wire
 
-RULES = rule_yaml.parse(
+RULES = rule_yaml.parse_rules(
     """
 - {name: crashed, severity: page, summary: x, when: {state: crashed}}
 - {name: corrupt, severity: page, summary: x, immune_steps: 0, for_steps: 2, clear_for_steps: 2,
@@ -85,7 +85,7 @@ def replace_counts(end: wire.Finish, counts: list[wire.ChunkCount]) -> wire.Fini
 
 def said(came: list[list[wire.Message]], *, restarts: dict[int, bool]) -> tuple[list[object], ...]:
     """Return what became of alerts. Args: restarts: before which arrivals, and whether the worker rested first."""
-    watched = Watched(vigil=PATIENT)
+    watched = Watched(watch_config=PATIENT)
     for i, now in enumerate(came):
         if i in restarts:
             if restarts[i]:

@@ -35,8 +35,8 @@ def test_a_spike_of_a_late_scalar_is_told_once_over_restarts() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_scalar_in_a_chunk_that_comes_late_is_read_before_the_step_ends(restarts: bool) -> None:
     high = "{name: high, severity: warn, immune_steps: 0, when: {signal: grad_norm, above: 1}, summary: x}"
-    rules = rule_yaml.parse(f"[{high}]")
-    watched = Watched(vigil=replace(VIGIL, rules=lambda: rules))
+    rules = rule_yaml.parse_rules(f"[{high}]")
+    watched = Watched(watch_config=replace(VIGIL, rules=lambda: rules))
     for step in range(4):
         watched.hear(report(step, finished=finished((step, None, 1))), at=10.0 * step)
     watched.hear(report(3, chunk=1, scalars={"grad_norm": 9.0}), at=35.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from trmon.runner.timer_queue import Alarms
+from trmon.runner.timer_queue import TimerQueue
 
 
 def test_each_run_rings_once_when_its_time_has_come() -> None:
-    alarms = Alarms()
+    alarms = TimerQueue()
     for run_id, at in ((1, 10.0), (2, 20.0), (3, 10.0)):
         alarms.arm(run_id, at)
     assert alarms.ring(9.9) == set()
@@ -18,7 +18,7 @@ def test_each_run_rings_once_when_its_time_has_come() -> None:
 
 
 def test_a_run_that_is_put_off_again_and_again_rings_at_its_last_time_alone() -> None:
-    alarms = Alarms()
+    alarms = TimerQueue()
     for at in range(10, 200, 10):
         alarms.arm(1, float(at))
     assert alarms.ring(189.0) == set()
@@ -27,7 +27,7 @@ def test_a_run_that_is_put_off_again_and_again_rings_at_its_last_time_alone() ->
 
 
 def test_a_run_whose_time_moves_nearer_rings_then_and_not_at_the_former_time() -> None:
-    alarms = Alarms()
+    alarms = TimerQueue()
     alarms.arm(1, 100.0)
     alarms.arm(1, 50.0)
     assert alarms.ring(50.0) == {1}
@@ -35,7 +35,7 @@ def test_a_run_whose_time_moves_nearer_rings_then_and_not_at_the_former_time() -
 
 
 def test_a_run_that_is_dropped_or_set_to_infinity_never_rings_until_it_is_set_again() -> None:
-    alarms = Alarms()
+    alarms = TimerQueue()
     alarms.arm(1, 10.0)
     alarms.arm(2, 10.0)
     alarms.drop(1)
@@ -46,7 +46,7 @@ def test_a_run_that_is_dropped_or_set_to_infinity_never_rings_until_it_is_set_ag
 
 
 def test_the_queue_does_not_grow_with_how_often_a_run_is_set() -> None:
-    alarms = Alarms()
+    alarms = TimerQueue()
     for at in range(10_000):
         alarms.arm(at % 10, float(at))
         alarms.ring(at - 100.0)

@@ -17,10 +17,10 @@ from tests.store.builders import intake
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.runs.run import RunState
 from trmon.runner.log_reader import PAGE
-from trmon.runner.scheduler import READ_TOGETHER, Rounds
+from trmon.runner.scheduler import READ_TOGETHER, Scheduler
 from trmon.store import Store
 from trmon.store.schema import tables
-from trmon.views.run_view_cache import Live
+from trmon.views.run_view_cache import RunViewCache
 from trmon_client.core import wire
 
 ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
@@ -42,9 +42,11 @@ def counted() -> Counted:
 
 
 @pytest.fixture
-def rounds(store: Store, counted: Counted) -> Rounds:
+def rounds(store: Store, counted: Counted) -> Scheduler:
     """Rounds with nothing in memory."""
-    return Rounds(store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=counted)
+    return Scheduler(
+        store.run_log, outcomes=store.run_log, watch_config=VIGIL, display=RunViewCache(), observer=counted
+    )
 
 
 def receive(store: Store, run: int, *messages: wire.Message, at: float) -> int:
@@ -61,7 +63,7 @@ def step_of(step: int) -> wire.Report:
 
 def rows_of(store: Store, run_id: int) -> list[BatchRow]:
     """Return a run's rows in the order of their ordinals."""
-    return store.runlog.batches_after(run_id, 0, limit=10_000)
+    return store.run_log.batches_after(run_id, 0, limit=10_000)
 
 
 @contextmanager
@@ -79,7 +81,7 @@ def asked_of(table: str) -> Iterator[list[str]]:
     event.remove(Engine, "before_cursor_execute", note)
 
 
-def test_a_round_over_many_runs_reads_each_kind_once(store: Store, rounds: Rounds) -> None:
+def test_a_round_over_many_runs_reads_each_kind_once(store: Store, rounds: Scheduler) -> None:
     run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(READ_TOGETHER)]
     rounds.make(run_ids, now=0.0)
     for run in range(READ_TOGETHER):
@@ -91,7 +93,7 @@ def test_a_round_over_many_runs_reads_each_kind_once(store: Store, rounds: Round
     assert {rows_of(store, run_id)[1].scalars["lr"] for run_id in run_ids} == {1.0}
 
 
-def test_more_runs_than_are_read_together_are_all_read(store: Store, rounds: Rounds) -> None:
+def test_more_runs_than_are_read_together_are_all_read(store: Store, rounds: Scheduler) -> None:
     run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(READ_TOGETHER + 3)]
     for step in range(1, 3):
         rounds.make(run_ids, now=10.0 * step)
@@ -102,7 +104,7 @@ def test_more_runs_than_are_read_together_are_all_read(store: Store, rounds: Rou
 
 
 def test_a_report_that_cannot_be_read_stops_no_other_run_and_is_not_tried_again(
-    store: Store, rounds: Rounds, counted: Counted
+    store: Store, rounds: Scheduler, counted: Counted
 ) -> None:
     run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(5)]
     rounds.make(run_ids, now=0.0)
@@ -125,7 +127,7 @@ def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
     store.writer.submit(lambda transaction: transaction.connection.execute(written).rowcount).result(30)
 
 
-def test_a_run_that_catches_up_beside_others_hears_everything_in_its_order(store: Store, rounds: Rounds) -> None:
+def test_a_run_that_catches_up_beside_others_hears_everything_in_its_order(store: Store, rounds: Scheduler) -> None:
     """The run is known, and behind by two pages and more; among its reports are scalars, and at the end is an end."""
     beside = [receive(store, run, step_of(0), at=0.0) for run in range(1, 4)]
     behind = receive(store, 0, step_of(0), at=0.0)
@@ -147,11 +149,11 @@ def test_a_run_that_catches_up_beside_others_hears_everything_in_its_order(store
     rows = rows_of(store, behind)
     assert [row.key.step for row in rows] == list(range(n_steps))
     assert [row.scalars["lr"] for row in rows[1:]] == [float(step) for step in range(1, n_steps)]
-    assert store.runlog.run(behind).state is RunState.FINISHED
+    assert store.run_log.run(behind).state is RunState.FINISHED
     assert [len(rows_of(store, run_id)) for run_id in beside] == [2, 2, 2]
 
 
-def test_a_run_that_is_behind_costs_the_others_no_second_reading(store: Store, rounds: Rounds) -> None:
+def test_a_run_that_is_behind_costs_the_others_no_second_reading(store: Store, rounds: Scheduler) -> None:
     run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(4)]
     rounds.make(run_ids, now=0.0)
     for step in range(1, 2 * PAGE + 10):

@@ -18,10 +18,10 @@ from tests.store.builders import intake
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.runs.run import RunState
-from trmon.runner.scheduler import Rounds
+from trmon.runner.scheduler import Scheduler
 from trmon.runner.worker import ADOPTED_A_ROUND, Worker
 from trmon.store import Store
-from trmon.views.run_view_cache import Live
+from trmon.views.run_view_cache import RunViewCache
 from trmon_client.core import wire
 
 ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
@@ -50,12 +50,14 @@ def receive(store: Store, *messages: wire.Message, at: float, run: str = "grpo")
     return receipts[0].run_id
 
 
-def rounds_over(store: Store) -> Rounds:
+def rounds_over(store: Store) -> Scheduler:
     """Return fresh rounds: all that is in memory of them is lost with them, as in a kill."""
-    return Rounds(store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=Counted())
+    return Scheduler(
+        store.run_log, outcomes=store.run_log, watch_config=VIGIL, display=RunViewCache(), observer=Counted()
+    )
 
 
-def make(rounds: Rounds, run_id: int, *, at: float) -> None:
+def make(rounds: Scheduler, run_id: int, *, at: float) -> None:
     """Make rounds over a run until nothing more waits."""
     more = {run_id}
     while more:
@@ -64,7 +66,7 @@ def make(rounds: Rounds, run_id: int, *, at: float) -> None:
 
 def rows_of(store: Store, run_id: int) -> list[BatchRow]:
     """Return a run's rows in the order of their ordinals."""
-    return store.runlog.batches_after(run_id, 0, limit=1000)
+    return store.run_log.batches_after(run_id, 0, limit=1000)
 
 
 def events_of(store: Store, run_id: int) -> list[tuple[str, str, int]]:
@@ -145,7 +147,7 @@ def test_a_row_whose_reports_were_pruned_is_not_made_of_the_late_one_alone(store
     receive(store, report(0, rank=1, world_size=2), report(0, rank=0, world_size=2), at=70.0)
     make(rounds, run_id, at=70.0)
     assert repr(rows_of(store, run_id)) == before
-    assert store.runlog.reached(run_id).frontier.report_id == 3
+    assert store.run_log.reached(run_id).frontier.report_id == 3
 
 
 def test_a_report_sent_twice_changes_nothing(store: Store) -> None:
@@ -163,7 +165,7 @@ def test_a_run_at_rest_writes_nothing_more_however_often_it_is_looked_at(store: 
     end = wire.Finish(**ORIGIN, sequence=1, finished=finished((23, None, 1)))
     run_id = receive(store, *steps, end, at=100.0)
     make(rounds_over(store), run_id, at=100.0)
-    assert store.runlog.run(run_id).state is RunState.FINISHED
+    assert store.run_log.run(run_id).state is RunState.FINISHED
     assert rows_of(store, run_id)[-1].key.step == 23
 
     written: list[frozenset[int]] = []
@@ -178,7 +180,12 @@ def test_a_worker_takes_up_every_run_that_was_left_unfinished(store: Store) -> N
     now = time.time()
     run_ids = [receive(store, step_of(0), step_of(1), at=now - i, run=name) for i, name in enumerate(names)]
     worker = Worker(
-        store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=Counted(), clock=time.time
+        store.run_log,
+        outcomes=store.run_log,
+        watch_config=VIGIL,
+        display=RunViewCache(),
+        observer=Counted(),
+        clock=time.time,
     )
     worker.start()
     eventually(lambda: all(rows_of(store, run_id) for run_id in run_ids))
@@ -198,8 +205,10 @@ def test_a_run_that_pauses_leaves_memory_and_goes_on_where_it_was(store: Store) 
 
 
 def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -> None:
-    live = Live()
-    worker = Worker(store.runlog, outcomes=store.runlog, vigil=VIGIL, display=live, observer=Counted(), clock=time.time)
+    live = RunViewCache()
+    worker = Worker(
+        store.run_log, outcomes=store.run_log, watch_config=VIGIL, display=live, observer=Counted(), clock=time.time
+    )
     store.on_commit(worker.wake)
     worker.start()
     run_id = receive(store, *(step_of(step) for step in range(5)), at=time.time())
@@ -208,7 +217,7 @@ def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -
     worker.close()
     assert not worker.alive
     assert [row.key.step for row in rows_of(store, run_id)] == list(range(5))
-    assert store.runlog.run(run_id).state is RunState.FINISHED
+    assert store.run_log.run(run_id).state is RunState.FINISHED
     view = live.get(run_id)
     assert view is not None
     assert view.row is not None
@@ -218,7 +227,12 @@ def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -
 def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -> None:
     run_id = receive(store, step_of(0), step_of(1), at=time.time())
     worker = Worker(
-        store.runlog, outcomes=store.runlog, vigil=VIGIL, display=Live(), observer=Counted(), clock=time.time
+        store.run_log,
+        outcomes=store.run_log,
+        watch_config=VIGIL,
+        display=RunViewCache(),
+        observer=Counted(),
+        clock=time.time,
     )
     worker.start()
     eventually(lambda: len(rows_of(store, run_id)) == 1)
@@ -226,12 +240,12 @@ def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -
 
 
 def test_the_clock_alone_closes_a_batch_whose_grace_ends(store: Store) -> None:
-    clock, live = [0.0], Live()
+    clock, live = [0.0], RunViewCache()
     run_id = receive(store, report(0), at=0.0)
     worker = Worker(
-        store.runlog,
-        outcomes=store.runlog,
-        vigil=VIGIL,
+        store.run_log,
+        outcomes=store.run_log,
+        watch_config=VIGIL,
         display=live,
         observer=Counted(),
         clock=lambda: clock[0],
@@ -248,18 +262,18 @@ class OneBroken:
     """A store's run log in which the reports of one run cannot be read until it is mended."""
 
     def __init__(self, store: Store, *, run_id: int) -> None:
-        self._runlog = store.runlog
+        self._run_log = store.run_log
         self._run_id = run_id
         self.mended = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._runlog, name)
+        return getattr(self._run_log, name)
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> Any:
         """See RunLog."""
         if run_id == self._run_id and not self.mended.is_set():
             raise OSError("a page of it is unreadable")
-        return self._runlog.reports_after(run_id, report_id, limit=limit)
+        return self._run_log.reports_after(run_id, report_id, limit=limit)
 
 
 def test_a_run_that_fails_stops_no_other_and_is_tried_again(store: Store) -> None:
@@ -268,7 +282,13 @@ def test_a_run_that_fails_stops_no_other_and_is_tried_again(store: Store) -> Non
     log = OneBroken(store, run_id=broken)
     clock, counted = [0.0], Counted()
     worker = Worker(
-        log, outcomes=log, vigil=VIGIL, display=Live(), observer=counted, clock=lambda: clock[0], tick_seconds=0.01
+        log,
+        outcomes=log,
+        watch_config=VIGIL,
+        display=RunViewCache(),
+        observer=counted,
+        clock=lambda: clock[0],
+        tick_seconds=0.01,
     )
     worker.start()
     eventually(lambda: len(rows_of(store, sound)) == 1 and bool(counted.failures))
@@ -285,7 +305,13 @@ def test_a_log_that_cannot_be_read_at_the_start_is_asked_again() -> None:
     log.receive(step_of(0), step_of(1), at=0.0)
     log.broken = True
     worker = Worker(
-        log, outcomes=log, vigil=VIGIL, display=Live(), observer=counted, clock=lambda: 0.0, tick_seconds=0.01
+        log,
+        outcomes=log,
+        watch_config=VIGIL,
+        display=RunViewCache(),
+        observer=counted,
+        clock=lambda: 0.0,
+        tick_seconds=0.01,
     )
     worker.start()
     eventually(lambda: bool(counted.failures))

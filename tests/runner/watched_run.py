@@ -8,24 +8,26 @@ from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import finished, report
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.rules import rule_yaml
-from trmon.runner.pass_changes import Tally
-from trmon.runner.run_context import Vigil
-from trmon.runner.scheduler import Rounds
-from trmon.views.run_view_cache import Live, RunView
+from trmon.runner.pass_changes import PassTally
+from trmon.runner.run_context import WatchConfig
+from trmon.runner.scheduler import Scheduler
+from trmon.views.run_view_cache import RunView, RunViewCache
 from trmon_client.core import wire
 
 ORIGIN = {"attempt": "a", "launch": "launch-1"}
-VIGIL = Vigil(rules=rule_yaml.builtin, routes=Routes(receivers=("hook",)), public_url="https://trmon.example")
+VIGIL = WatchConfig(
+    rules=rule_yaml.builtin_rules, routes=Routes(receivers=("hook",)), public_url="https://trmon.example"
+)
 
 
 @dataclass
 class Counted:
     """An observer that remembers."""
 
-    passes: list[Tally] = field(default_factory=list)
+    passes: list[PassTally] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
 
-    def passed(self, tally: Tally) -> None:
+    def passed(self, tally: PassTally) -> None:
         """See Observer."""
         self.passes.append(tally)
 
@@ -37,16 +39,18 @@ class Counted:
 class Watched:
     """One run under rounds; `restart` throws away everything in memory, as a kill does."""
 
-    def __init__(self, *, vigil: Vigil = VIGIL) -> None:
+    def __init__(self, *, watch_config: WatchConfig = VIGIL) -> None:
         self.log = MemoryLog()
-        self.live = Live()
+        self.live = RunViewCache()
         self.counted = Counted()
-        self._vigil = vigil
+        self._watch_config = watch_config
         self.restart()
 
     def restart(self) -> None:
         """Begin anew with what was written."""
-        self.rounds = Rounds(self.log, outcomes=self.log, vigil=self._vigil, display=self.live, observer=self.counted)
+        self.rounds = Scheduler(
+            self.log, outcomes=self.log, watch_config=self._watch_config, display=self.live, observer=self.counted
+        )
 
     def hear(self, *messages: wire.Message, at: float) -> None:
         """Receive messages and make rounds until nothing more waits."""

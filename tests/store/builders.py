@@ -12,11 +12,11 @@ from tests.fixtures.messages import one_by_one
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import Intake, Receipt
+from trmon.domain.model.messages import PreparedMessage, WriteResult
 from trmon.domain.model.severity import Severity
-from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
-from trmon.store.registry.registry_entries import Arrival
+from trmon.store.registry.registry_entries import ArrivedMessage
 from trmon.store.rows import report_codec
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
@@ -52,33 +52,36 @@ def report(*, step: int = 0, n: int = 8, seed: int = 0, **fields: Any) -> wire.R
     return wire.Report(step=step, **one_by_one(made), **given)
 
 
-def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> Intake:
+def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> PreparedMessage:
     """Return a message of a run on its way to the disk; a report without bits accepts every sequence."""
     key = RunKey(project, run)
     message = msgspec.structs.replace(message, project=project, run=run)
     if not isinstance(message, wire.Report):
-        return Intake(
-            key=key, message=message, digest=report_codec.digest(message), payload=report_codec.pack_notice(message)
+        return PreparedMessage(
+            key=key,
+            message=message,
+            digest=report_codec.message_digest(message),
+            payload=report_codec.pack_notice(message),
         )
-    parcel, n_tokens = wire.storable(message)
+    parcel, n_tokens = wire.storable_columns(message)
     said = msgspec.structs.replace(message, columns={}, histograms={}, parcel=None)
-    return Intake(
+    return PreparedMessage(
         key=key,
         message=said,
         digest=report_codec.report_digest(said, parcel=parcel),
-        payload=report_codec.pack(said, parcel=parcel),
+        payload=report_codec.pack_report(said, parcel=parcel),
         n_sequences=parcel.n_sequences,
         n_tokens=n_tokens,
         accepted=said.accepted or wire.pack_bits(np.ones(parcel.n_sequences, bool)),
     )
 
 
-def report_intake(project: str = "math", run: str = "grpo", **fields: Any) -> Intake:
+def report_intake(project: str = "math", run: str = "grpo", **fields: Any) -> PreparedMessage:
     """Return a report of a run on its way to the disk; fields as of `report`."""
     return intake(report(**fields), project=project, run=run)
 
 
-def start_intake(project: str = "math", run: str = "grpo", **fields: Any) -> Intake:
+def start_intake(project: str = "math", run: str = "grpo", **fields: Any) -> PreparedMessage:
     """Return a start of a run on its way to the disk; fields of wire.Start by name."""
     return intake(wire.Start(**{"attempt": "a", "launch": "launch-1"} | fields), project=project, run=run)
 
@@ -110,7 +113,7 @@ def batch(key: BatchKey, *, run_id: int, ordinal: int, **fields: Any) -> BatchRo
     return BatchRow(run_id=run_id, key=key, ordinal=ordinal, **usual | fields)
 
 
-def append(store: Store, *intakes: Intake, now: float = NOW) -> list[Receipt]:
+def append(store: Store, *intakes: PreparedMessage, now: float = NOW) -> list[WriteResult]:
     """Append and wait until all of it is on the disk."""
     return [future.result(timeout=30) for future in store.reports.append(intakes, now=now)]
 
@@ -118,7 +121,7 @@ def append(store: Store, *intakes: Intake, now: float = NOW) -> list[Receipt]:
 def beat(store: Store, *, at: float, project: str = "math", run: str = "grpo", launch: str = "launch-1") -> None:
     """Send a heartbeat of attempt "a"."""
     message = wire.Heartbeat(attempt="a", launch=launch)
-    store.reports.touch([Arrival(key=RunKey(project, run), message=message, at=at)])
+    store.reports.touch([ArrivedMessage(key=RunKey(project, run), message=message, at=at)])
 
 
 def alert(*, run_id: int, step: int = 3, **fields: Any) -> Alert:
@@ -163,4 +166,4 @@ def delivery(dedup_key: str, *, due_at: float = NOW) -> Delivery:
 def commit(store: Store, run_id: int, **fields: Any) -> None:
     """Write an outcome, fields of Outcome by name, and wait until it is on the disk."""
     frontier = fields.pop("frontier", Frontier())
-    store.runlog.commit([Outcome(run_id=run_id, frontier=frontier, **fields)])[0].result(timeout=30)
+    store.run_log.commit([RunUpdate(run_id=run_id, frontier=frontier, **fields)])[0].result(timeout=30)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.store.builders import append, report_intake
 from tests.store.gate import Gate
-from trmon.domain.model.messages import Stored
+from trmon.domain.model.messages import WriteOutcome
 from trmon.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
     child.stdout.close()
     child.wait(10)
 
-    acknowledged = {int(line.split()[0]) for line in lines if line.strip().endswith(Stored.STORED.value)}
+    acknowledged = {int(line.split()[0]) for line in lines if line.strip().endswith(WriteOutcome.STORED.value)}
     store = Store.open(url)
     stored = Counter(found.report.step for found in store.reports.after(1, 0, limit=1_000_000))
     resent = append(store, *(report_intake(step=step) for step in sorted(acknowledged)))
@@ -48,7 +48,7 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
     assert len(acknowledged) >= ENOUGH
     assert acknowledged <= stored.keys()
     assert set(stored.values()) == {1}
-    assert {receipt.status for receipt in resent} == {Stored.DUPLICATE}
+    assert {receipt.status for receipt in resent} == {WriteOutcome.DUPLICATE}
 
 
 def test_another_process_reads_while_this_one_writes(store: Store, url: str) -> None:

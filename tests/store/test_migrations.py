@@ -31,23 +31,23 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def test_the_migrated_schema_is_the_one_in_the_code(engine: Engine) -> None:
-    migrations.upgrade(engine)
+    migrations.upgrade_schema(engine)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
-        migrations.check(connection)
+        migrations.check_revision(connection)
 
 
 def test_a_newer_schema_is_not_told_to_migrate(engine: Engine) -> None:
-    migrations.upgrade(engine)
+    migrations.upgrade_schema(engine)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with engine.connect() as connection, pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote"):
-        migrations.check(connection)
+        migrations.check_revision(connection)
 
 
 def test_generated_ids_are_never_used_again_where_the_code_says_so(tmp_path: Path) -> None:
     engine = sqlite.writer_engine(tmp_path / "trmon.db")
-    migrations.upgrade(engine)
+    migrations.upgrade_schema(engine)
     with engine.connect() as connection:
         made = {
             row[0]
@@ -62,11 +62,11 @@ def _autoincrements(table: tables.Table) -> bool:
 
 
 def test_down_to_the_base_nothing_is_left(engine: Engine) -> None:
-    migrations.upgrade(engine)
-    migrations.downgrade(engine, revision="base")
+    migrations.upgrade_schema(engine)
+    migrations.downgrade_schema(engine, revision="base")
     assert inspect(engine).get_table_names() == ["alembic_version"]
     with engine.connect() as connection, pytest.raises(NotReady, match="has schema none, this version needs 00"):
-        migrations.check(connection)
+        migrations.check_revision(connection)
 
 
 OLD_RUN = (
@@ -85,27 +85,27 @@ def put_old_delivery(connection: Connection, key: str, *, project: str, status: 
 
 
 def test_deliveries_from_before_are_of_their_run_and_come_back_as_they_were(engine: Engine) -> None:
-    migrations.upgrade(engine, revision="0001")
+    migrations.upgrade_schema(engine, revision="0001")
     with engine.begin() as connection:
         for statement in OLD_RUN:
             connection.exec_driver_sql(statement)
         put_old_delivery(connection, "a", project="math", status="resolved")
         put_old_delivery(connection, "b", project="gone", status="firing")
         before = connection.exec_driver_sql("SELECT * FROM delivery").mappings().all()
-    migrations.upgrade(engine, revision="0002")
+    migrations.upgrade_schema(engine, revision="0002")
     new = "SELECT dedup_key, attempts, made_at, run_id, episode, told_state, rounds, muted FROM delivery"
     with engine.begin() as connection:
         found = [tuple(row) for row in connection.exec_driver_sql(new)]
         connection.exec_driver_sql("UPDATE delivery SET state = 'muted' WHERE dedup_key = 'b'")
     assert found == [("a", 2, 5.0, 7, None, "resolved", 0, None), ("b", 2, 5.0, None, None, "firing", 0, None)]
-    migrations.downgrade(engine, revision="0001")
+    migrations.downgrade_schema(engine, revision="0001")
     with engine.connect() as connection:
         after = connection.exec_driver_sql("SELECT * FROM delivery").mappings().all()
     assert after == [before[0], {**before[1], "state": "delivered"}]
 
 
 def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> None:
-    migrations.upgrade(engine, revision="0003")
+    migrations.upgrade_schema(engine, revision="0003")
     alert = (
         "INSERT INTO alert (run_id, identity, attempt_id, step, update_index, rule, severity, state, since_at, "
         "updated_at, summary, labels, runbook) "
@@ -123,13 +123,13 @@ def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> No
         for statement in (*OLD_RUN, alert):
             connection.exec_driver_sql(statement)
         before = connection.exec_driver_sql("SELECT * FROM alert").mappings().one()
-    migrations.upgrade(engine, revision="0004")
+    migrations.upgrade_schema(engine, revision="0004")
     with engine.begin() as connection:
         after = connection.exec_driver_sql("SELECT * FROM alert").mappings().one()
         for statement in (held, *silence):
             connection.exec_driver_sql(statement)
     assert after == {**before, "acked_by": None, "acked_at": None, "ack_note": None}
-    migrations.downgrade(engine, revision="0003")
+    migrations.downgrade_schema(engine, revision="0003")
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT * FROM alert").mappings().one() == before
         assert connection.exec_driver_sql("SELECT state FROM delivery").scalar_one() == "due"
@@ -137,7 +137,7 @@ def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> No
 
 
 def test_launches_that_spoke_before_their_hearts_were_kept_apart_are_still_known(engine: Engine) -> None:
-    migrations.upgrade(engine, revision="0007")
+    migrations.upgrade_schema(engine, revision="0007")
     rows = (
         *OLD_RUN,
         "INSERT INTO attempt (id, run_id, name, ordinal, started_at, world_size, ranks_unverified) "
@@ -148,11 +148,11 @@ def test_launches_that_spoke_before_their_hearts_were_kept_apart_are_still_known
         for statement in rows:
             connection.exec_driver_sql(statement)
         before = connection.exec_driver_sql("SELECT * FROM claim").mappings().one()
-    migrations.upgrade(engine, revision="0008")
+    migrations.upgrade_schema(engine, revision="0008")
     with engine.connect() as connection:
         after = connection.exec_driver_sql("SELECT * FROM claim").mappings().one()
     assert after == {**before, "began_at": None, "beat_at": None}
-    migrations.downgrade(engine, revision="0007")
+    migrations.downgrade_schema(engine, revision="0007")
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT * FROM claim").mappings().one() == before
 
@@ -164,8 +164,8 @@ def test_upgrading_again_keeps_what_is_there(store: Store) -> None:
 
 
 def test_a_schema_of_a_newer_trmon_is_refused(engine: Engine) -> None:
-    migrations.upgrade(engine)
+    migrations.upgrade_schema(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote; use that one, or restore a backup"):
-        migrations.upgrade(engine)
+        migrations.upgrade_schema(engine)

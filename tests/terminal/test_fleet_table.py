@@ -9,15 +9,17 @@ import pytest
 from rich.console import Console
 
 from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut, SparklineOut, VerdictOut
-from trmon.domain.health.run_verdict import Kind, Need
+from trmon.domain.health.run_verdict import Urgency, VerdictKind
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import RunState
-from trmon.terminal.fleet_table import answer, frame
+from trmon.terminal.fleet_table import fleet_frame, fleet_summary_line
 
 NOW = 1_000.0
 
 
-def a_run(kind: Kind = Kind.HEALTHY, *, name: str = "grpo", need: Need | None = None, **changed: Any) -> FleetRunOut:
+def a_run(
+    kind: VerdictKind = VerdictKind.HEALTHY, *, name: str = "grpo", need: Urgency | None = None, **changed: Any
+) -> FleetRunOut:
     verdict = VerdictOut(kind=kind, need=kind.need if need is None else need, why="because", since_step=3, todo=None)
     line = SparklineOut(first_step=0, last_step=7, values=[1, 2, 3, 4, 5, 6, 7, 8])
     fields: dict[str, Any] = {
@@ -45,19 +47,23 @@ def alert(severity: Severity, *, acked_by: str | None = None) -> OpenAlertOut:
 def shown(runs: list[FleetRunOut], *, width: int = 140, height: int | None = None, **options: Any) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, **options)
-    console.print(frame(runs, console=console, now=NOW, height=height))
+    console.print(fleet_frame(runs, console=console, now=NOW, height=height))
     return out.getvalue()
 
 
 ANSWERS = [
     ("nobody reports yet", [], "no runs yet: a trainer's first report makes one"),
     ("all is well", [a_run(), a_run()], "no run needs you, 2 healthy"),
-    ("one is ill", [a_run(Kind.ACT), a_run(Kind.WATCH), a_run()], "1 run needs you, 1 to watch, 1 healthy"),
-    ("two are gone", [a_run(Kind.CRASHED), a_run(Kind.STALLED)], "2 runs need you"),
-    ("one that somebody has taken up", [a_run(Kind.ACT, need=Need.NONE)], "no run needs you, 1 taken up"),
+    (
+        "one is ill",
+        [a_run(VerdictKind.ACT), a_run(VerdictKind.WATCH), a_run()],
+        "1 run needs you, 1 to watch, 1 healthy",
+    ),
+    ("two are gone", [a_run(VerdictKind.CRASHED), a_run(VerdictKind.STALLED)], "2 runs need you"),
+    ("one that somebody has taken up", [a_run(VerdictKind.ACT, need=Urgency.NONE)], "no run needs you, 1 taken up"),
     (
         "what is over or not known",
-        [a_run(Kind.FINISHED), a_run(Kind.UNKNOWN)],
+        [a_run(VerdictKind.FINISHED), a_run(VerdictKind.UNKNOWN)],
         "no run needs you, 1 unknown, 1 finished",
     ),
 ]
@@ -65,12 +71,14 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("runs", "said"), [case[1:] for case in ANSWERS], ids=[case[0] for case in ANSWERS])
 def test_the_answer(runs: list[FleetRunOut], said: str) -> None:
-    assert answer(runs) == said
+    assert fleet_summary_line(runs) == said
     assert shown(runs).splitlines()[0] == said
 
 
 def test_a_run_is_a_line_with_its_verdict_and_what_led_to_it() -> None:
-    [line] = [line for line in shown([a_run(Kind.ACT, alerts=[alert(Severity.PAGE)])]).splitlines() if "grpo" in line]
+    [line] = [
+        line for line in shown([a_run(VerdictKind.ACT, alerts=[alert(Severity.PAGE)])]).splitlines() if "grpo" in line
+    ]
     assert line.split()[:2] == ["Act:", "because"]
     for said in ("math/grpo", "1,204", "▁▂▃▄▅▆▇█", "25%", " 1 ", "42 s ago"):
         assert said in line
@@ -94,7 +102,7 @@ def test_a_low_terminal_shows_the_first_and_counts_the_others() -> None:
 
 def test_an_acknowledged_alert_is_not_counted() -> None:
     taken = [alert(Severity.PAGE, acked_by="ana"), alert(Severity.WARN)]
-    assert " 1 " in shown([a_run(Kind.ACT, alerts=taken)])
+    assert " 1 " in shown([a_run(VerdictKind.ACT, alerts=taken)])
 
 
 def test_names_are_said_as_they_are() -> None:
@@ -103,7 +111,7 @@ def test_names_are_said_as_they_are() -> None:
 
 def test_color_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     red = "\x1b[1;31m"
-    run = [a_run(Kind.ACT)]
+    run = [a_run(VerdictKind.ACT)]
     assert red in shown(run, force_terminal=True, color_system="standard")
     assert red not in shown(run, force_terminal=True, color_system="standard", no_color=True)
     assert "\x1b" not in shown(run)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.terminal.sparkline import ASCII_BARS, sparks
+from trmon.terminal.sparkline import ASCII_BARS, text_sparkline
 
 CASES = [
     ("nothing is nothing", [], 8, ""),
@@ -25,10 +25,10 @@ CASES = [
 
 @pytest.mark.parametrize(("values", "width", "drawn"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_sparks(values: list[float | None], width: int, drawn: str) -> None:
-    assert sparks(values, width=width) == drawn
+    assert text_sparkline(values, width=width) == drawn
 
 
 def test_a_terminal_that_knows_no_more_gets_ascii() -> None:
-    drawn = sparks(list(range(8)), width=8, ascii_only=True)
+    drawn = text_sparkline(list(range(8)), width=8, ascii_only=True)
     assert drawn == ASCII_BARS
     assert drawn.isascii()

@@ -9,7 +9,7 @@ from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.policies.policy_version import default_version
-from trmon.views.run_view_cache import Live, RunView, Threshold, thresholds_of
+from trmon.views.run_view_cache import PolicyThreshold, RunView, RunViewCache, thresholds_of
 from trmon_client.core.policies.acceptance import Policy, preset
 
 
@@ -27,7 +27,7 @@ def view(run_id: int = 1, *, last_report_at: float | None = None, **changed: Any
 
 
 def test_the_newest_runs_come_first_and_idle_ones_leave() -> None:
-    live = Live(idle_after_seconds=60.0)
+    live = RunViewCache(idle_after_seconds=60.0)
     for run_id, last_report_at in ((1, 110.0), (2, 150.0), (3, None)):
         live.show(view(run_id, last_report_at=last_report_at))
     assert [seen.run.id for seen in live.active(now=160.0)] == [2, 1, 3]
@@ -36,7 +36,7 @@ def test_the_newest_runs_come_first_and_idle_ones_leave() -> None:
 
 
 def test_a_dropped_run_is_gone() -> None:
-    live = Live()
+    live = RunViewCache()
     live.show(view())
     live.drop(1)
     live.drop(1)
@@ -64,6 +64,6 @@ def test_of_several_bounds_on_one_thing_the_tightest_is_shown() -> None:
 
 def test_thresholds_are_the_bounds_of_a_policy() -> None:
     assert list(thresholds_of(preset("geo_mask"))) == [
-        Threshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.99),
-        Threshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.01),
+        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.99),
+        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.01),
     ]

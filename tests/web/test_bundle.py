@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from trmon.web.assets import ASSETS
-from trmon.web.bundle import joined_module, joined_styles
+from trmon.web.bundle import bundle_module, bundle_styles
 
 MODULES = {
     "app.js": 'import { twice as double } from "./sums.js";\nimport { say } from "./words.js";\n\nsay(double(1));\n',
@@ -15,7 +15,7 @@ MODULES = {
 
 
 def test_a_module_comes_after_what_it_imports_and_shares_no_names() -> None:
-    assert joined_module("app.js", MODULES).split("\n") == [
+    assert bundle_module("app.js", MODULES).split("\n") == [
         "const $words = (() => {",
         "async function say() {}",
         "class Word {}",
@@ -44,7 +44,7 @@ def test_styles_keep_their_order() -> None:
         "a.css": "a {}",
         "vendor/b-1.css": "b {}",
     }
-    assert joined_styles("page.css", sources) == "a {}\nb {}\np {}\n"
+    assert bundle_styles("page.css", sources) == "a {}\nb {}\np {}\n"
 
 
 def test_the_page_holds_every_module_once_and_nothing_is_left_to_fetch() -> None:

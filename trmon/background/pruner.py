@@ -33,7 +33,7 @@ class Prunable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class RetentionLimits:
     """How much is kept of reports, whichever comes first, and how long what was told; batches stay for ever."""
 
     max_age_seconds: float
@@ -48,7 +48,7 @@ class Pruner:
         self,
         retention: Prunable,
         *,
-        keep: Keep,
+        keep: RetentionLimits,
         every_seconds: float,
         is_ours: Callable[[], bool] = lambda: True,
         clock: Callable[[], float],

@@ -25,13 +25,13 @@ from trmon.api.fleet.routes import router as fleet
 from trmon.api.health.routes import router as health
 from trmon.api.http import problems
 from trmon.api.http.body import WholeBody
-from trmon.api.http.compression import CompressedReads
-from trmon.api.http.gateway import Edge
+from trmon.api.http.compression import GetCompression
+from trmon.api.http.gateway import Gateway
 from trmon.api.http.rate_limit import RateLimit
 from trmon.api.metrics.routes import router as metrics
 from trmon.api.policies.routes import router as policies
-from trmon.api.reports.fast_path import ShortWay
-from trmon.api.reports.openapi import schemas
+from trmon.api.reports.fast_path import FastPath
+from trmon.api.reports.openapi import wire_schemas
 from trmon.api.reports.routes import router as reports
 from trmon.api.rules.routes import router as rules
 from trmon.api.runs.routes import router as runs
@@ -39,7 +39,7 @@ from trmon.api.signals.routes import router as signals
 from trmon.api.silences.routes import router as silences
 from trmon.api.tokens.routes import router as tokens
 from trmon.api.whatif.routes import router as whatif
-from trmon.bootstrap.lifespan import running
+from trmon.bootstrap.lifespan import running_service
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 from trmon.web.routes import router as page
@@ -61,7 +61,8 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            async with running(settings, limit=limit) as app.state.parts:
+            async with running_service(settings, limit=limit) as running:
+                app.state.components, app.state.services = running.components, running.services
                 yield
         except NotReady as error:
             app.state.failure = str(error)
@@ -80,7 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    problems.install(app)
+    problems.install_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router, responses=problems.RESPONSES)
     _describe_the_wire(app)
@@ -91,9 +92,9 @@ def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     """Return what every request passes, outermost first."""
     bodies = WholeBody(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
     return [
-        Middleware(Edge, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
-        Middleware(ShortWay),
-        Middleware(CompressedReads),
+        Middleware(Gateway, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
+        Middleware(FastPath),
+        Middleware(GetCompression),
     ]
 
 
@@ -103,7 +104,7 @@ def _describe_the_wire(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         document = plain()
-        document["components"]["schemas"].update(schemas())
+        document["components"]["schemas"].update(wire_schemas())
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ THRESHOLDS = (20_000, 20, 20)
 """A pass of the worker makes thousands of objects that end without it; by default it would look at them every 700."""
 
 
-def settle() -> None:
+def tune_garbage_collector() -> None:
     """Leave all that the start made out of every later collection, and collect less often.
 
     Two hundred thousand objects of imported modules make a full collection, which comes every few hundred batches,

@@ -1,4 +1,4 @@
-"""Construction: the parts of the service, made from its settings, opened in order and closed in the opposite one."""
+"""The life of the service: its components, opened in order and closed in the opposite order."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 
-from trmon.api.http.auth import Door, check_bind
-from trmon.api.http.components import Parts
+from trmon.api.http.auth import Authenticator, check_bind
+from trmon.api.http.components import Components
 from trmon.api.http.rate_limit import RateLimit
-from trmon.api.http.rate_limit_sync import Sharing
+from trmon.api.http.rate_limit_sync import RateLimitSync
 from trmon.api.http.readiness import Readiness
 from trmon.background.poller import Poller
-from trmon.bootstrap.background_services import Crew, crew_of, judge_anew
-from trmon.config.active_rules import RulesInForce, rules_of
+from trmon.bootstrap.background_services import BackgroundServices, build_background_services, reevaluate_runs
+from trmon.config.active_rules import ActiveRules, active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 from trmon.domain.state.run_update import EDIT
-from trmon.hosts.fleet.event_follower import Tail
-from trmon.hosts.fleet.peer_notifier import Neighbours, neighbours_of
-from trmon.hosts.fleet.view_sync import Mirror
-from trmon.ingest.ingest_service import Reception
+from trmon.hosts.fleet.event_follower import EventFollower
+from trmon.hosts.fleet.peer_notifier import PeerNotifier, peer_notifier_of
+from trmon.hosts.fleet.view_sync import ViewSync
+from trmon.ingest.ingest_service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
-from trmon.store import Role, Store
-from trmon.store.maintenance.exclusive_lock import sole_use
+from trmon.store import ProcessRole, Store
+from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon.store.redis.shared_rate_limits import SharedBuckets
 from trmon.store.repositories.events import StoredEvent
-from trmon.store.writing.group_commit import Commit
-from trmon.views.commit_signal import Wakeups
+from trmon.store.writing.group_commit import CommittedGroup
+from trmon.views.commit_signal import CommitSignal
 from trmon.views.current_policies import CurrentPolicies
-from trmon.views.run_summaries import Glances
-from trmon.views.run_view_cache import Live
+from trmon.views.run_summaries import RunSummaries
+from trmon.views.run_view_cache import RunViewCache
 
 MAX_WHAT_IFS = 4
 """How many are answered at once."""
@@ -42,29 +43,38 @@ MIRROR_PAUSE_SECONDS = 0.5
 """Shortest rest between two looks at runs that others watch: what changes meanwhile is read once."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningService:
+    """What routes share, and the background services; None where other processes watch the runs."""
+
+    components: Components
+    services: BackgroundServices | None
+
+
 @asynccontextmanager
-async def running(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Parts]:
-    """Open the parts in order and close them in the opposite one. Errors: NotReady.
+async def running_service(settings: Settings, *, limit: RateLimit) -> AsyncIterator[RunningService]:
+    """Open the components in order and close them in the opposite one. Errors: NotReady.
 
     Args: limit: the rate limit of requests, which replicas share where there is a Redis.
     """
     async with AsyncExitStack() as stack:
         held = ExitStack()
         stack.push_async_callback(asyncio.to_thread, held.close)
-        parts = _assemble(settings, await asyncio.to_thread(_opened, settings, held))
-        stack.push_async_callback(asyncio.to_thread, parts.store.close)
+        running = _assemble(settings, await asyncio.to_thread(_opened, settings, held))
+        components = running.components
+        stack.push_async_callback(asyncio.to_thread, components.store.close)
         behind = ExitStack()
         stack.push_async_callback(asyncio.to_thread, behind.close)
-        await asyncio.to_thread(_start, parts, limit, behind)
-        stack.callback(parts.wakeups.close)
-        stack.callback(parts.readiness.close)
-        yield parts
+        await asyncio.to_thread(_start, running, limit, behind)
+        stack.callback(components.commit_signal.close)
+        stack.callback(components.readiness.close)
+        yield running
 
 
 def _opened(settings: Settings, held: ExitStack) -> Store:
     """Return the store, whose SQLite file is this service's alone for as long as it is held."""
-    role = Role.WRITER if settings.worker == "process" else Role.ALONE
-    held.enter_context(sole_use(settings.store_url))
+    role = ProcessRole.WRITER if settings.worker == "process" else ProcessRole.ALONE
+    held.enter_context(exclusive_use(settings.store_url))
     store = Store.open(settings.store_url, role=role)
     try:
         store.migrate()
@@ -75,87 +85,92 @@ def _opened(settings: Settings, held: ExitStack) -> Store:
     return store
 
 
-def _assemble(settings: Settings, store: Store) -> Parts:
+def _assemble(settings: Settings, store: Store) -> RunningService:
     """Over a shared database the runs are watched by other processes."""
-    counters, live, rules = Counters(), Live(idle_after_seconds=settings.idle_after_seconds), rules_of(settings)
+    counters, rules = Counters(), active_rules_of(settings)
+    live = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     policies = CurrentPolicies(store.policies, store.runs)
-    crew = None if store.is_shared else crew_of(settings, store, rules=rules, live=live, counters=counters)
-    return Parts(
+    services = None
+    if not store.is_shared:
+        services = build_background_services(settings, store, rules=rules, live=live, counters=counters)
+    components = Components(
         settings=settings,
         store=store,
-        crew=crew,
         live=live,
         rules=rules,
-        door=Door(store.tokens, is_loopback=settings.is_loopback),
-        reception=Reception(store, policies=policies, live=live, counters=counters),
+        authenticator=Authenticator(store.tokens, is_loopback=settings.is_loopback),
+        ingest_service=IngestService(store, policies=policies, live=live, counters=counters),
         policies=policies,
-        wakeups=Wakeups(asyncio.get_running_loop()),
+        commit_signal=CommitSignal(asyncio.get_running_loop()),
         counters=counters,
         exposition=_exposition(settings, rules),
-        glances=Glances(store),
-        readiness=_readiness(store, crew),
+        summaries=RunSummaries(store),
+        readiness=_readiness(store, services),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )
+    return RunningService(components=components, services=services)
 
 
-def _readiness(store: Store, crew: Crew | None) -> Readiness:
+def _readiness(store: Store, services: BackgroundServices | None) -> Readiness:
     def check() -> None:
         store.check()
-        if crew is not None:
-            crew.check()
+        if services is not None:
+            services.check()
 
     return Readiness(check)
 
 
-def _start(parts: Parts, limit: RateLimit, stack: ExitStack) -> None:
-    """Show what was written before, then start whatever has a thread of its own."""
-    mirror = Mirror(parts.store.outlooks, parts.live, idle_after_seconds=parts.settings.idle_after_seconds)
+def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
+    """Show what was written before, then start everything that has a thread of its own."""
+    components, services = running.components, running.services
+    idle_after_seconds = components.settings.idle_after_seconds
+    mirror = ViewSync(components.store.run_snapshots, components.live, idle_after_seconds=idle_after_seconds)
     shown = tail = None
-    if parts.crew is None:
+    if services is None:
         shown = Poller("mirror", mirror.look, pause_seconds=MIRROR_PAUSE_SECONDS)
-        tail = Poller("tail", _tail(parts, mirror, shown).look)
+        tail = Poller("tail", _tail(components, mirror, shown).look)
     mirror.fill(now=time.time())
-    _connect(parts, tail)
-    for part in (parts.rules, shown, tail, _neighbours(parts, tail), _sharing(parts, limit)):
+    _connect(running, tail)
+    for part in (components.rules, shown, tail, _peer_notifier(components, tail), _sharing(components, limit)):
         if part is not None:
             part.start()
             stack.callback(part.close)
-    if parts.crew is not None:
-        parts.crew.start(stack)
+    if services is not None:
+        services.start(stack)
 
 
-def _tail(parts: Parts, mirror: Mirror, shown: Poller) -> Tail:
+def _tail(components: Components, mirror: ViewSync, shown: Poller) -> EventFollower:
     def heard(events: Sequence[StoredEvent]) -> None:
         """Whatever happens to a run changes what is shown of it; these kinds, also what its trainer is told."""
         for stored in events:
             if stored.event.kind in ("policy", EDIT):
-                parts.policies.forget(stored.run_id)
+                components.policies.forget(stored.run_id)
         mirror.note(stored.run_id for stored in events)
         shown.wake()
-        parts.wakeups.wake()
+        components.commit_signal.wake()
 
-    return Tail(parts.store.events, heard=heard)
+    return EventFollower(components.store.events, heard=heard)
 
 
-def _neighbours(parts: Parts, tail: Poller | None) -> Neighbours | None:
+def _peer_notifier(components: Components, tail: Poller | None) -> PeerNotifier | None:
     """Return who says that there is something to look at, before a second has passed."""
     if tail is None:
         return None
-    return neighbours_of(
-        parts.settings, parts.store, counters=parts.counters, heard=lambda _: tail.wake(), pollers=[tail]
+    return peer_notifier_of(
+        components.settings, components.store, counters=components.counters, heard=lambda _: tail.wake(), pollers=[tail]
     )
 
 
-def _sharing(parts: Parts, limit: RateLimit) -> Sharing | None:
-    settings, failures = parts.settings, parts.counters.redis_failures
+def _sharing(components: Components, limit: RateLimit) -> RateLimitSync | None:
+    settings, failures = components.settings, components.counters.redis_failures
     if settings.redis_url is None:
         return None
     url = settings.redis_url.get_secret_value()
     buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
-    return Sharing(limit, buckets, failed=failures.labels("limits").inc)
+    return RateLimitSync(limit, buckets, failed=failures.labels("limits").inc)
 
 
-def _exposition(settings: Settings, rules: RulesInForce) -> Exposition:
+def _exposition(settings: Settings, rules: ActiveRules) -> Exposition:
     return Exposition(
         rules=rules,
         extra_signals=settings.metrics_signals,
@@ -164,28 +179,29 @@ def _exposition(settings: Settings, rules: RulesInForce) -> Exposition:
     )
 
 
-def _connect(parts: Parts, tail: Poller | None) -> None:
-    """Let every commit wake whoever reads what is new, and the service's gauges read their parts."""
-    crew, counters, store = parts.crew, parts.counters, parts.store
+def _connect(running: RunningService, tail: Poller | None) -> None:
+    """Let every commit wake whoever reads what is new, and the service's gauges read their components."""
+    components, services = running.components, running.services
+    counters, store = components.counters, components.store
 
-    def committed(commit: Commit) -> None:
+    def committed(commit: CommittedGroup) -> None:
         counters.commit_seconds.observe(commit.seconds)
         for run_id in commit.edited:
-            parts.policies.forget(run_id)
-        if crew is not None:
-            crew.worker.wake(commit.touched)
+            components.policies.forget(run_id)
+        if services is not None:
+            services.worker.wake(commit.touched)
             if commit.addressed:
-                crew.notifier.wake()
-            parts.wakeups.wake()
+                services.notifier.wake()
+            components.commit_signal.wake()
         elif tail is not None and commit.edited:
             tail.wake()
 
     def rules_changed() -> None:
-        if crew is not None:
-            judge_anew(crew.worker, parts.live)
+        if services is not None:
+            reevaluate_runs(services.worker, components.live)
 
-    parts.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
-    counters.about(version=version("trmon"), page_url=(parts.settings.public_url or "").rstrip("/"))
+    components.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
+    counters.about(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
     store.writer.on_commit(committed)
     counters.gauge("trmon_queue_depth", lambda: store.writer.depth)
     if (folder := store.folder) is not None:

@@ -7,7 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from trmon.api.http.write_coalescing import CorkedProtocol
+from trmon.api.http.write_coalescing import CoalescingProtocol
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 
@@ -16,7 +16,7 @@ GRACE_SECONDS = 10
 BACKLOG = 2048
 
 
-def bind(settings: Settings) -> socket.socket:
+def bind_socket(settings: Settings) -> socket.socket:
     """Return a socket bound to the host and port. Errors: NotReady if they cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -33,7 +33,7 @@ def bind(settings: Settings) -> socket.socket:
     return bound
 
 
-def url_of(bound: socket.socket) -> str:
+def socket_url(bound: socket.socket) -> str:
     """Return the URL of a bound socket; one that listens everywhere is named by this machine."""
     host, port = bound.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
@@ -48,7 +48,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=CorkedProtocol,
+                http=CoalescingProtocol,
                 lifespan="on",
                 ws="none",
                 log_config=None,
@@ -82,5 +82,5 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what is under way; streams, which never end by themselves, are ended first."""
         if self.started:
-            self._app.state.parts.wakeups.close()
+            self._app.state.components.commit_signal.close()
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""The worker's process: `python -m trmon.hosts.subprocess DESCRIPTOR`, as trmon.hosts.subprocess.worker_process starts it."""
+"""The worker's process: `python -m trmon.bootstrap.subprocess_main DESCRIPTOR`, started by `worker_process`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextlib import ExitStack
 from threading import Event, Thread
 
 from trmon.bootstrap import gc_tuning
-from trmon.bootstrap.background_services import judge_anew, vigil_of
+from trmon.bootstrap.background_services import reevaluate_runs, watch_config_of
 from trmon.config import logs
-from trmon.config.active_rules import rules_of
+from trmon.config.active_rules import active_rules_of
 from trmon.config.settings import Settings
-from trmon.hosts.fleet.view_sync import Mirror
-from trmon.hosts.subprocess.channel import Leave, Line, News, Written
-from trmon.hosts.subprocess.service_proxy import Office
+from trmon.hosts.fleet.view_sync import ViewSync
+from trmon.hosts.subprocess.channel import Channel, CommitResult, RunsChanged, Shutdown
+from trmon.hosts.subprocess.service_proxy import ServiceProxy
 from trmon.runner.worker import Worker
-from trmon.store import Role, Store
-from trmon.views.run_view_cache import Live
+from trmon.store import ProcessRole, Store
+from trmon.views.run_view_cache import RunViewCache
 
 NICENESS = 5
 """Where cores are short, reports are acknowledged first: a trainer waits for that, nobody for a step's signals."""
@@ -31,55 +31,55 @@ def main(descriptor: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
-    line = Line(descriptor)
+    line = Channel(descriptor)
     settings: Settings = line.receive()
-    logs.configure(settings)
+    logs.configure_logging(settings)
     with ExitStack() as stack:
-        store = Store.open(settings.store_url, role=Role.READER)
+        store = Store.open(settings.store_url, role=ProcessRole.READER)
         stack.callback(store.close)
         leaving = Event()
-        worker, office = _worker(settings, store, line, stack)
-        Thread(target=_hear, args=(line, store, worker, office, leaving), name="trmon-line", daemon=True).start()
-        gc_tuning.settle()
+        worker, service_proxy = _worker(settings, store, line, stack)
+        Thread(target=_hear, args=(line, store, worker, service_proxy, leaving), name="trmon-line", daemon=True).start()
+        gc_tuning.tune_garbage_collector()
         worker.start()
         leaving.wait()
         worker.close()
-        office.listen()
+        service_proxy.listen()
 
 
-def _worker(settings: Settings, store: Store, line: Line, stack: ExitStack) -> tuple[Worker, Office]:
-    live = Live(idle_after_seconds=settings.idle_after_seconds)
+def _worker(settings: Settings, store: Store, line: Channel, stack: ExitStack) -> tuple[Worker, ServiceProxy]:
+    live = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     # A change of the rules concerns all that is shown, also what is at rest.
-    Mirror(store.outlooks, live, idle_after_seconds=settings.idle_after_seconds).fill(now=time.time())
-    rules, office = rules_of(settings), Office(line, live)
+    ViewSync(store.run_snapshots, live, idle_after_seconds=settings.idle_after_seconds).fill(now=time.time())
+    rules, service_proxy = active_rules_of(settings), ServiceProxy(line, live)
     worker = Worker(
-        store.runlog,
-        outcomes=office,
-        vigil=vigil_of(settings, rules=rules),
-        display=office,
-        observer=office,
-        listen=office.listen,
+        store.run_log,
+        outcomes=service_proxy,
+        watch_config=watch_config_of(settings, rules=rules),
+        display=service_proxy,
+        observer=service_proxy,
+        listen=service_proxy.listen,
         clock=time.time,
     )
-    rules.watched_by(changed=lambda: judge_anew(worker, live), failed=lambda: None)
+    rules.watched_by(changed=lambda: reevaluate_runs(worker, live), failed=lambda: None)
     rules.start()
     stack.callback(rules.close)
-    return worker, office
+    return worker, service_proxy
 
 
-def _hear(line: Line, store: Store, worker: Worker, office: Office, leaving: Event) -> None:
+def _hear(line: Channel, store: Store, worker: Worker, service_proxy: ServiceProxy, leaving: Event) -> None:
     """Take in what the service says. Without a service nothing can be written: the process ends at once."""
     while True:
         try:
             message = line.receive()
         except (EOFError, OSError):
             os._exit(1)
-        if isinstance(message, Written):
-            office.answered(message)
-        elif isinstance(message, News):
-            store.runlog.revised(message.revisions)
+        if isinstance(message, CommitResult):
+            service_proxy.answered(message)
+        elif isinstance(message, RunsChanged):
+            store.run_log.revised(message.revisions)
             worker.wake(message.revisions)
-        elif isinstance(message, Leave):
+        elif isinstance(message, Shutdown):
             leaving.set()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import typer
 
 from trmon.cli.backup import backup, restore
-from trmon.cli.diagnose import diagnose
+from trmon.cli.diagnose import diagnose_command
 from trmon.cli.doctor import doctor
 from trmon.cli.export import export, import_
 from trmon.cli.grafana import grafana
 from trmon.cli.ingest import ingest
-from trmon.cli.lab import demo, train
+from trmon.cli.lab import demo_command, lab_command
 from trmon.cli.migrate import migrate
 from trmon.cli.notify import notify
 from trmon.cli.rules import rules
@@ -18,8 +18,8 @@ from trmon.cli.serve import serve
 from trmon.cli.show import show
 from trmon.cli.token import token
 from trmon.cli.top import top
-from trmon.cli.version import version
-from trmon.cli.whatif import whatif
+from trmon.cli.version import version_command
+from trmon.cli.whatif import whatif_command
 from trmon.cli.worker import worker
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Watches LLM RL runs for off-policy drift.")
@@ -31,17 +31,17 @@ for command in (
     ingest,
     top,
     show,
-    diagnose,
-    whatif,
+    diagnose_command,
+    whatif_command,
     migrate,
     backup,
     restore,
     export,
-    version,
-    demo,
+    version_command,
+    demo_command,
 ):
     app.command()(command)
 app.command("import")(import_)
-app.command("lab")(train)
+app.command("lab")(lab_command)
 for name, group in {"token": token, "notify": notify, "rules": rules, "grafana": grafana}.items():
     app.add_typer(group, name=name)

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from trmon.cli.command import DataDir, configured, failing_plainly
+from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.store.maintenance.backup import back_up
-from trmon.store.maintenance.restore import restore as put_back
+from trmon.store.maintenance.restore import restore_backup as put_back
 
 
 def backup(
@@ -20,9 +20,9 @@ def backup(
     data_dir: DataDir = None,
 ) -> None:
     """Copy the database into one checked file, while the service goes on; for PostgreSQL, say what does so."""
-    with failing_plainly():
+    with plain_errors():
         began_at = time.monotonic()
-        copy = back_up(configured(data_dir=data_dir).store_url, file, overwrite=overwrite)
+        copy = back_up(read_settings(data_dir=data_dir).store_url, file, overwrite=overwrite)
         seconds = time.monotonic() - began_at
         typer.echo(f"{copy.file}: {decimal(copy.n_bytes)}, schema {copy.revision}, checked, in {seconds:.1f} s")
 
@@ -32,8 +32,8 @@ def restore(
     data_dir: DataDir = None,
 ) -> None:
     """Put a backup in the place of the database, which is kept beside it; refused while a service uses it."""
-    with failing_plainly():
-        restored = put_back(configured(data_dir=data_dir).store_url, file)
+    with plain_errors():
+        restored = put_back(read_settings(data_dir=data_dir).store_url, file)
         typer.echo(f"{restored.file}: {decimal(restored.n_bytes)}, from {file}")
         if restored.replaced:
             typer.echo(f"the database that was there is {restored.replaced}")

@@ -18,24 +18,24 @@ from trmon.config.settings import Settings
 from trmon.domain.model.errors import TrmonError
 from trmon.store import Store
 from trmon.store.database.connect import is_shared
-from trmon.store.database.sqlite import check_there, file_of
-from trmon.store.maintenance.exclusive_lock import sole_use
-from trmon.terminal.api_client import Asked
+from trmon.store.database.sqlite import check_file_exists, sqlite_file_of
+from trmon.store.maintenance.exclusive_lock import exclusive_use
+from trmon.terminal.api_client import ApiClient
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of every command that opens the database itself."""
 
 
-def configured(**given: Any) -> Settings:
+def read_settings(**given: Any) -> Settings:
     """Return the settings of the environment, where no option says otherwise. Errors: ValidationError."""
     return Settings(**{name: value for name, value in given.items() if value is not None})
 
 
-def asked(url: str | None, *, timeout_seconds: float = 60.0) -> Asked:
+def api_client_of(url: str | None, *, timeout_seconds: float = 60.0) -> ApiClient:
     """Return the service to ask. Errors: ValidationError."""
-    settings = configured(url=url)
+    settings = read_settings(url=url)
     token = settings.token.get_secret_value() if settings.token else None
-    return Asked(url=settings.url, token=token, timeout_seconds=timeout_seconds)
+    return ApiClient(url=settings.url, token=token, timeout_seconds=timeout_seconds)
 
 
 def console() -> Console:
@@ -46,18 +46,18 @@ def console() -> Console:
 
 
 @contextmanager
-def opened(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
+def open_store(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
     """Open the database for one command: as it is, or `making` it and bringing its schema to this version's.
 
     Errors: NotReady where there is none or its schema is another; where it is older and a service uses it.
     """
-    url = configured(data_dir=data_dir).store_url
+    url = read_settings(data_dir=data_dir).store_url
     if not making and not is_shared(url):
-        check_there(file_of(url))
+        check_file_exists(sqlite_file_of(url))
     store = Store.open(url)
     try:
         if making:
-            with sole_use(url) if store.is_older else nullcontext():
+            with exclusive_use(url) if store.is_older else nullcontext():
                 store.migrate()
         else:
             store.check()
@@ -67,7 +67,7 @@ def opened(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
 
 
 @contextmanager
-def failing_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """End with one line that says what is wrong instead of a traceback, for everything that is expected."""
     try:
         yield

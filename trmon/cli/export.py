@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import DataDir, failing_plainly, opened
+from trmon.cli.command import DataDir, open_store, plain_errors
 from trmon.domain.model.identity import checked_name
 
 SHOWN = ("batches", "reports", "sequences", "alerts")
@@ -20,7 +20,7 @@ def export(
     data_dir: DataDir = None,
 ) -> None:
     """Write a project as partitioned parquet, for DuckDB and for `trmon import`, while the service goes on."""
-    with failing_plainly(), opened(data_dir) as store:
+    with plain_errors(), open_store(data_dir) as store:
         began_at = time.monotonic()
         written = store.archives.export(checked_name(project, field="PROJECT"), directory, now=time.time())
         seconds = time.monotonic() - began_at
@@ -34,7 +34,7 @@ def import_(
     data_dir: DataDir = None,
 ) -> None:
     """Take in what `trmon export` wrote: all of a run or nothing, never into another run; again changes nothing."""
-    with failing_plainly(), opened(data_dir, making=True) as store:
+    with plain_errors(), open_store(data_dir, making=True) as store:
         renamed = None if project is None else checked_name(project, field="--project")
         for run in store.archives.take_in(directory, project=renamed):
             typer.echo(f"{run.key}: {run.outcome.value}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import configured, failing_plainly
+from trmon.cli.command import plain_errors, read_settings
 from trmon.domain.model.errors import InvalidInput
 from trmon.grafana.api import grafana as opened
 from trmon.grafana.dashboards import shipped
@@ -24,8 +24,8 @@ def push_dashboards(
     ] = None,
 ) -> None:
     """Create or update the folder and the dashboards in a Grafana; again changes nothing."""
-    with failing_plainly():
-        settings = configured(grafana_url=url, grafana_token=token)
+    with plain_errors():
+        settings = read_settings(grafana_url=url, grafana_token=token)
         if settings.grafana_token is None:
             raise InvalidInput("--token", "is needed, or TRMON_GRAFANA_TOKEN; make one for a service account")
         with opened(settings.grafana_url, token=settings.grafana_token.get_secret_value()) as api:

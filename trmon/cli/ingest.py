@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import configured, failing_plainly
-from trmon.terminal.spool_upload import Sender, segments_in
+from trmon.cli.command import plain_errors, read_settings
+from trmon.terminal.spool_upload import SpoolUploader, segments_in
 
 
 def ingest(
@@ -17,9 +17,9 @@ def ingest(
     url: Annotated[str | None, typer.Option(help="The service to send to.")] = None,
 ) -> None:
     """Send what clients spooled to a running service; again changes nothing, so the files are left as they are."""
-    with failing_plainly():
-        settings = configured(url=url)
-        sender = Sender(settings.url, token=settings.token.get_secret_value() if settings.token else None)
+    with plain_errors():
+        settings = read_settings(url=url)
+        sender = SpoolUploader(settings.url, token=settings.token.get_secret_value() if settings.token else None)
         counts: Counter[str] = Counter()
         for segment in segments_in(directory):
             counts += sender.send(segment)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from trmon.cli.command import DataDir, failing_plainly
+from trmon.cli.command import DataDir, plain_errors
 from trmon.domain.model.errors import NotReady
 
 DEMO_SEED = 5
@@ -15,7 +15,7 @@ DEMO_SEED = 5
 INJECTIONS = "What goes wrong: quantise, stale, router, pad, support or lr."
 
 
-def demo(
+def demo_command(
     inject: Annotated[
         str, typer.Option(help="What goes wrong: quantise, stale, router, pad, support or lr.")
     ] = "stale",
@@ -25,14 +25,14 @@ def demo(
     data_dir: DataDir = None,
 ) -> None:
     """Train a healthy and an ill run under a service of their own, and tell what trmon said of them."""
-    with failing_plainly():
+    with plain_errors():
         lab = _lab()
         choices = lab.Choices(lab.injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
         if not lab.demo(choices, console=Console()):
             raise typer.Exit(1)
 
 
-def train(
+def lab_command(
     run: Annotated[str, typer.Option(help="Name of the run.")],
     project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
     url: Annotated[str | None, typer.Option(help="The service to report to; without, a spool directory.")] = None,
@@ -41,7 +41,7 @@ def train(
     steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 200,
 ) -> None:
     """Train one small policy by reinforcement learning, watched by a running service."""
-    with failing_plainly():
+    with plain_errors():
         lab = _lab()
         config = lab.configured(inject, seed=seed, n_steps=steps)
         for result in lab.train(config, url=url, project=project, name=run):

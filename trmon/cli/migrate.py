@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from trmon.cli.command import DataDir, failing_plainly, opened
+from trmon.cli.command import DataDir, open_store, plain_errors
 
 
 def migrate(data_dir: DataDir = None) -> None:
     """Bring the database's schema to this version; `serve` does so by itself."""
-    with failing_plainly(), opened(data_dir, making=True):
+    with plain_errors(), open_store(data_dir, making=True):
         typer.echo("the database is up to date")

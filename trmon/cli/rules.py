@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import failing_plainly
+from trmon.cli.command import plain_errors
 from trmon.config import rule_files as rulefiles
 
 rules = typer.Typer(no_args_is_help=True, help="Check and test the rules that make alerts.")
@@ -16,8 +16,8 @@ rules = typer.Typer(no_args_is_help=True, help="Check and test the rules that ma
 @rules.command("check")
 def check_rules(file: Annotated[Path, typer.Argument(metavar="FILE", help="Rules, as YAML.")]) -> None:
     """Say whether a file of rules can be read, and if not, where it is wrong."""
-    with failing_plainly():
-        n_rules = len(rulefiles.read(file))
+    with plain_errors():
+        n_rules = len(rulefiles.read_rules_file(file))
         typer.echo(f"{file}: ok; with the built-in ones {n_rules} rules")
 
 
@@ -26,8 +26,8 @@ def test_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Series and expected alerts, as YAML.")],
 ) -> None:
     """Run series of signals through rules, and compare the alerts with those expected."""
-    with failing_plainly():
-        verdicts = rulefiles.test(file)
+    with plain_errors():
+        verdicts = rulefiles.run_rules_file_tests(file)
         for verdict in verdicts:
             typer.echo(str(verdict))
         if not all(verdict.passed for verdict in verdicts):

@@ -11,12 +11,12 @@ import typer
 
 from trmon.bootstrap import gc_tuning
 from trmon.bootstrap.app import create_app
-from trmon.bootstrap.server import Server, bind, url_of
-from trmon.cli.command import DataDir, configured, failing_plainly
+from trmon.bootstrap.server import Server, bind_socket, socket_url
+from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.config import logs
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
-from trmon.hosts.fleet.supervisor import Child, Supervisor
+from trmon.hosts.fleet.supervisor import ChildProcess, Supervisor
 from trmon.store.database.connect import is_shared
 
 
@@ -29,31 +29,31 @@ def serve(
     fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that the supervisor has bound.")] = None,
 ) -> None:
     """Run the service: over SQLite all of it; over PostgreSQL the API, and workers where asked for."""
-    with failing_plainly():
-        settings = configured(host=host, port=port, data_dir=data_dir)
-        logs.configure(settings)
+    with plain_errors():
+        settings = read_settings(host=host, port=port, data_dir=data_dir)
+        logs.configure_logging(settings)
         if fd is None:
-            logs.warn_of_misspelt(os.environ)
+            logs.warn_of_unknown_variables(os.environ)
         if not is_shared(settings.store_url) and (replicas > 1 or workers):
             raise NotReady("a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://...")
-        bound = bind(settings) if fd is None else socket.socket(fileno=fd)
-        url = url_of(bound)
+        bound = bind_socket(settings) if fd is None else socket.socket(fileno=fd)
+        url = socket_url(bound)
         if replicas > 1 or workers:
             _supervise(settings, bound, replicas=replicas, workers=workers)
             return
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
-        gc_tuning.settle()
+        gc_tuning.tune_garbage_collector()
         Server(app, url=url).run([bound])
 
 
 def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, workers: int) -> None:
     """Each process inherits the environment and what the options changed of it; replicas also the socket."""
-    url = url_of(bound)
+    url = socket_url(bound)
     os.environ |= {"TRMON_HOST": settings.host, "TRMON_DATA_DIR": str(settings.data_dir)}
     if settings.public_url is None:
         os.environ["TRMON_PUBLIC_URL"] = url
     trmon = [sys.executable, "-m", "trmon"]
-    doors = [Child([*trmon, "serve", "--fd", str(bound.fileno())], [bound.fileno()]) for _ in range(replicas)]
-    Supervisor([*doors, *(Child([*trmon, "worker"]) for _ in range(workers))]).run(ready=f"trmon_url={url}")
+    doors = [ChildProcess([*trmon, "serve", "--fd", str(bound.fileno())], [bound.fileno()]) for _ in range(replicas)]
+    Supervisor([*doors, *(ChildProcess([*trmon, "worker"]) for _ in range(workers))]).run(ready=f"trmon_url={url}")

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import asked, console, failing_plainly
-from trmon.terminal.api_client import run_of
-from trmon.terminal.run_detail import portrait_of
-from trmon.terminal.run_page import show as show_portrait
+from trmon.cli.command import api_client_of, console, plain_errors
+from trmon.terminal.api_client import parse_run_name
+from trmon.terminal.run_detail import fetch_run_detail
+from trmon.terminal.run_page import print_run as show_portrait
 
 
 def show(
@@ -18,6 +18,6 @@ def show(
     url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
 ) -> None:
     """Show a run: its verdict, what fires, the cause, its evidence and remedy, its signals and what policies reject."""
-    with failing_plainly():
-        portrait = portrait_of(asked(url), run_of(run))
-        show_portrait(portrait, console(), now=time.time())
+    with plain_errors():
+        run_context = fetch_run_detail(api_client_of(url), parse_run_name(run))
+        show_portrait(run_context, console(), now=time.time())

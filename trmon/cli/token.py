@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from trmon.api.http.auth import digest_of, new_secret
-from trmon.cli.command import DataDir, console, failing_plainly, opened
+from trmon.cli.command import DataDir, console, open_store, plain_errors
 from trmon.domain.model.access import Scope
 from trmon.domain.model.identity import checked_name
 
@@ -19,7 +19,7 @@ token = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens
 
 
 @token.command("create")
-def create_token(
+def create_token_command(
     name: Annotated[str, typer.Argument(help="What to call it.")],
     scope: Annotated[list[Scope], typer.Option(help="What it may do; may be given more than once.")],
     project: Annotated[str | None, typer.Option(help="Only this project; without, all.")] = None,
@@ -27,7 +27,7 @@ def create_token(
     data_dir: DataDir = None,
 ) -> None:
     """Make a token and print it, once."""
-    with failing_plainly(), opened(data_dir, making=True) as store:
+    with plain_errors(), open_store(data_dir, making=True) as store:
         secret, now = new_secret(), time.time()
         store.tokens.create(
             name=checked_name(name, field="NAME"),
@@ -41,9 +41,9 @@ def create_token(
 
 
 @token.command("list")
-def list_tokens(data_dir: DataDir = None) -> None:
+def list_tokens_command(data_dir: DataDir = None) -> None:
     """List the tokens, without their secrets."""
-    with failing_plainly(), opened(data_dir) as store:
+    with plain_errors(), open_store(data_dir) as store:
         table = Table("name", "scopes", "project", "expires")
         for known in store.tokens.list():
             scopes = ", ".join(sorted(scope.value for scope in known.scopes))
@@ -53,8 +53,8 @@ def list_tokens(data_dir: DataDir = None) -> None:
 
 
 @token.command("revoke")
-def revoke_token(name: Annotated[str, typer.Argument()], data_dir: DataDir = None) -> None:
+def revoke_token_command(name: Annotated[str, typer.Argument()], data_dir: DataDir = None) -> None:
     """Revoke a token; a running service refuses it within two seconds."""
-    with failing_plainly(), opened(data_dir) as store:
+    with plain_errors(), open_store(data_dir) as store:
         store.tokens.revoke(name).result()
         typer.echo(f"revoked {name}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import asked, console, failing_plainly
+from trmon.cli.command import api_client_of, console, plain_errors
 from trmon.domain.model.identity import checked_name
 from trmon.terminal import follow_fleet
 
@@ -20,10 +20,10 @@ def top(
     url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
 ) -> None:
     """Show every run with its verdict, those that need somebody first; until interrupted."""
-    with failing_plainly():
-        terminal, service = console(), asked(url)
+    with plain_errors():
+        terminal, service = console(), api_client_of(url)
         project = None if project is None else checked_name(project, field="--project")
         if once or not terminal.is_terminal:
-            follow_fleet.once(service, project=project, console=terminal)
+            follow_fleet.print_fleet(service, project=project, console=terminal)
         else:
-            follow_fleet.follow(service, project=project, console=terminal, every_seconds=every)
+            follow_fleet.follow_fleet(service, project=project, console=terminal, every_seconds=every)

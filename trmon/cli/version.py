@@ -9,7 +9,7 @@ import typer
 from trmon_client.core import wire
 
 
-def version() -> None:
+def version_command() -> None:
     """Print the versions of the service, of the client and of the wire."""
     versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
     typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import asked, console, failing_plainly
+from trmon.cli.command import api_client_of, console, plain_errors
 from trmon.terminal import whatif_query
-from trmon.terminal.whatif_text import show
+from trmon.terminal.whatif_text import print_whatif
 
 
-def whatif(
+def whatif_command(
     run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
     policy: Annotated[
         list[str], typer.Option(help="A preset, one with bounds as trm_max(delta=0.02), or JSON; as often as wanted.")
@@ -23,13 +23,13 @@ def whatif(
     as_json: Annotated[bool, typer.Option("--json", help="Print what the API answers, a line a policy.")] = False,
 ) -> None:
     """Show what policies would have masked of the sequences that are stored of a run, beside what was masked."""
-    with failing_plainly():
-        policies = [whatif_query.policy_of(text) for text in policy]
-        service = asked(url, timeout_seconds=whatif_query.TIMEOUT_SECONDS)
+    with plain_errors():
+        policies = [whatif_query.parse_policy_argument(text) for text in policy]
+        service = api_client_of(url, timeout_seconds=whatif_query.TIMEOUT_SECONDS)
         window = {"from_step": from_step, "to_step": to_step, "max_steps": max_steps}
-        found = [whatif_query.of_run(run, tried, asked=service, **window) for tried in policies]
+        found = [whatif_query.fetch_whatif(run, tried, asked=service, **window) for tried in policies]
         if as_json:
             for effect in found:
                 typer.echo(effect.model_dump_json())
         else:
-            show(found, console())
+            print_whatif(found, console())

@@ -10,8 +10,8 @@ import typer
 from prometheus_client import start_http_server
 
 from trmon.bootstrap import gc_tuning
-from trmon.bootstrap.worker_main import watching
-from trmon.cli.command import configured, failing_plainly
+from trmon.bootstrap.worker_main import running_worker
+from trmon.cli.command import plain_errors, read_settings
 from trmon.config import logs
 from trmon.domain.model.errors import NotReady
 from trmon.metrics.counters import Counters
@@ -24,17 +24,17 @@ def worker(
     ] = None,
 ) -> None:
     """Watch a share of the runs: close batches, judge rules, tell people. Any number of them share the work."""
-    with failing_plainly():
-        settings = configured()
-        logs.configure(settings)
+    with plain_errors():
+        settings = read_settings()
+        logs.configure_logging(settings)
         ending = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
-        gc_tuning.settle()
+        gc_tuning.tune_garbage_collector()
         counters = Counters()
         if metrics_port is not None:
             _show(counters, host=settings.host, port=metrics_port)
-        with watching(settings, counters=counters):
+        with running_worker(settings, counters=counters):
             typer.echo("trmon_worker=watching")
             ending.wait()
 

@@ -12,7 +12,7 @@ from trmon.config import rule_files
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.rules.rule_yaml import builtin_rules
 
 POLL_SECONDS = 1.0
 
@@ -22,7 +22,7 @@ Stamp = tuple[int, int, int]
 """A file's time of change, size and inode."""
 
 
-class RulesInForce:
+class ActiveRules:
     """Holds a set of rules and replaces it whole, or, where the file has an error, not at all."""
 
     def __init__(self, path: Path | None, *, poll_seconds: float = POLL_SECONDS) -> None:
@@ -30,7 +30,7 @@ class RulesInForce:
         self.path = path
         self.error: str | None = None
         self._stamp = _stamp_of(path)
-        self._rules = builtin() if path is None else rule_files.read(path)
+        self._rules = builtin_rules() if path is None else rule_files.read_rules_file(path)
         self._poll_seconds = poll_seconds
         self._changed: Callable[[], None] = lambda: None
         self._failed: Callable[[], None] = lambda: None
@@ -63,7 +63,7 @@ class RulesInForce:
             return
         self._stamp = stamp
         try:
-            self._rules = rule_files.read(self.path)
+            self._rules = rule_files.read_rules_file(self.path)
         except InvalidInput as error:
             self.error = str(error)
             self._failed()
@@ -78,10 +78,10 @@ class RulesInForce:
             self.refresh()
 
 
-def rules_of(settings: Settings) -> RulesInForce:
+def active_rules_of(settings: Settings) -> ActiveRules:
     """Return the rules of the settings. Errors: NotReady naming what is wrong with their file."""
     try:
-        return RulesInForce(settings.rules_file)
+        return ActiveRules(settings.rules_file)
     except InvalidInput as error:
         raise NotReady(f"TRMON_RULES_FILE: {error}; `trmon rules check` says more") from error
 

@@ -18,7 +18,7 @@ OF_KUBERNETES = re.compile(r"(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)
 """What every pod is told of a Service called trmon, beside its TRMON_PORT."""
 
 
-def misspelt(variables: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+def unknown_variables(variables: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the names of variables that nothing of trmon reads, in order, each with the one that it is like, if any."""
     known = sorted({name.upper() for name in (*Settings.model_fields, *OF_CLIENTS)})
     for variable in sorted(variable for variable in variables if variable.startswith(PREFIX)):

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 import structlog
 
-from trmon.config.environment_check import misspelt
+from trmon.config.environment_check import unknown_variables
 from trmon.config.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 
-def configure(settings: Settings) -> None:
+def configure_logging(settings: Settings) -> None:
     """Send every log line, the libraries' too, to stderr in the form and from the level that are set."""
     stamp: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -37,9 +37,9 @@ def configure(settings: Settings) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
-def warn_of_misspelt(variables: Iterable[str]) -> None:
+def warn_of_unknown_variables(variables: Iterable[str]) -> None:
     """Log which variables look like settings and are none. Args: variables: the names of those in the environment."""
-    for name, near in misspelt(variables):
+    for name, near in unknown_variables(variables):
         log.warning("unknown_variable", variable=name, nearest=near)
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.pipeline import rule_testing as ruletests
-from trmon.domain.pipeline.rule_testing import Expected, RuleTest
+from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest
 from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_yaml import builtin, overlay
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RuleTestResult:
     """What one test expected, and what its rules did."""
 
     test: RuleTest
-    told: tuple[Expected, ...]
+    told: tuple[ExpectedAlert, ...]
 
     @property
     def passed(self) -> bool:
@@ -30,24 +30,24 @@ class Verdict:
         return f"FAILED  {self.test.name}\n  expected: {_list(self.test.alerts)}\n  got:      {_list(self.told)}"
 
 
-def read(path: Path) -> tuple[Rule, ...]:
+def read_rules_file(path: Path) -> tuple[Rule, ...]:
     """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and place."""
     text = _text_of(path)
     try:
-        return overlay(builtin(), text)
+        return overlay_rules(builtin_rules(), text)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error.field}", error.message) from error
 
 
-def test(path: Path) -> list[Verdict]:
+def run_rules_file_tests(path: Path) -> list[RuleTestResult]:
     """Return what became of every test in a file, over the rules that it names. Errors: InvalidInput."""
     text = _text_of(path)
     try:
-        given = ruletests.parse(text)
+        given = ruletests.parse_rule_tests(text)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error.field}", error.message) from error
-    rules = builtin() if given.rules is None else read(path.parent / given.rules)
-    return [Verdict(test=one, told=ruletests.outcome(one, rules)) for one in given.tests]
+    rules = builtin_rules() if given.rules is None else read_rules_file(path.parent / given.rules)
+    return [RuleTestResult(test=one, told=ruletests.run_rule_test(one, rules)) for one in given.tests]
 
 
 def _text_of(path: Path) -> str:
@@ -57,5 +57,5 @@ def _text_of(path: Path) -> str:
         raise InvalidInput(str(path), f"cannot be read: {error}") from error
 
 
-def _list(alerts: tuple[Expected, ...]) -> str:
+def _list(alerts: tuple[ExpectedAlert, ...]) -> str:
     return ", ".join(map(str, alerts)) or "nothing"

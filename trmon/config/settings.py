@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from trmon.config.webhook_url import address_of
+from trmon.config.webhook_url import parse_webhook_url
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 DEFAULT_PORT = 8642
@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     @classmethod
     def _are_urls(cls, url: SecretStr | str | None) -> SecretStr | str | None:
         if url is not None:
-            address_of(url if isinstance(url, str) else url.get_secret_value())
+            parse_webhook_url(url if isinstance(url, str) else url.get_secret_value())
         return url
 
     @field_validator("routes")

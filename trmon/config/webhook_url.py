@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 
-def address_of(url: str) -> httpx.URL:
+def parse_webhook_url(url: str) -> httpx.URL:
     """Return a URL in its parts. Errors: ValueError, which does not repeat it: it may be a secret."""
     try:
         address = httpx.URL(url)

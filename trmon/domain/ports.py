@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyNotice, AnyReport, Mail
+from trmon.domain.model.messages import AnyNotice, AnyReport, Unread
 from trmon.domain.model.slots import Fences
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.duplicate_trainers import Speaker
 from trmon.domain.runs.run import Attempt, Run
-from trmon.domain.state.run_update import Frontier, Outcome, Reached
+from trmon.domain.state.run_update import Frontier, Reached, RunUpdate
 
 
 class RunLog(Protocol):
@@ -42,7 +42,7 @@ class RunLog(Protocol):
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> Sequence[AnyNotice]:
         """Return the run's notices with a larger id, oldest first, damaged ones by their place."""
 
-    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
+    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind."""
 
     def batch_reports(self, key: BatchKey) -> Sequence[AnyReport]:
@@ -63,7 +63,7 @@ class RunLog(Protocol):
     def policy_versions(self, run_id: int) -> list[PolicyVersion]:
         """Return every policy version the run had, oldest first."""
 
-    def adaptation(self, run_id: int) -> Setting:
+    def adaptation(self, run_id: int) -> AdaptationSetting:
         """Return how the run's bounds are adapted."""
 
     def last_seen(self, run_id: int) -> float | None:
@@ -73,10 +73,10 @@ class RunLog(Protocol):
         """Return, by rank, the launches of a run whose hearts have beaten since a time, or that began since."""
 
 
-class Outcomes(Protocol):
+class RunUpdateWriter(Protocol):
     """Whoever makes durable what a worker finds."""
 
-    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+    def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
         """Write outcomes, each in one transaction; each future ends when its one is on disk. Errors, from it: Fenced.
 
         Args: fences: those under which the runs' slots are held; None where there is one worker only.

@@ -11,28 +11,28 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from trmon.domain.model.messages import Intake, Receipt
+from trmon.domain.model.messages import PreparedMessage, WriteResult
 
-Receipts = list[Future[Receipt]]
-Waiting = tuple[Sequence[Intake], asyncio.Future[Receipts]]
+Receipts = list[Future[WriteResult]]
+Waiting = tuple[Sequence[PreparedMessage], asyncio.Future[Receipts]]
 """What somebody wants to be queued, and what ends when it is."""
 
 
-class Reports(Protocol):
+class ReportSink(Protocol):
     """Where messages are kept."""
 
-    def append(self, intakes: Sequence[Intake], *, now: float) -> Receipts:
+    def append(self, intakes: Sequence[PreparedMessage], *, now: float) -> Receipts:
         """Queue messages, in their order. Errors: Overloaded, with none of them queued."""
 
 
-class Gathering:
+class Batcher:
     """Hands messages over at the end of the turn in which they came; for one event loop."""
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: ReportSink) -> None:
         self._reports = reports
         self._waiting: list[Waiting] = []
 
-    async def append(self, intakes: Sequence[Intake]) -> Receipts:
+    async def append(self, intakes: Sequence[PreparedMessage]) -> Receipts:
         """Queue messages, in their order, as of `Reports.append`, with all that comes in this turn of the loop."""
         loop = asyncio.get_running_loop()
         if not self._waiting:

@@ -10,7 +10,7 @@ from trmon.domain.model.identity import RunKey
 from trmon_client.core import wire
 
 
-def canonical(message: wire.Message, key: RunKey) -> wire.Message:
+def canonical_message(message: wire.Message, key: RunKey) -> wire.Message:
     """Return a message that names its run, and whose numbers are floats in the order of their names."""
     changed: dict[str, Any] = {"project": key.project, "run": key.run}
     if isinstance(message, wire.Report):
@@ -21,4 +21,4 @@ def canonical(message: wire.Message, key: RunKey) -> wire.Message:
 
 
 def _numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, wire.JsonNumber]:
-    return {name: wire.number(scalars[name]) + 0.0 for name in sorted(scalars)}
+    return {name: wire.wire_number(scalars[name]) + 0.0 for name in sorted(scalars)}

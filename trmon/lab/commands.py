@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.lab.demo.run import Choices, demo
+from trmon.lab.demo.run import DemoChoices, run_demo
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
-from trmon.lab.testbed.train_watched import train
+from trmon.lab.testbed.train_watched import train_watched
 
-__all__ = ["Choices", "configured", "demo", "injection", "train"]
+__all__ = ["DemoChoices", "lab_config_of", "run_demo", "injection", "train_watched"]
 
 
 def injection(name: str) -> Injection:
@@ -22,7 +22,7 @@ def injection(name: str) -> Injection:
         raise InvalidInput("--inject", f"{name!r} is none of {known}") from error
 
 
-def configured(name: str | None, *, seed: int, n_steps: int) -> LabConfig:
+def lab_config_of(name: str | None, *, seed: int, n_steps: int) -> LabConfig:
     """Return the configuration of a run with an injection, or of a healthy one. Errors: InvalidInput."""
     config = LabConfig.healthy(seed) if name is None else LabConfig.injected(injection(name), seed)
     return replace(config, n_steps=n_steps)

@@ -14,12 +14,12 @@ from prometheus_client import (
 )
 
 from trmon.domain.batches.quarantine import QuarantinePart
-from trmon.domain.model.messages import Stored
+from trmon.domain.model.messages import WriteOutcome
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 
-STATUSES = (*(status.value for status in Stored), "invalid")
+STATUSES = (*(status.value for status in WriteOutcome), "invalid")
 DROPPED = (
     *("queue_full", "spool_full", "spool_error", "damaged", "unread", "refused", "conflict", "unencodable"),
     *("scalar", "internal", "unplaced_scalar"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from threading import Lock
 
-from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
@@ -175,8 +175,8 @@ def _state_lines(state: RunState) -> str:
 
 
 @cache
-def _mode_lines(mode: Mode) -> str:
-    return "".join(_shared_line("trmon_adaptation", {"mode": one.value}, one is mode) for one in Mode)
+def _mode_lines(mode: AdaptationMode) -> str:
+    return "".join(_shared_line("trmon_adaptation", {"mode": one.value}, one is mode) for one in AdaptationMode)
 
 
 @lru_cache(REMEMBERED)

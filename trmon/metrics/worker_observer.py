@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from trmon.metrics.counters import Counters
-from trmon.runner.pass_changes import Tally
+from trmon.runner.pass_changes import PassTally
 
 
 class CountingObserver:
-    """Adds up the worker's tallies; implements trmon.runner.scheduler.Observer."""
+    """Adds up the worker's tallies; implements trmon.runner.scheduler.PassObserver."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    def passed(self, tally: Tally) -> None:
+    def passed(self, tally: PassTally) -> None:
         """Note a pass that was written."""
         for seconds in tally.close_lags_seconds:
             self._counters.close_lag_seconds.observe(seconds)

@@ -10,12 +10,12 @@ from pydantic import SecretStr
 from trmon.config.settings import Settings
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.test_notification import trial
+from trmon.domain.alerts.test_notification import sample_delivery
 from trmon.domain.model.errors import NotReady
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
-from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.pagerduty import PagerDuty
-from trmon.notifications.receivers.receiver import Receiver, Result
+from trmon.notifications.receivers.receiver import DeliveryResult, Receiver
 from trmon.notifications.receivers.slack import Slack
 from trmon.notifications.receivers.webhook import Webhook
 
@@ -23,9 +23,9 @@ from trmon.notifications.receivers.webhook import Webhook
 def receivers_of(settings: Settings) -> dict[str, Receiver]:
     """Return the receivers that are configured."""
 
-    def peer(url: str) -> Peer:
+    def peer(url: str) -> HttpPost:
         allowed, timeout = frozenset(settings.webhook_allow_hosts), settings.delivery_timeout_seconds
-        return Peer(url, allow_hosts=allowed, timeout_seconds=timeout)
+        return HttpPost(url, allow_hosts=allowed, timeout_seconds=timeout)
 
     found: dict[str, Receiver] = {}
     if settings.webhook_url is not None:
@@ -48,7 +48,7 @@ def routes_of(settings: Settings) -> Routes:
     return Routes(receivers=settings.receivers, by_owner=settings.routes)
 
 
-def try_out(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState, Result]]:
+def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState, DeliveryResult]]:
     """Send a trial through every receiver, once and at once; yields what became of each. Errors: NotReady."""
     receivers = receivers_of(settings)
     if not receivers:
@@ -59,7 +59,7 @@ def try_out(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState
     for name, receiver in receivers.items():
         with closing(receiver):
             for state in (AlertState.FIRING, AlertState.RESOLVED):
-                delivery = trial(state, receiver=name, public_url=settings.public_url, now=now)
+                delivery = sample_delivery(state, receiver=name, public_url=settings.public_url, now=now)
                 yield name, state, receiver.deliver([delivery], now=now)
 
 

@@ -11,14 +11,14 @@ import structlog
 from trmon.domain.alerts import settlement
 from trmon.domain.alerts.alert import Delivery
 from trmon.domain.alerts.grouping import Group
-from trmon.domain.alerts.muting import Mute, Situation, muted
+from trmon.domain.alerts.muting import DeliveryContext, MuteReason, mute_reason
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.settlement import Settled, Settlement, Tries
-from trmon.domain.alerts.telling import again_after, presented
+from trmon.domain.alerts.settlement import RetryPolicy, Settlement, SettlementKind
+from trmon.domain.alerts.telling import present_delivery, resend_after_seconds
 from trmon.domain.model.errors import Fenced, NotFound
-from trmon.notifications.receivers.receiver import Outcome, Receiver, Result
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
 
-UNKNOWN_RECEIVER = Result(Outcome.REFUSED, "no such receiver is configured")
+UNKNOWN_RECEIVER = DeliveryResult(DeliveryOutcome.REFUSED, "no such receiver is configured")
 
 Told = tuple[Delivery, float | None]
 """A delivery, and the seconds after which it is told again if it is."""
@@ -26,7 +26,7 @@ Told = tuple[Delivery, float | None]
 log = structlog.get_logger(__name__)
 
 
-class Outbox(Protocol):
+class DeliveryQueue(Protocol):
     """What the teller asks of the store."""
 
     def due(self, *, now: float, limit: int, without: Collection[str]) -> list[Delivery]:
@@ -38,22 +38,22 @@ class Outbox(Protocol):
     def keeps(self, deliveries: Sequence[Delivery]) -> bool:
         """Return whether what was taken is still this process's to tell; if not, it is let go of."""
 
-    def situation(self, run_id: int, *, now: float) -> Situation:
+    def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return what is true of a run now. Errors: NotFound."""
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Note what became of deliveries; it is durable when the call returns."""
 
 
-class Teller:
+class Dispatcher:
     """Tells one group of deliveries at a time; may be called from many threads."""
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: DeliveryQueue,
         receivers: Mapping[str, Receiver],
         *,
-        tries: Tries,
+        tries: RetryPolicy,
         routes: Routes,
         remind_seconds: float,
         count: Callable[[str], None],
@@ -81,7 +81,7 @@ class Teller:
         self._settle(group, settled)
         for one in settled:
             self._count(one.outcome.value)
-            if one.outcome is Settled.DEAD:
+            if one.outcome is SettlementKind.DEAD:
                 log.warning("delivery_dead", receiver=group[0].receiver, attempts=one.attempts, reason=one.error)
 
     def _asked(self, group: Group) -> list[Settlement]:
@@ -90,7 +90,7 @@ class Teller:
         except Exception as error:  # the edge of a delivery: one that cannot be said is seen, and is tried again
             self._count("error")
             log.exception("delivery_failed", receiver=group[0].receiver)
-            broken = Result(Outcome.RETRY, type(error).__name__)
+            broken = DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
             return self._settled([(one, None) for one in group], broken)
 
     def _settle(self, group: Group, settled: Sequence[Settlement]) -> None:
@@ -113,36 +113,38 @@ class Teller:
             return self._try([(one, None) for one in group], receiver)
         now = time.time()
         try:
-            situation = self._outbox.situation(run_id, now=now)
+            delivery_context = self._outbox.delivery_context(run_id, now=now)
         except NotFound:
-            return [settlement.muted(one, now=now, reason=Mute.ENDED) for one in group]
-        return self._tell_of(situation, group, receiver, now=now)
+            return [settlement.settle_muted(one, now=now, reason=MuteReason.ENDED) for one in group]
+        return self._tell_of(delivery_context, group, receiver, now=now)
 
-    def _tell_of(self, situation: Situation, group: Group, receiver: Receiver, *, now: float) -> list[Settlement]:
+    def _tell_of(
+        self, delivery_context: DeliveryContext, group: Group, receiver: Receiver, *, now: float
+    ) -> list[Settlement]:
         quiet, loud = [], []
-        is_routed = group[0].receiver in self._routes.of(situation.run.owner)
+        is_routed = group[0].receiver in self._routes.of(delivery_context.run.owner)
         forgets = receiver.repeat_seconds is not None
         for one in group:
-            reason = muted(one, situation, now=now, forgets=forgets, is_routed=is_routed)
+            reason = mute_reason(one, delivery_context, now=now, forgets=forgets, is_routed=is_routed)
             if reason is not None:
-                quiet.append(settlement.muted(one, now=now, reason=reason))
+                quiet.append(settlement.settle_muted(one, now=now, reason=reason))
                 continue
-            again = again_after(
-                one, situation, remind_seconds=self._remind_seconds, repeat_seconds=receiver.repeat_seconds
+            again = resend_after_seconds(
+                one, delivery_context, remind_seconds=self._remind_seconds, repeat_seconds=receiver.repeat_seconds
             )
-            loud.append((presented(one, situation, now=now), again))
+            loud.append((present_delivery(one, delivery_context, now=now), again))
         return quiet + (self._try(loud, receiver) if loud else [])
 
     def _try(self, loud: Sequence[Told], receiver: Receiver) -> list[Settlement]:
         return self._settled(loud, receiver.deliver([one for one, _ in loud], now=time.time()))
 
-    def _settled(self, tried: Sequence[Told], result: Result) -> list[Settlement]:
+    def _settled(self, tried: Sequence[Told], result: DeliveryResult) -> list[Settlement]:
         """What failed together is due again together."""
         now = time.time()
-        if result.outcome is Outcome.DELIVERED:
-            return [settlement.told(one, now=now, again_after_seconds=again) for one, again in tried]
-        may_succeed = result.outcome is Outcome.RETRY
+        if result.outcome is DeliveryOutcome.DELIVERED:
+            return [settlement.settle_sent(one, now=now, again_after_seconds=again) for one, again in tried]
+        may_succeed = result.outcome is DeliveryOutcome.RETRY
         return [
-            settlement.failed(one, now=now, error=result.reason, tries=self._tries, may_succeed=may_succeed)
+            settlement.settle_failed(one, now=now, error=result.reason, tries=self._tries, may_succeed=may_succeed)
             for one, _ in tried
         ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from trmon.domain.alerts.alert import Delivery
-from trmon.domain.alerts.muting import Situation
+from trmon.domain.alerts.muting import DeliveryContext
 from trmon.domain.alerts.settlement import Settlement
 from trmon.domain.model.slots import Fences, slot_of
 from trmon.domain.ports import Ownership
 from trmon.store.repositories.outbox import Outbox
 
 
-class LeasedOutbox:
-    """Implements trmon.notifications.dispatcher.Outbox: told and settled is only what has been its own since it was read."""
+class FencedOutbox:
+    """Implements `DeliveryQueue`: sends and settles only what it has owned since it was read."""
 
     def __init__(self, outbox: Outbox, ownership: Ownership) -> None:
         self._outbox = outbox
@@ -41,9 +41,9 @@ class LeasedOutbox:
             self._fences.pop(delivery.id, None)
         return False
 
-    def situation(self, run_id: int, *, now: float) -> Situation:
+    def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return what is true of a run now. Errors: NotFound."""
-        return self._outbox.situation(run_id, now=now)
+        return self._outbox.delivery_context(run_id, now=now)
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Note what became of deliveries; it is durable when the call returns. Errors: Fenced."""

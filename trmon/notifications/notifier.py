@@ -12,8 +12,8 @@ import structlog
 
 from trmon.background.poller import Poller
 from trmon.domain.alerts.alert import Subject
-from trmon.domain.alerts.grouping import Group, grouped
-from trmon.notifications.dispatcher import Outbox, Teller
+from trmon.domain.alerts.grouping import Group, group_deliveries
+from trmon.notifications.dispatcher import DeliveryQueue, Dispatcher
 from trmon.notifications.receivers.receiver import Receiver
 
 GATHER_SECONDS = 0.005
@@ -32,15 +32,15 @@ class Notifier:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: DeliveryQueue,
         receivers: Mapping[str, Receiver],
         *,
-        teller: Teller,
+        dispatcher: Dispatcher,
         count: Callable[[str], None],
     ) -> None:
         self._outbox = outbox
         self._receivers = receivers
-        self._teller = teller
+        self._dispatcher = dispatcher
         self._count = count
         self._executors = {
             name: ThreadPoolExecutor(THREADS_PER_RECEIVER, thread_name_prefix=f"trmon-notify-{name}")
@@ -86,11 +86,11 @@ class Notifier:
         full = {receiver for receiver, n in under_way.items() if n >= MAX_DUE}
         passed_over = PER_SUBJECT * sum(n for receiver, n in under_way.items() if receiver not in full)
         due = self._outbox.due(now=now, limit=MAX_DUE + passed_over, without=full)
-        for group in grouped(due, busy=busy, together=self._grouping):
+        for group in group_deliveries(due, busy=busy, together=self._grouping):
             self._outbox.take(group)
             executor = self._executors.get(group[0].receiver)
             if executor is None:
-                self._teller.tell(group)
+                self._dispatcher.tell(group)
                 continue
             with self._lock:
                 self._in_flight.update(one.subject for one in group)
@@ -105,7 +105,7 @@ class Notifier:
 
     def _is_settled(self, group: Group) -> bool:
         try:
-            self._teller.tell(group)
+            self._dispatcher.tell(group)
         except Exception as error:  # noqa: BLE001 - the edge of a delivery: it stays due, and the next poll tries again
             self._count("error")
             log.warning("delivery_unsettled", receiver=group[0].receiver, error=type(error).__name__)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
-from trmon.domain.adaptation.control import anchor_of, control, version_of
-from trmon.domain.adaptation.proposal import Proposal
-from trmon.domain.adaptation.sample import Sample, reads
-from trmon.domain.adaptation.window import Place, Window, sampled
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.control import anchor_of, run_controller, version_of_proposal
+from trmon.domain.adaptation.proposal import BoundProposal
+from trmon.domain.adaptation.sample import PolicySample, policy_reads
+from trmon.domain.adaptation.window import Place, SampleWindow, sample_of_reports
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredReport, decoded
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
@@ -17,16 +17,16 @@ from trmon.domain.runs.run import Run
 from trmon_client.core.policies.acceptance import Policy
 
 
-class Tuner:
+class BoundController:
     """Holds the newest sequences of a run in memory unless its mode is `off`; then it does nothing."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
-        self._proposal: Proposal | None = None
-        self._setting = Setting()
+        self._proposal: BoundProposal | None = None
+        self._setting = AdaptationSetting()
         self._policy: Policy | None = None
         self._reads: object = None
-        self._window: Window | None = None
+        self._window: SampleWindow | None = None
         self._steps: set[Place] = set()
 
     @property
@@ -34,12 +34,12 @@ class Tuner:
         """What it recommends instead of the policy in force; None where the bounds should stay."""
         return None if self._proposal is None else self._proposal.policy
 
-    def follow(self, setting: Setting, policy: Policy, *, gauge_keys: Sequence[BatchKey]) -> None:
+    def follow(self, setting: AdaptationSetting, policy: Policy, *, gauge_keys: Sequence[BatchKey]) -> None:
         """Take up the run's setting and its policy; a window that does not fit them is read anew from stored batches.
 
         Args: gauge_keys: the newest rows that gauges read, oldest first.
         """
-        wanted = None if setting.mode is Mode.OFF else (reads(policy), setting.window_sequences)
+        wanted = None if setting.mode is AdaptationMode.OFF else (policy_reads(policy), setting.window_sequences)
         if wanted is None or policy != self._policy:
             self._proposal = None
         self._setting, self._policy = setting, policy
@@ -47,7 +47,7 @@ class Tuner:
             self._reads, self._steps, self._window = wanted, set(), None
             if wanted is not None:
                 history = stored_samples(self._log, reversed(gauge_keys), policy=policy)
-                self._window = Window.of(history, n_sequences=setting.window_sequences)
+                self._window = SampleWindow.of(history, n_sequences=setting.window_sequences)
 
     def take(self, key: BatchKey, reports: Iterable[StoredReport], *, policy: Policy) -> None:
         """Take in a batch that gauges read."""
@@ -55,7 +55,7 @@ class Tuner:
             return
         place = (key.attempt_id, key.step)
         self._steps.add(place)
-        sample = sampled((report.columns() for report in reports), policy)
+        sample = sample_of_reports((report.columns() for report in reports), policy)
         if sample is not None:
             self._window = self._window.put(place, sample)
 
@@ -65,23 +65,23 @@ class Tuner:
             return None
         self._steps.clear()
         versions = [default_version(now=run.created_at), *self._log.policy_versions(run.id)]
-        verdict = control(
+        verdict = run_controller(
             self._setting,
             self._window.sample(),
             current=current,
             anchor=anchor_of(versions),
             is_stalled=is_stalled,
         )
-        self._proposal = verdict if isinstance(verdict, Proposal) else None
-        if self._proposal is None or self._setting.mode is not Mode.APPLY:
+        self._proposal = verdict if isinstance(verdict, BoundProposal) else None
+        if self._proposal is None or self._setting.mode is not AdaptationMode.APPLY:
             return None
-        return version_of(self._proposal, current=current, now=now)
+        return version_of_proposal(self._proposal, current=current, now=now)
 
 
-def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[Place, Sample]]:
+def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[Place, PolicySample]]:
     """Yield what a policy reads of stored batches, each read when asked for, pruned and damaged ones left out."""
     for key in keys:
         whole, _ = decoded(log.batch_reports(key))
-        sample = sampled((report.columns() for report in whole), policy)
+        sample = sample_of_reports((report.columns() for report in whole), policy)
         if sample is not None:
             yield (key.attempt_id, key.step), sample

@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from trmon.domain.model.slots import Fences
-from trmon.domain.ports import Outcomes
-from trmon.domain.state.run_snapshot import Outlook
-from trmon.domain.state.run_update import Outcome
-from trmon.runner.run_processor import Pass
+from trmon.domain.ports import RunUpdateWriter
+from trmon.domain.state.run_snapshot import RunSnapshot
+from trmon.domain.state.run_update import RunUpdate
+from trmon.runner.run_processor import PassResult
 from trmon.views.run_view_cache import RunView
 
 MOST_TOGETHER = 32
@@ -20,29 +20,29 @@ LONGEST_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PendingCommit:
     """A pass over a run, what is to be seen of it, and the future that ends when it is on disk, if it changed any."""
 
     run_id: int
-    made: Pass
+    made: PassResult
     view: RunView
     future: Future[None] | None
 
 
-class Dispatch:
+class CommitBatcher:
     """Has the passes of one round written, in their order; `written` are those that were sent."""
 
-    def __init__(self, outcomes: Outcomes, *, fences: Fences | None) -> None:
+    def __init__(self, outcomes: RunUpdateWriter, *, fences: Fences | None) -> None:
         self._outcomes = outcomes
         self._fences = fences
-        self._waiting: list[tuple[Pass, RunView, Outcome]] = []
+        self._waiting: list[tuple[PassResult, RunView, RunUpdate]] = []
         self._since = 0.0
-        self.written: list[Written] = []
+        self.written: list[PendingCommit] = []
 
-    def add(self, made: Pass, view: RunView) -> None:
+    def add(self, made: PassResult, view: RunView) -> None:
         """Have a pass written, sooner or later."""
         if made.outcome is None:
-            self.written.append(Written(view.run.id, made, view, None))
+            self.written.append(PendingCommit(view.run.id, made, view, None))
             return
         now = time.monotonic()
         if not self._waiting:
@@ -54,12 +54,14 @@ class Dispatch:
     def send(self) -> None:
         """Send all that wait."""
         waiting, self._waiting = self._waiting, []
-        futures = committed(self._outcomes, [outcome for _, _, outcome in waiting], fences=self._fences)
+        futures = commit_updates(self._outcomes, [outcome for _, _, outcome in waiting], fences=self._fences)
         for (made, view, outcome), future in zip(waiting, futures, strict=True):
-            self.written.append(Written(outcome.run_id, made, view, future))
+            self.written.append(PendingCommit(outcome.run_id, made, view, future))
 
 
-def committed(outcomes: Outcomes, these: Sequence[Outcome], *, fences: Fences | None) -> list[Future[None]]:
+def commit_updates(
+    outcomes: RunUpdateWriter, these: Sequence[RunUpdate], *, fences: Fences | None
+) -> list[Future[None]]:
     """Have outcomes written, and return a future for each; each has the error if they could not even be sent."""
     try:
         return outcomes.commit(these, fences=fences)
@@ -70,8 +72,8 @@ def committed(outcomes: Outcomes, these: Sequence[Outcome], *, fences: Fences | 
         return failed
 
 
-def _outlook(view: RunView) -> Outlook:
-    return Outlook(
+def _outlook(view: RunView) -> RunSnapshot:
+    return RunSnapshot(
         gauge_ordinal=None if view.row is None else view.row.ordinal,
         expected_step_seconds=view.expected_step_seconds,
         advice=view.advice,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from trmon.domain.ports import RunLog
-from trmon.domain.runs.duplicate_trainers import Company, company
+from trmon.domain.runs.duplicate_trainers import DuplicateTrainers, find_duplicate_trainers
 from trmon.domain.runs.liveness import HEARTBEAT_FRESH_SECONDS
 from trmon_client.core import wire
 
@@ -13,7 +13,7 @@ LOOK_SECONDS = 5.0
 """How long a look lasts: heartbeats come each 30 s."""
 
 
-class Attendance:
+class LaunchTracker:
     """Remembers who spoke last for each rank of a run, and looks closer where that was another one before.
 
     A new one looks once: what it does not remember may be so.
@@ -37,8 +37,8 @@ class Attendance:
         if (former is not None and former != message.launch) or isinstance(message, wire.Finish):
             self._look_at = 0.0
 
-    def look(self, now: float) -> Company | None:
+    def look(self, now: float) -> DuplicateTrainers | None:
         """Return the two trainers that live, if two do; it looks again for as long as that is so."""
-        found = company(self._log.speakers(self._run_id, since=now - HEARTBEAT_FRESH_SECONDS))
+        found = find_duplicate_trainers(self._log.speakers(self._run_id, since=now - HEARTBEAT_FRESH_SECONDS))
         self._look_at = math.inf if found is None else now + LOOK_SECONDS
         return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeAlias
 
-from trmon.domain.model.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, Mail, StoredReport
+from trmon.domain.model.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredReport, Unread
 from trmon.domain.ports import RunLog
 from trmon.domain.state.run_update import Frontier
 
@@ -18,14 +18,14 @@ Stored: TypeAlias = AnyReport | AnyNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class MessagePage:
     """Reports and notices in the order in which they came; `caught_up` if there is no more."""
 
     messages: tuple[Stored, ...]
     caught_up: bool
 
 
-class Inbox:
+class LogReader:
     """Reads a run's log forward; `read` is how far."""
 
     def __init__(self, log: RunLog, run_id: int, *, read: Frontier) -> None:
@@ -33,11 +33,11 @@ class Inbox:
         self._run_id = run_id
         self.read = read
 
-    def all_of(self, mail: Mail) -> Page:
+    def all_of(self, mail: Unread) -> MessagePage:
         """Return all that came since the last page, which somebody has read for many runs."""
         return self._page(mail.notices, mail.reports, caught_up=True)
 
-    def next_page(self) -> Page:
+    def next_page(self) -> MessagePage:
         """Return the next messages of both kinds, none of them before one of the other kind that came earlier.
 
         Notices are read first, so that every report that came before one of them is there to be read, and what came
@@ -54,13 +54,13 @@ class Inbox:
             reports = tuple(takewhile(lambda report: report.received_at <= end, reports))
         return self._page(notices, reports, caught_up=caught_up)
 
-    def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> Page:
+    def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> MessagePage:
         self.read = Frontier(
             report_id=reports[-1].id if reports else self.read.report_id,
             notice_id=notices[-1].id if notices else self.read.notice_id,
         )
         messages: list[Stored] = [*notices, *reports]
-        return Page(messages=tuple(sorted(messages, key=_place)), caught_up=caught_up)
+        return MessagePage(messages=tuple(sorted(messages, key=_place)), caught_up=caught_up)
 
 
 def _place(stored: Stored) -> tuple[float, float]:

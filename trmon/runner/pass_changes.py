@@ -10,12 +10,12 @@ from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.stages.publish import Published
-from trmon.domain.state.run_update import Checkpoint, Event, Frontier, Outcome
+from trmon.domain.stages.publish import BatchChanges
+from trmon.domain.state.run_update import Checkpoint, Event, Frontier, RunUpdate
 
 
 @dataclass(slots=True)
-class Tally:
+class PassTally:
     """What a pass counts: seconds from each batch's newest report to its close, and what went wrong in them."""
 
     close_lags_seconds: list[float] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Ledger:
+class PassChanges:
     """What is written, the newest of each kind: a batch revised in the pass that closed it is written once."""
 
     rows: dict[BatchKey, BatchRow] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class Ledger:
     deliveries: list[Delivery] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     run: dict[str, Any] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: PassTally = field(default_factory=PassTally)
 
-    def add(self, published: Published) -> None:
+    def add(self, published: BatchChanges) -> None:
         """Take what a batch or a change of state writes."""
         if published.row is not None:
             self.rows[published.row.key] = published.row
@@ -59,9 +59,9 @@ class Ledger:
         """Whether anything is written; decisions, events and deliveries never come alone."""
         return bool(self.rows or self.alerts or self.run or self.events)
 
-    def outcome(self, run_id: int, *, frontier: Frontier, checkpoint: Checkpoint | None) -> Outcome:
+    def outcome(self, run_id: int, *, frontier: Frontier, checkpoint: Checkpoint | None) -> RunUpdate:
         """Return everything as one value, batches in the order in which they were folded."""
-        return Outcome(
+        return RunUpdate(
             run_id=run_id,
             frontier=frontier,
             batches=tuple(sorted(self.rows.values(), key=lambda row: row.ordinal)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from trmon.domain.batches.assembly import Assembly
-from trmon.domain.batches.trainer_scalars import ScalarShelf
+from trmon.domain.batches.trainer_scalars import PendingScalars
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
 from trmon.domain.state.run_update import Frontier
@@ -13,11 +13,11 @@ from trmon_client.core import wire
 
 
 @dataclass(slots=True)
-class Waiting:
+class PendingState:
     """Open batches, scalars of steps to come, and which notices said that a rank has left."""
 
     assembly: Assembly = field(default_factory=Assembly)
-    shelf: ScalarShelf = field(default_factory=ScalarShelf)
+    shelf: PendingScalars = field(default_factory=PendingScalars)
     _finish_ids: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property

@@ -10,16 +10,16 @@ import structlog
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart
-from trmon.domain.pipeline.close_batch import close, withheld
-from trmon.domain.stages.merge import Closing
-from trmon.domain.stages.publish import Published
+from trmon.domain.pipeline.close_batch import close_batch, withheld
+from trmon.domain.stages.merge import ClosingBatch
+from trmon.domain.stages.publish import BatchChanges
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 
-def judged(closing: Closing) -> Published:
+def close_or_quarantine(closing: ClosingBatch) -> BatchChanges:
     """Return what a batch changes when it closes or is revised; one that cannot be judged is withheld, with why.
 
     The stages are pure: what fails in them fails again in every retry. Only a lack of memory may pass.
@@ -27,7 +27,7 @@ def judged(closing: Closing) -> Published:
     if not closing.batch.reports:
         return withheld(closing, "none of its reports can be decoded")
     try:
-        return close(closing)
+        return close_batch(closing)
     except MemoryError:
         raise
     except Exception as error:
@@ -35,13 +35,15 @@ def judged(closing: Closing) -> Published:
         return withheld(closing, error)
 
 
-def set_aside(row: BatchRow, closing: Closing) -> list[Quarantined]:
+def quarantined_in(row: BatchRow, closing: ClosingBatch) -> list[Quarantined]:
     """Return what a row names now that was not set aside before."""
     known = {*closing.beside, *(closing.former.quarantined if closing.former else ())}
     return [entry for entry in row.quarantined if entry not in known]
 
 
-def confined(part: QuarantinePart, act: Callable[[], T], *, counts: Counter[QuarantinePart], run_id: int) -> T | None:
+def run_quarantined(
+    part: QuarantinePart, act: Callable[[], T], *, counts: Counter[QuarantinePart], run_id: int
+) -> T | None:
     """Return what a call returns; None after an error of arithmetic or of data, which is counted and logged.
 
     Errors: those of the store, which a retry may mend.

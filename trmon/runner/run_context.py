@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from trmon.domain.alerts.owner_change import Handover
+from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import AnyReport, StoredNotice
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import PolicyVersion, asked_by_trainer
 from trmon.domain.ports import RunLog
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
 from trmon.domain.runs.liveness import LifeChange, Patience
 from trmon.domain.state.run_update import Event
-from trmon.runner.pass_changes import Ledger
+from trmon.runner.pass_changes import PassChanges
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import Policy, PolicyError
 
@@ -39,7 +39,7 @@ class _Newest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vigil:
+class WatchConfig:
     """How runs are watched: by which rules, who hears of them, and how patiently."""
 
     rules: Callable[[], tuple[Rule, ...]]
@@ -54,32 +54,32 @@ class Vigil:
         return _Newest(self.rules)
 
 
-class Portrait:
+class RunContext:
     """A run and its policies, kept current; what its trainer changes is noted in the ledger of the pass."""
 
-    def __init__(self, log: RunLog, run_id: int, *, vigil: Vigil) -> None:
+    def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig) -> None:
         self._log = log
-        self._vigil = vigil
+        self._watch_config = watch_config
         self._revision = log.revision(run_id)
         self.run = log.run(run_id)
-        self.policies = PolicyBook.of(log.policy(run_id), versions=log.policy_versions(run_id))
+        self.policies = PolicyRegistry.of(log.policy(run_id), versions=log.policy_versions(run_id))
         self.adaptation = log.adaptation(run_id)
 
-    def watch(self, now: float) -> Watch:
+    def watch(self, now: float) -> PassContext:
         """Return what the pipeline needs of it at a time."""
-        return Watch(
+        return PassContext(
             run=self.run,
             policies=self.policies,
-            rules=self._vigil.rule_set(),
-            receivers=self._vigil.routes.of(self.run.owner),
-            public_url=self._vigil.public_url,
+            rules=self._watch_config.rule_set(),
+            receivers=self._watch_config.routes.of(self.run.owner),
+            public_url=self._watch_config.public_url,
             now=now,
-            everyone=self._vigil.routes.receivers,
+            everyone=self._watch_config.routes.receivers,
         )
 
-    def handover(self, now: float) -> Handover:
+    def owner_change(self, now: float) -> OwnerChange:
         """Return who hears of the run if it changes hands now."""
-        return Handover(routes=self._vigil.routes, public_url=self._vigil.public_url, now=now)
+        return OwnerChange(routes=self._watch_config.routes, public_url=self._watch_config.public_url, now=now)
 
     def refresh(self) -> None:
         """Read it again if it has changed: people rename and tag runs and change their policies beside the worker."""
@@ -95,22 +95,22 @@ class Portrait:
         if current != self.policies.current:
             self.policies = self.policies.turning(current)
 
-    def heard(self, report: AnyReport, ledger: Ledger, *, is_newest: bool) -> None:
+    def heard(self, report: AnyReport, pass_changes: PassChanges, *, is_newest: bool) -> None:
         """Note when a report came, and, of the newest batch that is known, how far the run is."""
         heard_at = max(self.run.last_report_at or report.received_at, report.received_at)
         batch = report.key.batch
         reached: dict[str, Any] = {"last_step": batch.step, "attempt_id": batch.attempt_id} if is_newest else {}
         self.run = replace(self.run, last_report_at=heard_at, **reached)
-        ledger.change(**reached)
+        pass_changes.change(**reached)
 
-    def turned(self, change: LifeChange, ledger: Ledger) -> None:
+    def turned(self, change: LifeChange, pass_changes: PassChanges) -> None:
         """Note a change of state."""
         self.run = replace(self.run, state=change.state)
-        ledger.change(state=change.state)
+        pass_changes.change(state=change.state)
         data = {"state": change.state.value, "reason": change.reason.value, "error": change.error}
-        ledger.events.append(Event(kind="state", data=data, at=change.at))
+        pass_changes.events.append(Event(kind="state", data=data, at=change.at))
 
-    def introduced(self, notice: StoredNotice, start: wire.Start, ledger: Ledger, *, now: float) -> None:
+    def introduced(self, notice: StoredNotice, start: wire.Start, pass_changes: PassChanges, *, now: float) -> None:
         """Take up what rank 0 says of the run: owner, tags, configuration, mode, and the policy it asks for."""
         given: dict[str, Any] = {
             "owner": start.owner,
@@ -120,25 +120,25 @@ class Portrait:
         }
         changed = {name: value for name, value in given.items() if value}
         self.run = replace(self.run, **changed)
-        ledger.change(**changed)
+        pass_changes.change(**changed)
         if start.policy is not None:
-            self._asked(start.policy, ledger, at=notice.received_at, now=now)
+            self._asked(start.policy, pass_changes, at=notice.received_at, now=now)
 
-    def _asked(self, spec: dict[str, object], ledger: Ledger, *, at: float, now: float) -> None:
+    def _asked(self, spec: dict[str, object], pass_changes: PassChanges, *, at: float, now: float) -> None:
         try:
             policy = Policy.parse(spec)
         except PolicyError as error:
-            ledger.events.append(Event(kind="policy", data={"refused": str(error)}, at=at))
+            pass_changes.events.append(Event(kind="policy", data={"refused": str(error)}, at=at))
             return
         self.policies = self.policies.knowing(policy)
         version = asked_by_trainer(self.policies.current, policy, now=now)
         if version is not None:
-            self.adopted(version, ledger, at=at)
+            self.adopted(version, pass_changes, at=at)
 
-    def adopted(self, version: PolicyVersion, ledger: Ledger, *, at: float) -> None:
+    def adopted(self, version: PolicyVersion, pass_changes: PassChanges, *, at: float) -> None:
         """Note a policy version that comes from the trainer or from a controller."""
         self.policies = self.policies.turning(version)
-        ledger.change(policy=version)
+        pass_changes.change(policy=version)
         policy = version.policy
         data = {"hash": policy.hash, "name": policy.name, "author": version.author, "reason": version.reason}
-        ledger.events.append(Event(kind="policy", data=data, at=at))
+        pass_changes.events.append(Event(kind="policy", data=data, at=at))

@@ -9,16 +9,16 @@ from typing import Protocol
 import structlog
 
 from trmon.domain.model.errors import Fenced, NotFound
-from trmon.domain.model.messages import Mail
+from trmon.domain.model.messages import Unread
 from trmon.domain.model.slots import Fences, in_slots, slot_of
-from trmon.domain.ports import Outcomes, RunLog
-from trmon.domain.state.run_update import Outcome
-from trmon.runner.commit_batcher import Dispatch, Written, committed
+from trmon.domain.ports import RunLog, RunUpdateWriter
+from trmon.domain.state.run_update import RunUpdate
+from trmon.runner.commit_batcher import CommitBatcher, PendingCommit, commit_updates
 from trmon.runner.log_reader import PAGE
-from trmon.runner.pass_changes import Tally
-from trmon.runner.run_context import Vigil
-from trmon.runner.run_processor import RunKeeper
-from trmon.runner.timer_queue import Alarms
+from trmon.runner.pass_changes import PassTally
+from trmon.runner.run_context import WatchConfig
+from trmon.runner.run_processor import RunProcessor
+from trmon.runner.timer_queue import TimerQueue
 from trmon.views.run_view_cache import RunView
 
 TICK_SECONDS = 1.0
@@ -32,7 +32,7 @@ READ_TOGETHER = 64
 log = structlog.get_logger(__name__)
 
 
-class Display(Protocol):
+class ViewSink(Protocol):
     """Where runs are seen; called from the worker's thread."""
 
     def show(self, view: RunView) -> None:
@@ -42,10 +42,10 @@ class Display(Protocol):
         """Forget a run."""
 
 
-class Observer(Protocol):
+class PassObserver(Protocol):
     """Whoever counts what the worker does; called from its thread."""
 
-    def passed(self, tally: Tally) -> None:
+    def passed(self, tally: PassTally) -> None:
         """Note a pass that was written."""
 
     def failed(self, error: Exception) -> None:
@@ -53,28 +53,34 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Setback:
+class RunBackoff:
     """How often a run has failed in a row, and when it is tried again."""
 
     failures: int
     retry_at: float
 
 
-class Rounds:
+class Scheduler:
     """The runs in memory: those that train, or of which something waits. Not thread-safe: one thread makes rounds."""
 
     def __init__(
-        self, run_log: RunLog, *, outcomes: Outcomes, vigil: Vigil, display: Display, observer: Observer
+        self,
+        run_log: RunLog,
+        *,
+        outcomes: RunUpdateWriter,
+        watch_config: WatchConfig,
+        display: ViewSink,
+        observer: PassObserver,
     ) -> None:
         self._log = run_log
         self._outcomes = outcomes
-        self._vigil = vigil
+        self._watch_config = watch_config
         self._display = display
         self._observer = observer
         self._fences: Fences | None = None
-        self._keepers: dict[int, RunKeeper] = {}
-        self._setbacks: dict[int, Setback] = {}
-        self._alarms = Alarms()
+        self._keepers: dict[int, RunProcessor] = {}
+        self._setbacks: dict[int, RunBackoff] = {}
+        self._alarms = TimerQueue()
         self._behind: set[int] = set()
 
     @property
@@ -103,7 +109,7 @@ class Rounds:
 
         A run that failed keeps its place until its time to be tried again has come.
         """
-        dispatch = Dispatch(self._outcomes, fences=self._fences)
+        dispatch = CommitBatcher(self._outcomes, fences=self._fences)
         for some in _some([run_id for run_id in run_ids if self._may_pass(run_id, now=now)]):
             mail = self._mail_of(some)
             for run_id in some:
@@ -116,14 +122,14 @@ class Rounds:
         resting = self._keepers if slots is None else in_slots(self._keepers, slots)
         for some in _some(list(resting)):
             outcomes = [outcome for run_id in some if (outcome := self._at_rest(run_id)) is not None]
-            futures = committed(self._outcomes, outcomes, fences=self._fences)
+            futures = commit_updates(self._outcomes, outcomes, fences=self._fences)
             for outcome, future in zip(outcomes, futures, strict=True):
                 try:
                     future.result(COMMIT_TIMEOUT_SECONDS)
                 except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
                     self._unsaved(outcome.run_id, error)
 
-    def _at_rest(self, run_id: int) -> Outcome | None:
+    def _at_rest(self, run_id: int) -> RunUpdate | None:
         try:
             return self._keepers[run_id].rest()
         except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
@@ -134,7 +140,7 @@ class Rounds:
         self._observer.failed(error)
         log.warning("checkpoint_failed", run_id=run_id, error=repr(error))
 
-    def _mail_of(self, run_ids: Sequence[int]) -> Mapping[int, Mail]:
+    def _mail_of(self, run_ids: Sequence[int]) -> Mapping[int, Unread]:
         """Read what came of runs in memory; one that is not in the answer reads for itself.
 
         So do all of them if there is much, or if anything of it cannot be read: they hear of it if it is theirs.
@@ -148,11 +154,13 @@ class Rounds:
         except Exception:  # noqa: BLE001 - the worker's edge: it is counted once it is known whose it is
             return {}
 
-    def _pass(self, run_id: int, dispatch: Dispatch, *, mail: Mail | None, now: float) -> None:
+    def _pass(self, run_id: int, dispatch: CommitBatcher, *, mail: Unread | None, now: float) -> None:
         try:
             keeper = self._keepers.get(run_id)
             if keeper is None:
-                keeper = self._keepers[run_id] = RunKeeper(self._log, run_id, vigil=self._vigil, now=now)
+                keeper = self._keepers[run_id] = RunProcessor(
+                    self._log, run_id, watch_config=self._watch_config, now=now
+                )
             made = keeper.advance(now, mail=mail)
             dispatch.add(made, keeper.view(now))
         except NotFound:
@@ -160,7 +168,7 @@ class Rounds:
         except Exception as error:  # noqa: BLE001 - the worker's edge: this run is tried again, the others go on
             self._fail(run_id, error, now=now)
 
-    def _settle(self, written: Written, *, now: float) -> bool:
+    def _settle(self, written: PendingCommit, *, now: float) -> bool:
         run_id, made = written.run_id, written.made
         try:
             if written.future is not None:
@@ -187,7 +195,7 @@ class Rounds:
         self._keepers.pop(run_id, None)
         failures = self._setbacks[run_id].failures + 1 if run_id in self._setbacks else 1
         wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(failures - 1, 16), MAX_BACKOFF_SECONDS)
-        self._setbacks[run_id] = Setback(failures, now + wait_seconds)
+        self._setbacks[run_id] = RunBackoff(failures, now + wait_seconds)
         self._alarms.arm(run_id, now + wait_seconds)
         self._observer.failed(error)
         log.error("run_pass_failed", run_id=run_id, failures=failures, retry_in_seconds=wait_seconds, exc_info=error)

@@ -6,7 +6,7 @@ import math
 from heapq import heappop, heappush
 
 
-class Alarms:
+class TimerQueue:
     """The next time of each run, on the server's clock. Not thread-safe."""
 
     def __init__(self) -> None:

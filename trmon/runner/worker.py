@@ -9,11 +9,11 @@ from threading import Condition, Thread
 
 import structlog
 
-from trmon.domain.ports import Outcomes, Ownership, RunLog
+from trmon.domain.ports import Ownership, RunLog, RunUpdateWriter
 from trmon.domain.runs.run import Run
 from trmon.runner.ownership import SoleOwner
-from trmon.runner.run_context import Vigil
-from trmon.runner.scheduler import Display, Observer, Rounds
+from trmon.runner.run_context import WatchConfig
+from trmon.runner.scheduler import PassObserver, Scheduler, ViewSink
 
 TICK_SECONDS = 1.0
 BREATH_SECONDS = (0.015, 0.25)
@@ -32,10 +32,10 @@ class Worker:
         self,
         run_log: RunLog,
         *,
-        outcomes: Outcomes,
-        vigil: Vigil,
-        display: Display,
-        observer: Observer,
+        outcomes: RunUpdateWriter,
+        watch_config: WatchConfig,
+        display: ViewSink,
+        observer: PassObserver,
         ownership: Ownership | None = None,
         listen: Callable[[], None] = lambda: None,
         clock: Callable[[], float],
@@ -43,7 +43,9 @@ class Worker:
     ) -> None:
         """Args: listen: called on the worker's thread after each round, and before the first."""
         self._log = run_log
-        self._rounds = Rounds(run_log, outcomes=outcomes, vigil=vigil, display=display, observer=observer)
+        self._rounds = Scheduler(
+            run_log, outcomes=outcomes, watch_config=watch_config, display=display, observer=observer
+        )
         self._observer = observer
         self._ownership = ownership or SoleOwner()
         self._listen = listen

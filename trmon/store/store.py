@@ -9,12 +9,12 @@ from pathlib import Path
 from sqlalchemy import select
 
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.health_check import Observation
+from trmon.domain.model.health_check import HealthCheckResult
 from trmon.store import migrations
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
-from trmon.store.maintenance.database_check import examine
-from trmon.store.registry.run_registry import Directory
+from trmon.store.maintenance.database_check import check_database
+from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
 from trmon.store.repositories.alerts import Alerts
 from trmon.store.repositories.archives import Archives
@@ -22,18 +22,18 @@ from trmon.store.repositories.batches import Batches
 from trmon.store.repositories.deliveries import Deliveries
 from trmon.store.repositories.events import Events
 from trmon.store.repositories.leases import LEASE_SECONDS, Leases
-from trmon.store.repositories.new_messages import Arrivals
+from trmon.store.repositories.new_messages import NewMessages
 from trmon.store.repositories.outbox import Outbox
 from trmon.store.repositories.policies import Policies
 from trmon.store.repositories.reports import Reports
 from trmon.store.repositories.retention import Retention
 from trmon.store.repositories.run_log import SqlRunLog
-from trmon.store.repositories.run_snapshots import Outlooks
+from trmon.store.repositories.run_snapshots import RunSnapshots
 from trmon.store.repositories.runs import Runs
 from trmon.store.repositories.signals import Signals
 from trmon.store.repositories.silences import Silences
 from trmon.store.repositories.tokens import Tokens
-from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.run_locks import RunLocks
@@ -42,7 +42,7 @@ LIVE_SECONDS = 90.0
 """A trainer whose last sign of life is younger still lives: three of its heartbeats."""
 
 
-class Role(Enum):
+class ProcessRole(Enum):
     """What a process does with a SQLite file: all of it, all but the reading on that a worker does, or only that.
 
     Over PostgreSQL every process reads and writes beside others, whatever its role.
@@ -56,12 +56,12 @@ class Role(Enum):
 class Store:
     """Everything durable. Reads may come from any thread and never wait for the writer; writes return futures."""
 
-    def __init__(self, engines: Engines, *, live_seconds: float, role: Role) -> None:
+    def __init__(self, engines: Engines, *, live_seconds: float, role: ProcessRole) -> None:
         self.role = role
         self._engines = engines
         self._reader = reader = engines.reader
-        names = NameSets()
-        directory = Directory(live_seconds=live_seconds, is_shared=engines.is_shared)
+        names = NameDictionary()
+        directory = RunRegistry(live_seconds=live_seconds, is_shared=engines.is_shared)
         self.writer = writer = _writer(engines, directory, names)
         self.runs = Runs(reader, writer, directory=directory)
         self.reports = Reports(reader, writer, directory=directory, is_alone=self._is_alone)
@@ -76,10 +76,10 @@ class Store:
         self.tokens = Tokens(reader, writer)
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
-        self.arrivals = Arrivals(reader)
-        self.outlooks = Outlooks(reader, names=names)
+        self.arrivals = NewMessages(reader)
+        self.run_snapshots = RunSnapshots(reader, names=names)
         self.archives = Archives(reader, writer, names=names, runs=self.runs)
-        self.runlog = SqlRunLog(
+        self.run_log = SqlRunLog(
             reader,
             writer,
             directory=directory,
@@ -89,11 +89,11 @@ class Store:
             policies=self.policies,
             adaptations=self.adaptations,
         )
-        if role is not Role.READER:
+        if role is not ProcessRole.READER:
             writer.start()
 
     @classmethod
-    def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS, role: Role = Role.ALONE) -> Store:
+    def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS, role: ProcessRole = ProcessRole.ALONE) -> Store:
         """Open a database and start its writer; a SQLite file that is not there is made, without tables.
 
         Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; live_seconds: how long a
@@ -107,7 +107,7 @@ class Store:
 
     @property
     def _is_alone(self) -> bool:
-        return self.role is Role.ALONE and not self.is_shared
+        return self.role is ProcessRole.ALONE and not self.is_shared
 
     @property
     def is_shared(self) -> bool:
@@ -127,7 +127,7 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the schema to this version's."""
-        migrations.upgrade(self._engines.writing)
+        migrations.upgrade_schema(self._engines.writing)
 
     def check(self) -> None:
         """Raise NotReady unless the database can be read, its schema is this version's and the writer lives."""
@@ -135,11 +135,11 @@ class Store:
             raise NotReady("the writer has stopped; restart the service")
         with self._reader.connect() as connection:
             connection.execute(select(tables.run.c.id).limit(1))
-            migrations.check(connection)
+            migrations.check_revision(connection)
 
-    def examine(self) -> Iterator[Observation]:
+    def examine(self) -> Iterator[HealthCheckResult]:
         """Yield what there is to say of the database. Errors: NotReady when it cannot be reached."""
-        return examine(self._engines)
+        return check_database(self._engines)
 
     def on_commit(self, listener: Callable[[frozenset[int]], None]) -> None:
         """Call the listener with the ids of the runs each commit touched, on the writer's thread: it must be quick."""
@@ -157,7 +157,7 @@ class Store:
         self._engines.dispose()
 
 
-def _writer(engines: Engines, directory: Directory, names: NameSets) -> GroupCommit:
+def _writer(engines: Engines, directory: RunRegistry, names: NameDictionary) -> GroupCommit:
     """Return the writer; after a rollback nobody may remember what was undone."""
     locks = RunLocks(directory) if engines.is_shared else None
     writer = GroupCommit(engines.writing, locks=locks)

@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ApiClient:
     """A service, and the token that is shown there."""
 
     url: str
@@ -32,7 +32,7 @@ class Asked:
         return self._request("POST", path, json=question)
 
     def _request(self, method: str, path: str, **content: Any) -> bytes:
-        headers = shown(self.token)
+        headers = authorization_header(self.token)
         timeout = httpx.Timeout(self.timeout_seconds, connect=10.0)
         try:
             with httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=False) as client:
@@ -40,7 +40,7 @@ class Asked:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise NotReady(f"no service answers at {self.url}: {error}; start one or give --url") from error
         if answer.status_code != httpx.codes.OK:
-            raise NotReady(f"{self.url} answered {answer.status_code}: {reason(answer)}")
+            raise NotReady(f"{self.url} answered {answer.status_code}: {problem_line(answer)}")
         return answer.content
 
     def read(self, kind: type[M], path: str) -> M:
@@ -55,7 +55,7 @@ class Asked:
             raise NotReady(f"{self.url} answers, but not as this trmon does; --url is the address of one") from error
 
 
-def shown(token: str | None) -> dict[str, str]:
+def authorization_header(token: str | None) -> dict[str, str]:
     """Return the header that shows a token. Errors: InvalidInput for one that none can be, which is not repeated."""
     if not token:
         return {}
@@ -64,7 +64,7 @@ def shown(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def run_of(name: str, *, otherwise: str = "") -> RunKey:
+def parse_run_name(name: str, *, otherwise: str = "") -> RunKey:
     """Return the key of PROJECT/RUN. Args: otherwise: what could be given instead. Errors: InvalidInput."""
     project, slash, run = name.partition("/")
     if not slash:
@@ -72,7 +72,7 @@ def run_of(name: str, *, otherwise: str = "") -> RunKey:
     return RunKey.checked(project, run)
 
 
-def reason(answer: httpx.Response) -> str:
+def problem_line(answer: httpx.Response) -> str:
     """Return in one line what problem details say, that a page is none of trmon's, or how any other answer begins."""
     kind = answer.headers.get("content-type", "")
     if kind.startswith("application/problem+json"):

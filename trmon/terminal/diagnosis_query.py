@@ -9,16 +9,16 @@ import msgspec
 from trmon.api.diagnosis.schemas import DiagnosisOut, IgnoredOut
 from trmon.domain.diagnosis import History, diagnose, translate
 from trmon.domain.model.errors import InvalidInput
-from trmon.terminal.api_client import Asked, run_of
+from trmon.terminal.api_client import ApiClient, parse_run_name
 
 
-def of_run(name: str, *, asked: Asked) -> DiagnosisOut:
+def fetch_diagnosis(name: str, *, asked: ApiClient) -> DiagnosisOut:
     """Return the diagnosis of PROJECT/RUN that a service gives. Errors: InvalidInput, NotReady."""
-    key = run_of(name, otherwise="; or give --metrics FILE")
+    key = parse_run_name(name, otherwise="; or give --metrics FILE")
     return asked.read(DiagnosisOut, f"/api/v1/runs/{key}/diagnosis")
 
 
-def of_metrics(file: Path) -> DiagnosisOut:
+def diagnose_metrics(file: Path) -> DiagnosisOut:
     """Return the diagnosis of a log line: a JSON object of signals under our, verl's or TRL's names.
 
     Errors: InvalidInput where the file cannot be read as one.

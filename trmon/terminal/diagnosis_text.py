@@ -10,10 +10,10 @@ from rich.table import Table
 
 from trmon.api.diagnosis.schemas import DiagnosisOut, EvidenceOut, FindingOut
 from trmon.domain.diagnosis import Finding
-from trmon.domain.rules.rule import Bound
+from trmon.domain.rules.rule import ThresholdSide
 
 
-def show(found: DiagnosisOut, console: Console) -> None:
+def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
     """Print a diagnosis: what fires on the run itself, the cause, its evidence and fix, and what is not known."""
     for fires in found.circumstances:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
@@ -45,7 +45,7 @@ def _evidence(observation: FindingOut) -> Table:
 def _limit(item: EvidenceOut) -> str:
     if item.away_from is not None:
         return f"{item.away_from:g} ± {item.threshold:g}"
-    return f"{'>' if item.bound is Bound.ABOVE else '<'} {item.threshold:g}"
+    return f"{'>' if item.bound is ThresholdSide.ABOVE else '<'} {item.threshold:g}"
 
 
 def _lines(found: DiagnosisOut) -> Iterator[str]:

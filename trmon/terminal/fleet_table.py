@@ -12,10 +12,10 @@ from rich.text import Text
 
 from trmon.api.fleet.schemas import FleetRunOut, SparklineOut
 from trmon.api.http.pages import PageOut
-from trmon.domain.health.run_verdict import Kind, Need
-from trmon.terminal.api_client import Asked
-from trmon.terminal.sparkline import sparks
-from trmon.terminal.styles import OF_SEVERITY, seen, sentence, share
+from trmon.domain.health.run_verdict import Urgency, VerdictKind
+from trmon.terminal.api_client import ApiClient
+from trmon.terminal.sparkline import text_sparkline
+from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
 
 PAGE = 500
 MOST_RUNS = 2000
@@ -24,11 +24,11 @@ FRAME_LINES = 7
 """Most lines of a frame that are no run: answer, trouble, the table's head, its rules, and what was left out."""
 WIDE, MIDDLING = 120, 100
 """Columns from which sparks, and the share rejected, have room."""
-NEEDS, KINDS = list(Need), list(Kind)
-ILL = frozenset(kind for kind in Kind if kind.need is not Need.NONE)
+NEEDS, KINDS = list(Urgency), list(VerdictKind)
+ILL = frozenset(kind for kind in VerdictKind if kind.need is not Urgency.NONE)
 
 
-def fleet_of(asked: Asked, *, project: str | None) -> list[FleetRunOut]:
+def fetch_fleet(asked: ApiClient, *, project: str | None) -> list[FleetRunOut]:
     """Return the runs of a service, those that need somebody first. Errors: NotReady."""
     runs: list[FleetRunOut] = []
     where = "" if project is None else f"&project={project}"
@@ -45,7 +45,7 @@ def _urgency(run: FleetRunOut) -> tuple[int, int, float]:
     return (NEEDS.index(run.verdict.need), KINDS.index(run.verdict.kind), -(run.last_report_at or 0.0))
 
 
-def frame(
+def fleet_frame(
     runs: Sequence[FleetRunOut], *, console: Console, now: float, height: int | None = None, trouble: str = ""
 ) -> RenderableType:
     """Return the fleet as it is shown.
@@ -54,7 +54,7 @@ def frame(
     """
     shown = runs if height is None else runs[: max(height - FRAME_LINES, 1)]
     more = len(runs) - len(shown)
-    parts: list[RenderableType] = [Text(answer(runs), style="bold")]
+    parts: list[RenderableType] = [Text(fleet_summary_line(runs), style="bold")]
     if trouble:
         parts.append(Text(trouble, style="bold", no_wrap=True, overflow="ellipsis"))
     if runs:
@@ -64,17 +64,17 @@ def frame(
     return Group(*parts)
 
 
-def answer(runs: Sequence[FleetRunOut]) -> str:
+def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
     """Return the fleet in one line, as the page says it, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
     if not runs:
         return "no runs yet: a trainer's first report makes one"
     needs = Counter(run.verdict.need for run in runs)
     kinds = Counter(run.verdict.kind for run in runs)
-    now = needs[Need.NOW]
+    now = needs[Urgency.NOW]
     counted = {
-        "to watch": needs[Need.SOON],
-        "taken up": sum(run.verdict.need is Need.NONE and run.verdict.kind in ILL for run in runs),
-        **{kind.value: kinds[kind] for kind in (Kind.HEALTHY, Kind.UNKNOWN, Kind.FINISHED)},
+        "to watch": needs[Urgency.SOON],
+        "taken up": sum(run.verdict.need is Urgency.NONE and run.verdict.kind in ILL for run in runs),
+        **{kind.value: kinds[kind] for kind in (VerdictKind.HEALTHY, VerdictKind.UNKNOWN, VerdictKind.FINISHED)},
     }
     first = f"{now} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"
     return ", ".join([first, *(f"{n:,} {what}" for what, n in counted.items() if n)])
@@ -92,17 +92,21 @@ def _table(runs: Sequence[FleetRunOut], *, console: Console, now: float) -> Tabl
     table.add_column("alerts", justify="right", no_wrap=True)
     table.add_column("seen", justify="right", no_wrap=True)
     for run in runs:
-        drawn = {"reward": _drawn(run.reward, console), "KL": _drawn(run.kl, console), "masked": share(run.mask_rate)}
+        drawn = {
+            "reward": _drawn(run.reward, console),
+            "KL": _drawn(run.kl, console),
+            "masked": percent_text(run.mask_rate),
+        }
         step = "-" if run.step is None else f"{run.step:,}"
-        first = (sentence(run.verdict), Text(f"{run.project}/{run.run}"), step)
-        table.add_row(*first, *(drawn[name] for name, _ in columns), _alerts(run), seen(run, now=now))
+        first = (verdict_line(run.verdict), Text(f"{run.project}/{run.run}"), step)
+        table.add_row(*first, *(drawn[name] for name, _ in columns), _alerts(run), last_seen_text(run, now=now))
     return table
 
 
 def _drawn(line: SparklineOut | None, console: Console) -> str:
     if line is None:
         return ""
-    return sparks(line.values, width=SPARKS_WIDTH, ascii_only=console.options.ascii_only)
+    return text_sparkline(line.values, width=SPARKS_WIDTH, ascii_only=console.options.ascii_only)
 
 
 def _alerts(run: FleetRunOut) -> Text:

@@ -12,12 +12,12 @@ from rich.live import Live
 from trmon.api.fleet.schemas import FleetRunOut
 from trmon.domain.health.run_verdict import duration
 from trmon.domain.model.errors import NotReady
-from trmon.terminal.api_client import Asked
-from trmon.terminal.fleet_table import fleet_of, frame
+from trmon.terminal.api_client import ApiClient
+from trmon.terminal.fleet_table import fetch_fleet, fleet_frame
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FleetSnapshot:
     """The runs as they were answered, when, and what has kept them from being news since; empty if nothing has."""
 
     runs: list[FleetRunOut]
@@ -25,14 +25,14 @@ class Seen:
     trouble: str = ""
 
 
-def once(asked: Asked, *, project: str | None, console: Console) -> None:
+def print_fleet(asked: ApiClient, *, project: str | None, console: Console) -> None:
     """Print the fleet as it is now. Errors: NotReady."""
-    console.print(frame(fleet_of(asked, project=project), console=console, now=time.time()))
+    console.print(fleet_frame(fetch_fleet(asked, project=project), console=console, now=time.time()))
 
 
-def follow(asked: Asked, *, project: str | None, console: Console, every_seconds: float) -> None:
+def follow_fleet(asked: ApiClient, *, project: str | None, console: Console, every_seconds: float) -> None:
     """Show the fleet until interrupted. Errors: NotReady if the service is away from the start."""
-    seen = Seen(fleet_of(asked, project=project), at=time.time())
+    seen = FleetSnapshot(fetch_fleet(asked, project=project), at=time.time())
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(_drawn(seen, console), refresh=True)
@@ -40,15 +40,15 @@ def follow(asked: Asked, *, project: str | None, console: Console, every_seconds
             seen = _looked_again(seen, asked, project=project)
 
 
-def _looked_again(seen: Seen, asked: Asked, *, project: str | None) -> Seen:
+def _looked_again(seen: FleetSnapshot, asked: ApiClient, *, project: str | None) -> FleetSnapshot:
     """A service that is away, as while it is upgraded, is no end: what it said last stays."""
     try:
-        return Seen(fleet_of(asked, project=project), at=time.time())
+        return FleetSnapshot(fetch_fleet(asked, project=project), at=time.time())
     except NotReady as error:
         return replace(seen, trouble=str(error))
 
 
-def _drawn(seen: Seen, console: Console) -> RenderableType:
+def _drawn(seen: FleetSnapshot, console: Console) -> RenderableType:
     now = time.time()
     old = f"as of {duration(now - seen.at)} ago: {seen.trouble}" if seen.trouble else ""
-    return frame(seen.runs, console=console, now=now, height=console.height, trouble=old)
+    return fleet_frame(seen.runs, console=console, now=now, height=console.height, trouble=old)

@@ -13,7 +13,7 @@ from trmon.api.policies.schemas import PolicyVersionOut
 from trmon.api.signals.schemas import SeriesOut
 from trmon.domain.model.identity import RunKey
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.terminal.api_client import Asked
+from trmon.terminal.api_client import ApiClient
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 POINTS = 40
@@ -27,7 +27,7 @@ MASK_RATE = "mask_rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portrait:
+class RunDetail:
     """A run: `diagnosis` and `series` are None before its first step has closed; `drawn` names what is in `series`."""
 
     run: FleetRunOut
@@ -43,20 +43,20 @@ class Portrait:
         return {self.policy.name: MASK_RATE, **shadows}
 
 
-def portrait_of(asked: Asked, key: RunKey) -> Portrait:
+def fetch_run_detail(asked: ApiClient, key: RunKey) -> RunDetail:
     """Return the portrait of a run. Errors: NotReady, also where there is no such run."""
     run = asked.read(FleetRunOut, f"/api/v1/fleet/{key}")
     path = f"/api/v1/runs/{key}"
     policy = asked.read(PolicyVersionOut, f"{path}/policy")
     if run.reward is None:
-        return Portrait(run=run, policy=policy, diagnosis=None, series=None, drawn=())
+        return RunDetail(run=run, policy=policy, diagnosis=None, series=None, drawn=())
     diagnosis = asked.read(DiagnosisOut, f"{path}/diagnosis")
     names = msgspec.json.decode(asked.get(f"{path}/signals/names"), type=list[str])
     drawn = _drawn(names)
     rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
     wanted = ",".join((*drawn, *rates))
     series = asked.read(SeriesOut, f"{path}/signals?points={POINTS}&names={wanted}")
-    return Portrait(
+    return RunDetail(
         run=run,
         policy=policy,
         diagnosis=diagnosis,

@@ -12,26 +12,26 @@ from rich.text import Text
 from trmon.api.diagnosis.schemas import DiagnosisOut
 from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut
 from trmon.api.signals.schemas import BandOut, SeriesOut
-from trmon.terminal.diagnosis_text import show as show_diagnosis
-from trmon.terminal.run_detail import POINTS, Portrait
-from trmon.terminal.sparkline import sparks
-from trmon.terminal.styles import OF_SEVERITY, seen, sentence, share
+from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
+from trmon.terminal.run_detail import POINTS, RunDetail
+from trmon.terminal.sparkline import text_sparkline
+from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
 from trmon_client.core.signals.catalogue import SIGNALS
 
 
-def show(portrait: Portrait, console: Console, *, now: float) -> None:
+def print_run(run_context: RunDetail, console: Console, *, now: float) -> None:
     """Print a run's portrait."""
-    run = portrait.run
+    run = run_context.run
     console.print(Text(f"{run.project}/{run.run}", style="bold"), Text(_about(run, now=now), style="dim"))
-    console.print(sentence(run.verdict), soft_wrap=True)
+    console.print(verdict_line(run.verdict), soft_wrap=True)
     for alert in run.alerts:
         console.print(_alert(alert), soft_wrap=True)
-    if portrait.diagnosis is not None:
+    if run_context.diagnosis is not None:
         console.print()
-        show_diagnosis(portrait.diagnosis, console)
-    if portrait.series is not None:
-        console.print(_signals(portrait, portrait.series, console))
-        console.print(_policies(portrait, portrait.series, console))
+        show_diagnosis(run_context.diagnosis, console)
+    if run_context.series is not None:
+        console.print(_signals(run_context, run_context.series, console))
+        console.print(_policies(run_context, run_context.series, console))
 
 
 def _about(run: FleetRunOut, *, now: float) -> str:
@@ -39,7 +39,7 @@ def _about(run: FleetRunOut, *, now: float) -> str:
     every = "" if run.expected_step_seconds is None else f", {run.expected_step_seconds:.3g} s each"
     owner = f" · owner {run.owner}" if run.owner else ""
     tags = f" · {', '.join(run.tags)}" if run.tags else ""
-    return f"{run.state.value} · {step}{every} · seen {seen(run, now=now)}{owner}{tags}"
+    return f"{run.state.value} · {step}{every} · seen {last_seen_text(run, now=now)}{owner}{tags}"
 
 
 def _alert(alert: OpenAlertOut) -> Text:
@@ -49,16 +49,16 @@ def _alert(alert: OpenAlertOut) -> Text:
     )
 
 
-def _signals(portrait: Portrait, series: SeriesOut, console: Console) -> Table:
+def _signals(run_context: RunDetail, series: SeriesOut, console: Console) -> Table:
     """Return the main signals; those that carry evidence, of whichever pair, are bold."""
-    told = _evidence(portrait.diagnosis)
+    told = _evidence(run_context.diagnosis)
     first, last = series.step[0], series.step[-1]
     table = Table("signal", box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
     for column in ("now", "least", "largest"):
         table.add_column(column, justify="right")
     table.add_column("healthy")
     table.add_column("course", no_wrap=True)
-    for name in portrait.drawn:
+    for name in run_context.drawn:
         band = series.signals[name]
         healthy = SIGNALS[name].healthy if name in SIGNALS else ""
         numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
@@ -77,21 +77,21 @@ def _stem(name: str) -> str:
     return SIGNALS[name].stem if name in SIGNALS else name
 
 
-def _policies(portrait: Portrait, series: SeriesOut, console: Console) -> Table:
+def _policies(run_context: RunDetail, series: SeriesOut, console: Console) -> Table:
     table = Table("policy", "", box=box.SIMPLE_HEAD, title="what each policy rejects", title_justify="left")
     table.add_column("now", justify="right")
     table.add_column("largest", justify="right")
     table.add_column("course", no_wrap=True)
-    for policy, name in portrait.mask_rates.items():
+    for policy, name in run_context.mask_rates.items():
         band = series.signals.get(name, BandOut())
-        role = "in force" if policy == portrait.policy.name else "shadow"
-        row = (share(_newest(band)), share(max(_known(band.max), default=None)), _course(band, console))
+        role = "in force" if policy == run_context.policy.name else "shadow"
+        row = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)), _course(band, console))
         table.add_row(Text(policy), role, *row)
     return table
 
 
 def _course(band: BandOut, console: Console) -> str:
-    return sparks(band.mean or (), width=POINTS, ascii_only=console.options.ascii_only)
+    return text_sparkline(band.mean or (), width=POINTS, ascii_only=console.options.ascii_only)
 
 
 def _newest(band: BandOut) -> float | None:

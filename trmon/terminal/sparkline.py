@@ -12,7 +12,7 @@ ASCII_BARS = "_.-=+*%#"
 GAP = " "
 
 
-def sparks(values: Sequence[float | None], *, width: int, ascii_only: bool = False) -> str:
+def text_sparkline(values: Sequence[float | None], *, width: int, ascii_only: bool = False) -> str:
     """Return at most `width` bars between the least and the largest finite value; a gap where nothing is known.
 
     The newest value is the last bar; where a bar stands for several values it shows the last of them that is known.

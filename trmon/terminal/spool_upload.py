@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 
 from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.terminal.api_client import reason, shown
+from trmon.terminal.api_client import authorization_header, problem_line
 from trmon_client.core import wire
-from trmon_client.core.wire.segments import SUFFIX, SegmentError, scan
+from trmon_client.core.wire.segments import SUFFIX, SegmentError, scan_segment
 
 BUNDLE_MESSAGES = 64
 BUNDLE_BYTES = 4 << 20
@@ -32,7 +32,7 @@ def segments_in(directory: Path) -> list[Path]:
 def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
     """Yield the messages of a segment in bundles, counting what is damaged."""
     try:
-        found = scan(segment.read_bytes())
+        found = scan_segment(segment.read_bytes())
     except SegmentError:
         counts["damaged"] += 1
         return
@@ -47,11 +47,11 @@ def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
         yield bundle
 
 
-class Sender:
+class SpoolUploader:
     """Posts bundles to a service; sending one again changes nothing, so files are left as they are."""
 
     def __init__(self, url: str, *, token: str | None) -> None:
-        headers = {"Content-Type": wire.MSGPACK} | shown(token)
+        headers = {"Content-Type": wire.MSGPACK} | authorization_header(token)
         try:
             self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
         except httpx.InvalidURL as error:
@@ -76,7 +76,7 @@ class Sender:
                 f"no service answers at {self._client.base_url}: {error}; start one or give --url"
             ) from error
         if response.status_code != httpx.codes.OK:
-            raise NotReady(f"{self._client.base_url} answered {response.status_code}: {reason(response)}")
+            raise NotReady(f"{self._client.base_url} answered {response.status_code}: {problem_line(response)}")
         try:
             return wire.decode_acks(response.content)
         except wire.WireError as error:

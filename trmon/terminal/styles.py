@@ -5,31 +5,31 @@ from __future__ import annotations
 from rich.text import Text
 
 from trmon.api.fleet.schemas import FleetRunOut, VerdictOut
-from trmon.domain.health.run_verdict import Kind, duration
+from trmon.domain.health.run_verdict import VerdictKind, duration
 from trmon.domain.model.severity import Severity
 
 OF_KIND = {
-    Kind.ACT: "bold red",
-    Kind.CRASHED: "bold",
-    Kind.STALLED: "bold",
-    Kind.WATCH: "yellow",
-    Kind.UNKNOWN: "dim",
-    Kind.HEALTHY: "green",
-    Kind.FINISHED: "dim",
+    VerdictKind.ACT: "bold red",
+    VerdictKind.CRASHED: "bold",
+    VerdictKind.STALLED: "bold",
+    VerdictKind.WATCH: "yellow",
+    VerdictKind.UNKNOWN: "dim",
+    VerdictKind.HEALTHY: "green",
+    VerdictKind.FINISHED: "dim",
 }
 OF_SEVERITY = {Severity.PAGE: "bold red", Severity.WARN: "yellow", Severity.INFO: "dim"}
 
 
-def sentence(verdict: VerdictOut) -> Text:
+def verdict_line(verdict: VerdictOut) -> Text:
     """Return a verdict in one line, e.g. `Act: staleness since step 63`."""
     return Text(f"{verdict.kind.value.capitalize()}: {verdict.why}", style=OF_KIND[verdict.kind])
 
 
-def seen(run: FleetRunOut, *, now: float) -> str:
+def last_seen_text(run: FleetRunOut, *, now: float) -> str:
     """Return how long ago a run reported."""
     return "never" if run.last_report_at is None else f"{duration(max(now - run.last_report_at, 0.0))} ago"
 
 
-def share(value: float | None) -> str:
+def percent_text(value: float | None) -> str:
     """Return a share as people read it."""
     return "-" if value is None else f"{value:.0%}" if value == 0 or value >= 0.1 else f"{value:.1%}"

@@ -10,7 +10,7 @@ import msgspec
 from trmon.api.policies.schemas import Spec
 from trmon.api.whatif.schemas import WhatIfOut
 from trmon.domain.model.errors import InvalidInput
-from trmon.terminal.api_client import Asked, run_of
+from trmon.terminal.api_client import ApiClient, parse_run_name
 from trmon_client.core.policies.acceptance import Policy, PolicyError, preset
 
 TIMEOUT_SECONDS = 3600.0
@@ -18,13 +18,13 @@ TIMEOUT_SECONDS = 3600.0
 _MOVED = re.compile(r"(?P<name>\w+)\((?P<bounds>[^()]*)\)")
 
 
-def of_run(name: str, policy: Policy, *, asked: Asked, **window: int | None) -> WhatIfOut:
+def fetch_whatif(name: str, policy: Policy, *, asked: ApiClient, **window: int | None) -> WhatIfOut:
     """Return what a service says of a policy over PROJECT/RUN. Args: window: fields of Question. Errors: NotReady."""
     question = {"policy": policy.spec(), **{key: value for key, value in window.items() if value is not None}}
-    return asked.understood(WhatIfOut, asked.post(f"/api/v1/runs/{run_of(name)}/whatif", question))
+    return asked.understood(WhatIfOut, asked.post(f"/api/v1/runs/{parse_run_name(name)}/whatif", question))
 
 
-def policy_of(text: str) -> Policy:
+def parse_policy_argument(text: str) -> Policy:
     """Return a policy written as a preset, a preset with bounds such as `trm_max(delta=0.02)`, or JSON.
 
     Errors: InvalidInput saying what is wrong and what is allowed.

@@ -11,7 +11,7 @@ from rich.table import Table
 from trmon.api.whatif.schemas import RangeOut, ShareOut, WhatIfOut
 
 
-def show(found: Sequence[WhatIfOut], console: Console) -> None:
+def print_whatif(found: Sequence[WhatIfOut], console: Console) -> None:
     """Print what policies would have masked, one row each, beside what was masked then; and why."""
     console.print(escape(_range(found[0].range)), highlight=False, soft_wrap=True)
     table = Table("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 0", "by length, in quarters")

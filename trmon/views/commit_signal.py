@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Wakeups:
+class CommitSignal:
     """A count of commits that streams wait to see grow; closing it ends them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -71,7 +71,7 @@ class CurrentPolicies:
         self._remembered[run_id] = (version, time.monotonic())
 
 
-def update_of(version: PolicyVersion) -> wire.PolicyUpdate:
+def policy_update_of(version: PolicyVersion) -> wire.PolicyUpdate:
     """Return a policy version as trainers hear of it."""
     return wire.PolicyUpdate(
         hash=version.policy.hash,

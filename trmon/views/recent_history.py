@@ -10,18 +10,18 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run
 from trmon.store import Store
-from trmon.store.repositories.signal_series import Series
+from trmon.store.repositories.signal_series import SignalSeries
 
 STEPS = 256
 """How many of the newest steps are read; a finding that is older is told as this old."""
 
 
-def recent(store: Store, run: Run, *, access: Access) -> History:
+def recent_rows(store: Store, run: Run, *, access: Access) -> History:
     """Return the newest 256 steps of a run, every update of them. Errors: NotFound before its first batch."""
-    return history_of(newest(store, run, access=access))
+    return history_of(newest_steps(store, run, access=access))
 
 
-def newest(store: Store, run: Run, *, access: Access, beside: Sequence[str] = ()) -> Series:
+def newest_steps(store: Store, run: Run, *, access: Access, beside: Sequence[str] = ()) -> SignalSeries:
     """Return every update of the newest 256 steps: what a diagnosis reads, and signals beside it.
 
     Errors: NotFound before the run's first batch.
@@ -35,7 +35,7 @@ def newest(store: Store, run: Run, *, access: Access, beside: Sequence[str] = ()
     )
 
 
-def history_of(rows: Series) -> History:
+def history_of(rows: SignalSeries) -> History:
     """Return rows as a diagnosis reads them."""
     return History.of_rows(
         step=rows.step, update=rows.update, values={name: band.last for name, band in rows.bands.items()}

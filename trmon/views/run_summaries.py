@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.diagnosis import Diagnosis, History, diagnose
-from trmon.domain.health.sparkline import Sparkline, drawn
+from trmon.domain.health.sparkline import Sparkline, sparkline_of
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run, RunState
 from trmon.store import Store
-from trmon.views.recent_history import history_of, newest
+from trmon.views.recent_history import history_of, newest_steps
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 FRESH_SECONDS = 5.0
@@ -32,7 +32,7 @@ BESIDE = ("reward_mean", "step_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class RunSummary:
     """What one look at a run's newest steps saw; `made_at` is when."""
 
     made_at: float
@@ -44,14 +44,14 @@ class Glance:
     expected_step_seconds: float | None
 
 
-class Glances:
+class RunSummaries:
     """The newest glance at each run; may be called from any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._remembered: dict[int, Glance] = {}
+        self._remembered: dict[int, RunSummary] = {}
 
-    def at(self, runs: Sequence[Run], *, access: Access, now: float) -> Mapping[int, Glance]:
+    def at(self, runs: Sequence[Run], *, access: Access, now: float) -> Mapping[int, RunSummary]:
         """Return glances by run, old ones renewed for as long as the budget lasts; a run without a step has none."""
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.clear()
@@ -78,22 +78,22 @@ class Glances:
 
     def _look(self, run: Run, *, access: Access, now: float) -> None:
         try:
-            history = history_of(newest(self._store, run, access=access, beside=BESIDE))
+            history = history_of(newest_steps(self._store, run, access=access, beside=BESIDE))
         except NotFound:
             return
         self._remembered[run.id] = _glance(run, history, now=now)
 
 
-def _glance(run: Run, history: History, *, now: float) -> Glance:
+def _glance(run: Run, history: History, *, now: float) -> RunSummary:
     values = history.values
     kl = next((values[name] for name in KL if np.isfinite(values[name]).any()), values[KL[0]])
     seconds = values["step_seconds"][np.isfinite(values["step_seconds"])]
-    return Glance(
+    return RunSummary(
         made_at=now,
         state=run.state,
         diagnosis=diagnose(history),
-        reward=drawn(history.steps, values["reward_mean"]),
-        kl=drawn(history.steps, kl),
+        reward=sparkline_of(history.steps, values["reward_mean"]),
+        kl=sparkline_of(history.steps, kl),
         mask_rate=float(values["mask_rate"][-1]),
         expected_step_seconds=float(np.median(seconds)) if len(seconds) else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
-from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.advice.advise import Advice
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
@@ -23,7 +23,7 @@ Side = Literal["lower", "upper"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class PolicyThreshold:
     """One bound of a policy, as its author gave it; `where` is empty for one that always holds."""
 
     statistic: str
@@ -47,7 +47,7 @@ class RunView:
     expected_step_seconds: float | None
     updated_at: float
     advice: Advice | None = None
-    adaptation: Mode = Mode.OFF
+    adaptation: AdaptationMode = AdaptationMode.OFF
     proposed: Policy | None = None
 
     @property
@@ -74,7 +74,7 @@ class RunView:
         return {kind: self.signals[name] for kind, name in BOUNDS.items() if name in self.signals}
 
 
-class Live:
+class RunViewCache:
     """The views of active runs; may be read and written from any thread."""
 
     def __init__(self, *, idle_after_seconds: float = 3600.0) -> None:
@@ -105,7 +105,7 @@ class Live:
             return sorted(self._views.values(), key=_heard_at, reverse=True)
 
 
-def thresholds_of(policy: Policy) -> Iterator[Threshold]:
+def thresholds_of(policy: Policy) -> Iterator[PolicyThreshold]:
     """Yield the bounds of a policy; of several on one thing the tightest, which is what holds."""
     bounds: dict[tuple[str, str, str, Side], list[float]] = {}
     for criterion in policy.criteria:
@@ -116,7 +116,7 @@ def thresholds_of(policy: Policy) -> Iterator[Threshold]:
             bounds.setdefault((*place, "upper"), []).append(criterion.upper)
     for (statistic, pair, where, side), values in bounds.items():
         tightest = max(values) if side == "lower" else min(values)
-        yield Threshold(statistic=statistic, pair=pair, where=where, bound=side, value=tightest)
+        yield PolicyThreshold(statistic=statistic, pair=pair, where=where, bound=side, value=tightest)
 
 
 def _heard_at(view: RunView) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from trmon.web.bundle import joined_module, joined_styles
+from trmon.web.bundle import bundle_module, bundle_styles
 
 MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -44,8 +44,8 @@ def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversa
 def _read() -> dict[str, Asset]:
     contents = {path: file.read_bytes() for path, file in _walk(_PACKAGE.joinpath("static"))}
     sources = {path: content.decode() for path, content in contents.items()}
-    contents["app.js"] = joined_module("app.js", sources).encode()
-    contents["page.css"] = joined_styles("page.css", sources).encode()
+    contents["app.js"] = bundle_module("app.js", sources).encode()
+    contents["page.css"] = bundle_styles("page.css", sources).encode()
     return {path: Asset.of(path, content) for path, content in contents.items()}
 
 

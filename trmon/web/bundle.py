@@ -10,7 +10,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))",
 STYLE_IMPORT = re.compile(r'^@import "\./([\w/.-]+)";$', re.MULTILINE)
 
 
-def joined_module(path: str, sources: Mapping[str, str]) -> str:
+def bundle_module(path: str, sources: Mapping[str, str]) -> str:
     """Return a module and all that it imports as one, each in a function of its own, so that their names never meet.
 
     Args: sources: modules by path; an import is one line of named bindings, and what is exported is declared there.
@@ -20,7 +20,7 @@ def joined_module(path: str, sources: Mapping[str, str]) -> str:
     return "\n".join(_wrapped(module, sources[module]) for module in order)
 
 
-def joined_styles(path: str, sources: Mapping[str, str]) -> str:
+def bundle_styles(path: str, sources: Mapping[str, str]) -> str:
     """Return a style sheet with those that it imports in their places."""
     return STYLE_IMPORT.sub(lambda found: sources[found[1]], sources[path])
 

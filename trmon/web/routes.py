@@ -15,25 +15,25 @@ IfNoneMatch = Annotated[str | None, Header()]
 
 
 @router.get("/")
-async def fleet(if_none_match: IfNoneMatch = None) -> Response:
+async def fleet_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows the fleet at this address."""
     return _answer(INDEX, if_none_match)
 
 
 @router.get("/alerts")
-async def alerts(if_none_match: IfNoneMatch = None) -> Response:
+async def alerts_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows alerts at this address."""
     return _answer(INDEX, if_none_match)
 
 
 @router.get("/runs/{project}/{run}")
-async def run(if_none_match: IfNoneMatch = None) -> Response:
+async def run_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows a run at this address."""
     return _answer(INDEX, if_none_match, preload=PLOTS)
 
 
 @router.get("/static/{path:path}")
-async def static(path: str, if_none_match: IfNoneMatch = None) -> Response:
+async def static_file(path: str, if_none_match: IfNoneMatch = None) -> Response:
     """Return a file of the page. Errors: NotFound."""
     if path not in ASSETS:
         raise NotFound("file", path[:64])

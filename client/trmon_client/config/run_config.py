@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trmon_client.config.sanitize import words
+from trmon_client.config.sanitize import sanitize
 
 MAX_BYTES = 1 << 18
 """What all of it may have on the wire; entries that do not fit are left out."""
@@ -25,7 +25,7 @@ class _TooMuch(Exception):
     """There are more values than are looked at."""
 
 
-def plain(config: Any) -> dict[str, Any]:
+def plain_config(config: Any) -> dict[str, Any]:
     """Return a mapping, or the attributes of an object such as argparse's namespace, as plain values.
 
     What cannot be read, as a value that a configuration still misses, is replaced by the name of its error.
@@ -36,7 +36,7 @@ def plain(config: Any) -> dict[str, Any]:
     for name, value in _entries(values):
         reader = _Reader(min(left, MAX_VALUES))
         try:
-            entry = {words(name, at_most=MAX_TEXT): reader.plain(value, MAX_DEPTH)}
+            entry = {sanitize(name, at_most=MAX_TEXT): reader.plain(value, MAX_DEPTH)}
         except _TooMuch:
             continue
         finally:
@@ -75,11 +75,11 @@ class _Reader:
         if isinstance(value, Real):
             return float(value)
         if depth > 0 and isinstance(value, Mapping):
-            return {words(key, at_most=MAX_TEXT): self.plain(item, depth - 1) for key, item in _entries(value)}
+            return {sanitize(key, at_most=MAX_TEXT): self.plain(item, depth - 1) for key, item in _entries(value)}
         is_text = isinstance(value, (str, bytes, bytearray))
         if depth > 0 and isinstance(value, (Sequence, set, frozenset)) and not is_text:
             return [self.plain(item, depth - 1) for item in islice(value, MAX_ENTRIES)]
-        return words(value, at_most=MAX_TEXT)
+        return sanitize(value, at_most=MAX_TEXT)
 
 
 def _entries(values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:

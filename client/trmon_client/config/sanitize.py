@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def words(value: object, *, at_most: int) -> str:
+def sanitize(value: object, *, at_most: int) -> str:
     """Return `str(value)`, and of an enum's text its value, without what no message or database takes.
 
     That is half a character of Unicode, and NUL; both are replaced.

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from trmon_client.config.launcher import VARIABLES
 from trmon_client.config.limits import Limits
-from trmon_client.config.run_config import plain
+from trmon_client.config.run_config import plain_config
 from trmon_client.core.policies.acceptance import Policy
 from trmon_client.core.wire import MAX_NAME_LENGTH
 
@@ -35,7 +35,7 @@ class Mode(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ClientSettings:
     """Everything that one monitor is told; `launcher` holds the launchers' variables as they were at the start."""
 
     project: str
@@ -76,7 +76,7 @@ class Arguments:
     def get(self, name: str) -> Any:
         """Return the argument, else its TRMON_ variable unless that is empty, else None."""
         value = self.given.get(name)
-        return value if value is not None else self.environment.get(variable(name)) or None
+        return value if value is not None else self.environment.get(variable_name(name)) or None
 
     def parsed(self, name: str, parse: Callable[[Any], T], *, expected: str) -> T | None:
         """Return what `parse` makes of the value, or None.
@@ -89,10 +89,12 @@ class Arguments:
         except (TypeError, ValueError, AttributeError, OverflowError):
             # A URL or a token may hold a secret: neither the value nor the error about it may be shown.
             shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
-            raise ValueError(f"{name} ({variable(name)}) must be {expected}, and {shown}") from None
+            raise ValueError(f"{name} ({variable_name(name)}) must be {expected}, and {shown}") from None
 
 
-def resolve(given: Mapping[str, Any], *, environment: Mapping[str, str], limits: Limits | None = None) -> Settings:
+def resolve_settings(
+    given: Mapping[str, Any], *, environment: Mapping[str, str], limits: Limits | None = None
+) -> ClientSettings:
     """Return the settings of one monitor.
 
     Args: given: arguments of `init`; None is not given. environment: usually os.environ.
@@ -101,7 +103,7 @@ def resolve(given: Mapping[str, Any], *, environment: Mapping[str, str], limits:
     arguments = Arguments(given, environment)
     policy = arguments.get("policy")
     rank, world_size = _ranks(arguments)
-    return Settings(
+    return ClientSettings(
         project=_name(arguments, "project"),
         run=_name(arguments, "run"),
         mode=_mode(arguments),
@@ -111,7 +113,7 @@ def resolve(given: Mapping[str, Any], *, environment: Mapping[str, str], limits:
         is_policy_asked_for=policy is not None,
         owner=arguments.parsed("owner", _text, expected=TEXT),
         tags=arguments.parsed("tags", _tags, expected=TAGS) or (),
-        config={} if given.get("config") is None else plain(given["config"]),
+        config={} if given.get("config") is None else plain_config(given["config"]),
         attempt=arguments.parsed("attempt", _text, expected=TEXT),
         rank=rank,
         world_size=world_size,
@@ -121,18 +123,18 @@ def resolve(given: Mapping[str, Any], *, environment: Mapping[str, str], limits:
     )
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     """Return the environment variable of an argument."""
     return f"TRMON_{name.upper()}"
 
 
 def _name(arguments: Arguments, name: str) -> str:
     if arguments.get(name) is None:
-        raise ValueError(f"{name} is needed: pass init({name}=...) or set {variable(name)}")
+        raise ValueError(f"{name} is needed: pass init({name}=...) or set {variable_name(name)}")
     expected = "1 to 128 letters, digits, '.', '_' or '-', not leading with a sign"
     found = arguments.parsed(name, NAME.fullmatch, expected=expected)
     if found is None:
-        raise ValueError(f"{name} ({variable(name)}) must be {expected}, and is {arguments.get(name)!r:.80}")
+        raise ValueError(f"{name} ({variable_name(name)}) must be {expected}, and is {arguments.get(name)!r:.80}")
     return found.group()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs, checked
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
 from trmon_client.core.large_batches import reduce
-from trmon_client.core.reduction.block_reduction import reduced
+from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.block_size import block_tokens
 from trmon_client.core.reduction.ppo_clipping import USUAL_CLIP, ClipRange
 
@@ -46,22 +46,22 @@ def columns(
     """
     logps = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
     labels = {"advantages": advantages, "rewards": rewards, "group_ids": group_ids, "versions": versions}
-    inputs = checked(logps, mask=mask, cu_seqlens=cu_seqlens, **labels)
+    inputs = check_inputs(logps, mask=mask, cu_seqlens=cu_seqlens, **labels)
     clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))
     return replace(
-        columns_of(inputs, clip=clip),
+        columns_of_inputs(inputs, clip=clip),
         trainer_version=_version("trainer_version", trainer_version),
         old_version=_version("old_version", old_version),
     )
 
 
-def columns_of(inputs: Inputs, *, clip: ClipRange = USUAL_CLIP) -> Columns:
+def columns_of_inputs(inputs: CheckedInputs, *, clip: ClipRange = USUAL_CLIP) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
     if reduce.is_large(inputs):
-        return reduce.reduced(inputs, clip=clip)
+        return reduce.reduce_large_batch(inputs, clip=clip)
     with np.errstate(all="ignore"):
         blocks = inputs.blocks(max_tokens=block_tokens(inputs))
-        return Columns.merge(*(reduced(block, clip=clip) for block in blocks))
+        return Columns.merge(*(reduce_block(block, clip=clip) for block in blocks))
 
 
 def _distance(name: str, distance: Any) -> float:

@@ -9,26 +9,26 @@ from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import Decision, Policy, PolicyError, decide
 from trmon_client.safety.losses import LossCounter
-from trmon_client.safety.warn_once import Notices
+from trmon_client.safety.warn_once import WarnOnce
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedPolicy:
     """A policy of the service's, and the step from which it shall decide."""
 
     policy: Policy
     from_step: int
 
 
-class Policies:
+class ActivePolicies:
     """Decides with the current policy; an offer that cannot be used is refused, reported and changes nothing."""
 
-    def __init__(self, policy: Policy, *, losses: LossCounter, notices: Notices) -> None:
+    def __init__(self, policy: Policy, *, losses: LossCounter, notices: WarnOnce) -> None:
         self.current = policy
         self._losses = losses
         self._notices = notices
         self._lock = threading.RLock()
-        self._offer: Offer | None = None
+        self._offer: OfferedPolicy | None = None
 
     def offer(self, update: wire.PolicyUpdate) -> None:
         """Take note of an update, to be used from its step on."""
@@ -43,7 +43,7 @@ class Policies:
             self._refuse(update.hash, f"its content hashes to {policy.hash} here: another version of the rules")
             return
         with self._lock:
-            self._offer = None if policy.hash == self.current.hash else Offer(policy, update.from_step)
+            self._offer = None if policy.hash == self.current.hash else OfferedPolicy(policy, update.from_step)
 
     def decide(self, columns: Columns, *, step: int) -> Decision:
         """Return the decision of the current policy, after taking up an offer that is due and can be used.
@@ -61,7 +61,7 @@ class Policies:
                 return decision
         return decide(columns, self.current)
 
-    def _due(self, step: int) -> Offer | None:
+    def _due(self, step: int) -> OfferedPolicy | None:
         with self._lock:
             offer = self._offer
             if offer is None or step < offer.from_step:

@@ -9,7 +9,7 @@ HOLDS_STEPS = 100
 """Steps of the trainer, however it numbers them: advice is for the next ones, and the service may be away."""
 
 
-class Counsel:
+class AdviceCache:
     """Hears in the courier's thread, is asked in the trainer's."""
 
     def __init__(self) -> None:

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, bring, is_tensor
+from trmon_client.core.arrays.backend import Array, is_tensor, to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.packed import lengths_of
 from trmon_client.core.policies import acceptance
 from trmon_client.core.policies.acceptance import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
 from trmon_client.core.signals import batch_signals
-from trmon_client.deciding.tensor_spec import Likeness
-from trmon_client.deciding.token_mask import Teaching
-from trmon_client.safety.error_guard import Surface
+from trmon_client.deciding.tensor_spec import TensorSpec
+from trmon_client.deciding.token_mask import TokenMask
+from trmon_client.safety.error_guard import ErrorGuard
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Decision:
+class BatchDecision:
     """What one `log_batch` decided; neutral, with `verdict` None, where nothing was decided.
 
     Nothing synchronises with a device but `reasons`, `mask_rate` and `signals`. `advice` is rank 0's only, and None
@@ -32,8 +32,8 @@ class Decision:
     [B, T]; None without any.
     """
 
-    like: Likeness
-    surface: Surface
+    like: TensorSpec
+    surface: ErrorGuard
     is_enforced: bool = False
     columns: Columns | None = None
     verdict: acceptance.Decision | None = None
@@ -90,11 +90,13 @@ class Decision:
         return None if teaching is None else teaching.weights
 
     @cached_property
-    def _teaching(self) -> Teaching | None:
+    def _teaching(self) -> TokenMask | None:
         verdict, like = self.verdict, self.like
         if not self.is_enforced or verdict is None:
-            return self.surface.guard(lambda: Teaching.unchanged(like), otherwise=None)
-        return self.surface.guard(lambda: Teaching.enforced(like, verdict.accepted, tokens=self.tokens), otherwise=None)
+            return self.surface.guard(lambda: TokenMask.unchanged(like), otherwise=None)
+        return self.surface.guard(
+            lambda: TokenMask.enforced(like, verdict.accepted, tokens=self.tokens), otherwise=None
+        )
 
     def clean(self, mu: Any, pi: Any) -> Any:
         """Return mu with pi, detached, in the rows that `mask` rejects: their gradients become 0, never NaN.
@@ -109,7 +111,7 @@ class Decision:
 def _clean(mask: Array, mu: Any, pi: Any, *, cu_seqlens: Any) -> Any:
     if cu_seqlens is not None:
         sequences = np.repeat(np.arange(len(mask)), lengths_of(cu_seqlens))
-        return _where(mask[bring(sequences, mask.device if is_tensor(mask) else None)], mu, pi)
+        return _where(mask[to_computable(sequences, mask.device if is_tensor(mask) else None)], mu, pi)
     if isinstance(mu, (list, tuple)):
         return [_where(accepted, *rows) for accepted, *rows in zip(mask, mu, pi, strict=True)]
     return _where(mask[:, None], mu, pi)

@@ -16,7 +16,7 @@ OF_TOKENS = (*SHAPED_LIKE, "cu_seqlens")
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class TensorSpec:
     """B, the device of the inputs, None for numpy, and, detached, the inputs that say which tokens there are."""
 
     n_sequences: int
@@ -24,7 +24,7 @@ class Likeness:
     tokens: Mapping[str, Any]
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> Likeness:
+    def of(cls, inputs: Mapping[str, Any]) -> TensorSpec:
         """Return what masks must look like; B is 0 where no input has a length."""
         given = [inputs[name] for name in SHAPED_LIKE if inputs.get(name) is not None]
         rows = [value[0] if isinstance(value, (list, tuple)) and value else value for value in given]

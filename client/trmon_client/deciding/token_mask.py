@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon_client.core.arrays.backend import Array, functions_of
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs, checked
-from trmon_client.core.inputs.input_layout import Form
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
+from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.policies.token_decision import TokenDecision
-from trmon_client.deciding.tensor_spec import Likeness
+from trmon_client.deciding.tensor_spec import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Teaching:
+class TokenMask:
     """Of the form of the log-probs: mask, bool; weights, float32, 0 where `mask` is unset."""
 
     mask: Any
     weights: Any
 
     @classmethod
-    def unchanged(cls, like: Likeness) -> Teaching:
+    def unchanged(cls, like: TensorSpec) -> TokenMask:
         """Return that every token that counts teaches with weight 1."""
         inputs = _inputs(like)
         # A copy: it may share the memory of the trainer's own mask.
@@ -28,7 +28,7 @@ class Teaching:
         return cls._of(like, mask, inputs.functions.cast(mask, "f4"), form=inputs.form)
 
     @classmethod
-    def enforced(cls, like: Likeness, accepted: Array, *, tokens: TokenDecision | None) -> Teaching:
+    def enforced(cls, like: TensorSpec, accepted: Array, *, tokens: TokenDecision | None) -> TokenMask:
         """Return that tokens of accepted sequences teach, and of those what the policy's token rules let.
 
         Args: accepted: [B] bool; tokens: what the token rules decided, None without any.
@@ -42,10 +42,10 @@ class Teaching:
         return cls._of(like, mask & teaches, functions_of(weights).where(teaches, weights, 0.0), form=form)
 
     @classmethod
-    def _of(cls, like: Likeness, mask: Array, weights: Array, *, form: Form) -> Teaching:
+    def _of(cls, like: TensorSpec, mask: Array, weights: Array, *, form: InputLayout) -> TokenMask:
         return cls(like.own(form.restored(mask)), like.own(form.restored(weights)))
 
 
-def _inputs(like: Likeness) -> Inputs:
+def _inputs(like: TensorSpec) -> CheckedInputs:
     logps = {name: like.tokens[name] for name in POLICIES}
-    return checked(logps, mask=like.tokens["mask"], cu_seqlens=like.tokens["cu_seqlens"])
+    return check_inputs(logps, mask=like.tokens["mask"], cu_seqlens=like.tokens["cu_seqlens"])

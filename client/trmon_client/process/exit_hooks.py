@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 
-class ExitWatch:
+class ExitHooks:
     """Calls `crash` for an exception nobody caught, and `leave` at the interpreter's end; only in its own process."""
 
     def __init__(self, *, crash: Callable[[BaseException], None], leave: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon_client.config.launcher import attempt_id, launch_id, restart_count
-from trmon_client.config.settings import Settings
+from trmon_client.config.settings import ClientSettings
 from trmon_client.process.ranks import Ranks, initialized_distributed
 
 STORE_POLL_SECONDS = 0.05
@@ -39,7 +39,9 @@ class Identity:
         }
 
 
-def settle(settings: Settings, ranks: Ranks, *, is_fork: bool, give_up: threading.Event, n_before: int = 0) -> Identity:
+def resolve_identity(
+    settings: ClientSettings, ranks: Ranks, *, is_fork: bool, give_up: threading.Event, n_before: int = 0
+) -> Identity:
     """Return the identity; asks the process group's store for rank 0's start id where there is one.
 
     The attempt is the settings', else the launcher's, else rank 0's start id, else local. A forked child launches
@@ -66,7 +68,7 @@ def _new_id() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def _start_id(settings: Settings, own_id: str, give_up: threading.Event) -> str | None:
+def _start_id(settings: ClientSettings, own_id: str, give_up: threading.Event) -> str | None:
     distributed = initialized_distributed()
     if distributed is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon_client.config.launcher import rank_hint
-from trmon_client.config.settings import Settings
+from trmon_client.config.settings import ClientSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Ranks:
     is_unverified: bool = False
 
 
-def discover(settings: Settings) -> Ranks:
+def discover_ranks(settings: ClientSettings) -> Ranks:
     """Return the ranks that were passed, else torch.distributed's, else the launcher's.
 
     Only a process group without smaller groups, or a process alone, is taken for data-parallel: tensor, pipeline,

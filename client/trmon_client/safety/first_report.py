@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon_client.config.settings import Settings
+from trmon_client.config.settings import ClientSettings
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import PAIRS
 
@@ -18,7 +18,7 @@ WANTED = {
 """A column, and the argument of `log_batch` that gives it."""
 
 
-def line(settings: Settings, columns: Columns, *, policy: str, step: int) -> str:
+def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str, step: int) -> str:
     """Return the line, without its end."""
     missing = [argument for column, argument in WANTED.items() if column not in columns]
     if "version_min" in columns and columns.trainer_version is None:

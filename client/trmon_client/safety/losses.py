@@ -7,7 +7,7 @@ from collections import Counter
 from enum import Enum
 
 
-class Loss(str, Enum):
+class LossReason(str, Enum):
     """Why something the trainer logged will not arrive."""
 
     QUEUE_FULL = "queue_full"
@@ -44,7 +44,7 @@ class LossCounter:
         self._counts: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
 
-    def count(self, loss: Loss, n: int = 1) -> None:
+    def count(self, loss: LossReason, n: int = 1) -> None:
         """Add n losses."""
         with self._lock:
             self._counts[loss.value] += n

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-class Notices:
+class WarnOnce:
     """Says each thing once in the life of a process; a broken stderr changes nothing."""
 
     def __init__(self) -> None:

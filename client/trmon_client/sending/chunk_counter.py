@@ -14,7 +14,7 @@ Key = tuple[int, "int | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkPlace:
     """One call: its place in its update, and the counts to be stated with it."""
 
     step: int
@@ -23,7 +23,7 @@ class Chunk:
     finished: list[ChunkCount]
 
 
-class Chunks:
+class ChunkCounter:
     """Numbers calls and owes a count for every update until one is handed over with a message."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Chunks:
         self._open: Key | None = None
         self._owed: dict[Key, None] = {}
 
-    def next(self, step: int, update: int | None, *, chunks: int | None) -> Chunk:
+    def next(self, step: int, update: int | None, *, chunks: int | None) -> ChunkPlace:
         """Number a call within its update; the update before, or this one if complete, is now owed."""
         key = (step, update)
         if self._open not in (None, key):
@@ -45,7 +45,7 @@ class Chunks:
         if len(self._counts) > REMEMBERED:
             forgotten, _ = self._counts.popitem(last=False)
             self._owed.pop(forgotten, None)
-        return Chunk(step, update, index, self.owed())
+        return ChunkPlace(step, update, index, self.owed())
 
     def finish(self) -> None:
         """End the open update: its count is owed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from trmon_client.config.sanitize import words
-from trmon_client.config.settings import Mode, Settings
+from trmon_client.config.sanitize import sanitize
+from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.config.version import __version__
 from trmon_client.core import wire
 from trmon_client.core.arrays.device_transfer import Transfer
@@ -15,16 +15,16 @@ from trmon_client.core.policies.acceptance import Decision
 from trmon_client.process.identity import Identity
 from trmon_client.process.ranks import Ranks
 from trmon_client.safety.losses import LossCounter
-from trmon_client.sending.chunk_counter import Chunk
-from trmon_client.sending.queue import Draft
-from trmon_client.sending.scalars import capture, to_wire
+from trmon_client.sending.chunk_counter import ChunkPlace
+from trmon_client.sending.queue import PendingMessage
+from trmon_client.sending.scalars import capture_scalars, scalars_to_wire
 
 MAX_ERROR_LENGTH = 1000
 
 
-def start(settings: Settings, ranks: Ranks, *, sequence: int) -> Draft:
+def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> PendingMessage:
     """A process of the trainer has begun to speak."""
-    return Draft(
+    return PendingMessage(
         lambda identity, _lost: wire.Start(
             **identity.origin(),
             sequence=sequence,
@@ -40,17 +40,17 @@ def start(settings: Settings, ranks: Ranks, *, sequence: int) -> Draft:
     )
 
 
-def report(
+def report_message(
     columns: Columns,
     decision: Decision,
     *,
-    chunk: Chunk,
+    chunk: ChunkPlace,
     mode: Mode,
     scalars: Mapping[str, Any] | None,
     losses: LossCounter,
-) -> Draft:
+) -> PendingMessage:
     """The columns of one call and what was decided with them; the sender waits for what comes from a device."""
-    captured = capture(scalars)
+    captured = capture_scalars(scalars)
     names, n_columns = tuple(captured), len(columns.arrays)
     transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values()])
 
@@ -63,7 +63,7 @@ def report(
             step=chunk.step,
             update=chunk.update,
             chunk=chunk.index,
-            parcel=wire.parcel(on_host),
+            parcel=wire.pack_columns(on_host),
             kl_is=columns.kl_is,
             kl_pair=columns.kl_pair,
             trainer_version=columns.trainer_version,
@@ -71,40 +71,42 @@ def report(
             mode=_mode(mode),
             policy=decision.policy.hash,
             accepted=wire.pack_bits(accepted),
-            scalars=to_wire(numbers, losses),
+            scalars=scalars_to_wire(numbers, losses),
             finished=chunk.finished,
             losses=lost,
         )
 
-    return Draft(build, size_bytes=1024 + 8 * len(columns) * columns.n_sequences)
+    return PendingMessage(build, size_bytes=1024 + 8 * len(columns) * columns.n_sequences)
 
 
-def scalars(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> Draft:
+def scalars_message(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> PendingMessage:
     """Numbers of the trainer's own for a step."""
-    captured = capture(values)
+    captured = capture_scalars(values)
     names, transfer = tuple(captured), Transfer.begin([*captured.values()])
 
     def build(identity: Identity, _lost: wire.Losses) -> wire.Scalars:
         numbers = dict(zip(names, transfer.wait(), strict=True))
-        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=to_wire(numbers, losses))
+        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=scalars_to_wire(numbers, losses))
 
-    return Draft(build, size_bytes=512 + 64 * len(captured))
+    return PendingMessage(build, size_bytes=512 + 64 * len(captured))
 
 
-def pause(reason: str, *, sequence: int) -> Draft:
+def pause_message(reason: str, *, sequence: int) -> PendingMessage:
     """The trainer will be silent on purpose."""
-    shown = words(reason, at_most=MAX_ERROR_LENGTH)
-    return Draft(lambda identity, _lost: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
+    shown = sanitize(reason, at_most=MAX_ERROR_LENGTH)
+    return PendingMessage(lambda identity, _lost: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
 
 
-def finish(error: BaseException | None, *, sequence: int, finished: list[wire.ChunkCount]) -> Draft:
+def finish_message(error: BaseException | None, *, sequence: int, finished: list[wire.ChunkCount]) -> PendingMessage:
     """The process ends: by an error, or cleanly without one."""
     shown = (
-        "" if error is None else f"{type(error).__name__}: {words(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
+        ""
+        if error is None
+        else f"{type(error).__name__}: {sanitize(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
     )
     # The draft must not hold the error: its traceback keeps the frames of the trainer, and all tensors in them.
     outcome: Literal["finished", "crashed"] = "finished" if error is None else "crashed"
-    return Draft(
+    return PendingMessage(
         lambda identity, lost: wire.Finish(
             **identity.origin(),
             sequence=sequence,

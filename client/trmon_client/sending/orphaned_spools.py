@@ -11,7 +11,7 @@ from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanedSpool:
     """A spool whose process is gone, locked by us, and its segments, oldest first."""
 
     directory: Path
@@ -25,7 +25,7 @@ class Orphan:
         self.lock.release()
 
 
-def adopt(run_directory: Path) -> Iterator[Orphan]:
+def adopt_orphaned_spools(run_directory: Path) -> Iterator[OrphanedSpool]:
     """Yield the spools under a run's directory that hold segments and that no living process has locked.
 
     A spool without segments is left alone: its process may be about to lock it.
@@ -41,7 +41,7 @@ def adopt(run_directory: Path) -> Iterator[Orphan]:
             continue
         segments = tuple(sorted(directory.glob(f"*{SUFFIX}")))
         if segments:
-            yield Orphan(directory, lock, segments)
+            yield OrphanedSpool(directory, lock, segments)
         else:  # drained by another process between the look and the lock
             lock.release()
 

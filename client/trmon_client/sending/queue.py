@@ -13,7 +13,7 @@ from trmon_client.process.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PendingMessage:
     """A message still to be built, off the trainer's thread, from who speaks and what was lost so far.
 
     `size_bytes` is about what it holds meanwhile.
@@ -23,17 +23,17 @@ class Draft:
     size_bytes: int = 512
 
 
-class Outbox:
+class MessageQueue:
     """A bounded queue whose `put` never waits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._changed = threading.Condition()
-        self._drafts: deque[Draft] = deque()
+        self._drafts: deque[PendingMessage] = deque()
         self._size_bytes = 0
         self._is_closed = False
 
-    def put(self, draft: Draft) -> bool:
+    def put(self, draft: PendingMessage) -> bool:
         """Leave a draft; False when there is no room or the outbox is closed."""
         with self._changed:
             is_full = (
@@ -47,7 +47,7 @@ class Outbox:
             self._changed.notify()
             return True
 
-    def take(self) -> Draft | None:
+    def take(self) -> PendingMessage | None:
         """Return the oldest draft, waiting for one; None when the outbox is closed and empty."""
         with self._changed:
             while not self._drafts and not self._is_closed:
@@ -58,7 +58,7 @@ class Outbox:
             self._size_bytes -= draft.size_bytes
             return draft
 
-    def close(self, last: Draft | None = None) -> None:
+    def close(self, last: PendingMessage | None = None) -> None:
         """Accept no more but the last draft, for which there is always room; what is inside can still be taken."""
         with self._changed:
             if last is not None and not self._is_closed:

@@ -6,18 +6,18 @@ import threading
 from collections import deque
 
 from trmon_client.config.limits import Limits
-from trmon_client.safety.losses import Loss, LossCounter
-from trmon_client.safety.warn_once import Notices
-from trmon_client.sending.spool import Spool, within
+from trmon_client.safety.losses import LossCounter, LossReason
+from trmon_client.safety.warn_once import WarnOnce
+from trmon_client.sending.spool import Spool, fitting_prefix
 
 
-class Backlog:
+class RetryBuffer:
     """Keeps messages in order from `add` to `acknowledge`: the ones in flight, then the spool, then memory.
 
     Memory moves to the spool at half full, and at once while `write_through` holds. Threads may share it.
     """
 
-    def __init__(self, spool: Spool, *, limits: Limits, losses: LossCounter, notices: Notices) -> None:
+    def __init__(self, spool: Spool, *, limits: Limits, losses: LossCounter, notices: WarnOnce) -> None:
         self._spool = spool
         self._limits = limits
         self._losses = losses
@@ -48,7 +48,7 @@ class Backlog:
                 self._spill()
             if self._fills(1.0):
                 self._memory_bytes -= len(self._memory.pop())
-                self._losses.count(Loss.QUEUE_FULL)
+                self._losses.count(LossReason.QUEUE_FULL)
             self._announce()
 
     def take(self, n_messages: int) -> list[bytes]:
@@ -87,7 +87,7 @@ class Backlog:
             self._land()
             self._spill()
             if self._memory:
-                self._losses.count(Loss.SPOOL_ERROR, len(self._memory))
+                self._losses.count(LossReason.SPOOL_ERROR, len(self._memory))
             self._spool.close()
 
     def wait(self, timeout_seconds: float) -> None:
@@ -124,7 +124,7 @@ class Backlog:
         self._in_flight = self._spool.peek(n_messages=n_messages, size_bytes=size_bytes)
         self._flies_from_spool = bool(self._in_flight)
         if not self._in_flight:
-            self._in_flight = within(self._memory, n_messages=n_messages, size_bytes=size_bytes)
+            self._in_flight = fitting_prefix(self._memory, n_messages=n_messages, size_bytes=size_bytes)
             for message in self._in_flight:
                 self._memory.popleft()
                 self._memory_bytes -= len(message)

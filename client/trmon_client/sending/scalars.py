@@ -9,10 +9,10 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import is_tensor
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, JsonNumber
-from trmon_client.safety.losses import Loss, LossCounter
+from trmon_client.safety.losses import LossCounter, LossReason
 
 
-def capture(values: Mapping[str, Any] | None) -> dict[str, Any]:
+def capture_scalars(values: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the values with tensors made fit for a transfer, which copies them, arrays copied, and others as numbers.
 
     None for what is not one number, and for a distributed tensor of which this rank has a part. Nothing of the
@@ -21,14 +21,14 @@ def capture(values: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: _taken(value) for name, value in (values or {}).items()}
 
 
-def to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNumber]:
+def scalars_to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNumber]:
     """Return the numbers among the values; others, unusable names and those beyond MAX_SCALARS are counted."""
     numbers: dict[str, JsonNumber] = {}
     for name, value in values.items():
         number = _number(value)
         is_name = isinstance(name, str) and 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable()
         if number is None or not is_name or len(numbers) >= MAX_SCALARS:
-            losses.count(Loss.SCALAR)
+            losses.count(LossReason.SCALAR)
         else:
             numbers[name] = number
     return numbers

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from trmon_client.config.limits import Limits
-from trmon_client.core.wire.segments import HEADER, SUFFIX, SegmentError, frame, scan
-from trmon_client.safety.losses import Loss, LossCounter
-from trmon_client.sending.orphaned_spools import Orphan, adopt, remove_if_empty
+from trmon_client.core.wire.segments import HEADER, SUFFIX, SegmentError, encode_record, scan_segment
+from trmon_client.safety.losses import LossCounter, LossReason
+from trmon_client.sending.orphaned_spools import OrphanedSpool, adopt_orphaned_spools, remove_if_empty
 from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -28,7 +28,7 @@ class Segment:
     path: Path
     n_messages: int = 0
     size_bytes: int = 0
-    orphan: Orphan | None = None
+    orphan: OrphanedSpool | None = None
 
 
 class Spool:
@@ -60,7 +60,11 @@ class Spool:
 
     def adopt(self) -> None:
         """Take over, before our own, the segments that dead processes of this run left. Errors: OSError."""
-        orphans = [Segment(path, orphan=orphan) for orphan in adopt(self.directory.parent) for path in orphan.segments]
+        orphans = [
+            Segment(path, orphan=orphan)
+            for orphan in adopt_orphaned_spools(self.directory.parent)
+            for path in orphan.segments
+        ]
         self._segments.extendleft(reversed(orphans))
 
     def append(self, message: bytes) -> None:
@@ -68,7 +72,7 @@ class Spool:
 
         Errors: OSError if it could not be written; the spool is as it was.
         """
-        record = frame(message)
+        record = encode_record(message)
         if self._file is None or self._segments[-1].size_bytes + len(record) > self._limits.segment_bytes:
             self._open_segment()
         segment = self._segments[-1]
@@ -94,7 +98,7 @@ class Spool:
                 self._finish_segment()
             else:
                 self._load_segment()
-        return within(self._reading, n_messages=n_messages, size_bytes=size_bytes)
+        return fitting_prefix(self._reading, n_messages=n_messages, size_bytes=size_bytes)
 
     def advance(self, n: int) -> None:
         """Forget the n oldest messages; a segment's file goes with its last one."""
@@ -156,7 +160,7 @@ class Spool:
                 return
             self._segments.remove(droppable[0])
             droppable[0].path.unlink(missing_ok=True)
-            self._losses.count(Loss.SPOOL_FULL, droppable[0].n_messages)
+            self._losses.count(LossReason.SPOOL_FULL, droppable[0].n_messages)
 
     def _load_segment(self) -> None:
         segment = self._segments[0]
@@ -164,18 +168,18 @@ class Spool:
             self._close_file()
         try:
             data = segment.path.read_bytes()
-            found = scan(data)
+            found = scan_segment(data)
         except (OSError, SegmentError) as error:
             if isinstance(error, OSError) and error.errno in EXHAUSTED:
                 raise
             is_foreign = isinstance(error, SegmentError) and data.startswith(HEADER[:-1])
-            self._losses.count(Loss.UNREAD if is_foreign else Loss.DAMAGED, max(1, segment.n_messages))
+            self._losses.count(LossReason.UNREAD if is_foreign else LossReason.DAMAGED, max(1, segment.n_messages))
             self._forget_segment(keep=is_foreign)
             return
         self._is_loaded = True
         self._reading.extend(found.messages)
         if found.n_damaged or found.torn_bytes:
-            self._losses.count(Loss.DAMAGED, found.n_damaged + bool(found.torn_bytes))
+            self._losses.count(LossReason.DAMAGED, found.n_damaged + bool(found.torn_bytes))
 
     def _finish_segment(self) -> None:
         self._is_loaded = False
@@ -190,7 +194,7 @@ class Spool:
             orphan.remove()
 
 
-def within(messages: Iterable[bytes], *, n_messages: int, size_bytes: int) -> list[bytes]:
+def fitting_prefix(messages: Iterable[bytes], *, n_messages: int, size_bytes: int) -> list[bytes]:
     """Return the first messages that fit both limits, and the first one in any case."""
     taken: list[bytes] = []
     for message in messages:

@@ -29,7 +29,7 @@ LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "h
 """Of which httpx logs each request as INFO, and httpcore each part of one as DEBUG."""
 
 
-class Outcome(Enum):
+class UploadOutcome(Enum):
     """What became of a bundle."""
 
     ANSWERED = "answered"
@@ -43,10 +43,10 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class UploadResult:
     """The outcome of one request; `detail` says why it was not ANSWERED, in words for a person."""
 
-    outcome: Outcome
+    outcome: UploadOutcome
     acks: Sequence[wire.Ack] = ()
     detail: str = ""
     retry_after_seconds: float = 0.0
@@ -55,7 +55,7 @@ class Reply:
 class Transport(Protocol):
     """Carries bundles to the service; used by one thread."""
 
-    def send(self, messages: Sequence[bytes]) -> Reply:
+    def send(self, messages: Sequence[bytes]) -> UploadResult:
         """Carry encoded messages in one request; never raises for what happens on the way."""
 
     def close(self) -> None:
@@ -81,14 +81,14 @@ class HttpTransport:
             trust_env=urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"),
         )
 
-    def send(self, messages: Sequence[bytes]) -> Reply:
+    def send(self, messages: Sequence[bytes]) -> UploadResult:
         """Post the messages as one bundle; what is long in them is compressed already."""
         self._silence.thread = threading.get_ident()
         try:
             with self._client.stream("POST", self._url, content=wire.encode_bundle(list(messages))) as response:
                 body = _body(response, timeout_seconds=self._timeout_seconds)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            return Reply(outcome=Outcome.AGAIN, detail=f"{type(error).__name__}: {error}")
+            return UploadResult(outcome=UploadOutcome.AGAIN, detail=f"{type(error).__name__}: {error}")
         return _read(response, body, n_messages=len(messages))
 
     def close(self) -> None:
@@ -121,29 +121,29 @@ def _body(response: httpx.Response, *, timeout_seconds: float) -> bytes:
     return bytes(body)
 
 
-def _read(response: httpx.Response, body: bytes, *, n_messages: int) -> Reply:
+def _read(response: httpx.Response, body: bytes, *, n_messages: int) -> UploadResult:
     status = response.status_code
     if status == 200:
         return _read_acks(body, n_messages)
     detail = f"HTTP {status}: {_problem(response, body)}"
     if status in (401, 403):
-        return Reply(outcome=Outcome.DENIED, detail=detail)
+        return UploadResult(outcome=UploadOutcome.DENIED, detail=detail)
     # Only the service itself can refuse: a 4xx without problem details comes from something in between. That it has
     # no such route says that the url is wrong, and nothing of the messages.
     is_final = 400 <= status < 500 and status not in (404, 405, 408, 429) and _is_problem(response)
     if is_final or status == 413:
-        return Reply(outcome=Outcome.REFUSED, detail=detail)
-    return Reply(outcome=Outcome.AGAIN, detail=detail, retry_after_seconds=_retry_after_seconds(response))
+        return UploadResult(outcome=UploadOutcome.REFUSED, detail=detail)
+    return UploadResult(outcome=UploadOutcome.AGAIN, detail=detail, retry_after_seconds=_retry_after_seconds(response))
 
 
-def _read_acks(body: bytes, n_messages: int) -> Reply:
+def _read_acks(body: bytes, n_messages: int) -> UploadResult:
     try:
         acks = wire.decode_acks(body).acks
     except wire.WireError as error:
-        return Reply(outcome=Outcome.AGAIN, detail=f"the answer is not trmon's ({error})")
+        return UploadResult(outcome=UploadOutcome.AGAIN, detail=f"the answer is not trmon's ({error})")
     if len(acks) != n_messages:
-        return Reply(outcome=Outcome.AGAIN, detail=f"{len(acks)} answers to {n_messages} messages")
-    return Reply(outcome=Outcome.ANSWERED, acks=acks)
+        return UploadResult(outcome=UploadOutcome.AGAIN, detail=f"{len(acks)} answers to {n_messages} messages")
+    return UploadResult(outcome=UploadOutcome.ANSWERED, acks=acks)
 
 
 def _is_problem(response: httpx.Response) -> bool:

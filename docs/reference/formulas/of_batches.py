@@ -21,9 +21,9 @@ _SIGNALS_OF = {
 
 def _of_signal(spec: SignalSpec) -> Formula:
     given = "the_log_probs" if spec.per_pair else _SIGNALS_OF.get(spec.stem.split("_")[0], "the_log_probs")
-    function = "pair_signals.pair_signals" if spec.per_pair else "signals.compute"
+    function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
     if spec.stem in ("zero_variance_groups", "group_ratio_variance"):
-        function = "group_signals.group_signals"
+        function = "signals.group_signals.group_signals"
     test = f"core/test_signal_definitions.py::test_signals_of_{given}_are_what_their_definitions_say"
     return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
 
@@ -41,7 +41,7 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "response_length_growth",
         "median of the last 5 over the median of 5 around 100 steps earlier",
-        "trmon.domain.signals.windows.Window.growth",
+        "trmon.domain.signals.windows.SignalWindow.growth",
         "domain/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
     ),
     Formula(
@@ -88,7 +88,14 @@ def _of_token_policy(name: str) -> Formula:
     rule, kind = TOKEN_POLICIES[name], TOKEN_RULES[name]
     bounds = f"upper {rule.upper:g}" if rule.lower is None else f"lower {rule.lower:g}, upper {rule.upper:g}"
     test = "core/test_token_decision.py::test_masks_and_weights_equal_the_plain_reference"
-    return Formula(ACCEPTANCE, name, f"{kind.description}; {bounds}", "token_decision.apply", test, kind.source)
+    return Formula(
+        ACCEPTANCE,
+        name,
+        f"{kind.description}; {bounds}",
+        "policies.token_decision.apply_token_rules",
+        test,
+        kind.source,
+    )
 
 
 _ACCEPTANCE = (
@@ -103,7 +110,7 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "mask_rate",
         "rejected/(accepted + rejected), empty ones left out",
-        "decision.Decision.mask_rate",
+        "policies.decision.Decision.mask_rate",
         "core/test_acceptance.py::test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside",
     ),
     *(
@@ -121,7 +128,7 @@ _ACCEPTANCE = (
             ACCEPTANCE,
             name,
             "; ".join(map(_bounds_of, preset(name).criteria)),
-            "policy.preset",
+            "policies.policy.preset",
             "core/test_acceptance.py::test_golden_decisions_hold",
             published.source,
         )
@@ -132,21 +139,21 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "verl's options",
         "the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
-        "verl_options.rules",
+        "policies.verl_options.rules_from_verl",
         "core/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_says",
     ),
     Formula(
         ACCEPTANCE,
         "what a token rule would mask or cut",
         "share of tokens outside its range of d",
-        "token_whatif.masked_or_cut",
+        "policies.token_whatif.masked_or_cut",
         "core/test_token_whatif.py::test_a_policys_what_if_holds_what_the_policy_does",
     ),
     Formula(
         ACCEPTANCE,
         "L, se(L)",
         "(1/N) sum_i M_i A_i (sum_t rho_t - T_i)",
-        "surrogate.surrogate",
+        "bounds.surrogate.surrogate",
         "core/test_surrogate.py::test_it_is_the_plain_mean_over_sequences_and_its_standard_error",
     ),
 )
@@ -183,14 +190,14 @@ _BOUNDS = (
         BOUNDS,
         "improvement_supported",
         "KL exact, nothing rejected, L - 2 se(L) > adaptive",
-        "improvement.improvement",
+        "bounds.improvement.improvement",
         "core/test_improvement.py::test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported",
     ),
     Formula(
         BOUNDS,
         "alpha split",
         "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
-        "alpha.alpha_split",
+        "bounds.alpha_split.alpha_split",
         "core/test_alpha.py::test_the_split_is_of_the_largest_gaps_of_probability",
     ),
 )

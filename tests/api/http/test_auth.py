@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.loops import run
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
-from trmon.api.http.auth import Door, check_bind, digest_of, new_secret
+from trmon.api.http.auth import Authenticator, check_bind, digest_of, new_secret
 from trmon.config.settings import Settings
 from trmon.domain.model.access import EVERYTHING, Scope, Token
 from trmon.domain.model.errors import NotReady, Unauthenticated
@@ -99,9 +99,9 @@ def test_health_is_open_and_the_page_holds_nothing(admin: httpx.Client) -> None:
     assert admin.get("/metrics").status_code == 401
 
 
-async def _access(door: Door, header: str | None, *, now: float = 1.0) -> object:
+async def _access(authenticator: Authenticator, header: str | None, *, now: float = 1.0) -> object:
     try:
-        return await door.access(header, now=now)
+        return await authenticator.access(header, now=now)
     except Unauthenticated:
         return "refused"
 
@@ -112,24 +112,24 @@ async def _access(door: Door, header: str | None, *, now: float = 1.0) -> object
     ids=["never ends", "not yet ended", "ended"],
 )
 def test_a_token_ends_to_the_second(expires_at: float | None, now: float, *, lives: bool) -> None:
-    door = Door(FewTokens(a_token("s", expires_at=expires_at)), is_loopback=True)
-    found = run(_access(door, "Bearer s", now=now))
+    authenticator = Authenticator(FewTokens(a_token("s", expires_at=expires_at)), is_loopback=True)
+    found = run(_access(authenticator, "Bearer s", now=now))
     assert (found != "refused") is lives
 
 
 def test_look_ups_are_remembered_for_two_seconds() -> None:
     tokens = FewTokens(a_token("s"))
-    door = Door(tokens, is_loopback=True)
+    authenticator = Authenticator(tokens, is_loopback=True)
     for now in (0.0, 1.9):
-        run(_access(door, "Bearer s", now=now))
+        run(_access(authenticator, "Bearer s", now=now))
     assert tokens.looks == 1
     tokens.tokens.clear()
-    assert run(_access(door, "Bearer s", now=2.1)) == "refused"
+    assert run(_access(authenticator, "Bearer s", now=2.1)) == "refused"
 
 
 def test_beyond_loopback_nobody_is_let_in_without_a_token() -> None:
-    assert run(_access(Door(FewTokens(), is_loopback=False), None)) == "refused"
-    assert run(_access(Door(FewTokens(), is_loopback=True), None)) == EVERYTHING
+    assert run(_access(Authenticator(FewTokens(), is_loopback=False), None)) == "refused"
+    assert run(_access(Authenticator(FewTokens(), is_loopback=True), None)) == EVERYTHING
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "trmon.example"])

@@ -136,5 +136,5 @@ def test_an_id_that_no_database_holds_is_refused(client: httpx.Client, path: str
 
 
 def test_a_cursor_beyond_every_id_is_refused(client: httpx.Client) -> None:
-    answer = client.get("/api/v1/runs", params={"after": keyset_page.encode((1 << 63,))})
+    answer = client.get("/api/v1/runs", params={"after": keyset_page.encode_cursor((1 << 63,))})
     assert (answer.status_code, answer.json()["field"]) == (400, "after")

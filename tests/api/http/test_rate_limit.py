@@ -55,7 +55,7 @@ def test_tokens_are_limited_apart(serve: Serve) -> None:
 
 def test_wrong_tokens_are_not_looked_up_without_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     service = serve(rate_per_second=0.001, rate_burst=20)
-    tokens, looked_up = service.app.state.parts.store.tokens, list[str]()
+    tokens, looked_up = service.app.state.components.store.tokens, list[str]()
     by_digest = tokens.by_digest
 
     def counted(digest: str) -> Token | None:

@@ -12,7 +12,7 @@ from tests.fixtures.redis import Redis
 from tests.fixtures.running_service import Serve
 from tests.fixtures.waiting import eventually
 from trmon.api.http.rate_limit import RateLimit
-from trmon.api.http.rate_limit_sync import SHARE_SECONDS, Sharing
+from trmon.api.http.rate_limit_sync import SHARE_SECONDS, RateLimitSync
 from trmon.store.redis.shared_rate_limits import SharedBuckets
 
 pytestmark = pytest.mark.server("redis-server")
@@ -37,12 +37,12 @@ def server() -> Iterator[Redis]:
 @pytest.fixture
 def replica(server: Redis, failures: Counter[str]) -> Iterator[Replica]:
     """Return a function that starts replicas, whose buckets of ten hardly fill."""
-    started: list[Sharing] = []
+    started: list[RateLimitSync] = []
 
     def start() -> RateLimit:
         limit = RateLimit(per_second=SLOW, burst=BURST, is_shared=True)
         buckets = SharedBuckets(server.url, per_second=SLOW, burst=BURST)
-        started.append(Sharing(limit, buckets, failed=lambda: failures.update(["limits"])))
+        started.append(RateLimitSync(limit, buckets, failed=lambda: failures.update(["limits"])))
         started[-1].start()
         return limit
 

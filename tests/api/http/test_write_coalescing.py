@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.loops import run
 from tests.fixtures.service import ThreadedService
-from trmon.api.http.write_coalescing import Cork
+from trmon.api.http.write_coalescing import CoalescingTransport
 
 
 class Wire(asyncio.Transport):
@@ -34,7 +34,7 @@ class Wire(asyncio.Transport):
 def test_what_is_written_in_one_turn_leaves_at_once() -> None:
     async def write() -> None:
         wire = Wire()
-        cork = Cork(wire, loop=asyncio.get_running_loop())
+        cork = CoalescingTransport(wire, loop=asyncio.get_running_loop())
         cork.write(b"head ")
         cork.write(b"body")
         assert wire.done == []
@@ -51,7 +51,7 @@ def test_what_is_written_in_one_turn_leaves_at_once() -> None:
 def test_what_waits_is_sent_before_the_end() -> None:
     async def end() -> None:
         wire = Wire()
-        cork = Cork(wire, loop=asyncio.get_running_loop())
+        cork = CoalescingTransport(wire, loop=asyncio.get_running_loop())
         cork.write(b"last")
         cork.close()
         assert wire.done == [b"last", "closed"]
@@ -63,7 +63,7 @@ def test_what_waits_is_sent_before_the_end() -> None:
 def test_who_has_gone_is_sent_nothing_more() -> None:
     async def go() -> None:
         wire = Wire()
-        cork = Cork(wire, loop=asyncio.get_running_loop())
+        cork = CoalescingTransport(wire, loop=asyncio.get_running_loop())
         cork.write(b"late")
         wire.close()
         await asyncio.sleep(0)

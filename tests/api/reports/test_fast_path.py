@@ -18,7 +18,7 @@ from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from trmon.api.http.rate_limit import RateLimit
-from trmon.api.reports.fast_path import ShortWay
+from trmon.api.reports.fast_path import FastPath
 from trmon.bootstrap.app import create_app
 from trmon.config.settings import Settings
 from trmon.domain.model.access import Scope
@@ -29,8 +29,8 @@ MAX_BODY_BYTES = 1 << 20
 GZIP = {"Content-Type": wire.MSGPACK, "Content-Encoding": "gzip"}
 MSGPACK, JSON = {"Content-Type": wire.MSGPACK}, {"Content-Type": wire.JSON}
 BODY = wire.encode(report())
-SHIPPED = report(columns={}, histograms={}, parcel=wire.parcel(columns()))
-BROKEN = report(columns={}, histograms={}, parcel=msgspec.structs.replace(wire.parcel(columns()), data=b"?"))
+SHIPPED = report(columns={}, histograms={}, parcel=wire.pack_columns(columns()))
+BROKEN = report(columns={}, histograms={}, parcel=msgspec.structs.replace(wire.pack_columns(columns()), data=b"?"))
 START = wire.encode(wire.Start(**ORIGIN, project="math", run="grpo", policy={"name": "p", "criteria": []}))
 BUNDLE = wire.encode_bundle([START, BODY, b"\xc0", wire.encode(report(project="math", run="-x"))])
 
@@ -136,7 +136,7 @@ class Way:
 def without_short_way(settings: Settings) -> FastAPI:
     """Return the service with the routes alone."""
     app = create_app(settings)
-    app.user_middleware = [layer for layer in app.user_middleware if layer.cls is not ShortWay]
+    app.user_middleware = [layer for layer in app.user_middleware if layer.cls is not FastPath]
     assert len(app.user_middleware) == len(create_app(settings).user_middleware) - 1
     return app
 
@@ -165,5 +165,5 @@ def test_both_ways_answer_alike(ways: list[Way], case: Case) -> None:
 
 def test_both_ways_say_alike_that_the_service_ends(ways: list[Way]) -> None:
     for way in ways:
-        way.service.app.state.parts.store.writer.close()
+        way.service.app.state.components.store.writer.close()
     assert_alike(ways, Case("a report at the end", 503))

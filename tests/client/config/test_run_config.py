@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from trmon_client.config.run_config import MAX_BYTES, plain
+from trmon_client.config.run_config import MAX_BYTES, plain_config
 from trmon_client.config.settings import Mode
 
 NESTED: dict[str, Any] = {}
@@ -65,20 +65,20 @@ VALUES = {
 
 @pytest.mark.parametrize(("config", "expected"), VALUES.values(), ids=VALUES.keys())
 def test_values_become_plain(config: Any, expected: dict[str, Any]) -> None:
-    assert plain(config) == expected
+    assert plain_config(config) == expected
 
 
 def test_a_configuration_that_holds_itself_ends() -> None:
-    assert msgspec.msgpack.encode(plain(NESTED))
+    assert msgspec.msgpack.encode(plain_config(NESTED))
 
 
 def test_what_does_not_fit_is_left_out_and_the_rest_stays() -> None:
     config = {"lr": 0.5, **{f"text{i}": "x" * 4096 for i in range(200)}, "seed": 1}
-    kept = plain(config)
+    kept = plain_config(config)
     assert len(msgspec.msgpack.encode(kept)) <= MAX_BYTES
     assert (kept["lr"], kept["seed"]) == (0.5, 1)
 
 
 def test_an_entry_of_too_many_values_is_left_out_and_the_rest_stays() -> None:
     rows = [[1] * 1000] * 1000
-    assert plain({"lr": 0.5, "rows": rows, "more": rows, "seed": 1}) == {"lr": 0.5, "seed": 1}
+    assert plain_config({"lr": 0.5, "rows": rows, "more": rows, "seed": 1}) == {"lr": 0.5, "seed": 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trmon_client.config.settings import Mode, resolve, variable
+from trmon_client.config.settings import Mode, resolve_settings, variable_name
 from trmon_client.core.policies.acceptance import Policy
 
 NAMED = {"project": "math", "run": "grpo"}
@@ -28,7 +28,7 @@ def test_every_argument_has_a_variable() -> None:
         "policy": "geo_mask",
         "mode": "enforce",
     }
-    found = resolve({}, environment={variable(name): value for name, value in values.items()})
+    found = resolve_settings({}, environment={variable_name(name): value for name, value in values.items()})
     assert (found.project, found.run, found.url, found.token) == ("p", "r", "https://trmon.example/base", "abc")
     assert (found.owner, found.tags, found.attempt) == ("me", ("a", "b", "c"), "third")
     assert (found.rank, found.world_size, found.spool_dir) == (2, 4, Path("/tmp/spool"))
@@ -38,12 +38,12 @@ def test_every_argument_has_a_variable() -> None:
 
 def test_an_argument_beats_its_variable_but_the_mode() -> None:
     environment = {"TRMON_OWNER": "other", "TRMON_MODE": "off", "TRMON_URL": ""}
-    found = resolve({**NAMED, "owner": "me", "mode": "enforce"}, environment=environment)
+    found = resolve_settings({**NAMED, "owner": "me", "mode": "enforce"}, environment=environment)
     assert (found.owner, found.mode, found.url) == ("me", Mode.OFF, None)
 
 
 def test_the_defaults_observe_with_trm_into_a_local_spool() -> None:
-    found = resolve(NAMED, environment={})
+    found = resolve_settings(NAMED, environment={})
     assert (found.mode, found.policy.name, found.is_policy_asked_for) == (Mode.OBSERVE, "trm", False)
     assert found.run_spool_dir == Path.cwd() / "trmon-spool/math/grpo"
     assert found.page_url is None
@@ -74,12 +74,12 @@ MISTAKES = {
 @pytest.mark.parametrize(("given", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_names_the_argument(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        resolve({**NAMED, **given}, environment={})
+        resolve_settings({**NAMED, **given}, environment={})
 
 
 @pytest.mark.parametrize("given", [{"token": "s3cret \n"}, {"url": "https://me:s3cret@trmon.example"}])
 def test_a_secret_is_shown_neither_in_errors_nor_in_the_settings(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="must be") as caught:
-        resolve({**NAMED, **given}, environment={})
+        resolve_settings({**NAMED, **given}, environment={})
     assert "s3cret" not in str(caught.value)
-    assert "s3cret" not in repr(resolve({**NAMED, "token": "s3cret"}, environment={}))
+    assert "s3cret" not in repr(resolve_settings({**NAMED, "token": "s3cret"}, environment={}))

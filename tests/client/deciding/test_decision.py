@@ -13,13 +13,13 @@ import torch
 from tests.client.trainer import batch, settings, spooled
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import preset
-from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.decision import BatchDecision
 from trmon_client.monitor import Monitor
 
 MASK = [True, False, False, True]
 
 
-def decide(tmp_path: Path, arguments: dict[str, Any], *, mode: str = "enforce", policy: Any = None) -> Decision:
+def decide(tmp_path: Path, arguments: dict[str, Any], *, mode: str = "enforce", policy: Any = None) -> BatchDecision:
     monitor = Monitor(settings(tmp_path, mode=mode, policy=policy))
     decision = monitor.log_batch(step=0, **arguments)
     monitor.close()
@@ -31,7 +31,7 @@ def tensors() -> dict[str, Any]:
     return {name: torch.from_numpy(array) for name, array in batch(far=(1,), dead=(2,)).items()}
 
 
-def loss(decision: Decision, mu: torch.Tensor, pi: torch.Tensor) -> torch.Tensor:
+def loss(decision: BatchDecision, mu: torch.Tensor, pi: torch.Tensor) -> torch.Tensor:
     """The loss of the two lines."""
     per_sequence_loss = -(pi - mu).exp().sum(-1)
     return torch.where(decision.mask, per_sequence_loss, 0).sum() / len(decision.mask)

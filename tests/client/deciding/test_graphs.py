@@ -15,12 +15,12 @@ from tests.client.trainer import batch, settings
 from trmon_client.config.settings import Mode
 from trmon_client.core import statistics
 from trmon_client.core.policies.acceptance import decide, preset
-from trmon_client.deciding.decision import Decision
+from trmon_client.deciding.decision import BatchDecision
 from trmon_client.monitor import Monitor
 from trmon_client.safety.losses import LossCounter
 from trmon_client.sending import message_builders
-from trmon_client.sending.chunk_counter import Chunks
-from trmon_client.sending.queue import Draft
+from trmon_client.sending.chunk_counter import ChunkCounter
+from trmon_client.sending.queue import PendingMessage
 
 CU_SEQLENS = [0, 6, 12, 18, 24]
 VOCABULARY = 5
@@ -113,7 +113,7 @@ def refused(graphs: Graphs) -> dict[str, Any]:
 FORMS = {form.__name__: form for form in (padded, views, ragged, scattered, packed, labelled, with_logits, refused)}
 
 
-def read(decision: Decision) -> list[Any]:
+def read(decision: BatchDecision) -> list[Any]:
     """Return all that a decision says."""
     lazy = (decision.mask, decision.accepted, decision.token_mask, decision.weights)
     return [*lazy, decision.signals, decision.reasons, decision.mask_rate, decision.policy]
@@ -158,13 +158,13 @@ class Meter:
         return float(self.tensor.detach())
 
 
-def of_scalars(graphs: Graphs) -> Draft:
+def of_scalars(graphs: Graphs) -> PendingMessage:
     loss = graphs.on(0.5)
     values: Mapping[str, Any] = {"loss": loss, "meter": Meter(graphs.on(1.5)), "several": [graphs.on(2.5)]}
-    return message_builders.scalars(0, values, sequence=0, losses=LossCounter())
+    return message_builders.scalars_message(0, values, sequence=0, losses=LossCounter())
 
 
-def of_an_error(graphs: Graphs) -> Draft:
+def of_an_error(graphs: Graphs) -> PendingMessage:
     def train() -> None:
         loss = graphs.on(0.5)
         raise FloatingPointError(f"the loss is {loss.item()}")
@@ -172,16 +172,16 @@ def of_an_error(graphs: Graphs) -> Draft:
     try:
         train()
     except FloatingPointError as error:
-        return message_builders.finish(error, sequence=0, finished=[])
+        return message_builders.finish_message(error, sequence=0, finished=[])
     raise AssertionError("it trained")
 
 
-def of_a_report(graphs: Graphs) -> Draft:
+def of_a_report(graphs: Graphs) -> PendingMessage:
     columns = statistics.columns(**labelled(graphs))
-    return message_builders.report(
+    return message_builders.report_message(
         columns,
         decide(columns, preset("trm")),
-        chunk=Chunks().next(0, None, chunks=None),
+        chunk=ChunkCounter().next(0, None, chunks=None),
         mode=Mode.ENFORCE,
         scalars={"loss": graphs.on(0.5)},
         losses=LossCounter(),
@@ -189,7 +189,7 @@ def of_a_report(graphs: Graphs) -> Draft:
 
 
 @pytest.mark.parametrize("leave", [of_a_report, of_scalars, of_an_error])
-def test_what_waits_for_the_sender_keeps_no_graph(leave: Callable[[Graphs], Draft]) -> None:
+def test_what_waits_for_the_sender_keeps_no_graph(leave: Callable[[Graphs], PendingMessage]) -> None:
     graphs = Graphs()
     draft = leave(graphs)
     assert graphs.n_made > 0

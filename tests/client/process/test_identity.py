@@ -16,8 +16,8 @@ from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.config.launcher import attempt_id, launch_id
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
-from trmon_client.process.identity import Identity, settle
-from trmon_client.process.ranks import Ranks, discover
+from trmon_client.process.identity import Identity, resolve_identity
+from trmon_client.process.ranks import Ranks, discover_ranks
 
 Join: TypeAlias = Callable[[int, int], distributed.Store]
 
@@ -61,7 +61,7 @@ def test_a_launcher_id_that_no_message_takes_is_sent_and_distinct(tmp_path: Path
 
 def settled(tmp_path: Path, *, is_fork: bool = False, **given: Any) -> Identity:
     chosen = settings(tmp_path, **given)
-    return settle(chosen, discover(chosen), is_fork=is_fork, give_up=threading.Event())
+    return resolve_identity(chosen, discover_ranks(chosen), is_fork=is_fork, give_up=threading.Event())
 
 
 def test_the_attempt_that_was_given_beats_the_launchers(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_monitor_after_another_repeats_its_steps_under_a_launch_of_its_own(
 
 def test_ranks_that_all_start_again_share_the_new_launch(tmp_path: Path) -> None:
     again = [
-        settle(
+        resolve_identity(
             settings(tmp_path, environment=TORCHRUN),
             Ranks(rank, 2),
             is_fork=False,
@@ -156,7 +156,7 @@ def test_closing_ends_the_wait_for_rank_zero(tmp_path: Path, join: Join) -> None
     closing = threading.Event()
     closing.set()
     chosen = settings(tmp_path, limits={"store_timeout_seconds": 3600.0})
-    assert settle(chosen, discover(chosen), is_fork=False, give_up=closing).is_attempt_local
+    assert resolve_identity(chosen, discover_ranks(chosen), is_fork=False, give_up=closing).is_attempt_local
 
 
 def test_what_the_queue_cannot_hold_meanwhile_is_counted_and_the_finish_gets_through(
@@ -185,16 +185,16 @@ RANKS = {
 def test_ranks_are_passed_or_discovered(
     tmp_path: Path, given: dict[str, int], environment: dict[str, str], ranks: Ranks
 ) -> None:
-    assert discover(settings(tmp_path, environment=environment, **given)) == ranks
+    assert discover_ranks(settings(tmp_path, environment=environment, **given)) == ranks
 
 
 def test_a_plain_process_group_is_data_parallel(tmp_path: Path, join: Join) -> None:
     join(1, 4)
-    assert discover(settings(tmp_path, environment={"RANK": "2", "WORLD_SIZE": "8"})) == Ranks(1, 4)
+    assert discover_ranks(settings(tmp_path, environment={"RANK": "2", "WORLD_SIZE": "8"})) == Ranks(1, 4)
 
 
 def test_a_mesh_of_two_dimensions_leaves_ranks_unverified_unless_passed(tmp_path: Path, join: Join) -> None:
     join(1, 4)
     init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    assert discover(settings(tmp_path)) == Ranks(1, 4, is_unverified=True)
-    assert discover(settings(tmp_path, rank=0, world_size=2)) == Ranks(0, 2)
+    assert discover_ranks(settings(tmp_path)) == Ranks(1, 4, is_unverified=True)
+    assert discover_ranks(settings(tmp_path, rank=0, world_size=2)) == Ranks(0, 2)

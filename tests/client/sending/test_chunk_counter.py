@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from trmon_client.core.wire import ChunkCount
-from trmon_client.sending.chunk_counter import REMEMBERED, Chunks
+from trmon_client.sending.chunk_counter import REMEMBERED, ChunkCounter
 
 
 def test_a_count_is_owed_until_it_is_stated() -> None:
-    chunks = Chunks()
+    chunks = ChunkCounter()
     chunks.next(0, None, chunks=None)
     chunks.next(1, None, chunks=None)
     assert chunks.owed() == chunks.owed() == [ChunkCount(0, None, 1)]
@@ -16,7 +16,7 @@ def test_a_count_is_owed_until_it_is_stated() -> None:
 
 
 def test_coming_back_to_an_update_goes_on_counting_and_states_it_anew() -> None:
-    chunks = Chunks()
+    chunks = ChunkCounter()
     numbers = [chunks.next(0, update, chunks=None).index for update in (None, 0, None)]
     assert numbers == [0, 0, 1]
     chunks.finish()
@@ -24,7 +24,7 @@ def test_coming_back_to_an_update_goes_on_counting_and_states_it_anew() -> None:
 
 
 def test_more_calls_than_announced_state_the_larger_count() -> None:
-    chunks = Chunks()
+    chunks = ChunkCounter()
     chunks.next(0, None, chunks=1)
     chunks.stated(chunks.owed())
     chunks.next(0, None, chunks=1)
@@ -33,7 +33,7 @@ def test_more_calls_than_announced_state_the_larger_count() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    chunks = Chunks()
+    chunks = ChunkCounter()
     for step in range(3 * REMEMBERED):
         chunks.next(step, None, chunks=None)
     assert len(chunks.owed()) < REMEMBERED

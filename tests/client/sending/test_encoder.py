@@ -18,7 +18,7 @@ from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.config.limits import Limits
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
-from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, Outcome
+from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, UploadOutcome
 
 BUSY = problem(429, "too many", **{"Retry-After": "0.05"})
 GARBAGE = Answer(200, {"Content-Type": "text/html"}, b"<html>welcome to the hotel</html>")
@@ -259,7 +259,7 @@ def test_retry_after_is_honoured_within_reason(value: str, seconds: float) -> No
         transport = HttpTransport(peer.url, token=None, limits=Limits())
         reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
         transport.close()
-    assert (reply.outcome, reply.retry_after_seconds) == (Outcome.AGAIN, seconds)
+    assert (reply.outcome, reply.retry_after_seconds) == (UploadOutcome.AGAIN, seconds)
     assert reply.detail == "HTTP 429: busy"
 
 
@@ -286,12 +286,12 @@ def test_an_answer_that_comes_after_close_ends_the_courier(tmp_path: Path) -> No
         assert is_asked.wait(PATIENCE_SECONDS)
         monitor.close(timeout=0.2)
         threads = {thread.name: thread for thread in threading.enumerate()}
-        courier = threads["trmon-courier"]
+        uploader = threads["trmon-courier"]
         if "trmon-sender" in threads:
             threads["trmon-sender"].join(PATIENCE_SECONDS)
         is_late.set()
-        courier.join(PATIENCE_SECONDS)
-        assert not courier.is_alive()
+        uploader.join(PATIENCE_SECONDS)
+        assert not uploader.is_alive()
         assert len(peer.requests) == 1
 
 
@@ -339,7 +339,7 @@ def test_an_answer_without_end_is_left(part: bytes, seconds: float, detail: str)
         transport = HttpTransport(url, token=None, limits=Limits(read_timeout_seconds=seconds))
         reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
         transport.close()
-    assert reply.outcome is Outcome.AGAIN
+    assert reply.outcome is UploadOutcome.AGAIN
     assert detail in reply.detail
 
 

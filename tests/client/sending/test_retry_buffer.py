@@ -9,10 +9,10 @@ from typing import Protocol
 import pytest
 
 from trmon_client.config.limits import Limits
-from trmon_client.core.wire.segments import scan
+from trmon_client.core.wire.segments import scan_segment
 from trmon_client.safety.losses import LossCounter
-from trmon_client.safety.warn_once import Notices
-from trmon_client.sending.retry_buffer import Backlog
+from trmon_client.safety.warn_once import WarnOnce
+from trmon_client.sending.retry_buffer import RetryBuffer
 from trmon_client.sending.spool import Spool
 
 
@@ -21,18 +21,18 @@ def numbered(n: int) -> list[bytes]:
 
 
 class MakeBacklog(Protocol):
-    def __call__(self, folder: Path, *, losses: LossCounter | None = None, **limits: int) -> Backlog: ...
+    def __call__(self, folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer: ...
 
 
 @pytest.fixture
-def backlog() -> Iterator[MakeBacklog]:
+def retry_buffer() -> Iterator[MakeBacklog]:
     """Makes backlogs that spool below a folder and closes them with the test."""
-    made: list[Backlog] = []
+    made: list[RetryBuffer] = []
 
-    def make(folder: Path, *, losses: LossCounter | None = None, **limits: int) -> Backlog:
+    def make(folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
         chosen, losses = Limits(**limits), losses or LossCounter()
         spool = Spool(folder / "run" / "process", limits=chosen, losses=losses)
-        made.append(Backlog(spool, limits=chosen, losses=losses, notices=Notices()))
+        made.append(RetryBuffer(spool, limits=chosen, losses=losses, notices=WarnOnce()))
         return made[-1]
 
     yield make
@@ -41,27 +41,29 @@ def backlog() -> Iterator[MakeBacklog]:
 
 
 def on_disk(tmp_path: Path) -> list[bytes]:
-    return [message for path in sorted(tmp_path.rglob("*.seg")) for message in scan(path.read_bytes()).messages]
+    return [message for path in sorted(tmp_path.rglob("*.seg")) for message in scan_segment(path.read_bytes()).messages]
 
 
-def test_below_half_full_nothing_touches_the_disk(tmp_path: Path, backlog: MakeBacklog) -> None:
-    queue = backlog(tmp_path, queue_reports=8)
+def test_below_half_full_nothing_touches_the_disk(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+    queue = retry_buffer(tmp_path, queue_reports=8)
     for message in numbered(4):
         queue.add(message)
     assert (queue.queued, on_disk(tmp_path)) == (4, [])
 
 
-def test_beyond_half_full_memory_moves_to_the_spool_by_count_or_bytes(tmp_path: Path, backlog: MakeBacklog) -> None:
+def test_beyond_half_full_memory_moves_to_the_spool_by_count_or_bytes(
+    tmp_path: Path, retry_buffer: MakeBacklog
+) -> None:
     for limits in ({"queue_reports": 8}, {"queue_bytes": 8}):
         folder = tmp_path / next(iter(limits))
-        queue = backlog(folder, **limits)
+        queue = retry_buffer(folder, **limits)
         for message in numbered(5):
             queue.add(message)
         assert (queue.queued, on_disk(folder)) == (0, numbered(5))
 
 
-def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, backlog: MakeBacklog) -> None:
-    queue = backlog(tmp_path)
+def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+    queue = retry_buffer(tmp_path)
     for message in numbered(6):
         queue.add(message)
     assert queue.take(4) == numbered(4)
@@ -74,8 +76,8 @@ def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, bac
     assert queue.is_empty
 
 
-def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, backlog: MakeBacklog) -> None:
-    queue = backlog(tmp_path, queue_reports=4)
+def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+    queue = retry_buffer(tmp_path, queue_reports=4)
     queue.add(b"0")
     assert queue.take(4) == [b"0"]
     for message in numbered(5)[1:]:
@@ -87,8 +89,8 @@ def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, backlog: Ma
     assert queue.take(4) == [b"4"]
 
 
-def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, backlog: MakeBacklog) -> None:
-    queue = backlog(tmp_path)
+def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+    queue = retry_buffer(tmp_path)
     queue.add(b"0")
     queue.add(b"1")
     queue.take(1)
@@ -104,9 +106,9 @@ def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, backlog: 
 
 
 def test_close_puts_all_on_disk_and_a_late_acknowledgement_changes_nothing(
-    tmp_path: Path, backlog: MakeBacklog
+    tmp_path: Path, retry_buffer: MakeBacklog
 ) -> None:
-    queue = backlog(tmp_path)
+    queue = retry_buffer(tmp_path)
     for message in numbered(3):
         queue.add(message)
     queue.take(2)
@@ -117,10 +119,10 @@ def test_close_puts_all_on_disk_and_a_late_acknowledgement_changes_nothing(
     assert on_disk(tmp_path) == numbered(3)
 
 
-def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path, backlog: MakeBacklog) -> None:
+def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
     (tmp_path / "run").write_text("no folder")
     losses = LossCounter()
-    queue = backlog(tmp_path, losses=losses, queue_reports=4)
+    queue = retry_buffer(tmp_path, losses=losses, queue_reports=4)
     for message in numbered(7):
         queue.add(message)
     assert losses.snapshot() == {"queue_full": 3}
@@ -129,8 +131,8 @@ def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path,
     assert losses.snapshot() == {"queue_full": 3, "spool_error": 4}
 
 
-def test_waiting_ends_at_once_when_something_came_before(tmp_path: Path, backlog: MakeBacklog) -> None:
-    queue = backlog(tmp_path)
+def test_waiting_ends_at_once_when_something_came_before(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+    queue = retry_buffer(tmp_path)
     queue.add(b"0")
     queue.wait(3600.0)
     queue.wake()

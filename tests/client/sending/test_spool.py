@@ -11,13 +11,13 @@ from typing import Protocol
 import pytest
 
 from trmon_client.config.limits import Limits
-from trmon_client.core.wire.segments import HEADER, frame, scan
+from trmon_client.core.wire.segments import HEADER, encode_record, scan_segment
 from trmon_client.safety.losses import LossCounter
 from trmon_client.sending.spool import Spool
 from trmon_client.sending.spool_lock import DirectoryLock
 
 MESSAGE = b"x" * 92
-RECORD_BYTES = len(frame(MESSAGE))
+RECORD_BYTES = len(encode_record(MESSAGE))
 
 
 class MakeSpool(Protocol):
@@ -179,7 +179,7 @@ def test_damage_costs_the_damaged_records_only_and_is_counted(tmp_path: Path, sp
     (path,) = tmp_path.rglob("*.seg")
     data = bytearray(path.read_bytes())
     data[len(HEADER) + RECORD_BYTES + 20] ^= 1
-    path.write_bytes(bytes(data) + frame(b"torn")[:-1])
+    path.write_bytes(bytes(data) + encode_record(b"torn")[:-1])
     (tmp_path / "a" / "00000001.seg").write_bytes(b"no segment at all")
     losses = LossCounter()
     heir = spool("b", losses=losses)
@@ -245,5 +245,5 @@ def test_a_process_killed_while_it_writes_leaves_whole_records(tmp_path: Path, s
     for message in numbered(3):
         queue.append(message)
     (path,) = tmp_path.rglob("*.seg")
-    assert scan(path.read_bytes()).messages == numbered(3)
+    assert scan_segment(path.read_bytes()).messages == numbered(3)
     queue.close()

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.arrays.backend import NUMPY, bring, kind, torch_arrays
+from trmon_client.core.arrays.backend import NUMPY, dtype_kind, to_computable, torch_arrays
 
 CPU = torch.device("cpu")
 
 
 def test_a_tensor_of_the_cpu_is_viewed_not_copied() -> None:
     tensor = torch.ones(3, requires_grad=True)
-    assert np.shares_memory(bring(tensor, None), tensor.detach().numpy())
+    assert np.shares_memory(to_computable(tensor, None), tensor.detach().numpy())
 
 
 ODD_ARRAYS = {
@@ -28,7 +28,7 @@ ODD_ARRAYS = {
 
 @pytest.mark.parametrize("value", ODD_ARRAYS.values(), ids=ODD_ARRAYS)
 def test_any_numpy_array_can_be_brought_to_torch(value: Any) -> None:
-    found = bring(value, CPU)
+    found = to_computable(value, CPU)
     assert isinstance(found, torch.Tensor)
     np.testing.assert_array_equal(found.numpy(), value)
 
@@ -44,7 +44,7 @@ KINDS = {
 @pytest.mark.parametrize(("expected", "dtype"), [(name, dtype) for name, dtypes in KINDS.items() for dtype in dtypes])
 def test_the_kind_of_an_array(expected: str, dtype: Any) -> None:
     array = torch.zeros(1, dtype=dtype) if isinstance(dtype, torch.dtype) else np.zeros(1, dtype)
-    assert kind(array) == expected
+    assert dtype_kind(array) == expected
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 100])
@@ -62,6 +62,6 @@ def test_short_floats_are_widened_without_loss(dtype: Any) -> None:
     numbers = [0.0, -0.0, 1.0, -1.5, 3e-5, 6e4, float("inf"), -float("inf"), float("nan"), -9999.0]
     tensor = torch.tensor(numbers, dtype=dtype).repeat(3, 1)
     for given in (tensor, tensor.T, tensor[:, ::2], tensor.clone().requires_grad_()):
-        found = bring(given, None)
+        found = to_computable(given, None)
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, given.detach().float().numpy())

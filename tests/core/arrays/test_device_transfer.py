@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.arrays.device_transfer import Copy, Transfer
+from trmon_client.core.arrays.device_transfer import HostCopy, Transfer
 
 
 @dataclass
@@ -20,10 +20,10 @@ class LateDevice:
     host: Any = None
     n_copies: int = 0
 
-    def start(self, packed: Any) -> Copy:
+    def start(self, packed: Any) -> HostCopy:
         self.n_copies += 1
         self.packed, self.host = packed, torch.zeros_like(packed)
-        return Copy(self.host, self)
+        return HostCopy(self.host, self)
 
     def synchronize(self) -> None:
         self.host.copy_(self.packed)

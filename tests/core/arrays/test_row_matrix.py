@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.messages import columns, report
 from trmon_client.core import wire
-from trmon_client.core.arrays.row_matrix import Rows
+from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import decide, preset
 from trmon_client.core.signals import batch_signals
@@ -17,7 +17,7 @@ from trmon_client.core.signals import batch_signals
 
 def in_rows(content: Columns) -> Columns:
     """Return columns as they come out of a parcel."""
-    return wire.columns_of(report(content), wire.parcel(content))
+    return wire.columns_of_packed(report(content), wire.pack_columns(content))
 
 
 def same(found: Columns, expected: Columns) -> None:
@@ -32,7 +32,7 @@ def same(found: Columns, expected: Columns) -> None:
 def test_rows_are_a_mapping_of_names_to_columns() -> None:
     content = columns(5, reward=np.arange(5.0))
     found = in_rows(content).by_name
-    assert isinstance(found, Rows)
+    assert isinstance(found, RowMatrix)
     assert len(found) == len(list(found)) == len(content)
     assert set(found) == set(content)
     assert "reward" in found
@@ -45,7 +45,7 @@ def test_rows_are_a_mapping_of_names_to_columns() -> None:
 def test_rows_merge_as_single_columns_do() -> None:
     parts = [columns(n, seed=n) for n in (3, 1, 5)]
     merged = Columns.merge(*map(in_rows, parts))
-    assert isinstance(merged.by_name, Rows)
+    assert isinstance(merged.by_name, RowMatrix)
     same(merged, Columns.merge(*parts))
 
 

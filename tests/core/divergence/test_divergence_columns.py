@@ -19,9 +19,9 @@ from tests.core.softmaxes import SHAPES, Pair, pair
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.divergence.blockwise import token_divergences
-from trmon_client.core.divergence.token_divergences import reduced
-from trmon_client.core.inputs.logits import BLOCK_ELEMENTS, checked
+from trmon_client.core.divergence.blockwise import blockwise_divergences
+from trmon_client.core.divergence.token_divergences import reduce_divergences
+from trmon_client.core.inputs.logits import BLOCK_ELEMENTS, check_logits
 from trmon_client.core.inputs.token_validity import valid_mask
 from trmon_client.core.policies import acceptance
 from trmon_client.core.signals import batch_signals
@@ -207,7 +207,7 @@ def test_a_nan_logit_spoils_its_own_sequence_only_and_is_rejected() -> None:
     columns = statistics.columns(
         rollout_logprobs=policies.rollout_logprobs, logprobs=policies.logprobs, mask=policies.mask
     )
-    decision = acceptance.decide(divergence_columns.attach(columns, found), acceptance.preset("trm_max"))
+    decision = acceptance.decide(divergence_columns.with_divergences(columns, found), acceptance.preset("trm_max"))
     assert decision.reasons == [None, "max_kl", None]
 
 
@@ -267,10 +267,10 @@ def test_the_callers_logits_are_left_as_they_were() -> None:
 def on(policies: Pair, device: str) -> Columns:
     """Return the columns as torch computes them on a device; those of the host are numpy's otherwise."""
     tensors = {"rollout_logits": torch.from_numpy(policies.rollout_logits), "logits": torch.from_numpy(policies.logits)}
-    logits = checked({name: tensor.to(device) for name, tensor in tensors.items()}, mask=policies.mask)
+    logits = check_logits({name: tensor.to(device) for name, tensor in tensors.items()}, mask=policies.mask)
     moved = replace(logits, device=torch.device(device), mask=torch.from_numpy(policies.mask).to(device))
-    found = token_divergences(moved, rollout="rollout_logits", target="logits", tv=True)
-    return reduced(found, mask=moved.mask, kl_is="exact", kl_pair="total")
+    found = blockwise_divergences(moved, rollout="rollout_logits", target="logits", tv=True)
+    return reduce_divergences(found, mask=moved.mask, kl_is="exact", kl_pair="total")
 
 
 def test_torch_computes_what_numpy_does() -> None:
@@ -326,7 +326,7 @@ def test_attached_divergences_decide_signal_and_merge_with_the_statistics() -> N
     columns = statistics.columns(
         rollout_logprobs=drifted.rollout_logprobs, logprobs=drifted.logprobs, mask=drifted.mask
     )
-    joined = divergence_columns.attach(columns, exact(drifted))
+    joined = divergence_columns.with_divergences(columns, exact(drifted))
     decision = acceptance.decide(joined, acceptance.preset("trm_max"))
     assert decision.reasons == [None, None, "max_kl", None]
     assert decision.certified.tolist() == [False, False, True, False]
@@ -339,7 +339,7 @@ def test_attached_divergences_decide_signal_and_merge_with_the_statistics() -> N
 def test_only_divergences_of_the_same_sequences_attach() -> None:
     inputs = batch(seed=1, n_sequences=4)
     with pytest.raises(ValueError, match="divergences has 3 sequences; expected 4"):
-        divergence_columns.attach(statistics.columns(**inputs), exact(pair(1)))
+        divergence_columns.with_divergences(statistics.columns(**inputs), exact(pair(1)))
 
 
 def test_the_valid_mask_is_the_tokens_that_statistics_count() -> None:

@@ -18,7 +18,7 @@ from tests.core.softmaxes import SHAPES, Pair, pair
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns, topk_certificate
-from trmon_client.core.inputs.logits import checked
+from trmon_client.core.inputs.logits import check_logits
 from trmon_client.core.policies import acceptance
 
 QUICK = settings(max_examples=60)
@@ -134,7 +134,7 @@ def test_a_drift_beyond_delta_is_certified_without_the_engines_logits() -> None:
     logits[1, 2] = 0
     drifted = replace(policies, logits=logits)
     given = {name: np.asarray(getattr(drifted, name), np.float32) for name in ("rollout_logprobs", "logprobs")}
-    joined = divergence_columns.attach(statistics.columns(**given, mask=drifted.mask), bound(drifted))
+    joined = divergence_columns.with_divergences(statistics.columns(**given, mask=drifted.mask), bound(drifted))
     decision = acceptance.decide(joined, acceptance.preset("trm_max"))
     assert decision.reasons == [None, "max_kl", None]
     assert decision.certified.tolist() == [False, True, False]
@@ -252,7 +252,7 @@ def test_torch_computes_the_bound_as_numpy_does_and_reads_no_value(device: str) 
     }
     tensors = {field: torch.from_numpy(np.array(given[name])).to(device) for field, name in names.items()}
     tensors |= {field: tensors[field].double() for field in ("logprobs", "sampled_logprobs")}
-    logits = checked({"logits": torch.from_numpy(policies.logits).to(device)}, mask=policies.mask)
+    logits = check_logits({"logits": torch.from_numpy(policies.logits).to(device)}, mask=policies.mask)
     moved = replace(logits, device=torch.device(device), mask=torch.from_numpy(policies.mask).to(device))
     found = topk_certificate.lower_bounds(moved, target="logits", topk=topk_certificate.TopK(**tensors, vocabulary=300))
     assert found.device.type == device

@@ -13,7 +13,7 @@ import torch
 from tests.core.batches import batch
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.ragged import pad
+from trmon_client.core.inputs.ragged import pad_rows
 
 LOGP = ("rollout_logprobs", "old_logprobs", "logprobs")
 
@@ -124,7 +124,7 @@ def test_ragged_rows_of_several_dtypes_are_held_in_the_widest() -> None:
     rows = [torch.tensor([value], dtype=dtype) for dtype in (torch.bfloat16, torch.float64)]
     # The meta device stands for an accelerator: it keeps tensors tensors.
     for arrays in (rows, [row.to("meta") for row in rows], [row.numpy() for row in rows[1:]]):
-        assert str(pad("logprobs", arrays, like=("logprobs", [1] * len(arrays))).dtype).endswith("float64")
+        assert str(pad_rows("logprobs", arrays, like=("logprobs", [1] * len(arrays))).dtype).endswith("float64")
     found = statistics.columns(rollout_logprobs=rows, logprobs=rows)
     assert found["sum_logp"].tolist() == [-1.0, value]
 

@@ -90,16 +90,16 @@ def test_no_sequence_is_legal() -> None:
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_tensors_of_a_device_are_padded_and_packed_again_without_a_value_read(lengths: list[int]) -> None:
     flat = np.arange(float(sum(lengths)))
-    on_device = packed.pad(torch.from_numpy(flat), lengths=lengths)
-    on_host = packed.pad(flat, lengths=lengths)
+    on_device = packed.pad_packed(torch.from_numpy(flat), lengths=lengths)
+    on_host = packed.pad_packed(flat, lengths=lengths)
     counting = np.arange(max(lengths)) < np.array(lengths)[:, None]
     assert on_device.numpy()[counting].tolist() == on_host[counting].tolist() == flat.tolist()
     for padded in (on_device, torch.from_numpy(on_host)):
-        assert packed.unpad(padded, lengths=lengths).tolist() == flat.tolist()
-    assert packed.unpad(on_host, lengths=lengths).tolist() == flat.tolist()
+        assert packed.unpad_packed(padded, lengths=lengths).tolist() == flat.tolist()
+    assert packed.unpad_packed(on_host, lengths=lengths).tolist() == flat.tolist()
     # Tensors of the meta device hold no values: whatever would read one raises.
-    meta = packed.pad(torch.from_numpy(flat).to("meta"), lengths=lengths)
-    assert packed.unpad(meta, lengths=lengths).shape == flat.shape
+    meta = packed.pad_packed(torch.from_numpy(flat).to("meta"), lengths=lengths)
+    assert packed.unpad_packed(meta, lengths=lengths).shape == flat.shape
 
 
 @pytest.mark.parametrize("name", ["icepop", "seq_tis"])
@@ -107,7 +107,7 @@ def test_token_decisions_come_back_in_the_form_of_the_log_probs(name: str) -> No
     lengths = LENGTHS["several"]
     padded, flat = both(lengths)
     of_padded, of_packed, of_rows = (
-        token_decision.apply(preset(name), **given)
+        token_decision.apply_token_rules(preset(name), **given)
         for given in (
             {argument: padded[argument] for argument in (*LOGPS, "mask")},
             {argument: flat[argument] for argument in (*LOGPS, "mask", "cu_seqlens")},

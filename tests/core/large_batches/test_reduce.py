@@ -17,10 +17,10 @@ from tests.core.agreement import agree, same
 from tests.core.batches import GIVES, batch
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.checked_inputs import Inputs, checked
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.large_batches import reduce
-from trmon_client.core.large_batches.row_blocks import places, portions
-from trmon_client.core.reduction.block_reduction import reduced
+from trmon_client.core.large_batches.row_blocks import row_blocks, sequence_positions
+from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.kl_estimators import RATIOS
 from trmon_client.core.reduction.ppo_clipping import USUAL_CLIP
 
@@ -28,14 +28,14 @@ LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
 QUICK = settings(max_examples=80)
 
 
-def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> Inputs:
+def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> CheckedInputs:
     """Return a random batch with advantages and versions of every token."""
     arrays = batch(seed, **drawn)
     mask = arrays.pop("mask")
     random = np.random.default_rng(seed)
     lengths = random.integers(0, mask.shape[1] + 1, (len(mask), 1))
     mask &= (np.arange(mask.shape[1]) < lengths) | (seed % 3 == 0)
-    return checked(
+    return check_inputs(
         {name: arrays[name] for name in names},
         mask=np.ones_like(mask) if seed % 5 == 0 else mask,
         advantages=random.normal(size=mask.shape),
@@ -45,7 +45,7 @@ def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> Inputs:
     )
 
 
-def widened(inputs: Inputs) -> Inputs:
+def widened(inputs: CheckedInputs) -> CheckedInputs:
     """Return the same numbers as float64, which the plain reduction keeps."""
     return inputs.mapped(lambda array: array.astype(np.float64) if array.dtype == np.float32 else array)
 
@@ -63,10 +63,10 @@ inputs = st.builds(
 
 @QUICK
 @given(inputs)
-def test_the_columns_are_those_of_the_plain_reduction(inputs: Inputs) -> None:
-    found = reduce.reduced(inputs, clip=USUAL_CLIP)
+def test_the_columns_are_those_of_the_plain_reduction(inputs: CheckedInputs) -> None:
+    found = reduce.reduce_large_batch(inputs, clip=USUAL_CLIP)
     with np.errstate(all="ignore"):
-        expected = reduced(widened(inputs), clip=USUAL_CLIP)
+        expected = reduce_block(widened(inputs), clip=USUAL_CLIP)
         # Which of two tokens is the further one, float32 cannot say when they are neighbours.
         agree(found, {name: expected[name] for name in expected if name not in {"argmax_abs_d", *LABELS}})
     for name in LABELS:
@@ -91,11 +91,11 @@ def test_portions_hold_every_token_that_counts_once_and_are_of_like_length(
     random = np.random.default_rng(seed)
     mask = random.random((n_sequences, horizon)) < random.choice([0.0, 0.5, 1.0])
     mask &= np.arange(horizon) < random.integers(0, horizon + 1, (n_sequences, 1))
-    (found,) = portions(mask, size)
-    assert sorted(place for portion in found for place in places(portion.rows)) == list(range(n_sequences))
+    (found,) = row_blocks(mask, size)
+    assert sorted(place for portion in found for place in sequence_positions(portion.rows)) == list(range(n_sequences))
     for portion in found:
         assert not mask[portion.rows, portion.horizon :].any()
-        assert len(places(portion.rows)) * portion.horizon <= max(size, portion.horizon)
+        assert len(sequence_positions(portion.rows)) * portion.horizon <= max(size, portion.horizon)
     horizons = [portion.horizon for portion in found]
     assert horizons == sorted(horizons, reverse=True)
 
@@ -106,7 +106,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
     rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
     new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": new}
-    found = reduce.reduced(checked(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(check_inputs(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
     d = new.astype(np.float64) - rollout
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-9)
 
@@ -114,7 +114,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
 def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
     rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
-    found = reduce.reduced(checked(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(check_inputs(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
     below, above = (given[name].astype(np.float64) for name in ("rollout_logprobs", "logprobs"))
     rest_below, rest_above = -np.expm1(below), -np.expm1(above)
     exact = np.exp(below) * (below - above) + rest_below * np.log(rest_below / rest_above)
@@ -125,7 +125,7 @@ def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
 def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduction() -> None:
     def is_large(shape: tuple[int, int], dtype: Any = np.float32) -> bool:
         logp = np.zeros(shape, dtype)
-        return reduce.is_large(checked({"logprobs": logp, "old_logprobs": logp}, mask=np.ones(shape)))
+        return reduce.is_large(check_inputs({"logprobs": logp, "old_logprobs": logp}, mask=np.ones(shape)))
 
     assert is_large((64, 1024))
     assert not is_large((64, 1024), np.float64)
@@ -133,7 +133,7 @@ def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduct
     assert not is_large((8192, 16))
     assert not is_large((4, 512))
     logp = torch.zeros((64, 1024), device="meta")
-    assert not reduce.is_large(Inputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, form=None))  # type: ignore[arg-type]
+    assert not reduce.is_large(CheckedInputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, form=None))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: An
     for n_threads in (1, 2):
         torch_threads(n_threads)
         alive = threading.active_count()
-        found[n_threads] = reduce.reduced(whole, clip=USUAL_CLIP)
+        found[n_threads] = reduce.reduce_large_batch(whole, clip=USUAL_CLIP)
         assert (threading.active_count(), torch.get_num_threads()) == (alive, n_threads)
     same(found[1], found[2], relative=0)
 
@@ -158,9 +158,9 @@ def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: An
 def test_the_columns_of_one_call_outlive_the_next() -> None:
     names = ("rollout_logprobs", "old_logprobs", "logprobs")
     first, second = (inputs_of(seed, names=names, horizon=4096) for seed in (1, 2))
-    found = reduce.reduced(first, clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(first, clip=USUAL_CLIP)
     copy = Columns({name: array.copy() for name, array in found.items()}, dict(found.histograms))
-    reduce.reduced(second, clip=USUAL_CLIP)
+    reduce.reduce_large_batch(second, clip=USUAL_CLIP)
     same(found, copy, relative=0)
 
 
@@ -188,9 +188,9 @@ def test_a_trainer_may_fork_after_a_large_batch() -> None:
 def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon: int) -> None:
     rollout = np.full((2, horizon), -0.7, np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
-    whole = checked(given, mask=np.ones_like(rollout))
-    expected = reduced(widened(whole), clip=USUAL_CLIP)
-    agree(reduce.reduced(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
+    whole = check_inputs(given, mask=np.ones_like(rollout))
+    expected = reduce_block(widened(whole), clip=USUAL_CLIP)
+    agree(reduce.reduce_large_batch(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
 
 
 LARGE = {"n_sequences": 12, "horizon": 4096}

@@ -12,7 +12,7 @@ import torch
 from tests.core.batches import POISON, batch
 from tests.core.reference import PAIRS
 from trmon_client.core import statistics
-from trmon_client.core.inputs.checked_inputs import checked
+from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.acceptance import (
     TOKEN_POLICIES,
@@ -63,7 +63,7 @@ def weight(name: str, d: float, sum_d: float) -> float:
 @pytest.mark.parametrize("odd", [0.0, 0.1], ids=["clean", "poisoned"])
 def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, odd: float) -> None:
     given = batch(seed=11, n_sequences=9, noise=noise, odd=odd)
-    found = token_decision.apply(preset(name), **given)
+    found = token_decision.apply_token_rules(preset(name), **given)
     masks, weights = plain(name, given, "mismatch")
     assert found.mask.tolist() == masks
     np.testing.assert_allclose(found.weights, weights, rtol=1e-6, atol=1e-30)
@@ -73,7 +73,7 @@ def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, od
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 def test_columns_count_what_masks_and_weights_hold(name: str) -> None:
     given = batch(seed=3, noise=0.01, odd=0.05)
-    found = token_decision.apply(preset(name), **given)
+    found = token_decision.apply_token_rules(preset(name), **given)
     columns = found.attached_to(statistics.columns(**given))
     assert columns["n_token_masked"].tolist() == (columns["n_tokens"] - found.mask.sum(axis=1)).tolist()
     np.testing.assert_allclose(columns["sum_token_weight"], found.weights.sum(axis=1, dtype=float), rtol=1e-6)
@@ -91,8 +91,8 @@ def test_at_their_default_bounds_icepop_and_tis_rate_as_band_and_trunc_fraction(
     given = batch(seed=3, noise=1.0)
     columns = statistics.columns(**given)
     computed = batch_signals.compute(columns)
-    icepop = batch_signals.compute(token_decision.apply(preset("icepop"), **given).attached_to(columns))
-    tis = batch_signals.compute(token_decision.apply(preset("tis"), **given).attached_to(columns))
+    icepop = batch_signals.compute(token_decision.apply_token_rules(preset("icepop"), **given).attached_to(columns))
+    tis = batch_signals.compute(token_decision.apply_token_rules(preset("tis"), **given).attached_to(columns))
     assert icepop["token_mask_rate"] == computed["mismatch_band_fraction"] > 0
     assert tis["token_trunc_rate"] == computed["mismatch_trunc_fraction"] > 0
     assert (icepop["token_trunc_rate"], tis["token_mask_rate"]) == (0.0, 0.0)
@@ -103,7 +103,10 @@ def test_at_their_default_bounds_icepop_and_tis_rate_as_band_and_trunc_fraction(
 def test_values_under_an_unset_mask_never_matter(name: str, value: float) -> None:
     given = batch(seed=4)
     dirty = {p: np.where(given["mask"], given[p], np.float32(value)) for p in LOGPS}
-    same(token_decision.apply(preset(name), **dirty, mask=given["mask"]), token_decision.apply(preset(name), **given))
+    same(
+        token_decision.apply_token_rules(preset(name), **dirty, mask=given["mask"]),
+        token_decision.apply_token_rules(preset(name), **given),
+    )
 
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
@@ -111,15 +114,17 @@ def test_values_under_an_unset_mask_never_matter(name: str, value: float) -> Non
 def test_an_invalid_token_has_no_weight_and_no_say_in_its_sequences(name: str, value: float) -> None:
     given = batch(seed=4)
     given["mask"][2, 5] = False
-    expected = token_decision.apply(preset(name), **given)
+    expected = token_decision.apply_token_rules(preset(name), **given)
     given["mask"][2, 5] = True
     given["old_logprobs"][2, 5] = value
-    same(token_decision.apply(preset(name), **given), expected)
+    same(token_decision.apply_token_rules(preset(name), **given), expected)
 
 
 def test_icepop_with_every_token_out_of_band_weighs_nothing_and_divides_by_nothing() -> None:
     rollout = np.full((2, 3), -5.0)
-    found = token_decision.apply(preset("icepop"), rollout_logprobs=rollout, logprobs=rollout + 3, mask=rollout < 0)
+    found = token_decision.apply_token_rules(
+        preset("icepop"), rollout_logprobs=rollout, logprobs=rollout + 3, mask=rollout < 0
+    )
     assert not found.mask.any()
     assert not found.weights.any()
     columns = found.attached_to(statistics.columns(rollout_logprobs=rollout, logprobs=rollout + 3, mask=rollout < 0))
@@ -131,7 +136,7 @@ def test_icepop_with_every_token_out_of_band_weighs_nothing_and_divides_by_nothi
 @pytest.mark.parametrize(("d", "expected"), [(900.0, 2.0), (-900.0, 0.0)])
 def test_a_sequence_ratio_that_overflows_is_cut(d: float, expected: float) -> None:
     old = np.full((1, 4), -950.0 if d > 0 else -1.0)
-    found = token_decision.apply(preset("seq_tis"), old_logprobs=old, logprobs=old + d, mask=old < 0)
+    found = token_decision.apply_token_rules(preset("seq_tis"), old_logprobs=old, logprobs=old + d, mask=old < 0)
     assert found.weights.tolist() == [[expected] * 4]
     assert found.columns["n_token_truncated"].tolist() == [4 if d > 0 else 0]
 
@@ -139,8 +144,8 @@ def test_a_sequence_ratio_that_overflows_is_cut(d: float, expected: float) -> No
 def test_bounds_are_inclusive() -> None:
     rollout = np.array([[-1.0, -1.0]])
     given = {"rollout_logprobs": rollout, "logprobs": np.array([[-0.5, -1.5]]), "mask": rollout < 0}
-    assert token_decision.apply(preset("token_k2", upper=0.125), **given).mask.all()
-    assert not token_decision.apply(preset("token_k2", upper=math.nextafter(0.125, 0)), **given).mask.any()
+    assert token_decision.apply_token_rules(preset("token_k2", upper=0.125), **given).mask.all()
+    assert not token_decision.apply_token_rules(preset("token_k2", upper=math.nextafter(0.125, 0)), **given).mask.any()
 
 
 def test_k1_bounds_are_of_the_ratio_itself_where_verl_compares_its_inverse() -> None:
@@ -148,7 +153,7 @@ def test_k1_bounds_are_of_the_ratio_itself_where_verl_compares_its_inverse() -> 
     rollout = np.full((1, 2), -3.0)
     new = rollout + np.log([[1.5, 0.65]])
     policy = preset("token_k1", lower=0.6, upper=1.4)
-    ours = token_decision.apply(policy, rollout_logprobs=rollout, logprobs=new, mask=rollout < 0).mask
+    ours = token_decision.apply_token_rules(policy, rollout_logprobs=rollout, logprobs=new, mask=rollout < 0).mask
     k1 = -(new - rollout)
     verls = (k1 >= math.log(0.6)) & (k1 <= math.log(1.4))
     assert ours.tolist() == [[False, True]]
@@ -158,26 +163,26 @@ def test_k1_bounds_are_of_the_ratio_itself_where_verl_compares_its_inverse() -> 
 def test_rules_of_one_policy_are_an_and_and_their_one_weight() -> None:
     given = batch(seed=6, noise=0.5)
     both = Policy("both", (), (TokenRule("token_k2", upper=0.05), TokenRule("tis", upper=1.1)))
-    found = token_decision.apply(both, **given)
-    k2, tis = (token_decision.apply(Policy("one", (), (rule,)), **given) for rule in both.tokens)
+    found = token_decision.apply_token_rules(both, **given)
+    k2, tis = (token_decision.apply_token_rules(Policy("one", (), (rule,)), **given) for rule in both.tokens)
     assert found.mask.tolist() == k2.mask.tolist()
     assert found.weights.tolist() == np.where(k2.mask, tis.weights, 0).tolist()
 
 
 def test_a_policy_without_token_rules_lets_valid_tokens_teach() -> None:
     given = batch(seed=6, odd=0.1)
-    found = token_decision.apply(preset("trm"), **given)
+    found = token_decision.apply_token_rules(preset("trm"), **given)
     assert found.mask.sum() == statistics.columns(**given)["n_tokens"].sum()
     assert found.weights.tolist() == found.mask.astype(float).tolist()
 
 
 def test_a_rule_reads_its_pair() -> None:
     given = batch(seed=2, noise=0.5)
-    total = token_decision.apply(Policy("p", (), (TokenRule("tis", "total", upper=2.0),)), **given)
+    total = token_decision.apply_token_rules(Policy("p", (), (TokenRule("tis", "total", upper=2.0),)), **given)
     _, weights = plain("tis", given, "total")
     np.testing.assert_allclose(total.weights, weights, rtol=1e-6)
     with pytest.raises(PolicyError, match="tis of staleness needs logprobs and old_logprobs"):
-        token_decision.apply(
+        token_decision.apply_token_rules(
             Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),)),
             rollout_logprobs=given["rollout_logprobs"],
             logprobs=given["logprobs"],
@@ -189,7 +194,7 @@ def test_a_rule_reads_its_pair() -> None:
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 1)])
 def test_no_sequence_no_token_and_a_single_one_are_legal(name: str, shape: tuple[int, int]) -> None:
     logp = np.full(shape, -1.0)
-    found = token_decision.apply(preset(name), rollout_logprobs=logp, logprobs=logp, mask=np.ones(shape))
+    found = token_decision.apply_token_rules(preset(name), rollout_logprobs=logp, logprobs=logp, mask=np.ones(shape))
     assert found.mask.sum() == found.weights.sum() == logp.size
 
 
@@ -222,9 +227,11 @@ def test_criteria_beside_token_rules_decide_on_sequences() -> None:
 @pytest.mark.parametrize("n_sequences", [5, 2000])
 def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
     given = batch(seed=9, n_sequences=n_sequences, noise=0.5, odd=0.05)
-    inputs = checked({p: given[p] for p in LOGPS}, mask=given["mask"])
-    host = token_decision.applied(preset(name), inputs)
-    device = token_decision.applied(preset(name), inputs.mapped(lambda array: torch.from_numpy(np.array(array))))
+    inputs = check_inputs({p: given[p] for p in LOGPS}, mask=given["mask"])
+    host = token_decision.apply_token_rules_to_inputs(preset(name), inputs)
+    device = token_decision.apply_token_rules_to_inputs(
+        preset(name), inputs.mapped(lambda array: torch.from_numpy(np.array(array)))
+    )
     assert device.mask.tolist() == host.mask.tolist()
     np.testing.assert_allclose(device.weights.numpy(), host.weights, rtol=1e-6)
     for column, array in host.columns.items():
@@ -234,8 +241,10 @@ def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 def test_torch_never_reads_a_value_and_so_never_waits_for_the_device(name: str) -> None:
-    inputs = checked({p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
-    found = token_decision.applied(preset(name), inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
+    inputs = check_inputs({p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
+    found = token_decision.apply_token_rules_to_inputs(
+        preset(name), inputs.mapped(lambda array: torch.from_numpy(array).to("meta"))
+    )
     assert {found.mask.device.type, found.weights.device.type} == {"meta"}
     assert (found.mask.shape, found.weights.shape) == ((4, 8), (4, 8))
 

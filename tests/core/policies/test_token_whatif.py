@@ -16,7 +16,7 @@ from trmon_client.core.columns.histogram import EDGES, histograms
 from trmon_client.core.columns.schema import N_BINS
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.acceptance import TOKEN_POLICIES, PolicyError, TokenRule, preset
-from trmon_client.core.policies.token_whatif import Share, kept_range, masked_or_cut, outside
+from trmon_client.core.policies.token_whatif import TokenFraction, fraction_outside, kept_range, masked_or_cut
 
 
 def counts_of(d: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def counts_of(d: np.ndarray) -> np.ndarray:
 )
 def test_the_share_outside_lies_between_its_bounds(d: list[float], bounds: tuple[float, float]) -> None:
     lower, upper = sorted(map(float, bounds))
-    found = outside(counts_of(np.array(d)), lower=lower, upper=upper)
+    found = fraction_outside(counts_of(np.array(d)), lower=lower, upper=upper)
     true = np.mean((np.array(d) < lower) | (np.array(d) > upper))
     assert found.at_least - 1e-12 <= true <= found.at_most + 1e-12
     assert found.at_least - 1e-12 <= found.estimate <= found.at_most + 1e-12
@@ -43,21 +43,21 @@ def test_of_many_tokens_the_estimate_is_close(scale: float, deviations: float) -
     d = np.random.default_rng(3).normal(0, scale, 50_000)
     bound = deviations * scale
     true = np.mean(np.abs(d) > bound)
-    assert outside(counts_of(d), lower=-bound, upper=bound).estimate == pytest.approx(true, rel=0.02, abs=2e-3)
+    assert fraction_outside(counts_of(d), lower=-bound, upper=bound).estimate == pytest.approx(true, rel=0.02, abs=2e-3)
 
 
 def test_bounds_on_edges_are_counted_exactly_but_for_tokens_on_the_upper_one() -> None:
     lower, upper = float(EDGES[20]), float(EDGES[-20])
     d = np.array([lower * 1.01, lower, 0.0, upper * 0.99, upper * 1.5])
-    assert outside(counts_of(d), lower=lower) == Share(0.2, 0.2, 0.4)
-    assert outside(counts_of(d), upper=upper) == Share(0.2, 0.2, 0.2)
+    assert fraction_outside(counts_of(d), lower=lower) == TokenFraction(0.2, 0.2, 0.4)
+    assert fraction_outside(counts_of(d), upper=upper) == TokenFraction(0.2, 0.2, 0.2)
 
 
 def test_without_bounds_or_without_tokens() -> None:
-    assert outside(counts_of(np.array([1.0, -2.0]))) == Share(0.0, 0.0, 0.0)
-    assert math.isnan(outside(np.zeros(N_BINS, int)).estimate)
+    assert fraction_outside(counts_of(np.array([1.0, -2.0]))) == TokenFraction(0.0, 0.0, 0.0)
+    assert math.isnan(fraction_outside(np.zeros(N_BINS, int)).estimate)
     with pytest.raises(ValueError, match=r"lower must be at most upper, and they are 1\.0 and 0\.0"):
-        outside(np.ones(N_BINS, int), lower=1.0, upper=0.0)
+        fraction_outside(np.ones(N_BINS, int), lower=1.0, upper=0.0)
 
 
 @pytest.mark.parametrize("upper", [1e-12, 1e-6, 0.01, 1.0, 100.0, 1e6])
@@ -91,7 +91,7 @@ def test_seq_tis_keeps_no_range_of_tokens() -> None:
 def test_a_policys_what_if_holds_what_the_policy_does(name: str, noise: float) -> None:
     inputs = batch(seed=5, n_sequences=40, noise=noise, odd=0.02)
     columns = statistics.columns(**inputs)
-    done = token_decision.apply(preset(name), **inputs).columns
+    done = token_decision.apply_token_rules(preset(name), **inputs).columns
     true = (done["n_token_masked"].sum() + done["n_token_truncated"].sum()) / columns["n_tokens"].sum()
     (found,) = masked_or_cut(columns, preset(name)).values()
     assert found.at_least - 1e-9 <= true <= found.at_most + 1e-9

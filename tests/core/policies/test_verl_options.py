@@ -42,7 +42,7 @@ def test_every_mode_keeps_the_tokens_that_its_name_says(mode: str, u: float) -> 
     given["mask"][:, 0] = True
     policy = Policy.parse({"rollout_rs": mode, "rollout_rs_threshold": str(u)})
     accepted = decide(statistics.columns(**given), policy).accepted
-    tokens = token_decision.apply(policy, **given).mask & accepted[:, None]
+    tokens = token_decision.apply_token_rules(policy, **given).mask & accepted[:, None]
     log_ratio = given["old_logprobs"].astype(float) - given["rollout_logprobs"]
     rows = [row[mask] for row, mask in zip(log_ratio, given["mask"], strict=True)]
     expected = kept(mode, rows, 1 / u if mode.endswith("k1") else None, u)

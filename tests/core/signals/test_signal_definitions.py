@@ -90,7 +90,7 @@ def test_signals_of_divergences_and_of_invalid_tokens_are_what_their_definitions
 
 def test_signals_of_token_rules_are_what_their_definitions_say() -> None:
     logps, mask, _ = made(0.5)
-    decided = token_decision.apply(preset("tis"), **logps, mask=mask)
+    decided = token_decision.apply_token_rules(preset("tis"), **logps, mask=mask)
     computed = batch_signals.compute(decided.attached_to(statistics.columns(**logps, mask=mask)))
     rho = np.exp(logps["old_logprobs"] - logps["rollout_logprobs"])[mask]
     weights = np.minimum(rho, 2.0)

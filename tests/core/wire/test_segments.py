@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trmon_client.core.wire.segments import HEADER, Scan, SegmentError, frame, scan
+from trmon_client.core.wire.segments import HEADER, SegmentError, SegmentScan, encode_record, scan_segment
 
 MESSAGES = [b"a", b"\x00" * 300, b"third"]
 
 
 def segment(messages: list[bytes]) -> bytes:
-    return HEADER + b"".join(map(frame, messages))
+    return HEADER + b"".join(map(encode_record, messages))
 
 
 @given(st.lists(st.binary(min_size=1)))
 def test_what_was_framed_is_scanned(messages: list[bytes]) -> None:
-    assert scan(segment(messages)) == Scan(messages)
+    assert scan_segment(segment(messages)) == SegmentScan(messages)
 
 
 @given(st.integers(min_value=0, max_value=len(segment(MESSAGES))))
 def test_a_segment_cut_anywhere_keeps_its_whole_records(length: int) -> None:
-    found = scan(segment(MESSAGES)[:length])
+    found = scan_segment(segment(MESSAGES)[:length])
     ends = [len(segment(MESSAGES[:n])) for n in range(len(MESSAGES) + 1)]
     n_whole = max((n for n, end in enumerate(ends) if end <= length), default=0)
     assert found.messages == MESSAGES[:n_whole]
@@ -34,22 +34,22 @@ def test_a_segment_cut_anywhere_keeps_its_whole_records(length: int) -> None:
 def test_a_flipped_byte_never_invents_a_message(position: int, flip: int) -> None:
     data = bytearray(segment(MESSAGES))
     data[position] ^= flip
-    found = scan(bytes(data))
+    found = scan_segment(bytes(data))
     assert len(found.messages) < len(MESSAGES)
     assert set(found.messages) < set(MESSAGES)
     assert found.n_damaged + found.torn_bytes > 0
 
 
 def test_a_tail_of_zeros_is_torn() -> None:
-    assert scan(segment(MESSAGES) + bytes(4096)) == Scan(MESSAGES, torn_bytes=4096)
+    assert scan_segment(segment(MESSAGES) + bytes(4096)) == SegmentScan(MESSAGES, torn_bytes=4096)
 
 
 @pytest.mark.parametrize("data", [b"PK\x03\x04 something else", HEADER[:-1] + b"\x02"])
 def test_what_is_no_segment_of_this_version_is_refused(data: bytes) -> None:
     with pytest.raises(SegmentError, match="a segment starts with"):
-        scan(data)
+        scan_segment(data)
 
 
 def test_an_empty_message_has_no_record() -> None:
     with pytest.raises(SegmentError, match="1 to"):
-        frame(b"")
+        encode_record(b"")

@@ -18,13 +18,13 @@ from trmon_client.core import wire
 from trmon_client.core.arrays.dtypes import DType
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import N_BINS
-from trmon_client.core.wire.compression import compressed, shuffled
-from trmon_client.core.wire.packed_columns import opened
+from trmon_client.core.wire.compression import byte_shuffle, compress
+from trmon_client.core.wire.packed_columns import open_packed_columns
 
 
 def shipped(content: Columns | None = None, **changed: Any) -> wire.Report:
     """Return a report with its columns in a parcel, as trmon's client sends it."""
-    parcel = wire.parcel(columns() if content is None else content)
+    parcel = wire.pack_columns(columns() if content is None else content)
     return report(**{"columns": {}, "histograms": {}, "parcel": parcel, **changed})
 
 
@@ -66,9 +66,9 @@ def test_columns_survive_packing_bit_for_bit() -> None:
 def test_columns_as_they_are_stored_are_the_same_but_for_odd_nans_and_zeros() -> None:
     odd_nan = np.uint64(0xFFF8000000000001).view(np.float64)
     sent = report(columns(5, reward=np.array([0.0, -0.0, odd_nan, math.inf, -math.inf])))
-    stored, n_tokens = wire.storable(sent)
+    stored, n_tokens = wire.storable_columns(sent)
     assert (stored.n_sequences, n_tokens) == (5, 80)
-    straight, got = wire.unpack_columns(sent), wire.columns_of(sent, stored)
+    straight, got = wire.unpack_columns(sent), wire.columns_of_packed(sent, stored)
     assert got["reward"].tobytes() == np.array([0.0, 0.0, math.nan, math.inf, -math.inf]).tobytes()
     assert got.keys() == straight.keys()
     assert all(np.array_equal(got[name], straight[name], equal_nan=True) for name in got)
@@ -87,7 +87,7 @@ def test_the_canonical_form_has_one_nan_and_one_zero_and_every_other_number_as_i
     doubles = np.array(bits, "<u8").view("<f8")
     singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
     sent = report(columns(len(bits), reward=doubles, total_max_d=singles))
-    got = wire.columns_of(sent, wire.storable(sent)[0])
+    got = wire.columns_of_packed(sent, wire.storable_columns(sent)[0])
     for name, numbers in (("reward", doubles), ("total_max_d", singles)):
         plain = np.where(np.isnan(numbers), np.nan, numbers).astype(numbers.dtype) + numbers.dtype.type(0)
         assert got[name].tobytes() == plain.tobytes()
@@ -103,9 +103,9 @@ LABELS = {"argmax_abs_d": np.full(4, -1), "group_id": np.array([-(1 << 63), -1, 
 def test_what_can_be_no_count_is_refused_beside_labels_that_may_be_any_number(
     send: Callable[[Columns], wire.Report], name: str, value: int
 ) -> None:
-    assert wire.storable(send(columns(**LABELS)))[0].n_sequences == 4
+    assert wire.storable_columns(send(columns(**LABELS)))[0].n_sequences == 4
     with pytest.raises(wire.WireError, match=f"columns.{name}: counts must be zero or more"):
-        wire.storable(send(columns(**LABELS, **{name: np.array([0, 1, value, 2])})))
+        wire.storable_columns(send(columns(**LABELS, **{name: np.array([0, 1, value, 2])})))
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 40])
@@ -114,18 +114,18 @@ def test_what_can_be_no_count_is_refused_of_a_histogram(send: Callable[[Columns]
     content = columns()
     spoilt = {**content.histograms, "total": np.full(N_BINS, value)}
     with pytest.raises(wire.WireError, match=r"histograms\.total: counts must be zero or more"):
-        wire.storable(send(replace(content, histograms=spoilt)))
+        wire.storable_columns(send(replace(content, histograms=spoilt)))
 
 
 def test_labels_of_any_sign_are_stored_as_their_sender_packed_them() -> None:
     sent = shipped(columns(**LABELS))
-    assert wire.storable(sent)[0] is sent.parcel
+    assert wire.storable_columns(sent)[0] is sent.parcel
 
 
 @pytest.mark.parametrize("n_tokens", [0, 16, (1 << 40) - 1])
 def test_the_tokens_of_a_report_are_counted_whole(n_tokens: int) -> None:
     content = columns(n_tokens=np.full(4, n_tokens))
-    assert wire.storable(report(content))[1] == wire.storable(shipped(content))[1] == 4 * n_tokens
+    assert wire.storable_columns(report(content))[1] == wire.storable_columns(shipped(content))[1] == 4 * n_tokens
 
 
 @given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))
@@ -134,16 +134,16 @@ def test_a_report_is_stored_as_its_sender_packed_it_and_as_if_its_columns_had_co
     singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
     content = columns(len(bits), reward=doubles, total_max_d=singles)
     sent = shipped(content)
-    stored, n_tokens = wire.storable(sent)
+    stored, n_tokens = wire.storable_columns(sent)
     assert stored is sent.parcel
     assert n_tokens == 16 * len(bits)
-    assert wire.storable(report(content)) == (stored, n_tokens)
+    assert wire.storable_columns(report(content)) == (stored, n_tokens)
 
 
 def test_columns_come_out_of_a_parcel_as_they_went_in() -> None:
     content = columns(5, reward=np.array([1.0, 0.0, math.nan, math.inf, -math.inf]))
     sent = shipped(content, kl_is="exact", trainer_version=3)
-    for got in (wire.unpack_columns(sent), wire.columns_of(sent, wire.storable(sent)[0])):
+    for got in (wire.unpack_columns(sent), wire.columns_of_packed(sent, wire.storable_columns(sent)[0])):
         assert got.keys() == content.keys()
         assert all(got[name].tobytes() == array.tobytes() for name, array in content.items())
         assert all(got[name].dtype == array.dtype for name, array in content.items())
@@ -152,9 +152,9 @@ def test_columns_come_out_of_a_parcel_as_they_went_in() -> None:
 
 
 def test_a_report_without_sequences_travels_in_a_parcel() -> None:
-    stored, n_tokens = wire.storable(shipped(columns(0)))
+    stored, n_tokens = wire.storable_columns(shipped(columns(0)))
     assert (stored.n_sequences, n_tokens) == (0, 0)
-    assert len(wire.columns_of(report(), stored)["n_tokens"]) == 0
+    assert len(wire.columns_of_packed(report(), stored)["n_tokens"]) == 0
 
 
 def test_a_parcel_that_another_client_packed_in_another_order_is_stored_in_ours() -> None:
@@ -162,8 +162,8 @@ def test_a_parcel_that_another_client_packed_in_another_order_is_stored_in_ours(
     assert usual.parcel is not None
     names = {dtype: tuple(reversed(group)) for dtype, group in usual.parcel.names.items()}
     planes = _planes(usual.parcel, lambda _, rows: rows[::-1])
-    other = msgspec.structs.replace(usual.parcel, names=names, data=compressed(planes))
-    assert wire.storable(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
+    other = msgspec.structs.replace(usual.parcel, names=names, data=compress(planes))
+    assert wire.storable_columns(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
 
 
 @pytest.mark.parametrize("odd", [-0.0, np.uint64(0xFFF8000000000001).view(np.float64)])
@@ -177,9 +177,9 @@ def test_a_parcel_with_another_nan_or_zero_is_stored_with_ours(odd: float) -> No
             rows[row, 0] = odd
         return rows
 
-    other = msgspec.structs.replace(usual.parcel, data=compressed(_planes(usual.parcel, spoilt)))
+    other = msgspec.structs.replace(usual.parcel, data=compress(_planes(usual.parcel, spoilt)))
     assert other.data != usual.parcel.data
-    assert wire.storable(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
+    assert wire.storable_columns(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
 
 
 def test_columns_of_a_newer_client_are_left_out_of_its_parcel() -> None:
@@ -187,17 +187,17 @@ def test_columns_of_a_newer_client_are_left_out_of_its_parcel() -> None:
     assert usual.parcel is not None
     names = {**usual.parcel.names, "f8": (*usual.parcel.names["f8"], "total_wisdom")}
     planes = _planes(usual.parcel, lambda dtype, rows: np.vstack([rows, np.ones(4)]) if dtype == "f8" else rows)
-    newer = msgspec.structs.replace(usual.parcel, names=names, data=compressed(planes))
+    newer = msgspec.structs.replace(usual.parcel, names=names, data=compress(planes))
     with pytest.raises(wire.WireError, match=r"columns.total_wisdom: unknown column"):
-        wire.storable(msgspec.structs.replace(usual, parcel=newer))
-    assert wire.storable(msgspec.structs.replace(usual, parcel=newer, wire=(1, 1)))[0] == usual.parcel
+        wire.storable_columns(msgspec.structs.replace(usual, parcel=newer))
+    assert wire.storable_columns(msgspec.structs.replace(usual, parcel=newer, wire=(1, 1)))[0] == usual.parcel
 
 
-def _planes(parcel: wire.Parcel, changed: Callable[[str, Any], Any]) -> bytes:
+def _planes(parcel: wire.PackedColumns, changed: Callable[[str, Any], Any]) -> bytes:
     """Return what a parcel holds, with the [columns, B] of each dtype changed, byte-shuffled."""
-    found = opened(parcel)
+    found = open_packed_columns(parcel)
     blocks = [changed(dtype, section.numbers()) for dtype, section in found.columns.items()]
-    return b"".join(shuffled(block.tobytes(), block.itemsize) for block in (*blocks, found.histograms.numbers()))
+    return b"".join(byte_shuffle(block.tobytes(), block.itemsize) for block in (*blocks, found.histograms.numbers()))
 
 
 def test_json_says_nan_as_null_and_infinity_by_name() -> None:
@@ -218,7 +218,7 @@ def test_a_number_too_large_for_float32_is_infinite_in_a_float32_column() -> Non
 
 @pytest.mark.parametrize(("value", "meant"), [(None, math.nan), ("inf", math.inf), ("-inf", -math.inf), (2, 2.0)])
 def test_a_wire_number_is_a_float(value: wire.JsonNumber, meant: float) -> None:
-    assert wire.number(value) == pytest.approx(meant, nan_ok=True)
+    assert wire.wire_number(value) == pytest.approx(meant, nan_ok=True)
 
 
 @given(st.lists(st.booleans(), max_size=70))
@@ -234,7 +234,7 @@ def test_unknown_fields_are_ignored() -> None:
 
 
 def test_unknown_columns_are_refused_of_this_version_and_left_out_of_a_newer_one() -> None:
-    extra = {**report().columns, "total_wisdom": wire.PackedColumn("f8", b"")}
+    extra = {**report().columns, "total_wisdom": wire.EncodedColumn("f8", b"")}
     with pytest.raises(wire.WireError, match="unknown column") as refused:
         wire.unpack_columns(report(columns=extra))
     assert refused.value.field == "columns.total_wisdom"
@@ -274,7 +274,9 @@ REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
     ("no columns", msgspec.msgpack.encode(_without("columns")), "columns", "is required where there is no parcel"),
     (
         "columns twice",
-        msgspec.msgpack.encode(_document(parcel=msgspec.to_builtins(wire.parcel(columns()), builtin_types=(bytes,)))),
+        msgspec.msgpack.encode(
+            _document(parcel=msgspec.to_builtins(wire.pack_columns(columns()), builtin_types=(bytes,)))
+        ),
         "parcel",
         "in it or one by one",
     ),
@@ -391,19 +393,19 @@ REFUSED_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
     ("no n_tokens", {"columns": {}}, "columns.n_tokens", "is required"),
     (
         "the wrong dtype",
-        {"columns": _packed(total_sum_d=wire.PackedColumn("f4", bytes(16)))},
+        {"columns": _packed(total_sum_d=wire.EncodedColumn("f4", bytes(16)))},
         "columns.total_sum_d",
         "dtype must be f8, and is f4",
     ),
     (
         "half a number",
-        {"columns": _packed(total_sum_d=wire.PackedColumn("f8", bytes(31)))},
+        {"columns": _packed(total_sum_d=wire.EncodedColumn("f8", bytes(31)))},
         "columns.total_sum_d",
         "not a whole number",
     ),
     (
         "the wrong length",
-        {"columns": _packed(total_sum_d=wire.PackedColumn("f8", bytes(24)))},
+        {"columns": _packed(total_sum_d=wire.EncodedColumn("f8", bytes(24)))},
         "columns.total_sum_d",
         "has 3 values where n_tokens has 4",
     ),
@@ -438,24 +440,24 @@ def test_columns_are_refused_by_name(changed: dict[str, Any], field: str, text: 
     assert text in str(refused.value)
 
 
-def _parcel(**changed: Any) -> wire.Parcel:
-    return msgspec.structs.replace(wire.parcel(columns()), **changed)
+def _parcel(**changed: Any) -> wire.PackedColumns:
+    return msgspec.structs.replace(wire.pack_columns(columns()), **changed)
 
 
 def _names(without: str) -> dict[DType, tuple[str, ...]]:
     return {dtype: tuple(name for name in group if name != without) for dtype, group in _parcel().names.items()}
 
 
-def _twice(name: str) -> wire.Parcel:
+def _twice(name: str) -> wire.PackedColumns:
     names = _parcel().names
     return _parcel(names={**names, "i8": (*names["i8"], name)})
 
 
-def _below_zero(name: str) -> wire.Parcel:
-    return wire.parcel(columns(**{name: np.array([0, 0, -1, 0])}))
+def _below_zero(name: str) -> wire.PackedColumns:
+    return wire.pack_columns(columns(**{name: np.array([0, 0, -1, 0])}))
 
 
-REFUSED_PARCELS: list[tuple[str, wire.Parcel, str, str]] = [
+REFUSED_PARCELS: list[tuple[str, wire.PackedColumns, str, str]] = [
     ("fewer than no sequences", _parcel(n_sequences=-1), "parcel.n_sequences", "must be 0 to"),
     ("sequences beyond counting", _parcel(n_sequences=1 << 60), "parcel", "send it in chunks"),
     ("more than it may hold", _parcel(n_sequences=1 << 20), "parcel", "send it in chunks"),
@@ -478,9 +480,9 @@ REFUSED_PARCELS: list[tuple[str, wire.Parcel, str, str]] = [
 @pytest.mark.parametrize(
     ("parcel", "field", "text"), [case[1:] for case in REFUSED_PARCELS], ids=[case[0] for case in REFUSED_PARCELS]
 )
-def test_a_parcel_is_refused_by_what_is_wrong_with_it(parcel: wire.Parcel, field: str, text: str) -> None:
+def test_a_parcel_is_refused_by_what_is_wrong_with_it(parcel: wire.PackedColumns, field: str, text: str) -> None:
     with pytest.raises(wire.WireError) as refused:
-        wire.storable(shipped(parcel=parcel))
+        wire.storable_columns(shipped(parcel=parcel))
     assert refused.value.field == field
     assert text in str(refused.value)
     assert len(str(refused.value)) < 300
@@ -490,23 +492,24 @@ def test_a_parcel_is_refused_by_what_is_wrong_with_it(parcel: wire.Parcel, field
 def test_a_parcel_that_lacks_a_column_is_refused_by_its_name(missing: str) -> None:
     content = columns()
     kept = {
-        dtype: tuple(name for name in group if name != missing) for dtype, group in wire.parcel(content).names.items()
+        dtype: tuple(name for name in group if name != missing)
+        for dtype, group in wire.pack_columns(content).names.items()
     }
     blocks = {dtype: b"".join(content[name].tobytes() for name in group) for dtype, group in kept.items()}
-    planes = b"".join(shuffled(rows, int(dtype[1])) for dtype, rows in blocks.items())
+    planes = b"".join(byte_shuffle(rows, int(dtype[1])) for dtype, rows in blocks.items())
     with pytest.raises(wire.WireError, match=f"columns.{missing}: is required"):
-        wire.storable(shipped(parcel=wire.Parcel(4, kept, (), compressed(planes))))
+        wire.storable_columns(shipped(parcel=wire.PackedColumns(4, kept, (), compress(planes))))
 
 
 def test_a_frame_that_holds_more_than_it_should_is_not_unpacked() -> None:
-    bomb = _parcel(data=compressed(bytes(32 << 20)))
+    bomb = _parcel(data=compress(bytes(32 << 20)))
     with pytest.raises(wire.WireError, match=r"parcel.data: is not one zstd frame"):
-        wire.storable(shipped(parcel=bomb))
+        wire.storable_columns(shipped(parcel=bomb))
 
 
 def test_bits_of_other_sequences_than_the_parcels_are_refused() -> None:
     with pytest.raises(wire.WireError, match="accepted: 4 sequences take 1 bytes"):
-        wire.storable(shipped(accepted=bytes(3)))
+        wire.storable_columns(shipped(accepted=bytes(3)))
 
 
 @given(st.binary(max_size=200))

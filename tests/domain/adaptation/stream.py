@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tests.fixtures.messages import columns
-from trmon.domain.adaptation.sample import Sample
+from trmon.domain.adaptation.sample import PolicySample
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import Criterion, Policy
 
@@ -29,9 +29,9 @@ def batch(random: np.random.Generator, *, n: int = 256, k3: float = 0.002, drift
     )
 
 
-def sample(policy: Policy, *, n: int = 4096, seed: int = 0, k3: float = 0.002, drift: float = 0.003) -> Sample:
+def sample(policy: Policy, *, n: int = 4096, seed: int = 0, k3: float = 0.002, drift: float = 0.003) -> PolicySample:
     """Return one sample as a policy reads it."""
-    return Sample.of(batch(np.random.default_rng(seed), n=n, k3=k3, drift=drift), policy)
+    return PolicySample.of(batch(np.random.default_rng(seed), n=n, k3=k3, drift=drift), policy)
 
 
 def k3_quantile(mask_rate: float, *, k3: float = 0.002) -> float:

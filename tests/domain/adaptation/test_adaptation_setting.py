@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 
 
 def test_adaptation_is_off_unless_asked_for() -> None:
-    assert Setting().mode is Mode.OFF
+    assert AdaptationSetting().mode is AdaptationMode.OFF
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_adaptation_is_off_unless_asked_for() -> None:
 )
 def test_what_cannot_be_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=field):
-        Setting(**{field: value})
+        AdaptationSetting(**{field: value})

@@ -9,23 +9,23 @@ import pytest
 
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.bound_budget import recommend
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Proposal
-from trmon.domain.adaptation.sample import Sample
-from trmon_client.core.bounds.error_bounds import max_delta
+from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason
+from trmon.domain.adaptation.sample import PolicySample
+from trmon_client.core.bounds.surrogate_error import max_delta
 from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, preset
 
 POLICY = preset("trm_max")
 
 
-def sample(n: int = 512, *, tokens: int = 4096) -> Sample:
+def sample(n: int = 512, *, tokens: int = 4096) -> PolicySample:
     columns = stream.batch(np.random.default_rng(0), n=n)
     columns.by_name["n_tokens"] = np.full(n, tokens)
-    return Sample.of(columns, POLICY)
+    return PolicySample.of(columns, POLICY)
 
 
 def test_at_4096_tokens_it_asks_for_almost_nothing() -> None:
     verdict = recommend(sample(), policy=POLICY, gain=0.5, fraction=0.5)
-    assert isinstance(verdict, Proposal)
+    assert isinstance(verdict, BoundProposal)
     delta = max_delta(horizon=4096, budget=0.25)
     assert delta < 1e-6
     uppers = {(c.statistic, c.where): c.upper for c in verdict.policy.criteria}
@@ -39,24 +39,24 @@ def test_at_4096_tokens_it_asks_for_almost_nothing() -> None:
 @pytest.mark.parametrize(
     ("gain", "reason"),
     [
-        pytest.param(0.0, HoldReason.NO_GAIN, id="nothing won, no budget"),
-        pytest.param(-0.2, HoldReason.NO_GAIN, id="a loss"),
-        pytest.param(math.nan, HoldReason.NO_GAIN, id="no rewards"),
+        pytest.param(0.0, NoChangeReason.NO_GAIN, id="nothing won, no budget"),
+        pytest.param(-0.2, NoChangeReason.NO_GAIN, id="a loss"),
+        pytest.param(math.nan, NoChangeReason.NO_GAIN, id="no rewards"),
     ],
 )
-def test_without_a_gain_there_is_no_budget(gain: float, reason: HoldReason) -> None:
+def test_without_a_gain_there_is_no_budget(gain: float, reason: NoChangeReason) -> None:
     verdict = recommend(sample(), policy=POLICY, gain=gain)
-    assert isinstance(verdict, Hold)
+    assert isinstance(verdict, NoChange)
     assert verdict.reason is reason
 
 
 def test_too_few_sequences_hold() -> None:
     verdict = recommend(sample(255), policy=POLICY, gain=0.5)
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.TOO_FEW
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.TOO_FEW
 
 
 def test_a_policy_that_does_not_bound_token_kl_is_left_alone() -> None:
     verdict = recommend(stream.sample(stream.GEO), policy=stream.GEO, gain=0.5)
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.NOTHING_TO_MOVE
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.NOTHING_TO_MOVE

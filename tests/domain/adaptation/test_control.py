@@ -5,35 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
-from trmon.domain.adaptation.control import anchor_of, control, version_of
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Proposal
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.control import anchor_of, run_controller, version_of_proposal
+from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason
 from trmon.domain.policies.policy_version import PolicyVersion, asked_by_trainer, default_version
 
-APPLY = Setting(mode=Mode.APPLY)
+APPLY = AdaptationSetting(mode=AdaptationMode.APPLY)
 BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)
 
 
-def verdict_of(current: PolicyVersion) -> Proposal | Hold:
-    return control(APPLY, stream.sample(stream.K3), current=current, anchor=stream.K3, is_stalled=False)
+def verdict_of(current: PolicyVersion) -> BoundProposal | NoChange:
+    return run_controller(APPLY, stream.sample(stream.K3), current=current, anchor=stream.K3, is_stalled=False)
 
 
 def test_a_pinned_version_stays() -> None:
     verdict = verdict_of(replace(BY_A_PERSON, pinned=True))
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.PINNED
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.PINNED
 
 
 def test_a_run_without_readable_sequences_holds() -> None:
-    verdict = control(APPLY, None, current=BY_A_PERSON, anchor=stream.K3, is_stalled=False)
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.TOO_FEW
+    verdict = run_controller(APPLY, None, current=BY_A_PERSON, anchor=stream.K3, is_stalled=False)
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.TOO_FEW
 
 
 def test_a_proposal_becomes_a_version_with_author_reason_and_evidence() -> None:
     proposal = verdict_of(BY_A_PERSON)
-    assert isinstance(proposal, Proposal)
-    version = version_of(proposal, current=BY_A_PERSON, now=7.0)
+    assert isinstance(proposal, BoundProposal)
+    version = version_of_proposal(proposal, current=BY_A_PERSON, now=7.0)
     assert (version.author, version.created_at, version.pinned) == ("trmon:target_mask_rate", 7.0, False)
     assert version.is_adapted
     assert version.reason == proposal.reason

@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.adaptation_setting import Setting
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Limit, Proposal, Verdict
-from trmon.domain.adaptation.sample import Sample
+from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
+from trmon.domain.adaptation.proposal import BoundProposal, MoveLimit, NoChange, NoChangeReason, Verdict
+from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon_client.core.policies.acceptance import Criterion, Policy, decide, preset
 
-SETTING = Setting()
+SETTING = AdaptationSetting()
 
 
-def proposed(policy: Policy, sample: Sample, *, anchor: Policy | None = None, setting: Setting = SETTING) -> Verdict:
+def proposed(
+    policy: Policy, sample: PolicySample, *, anchor: Policy | None = None, setting: AdaptationSetting = SETTING
+) -> Verdict:
     return propose(sample, policy=policy, anchor=anchor or policy, setting=setting)
 
 
@@ -33,13 +35,13 @@ def upper(bound: float) -> Policy:
     ("before", "limit", "after"),
     [
         pytest.param(0.0045, None, stream.k3_quantile(0.05), id="within a factor 2 it goes to the quantile at once"),
-        pytest.param(0.08, Limit.FACTOR, 0.04, id="from above it goes half the way at most"),
-        pytest.param(0.002, Limit.FACTOR, 0.004, id="from below it doubles at most"),
+        pytest.param(0.08, MoveLimit.FACTOR, 0.04, id="from above it goes half the way at most"),
+        pytest.param(0.002, MoveLimit.FACTOR, 0.004, id="from below it doubles at most"),
     ],
 )
-def test_one_update_of_an_upper_bound(before: float, limit: Limit | None, after: float) -> None:
+def test_one_update_of_an_upper_bound(before: float, limit: MoveLimit | None, after: float) -> None:
     verdict = proposed(upper(before), stream.sample(stream.K3))
-    assert isinstance(verdict, Proposal)
+    assert isinstance(verdict, BoundProposal)
     (move,) = verdict.moves
     assert (move.statistic, move.side, move.before, move.limit) == ("mean_k3", "upper", before, limit)
     assert move.after == pytest.approx(after, rel=0.05 if limit is None else 1e-9)
@@ -48,7 +50,7 @@ def test_one_update_of_an_upper_bound(before: float, limit: Limit | None, after:
 
 def test_two_sides_take_half_of_the_target_each() -> None:
     verdict = proposed(stream.GEO, stream.sample(stream.GEO))
-    assert isinstance(verdict, Proposal)
+    assert isinstance(verdict, BoundProposal)
     reach = NormalDist(0.0, 0.003).inv_cdf(0.975)
     (criterion,) = verdict.policy.criteria
     assert criterion.lower_compared == pytest.approx(-reach, rel=0.05)
@@ -58,7 +60,7 @@ def test_two_sides_take_half_of_the_target_each() -> None:
 
 def test_several_criteria_reject_the_target_together() -> None:
     verdict = proposed(stream.BOTH, stream.sample(stream.BOTH))
-    assert isinstance(verdict, Proposal)
+    assert isinstance(verdict, BoundProposal)
     assert len(verdict.moves) == 3
     assert verdict.mask_rate_after == pytest.approx(0.05, rel=0.02)
 
@@ -66,7 +68,7 @@ def test_several_criteria_reject_the_target_together() -> None:
 def test_a_condition_is_made_up_for() -> None:
     policy = Policy("opsm", (Criterion("mean_k1", "total", upper=0.004, where="advantage_negative"),))
     verdict = proposed(policy, stream.sample(policy))
-    assert isinstance(verdict, Proposal)
+    assert isinstance(verdict, BoundProposal)
     assert verdict.mask_rate_after == pytest.approx(0.05, rel=0.02)
 
 
@@ -74,12 +76,12 @@ def test_the_lower_bound_of_a_ratio_is_moved_by_its_log() -> None:
     policy = Policy("veto", (Criterion("min_ratio", "total", lower=1e-4),))
     columns = stream.batch(np.random.default_rng(0), n=4096)
     columns.by_name["total_min_d"] = -np.random.default_rng(1).exponential(0.1, 4096)
-    verdict = proposed(policy, Sample.of(columns, policy))
-    assert isinstance(verdict, Proposal)
+    verdict = proposed(policy, PolicySample.of(columns, policy))
+    assert isinstance(verdict, BoundProposal)
     assert verdict.policy.criteria[0].lower == pytest.approx(1e-2)
 
 
-def with_nan(policy: Policy) -> Sample:
+def with_nan(policy: Policy) -> PolicySample:
     found = stream.sample(policy)
     found.readings[17, 0] = math.nan
     return found
@@ -88,87 +90,91 @@ def with_nan(policy: Policy) -> Sample:
 @pytest.mark.parametrize(
     ("reason", "policy", "make"),
     [
-        pytest.param(HoldReason.NOT_A_NUMBER, stream.K3, with_nan, id="a statistic that is NaN"),
+        pytest.param(NoChangeReason.NOT_A_NUMBER, stream.K3, with_nan, id="a statistic that is NaN"),
         pytest.param(
-            HoldReason.NOT_A_NUMBER,
+            NoChangeReason.NOT_A_NUMBER,
             stream.K3,
             lambda policy: replace(stream.sample(policy), n_invalid=1),
             id="a sequence with an invalid log-prob",
         ),
-        pytest.param(HoldReason.TOO_FEW, stream.K3, lambda policy: stream.sample(policy, n=255), id="255 sequences"),
         pytest.param(
-            HoldReason.IN_BAND,
+            NoChangeReason.TOO_FEW, stream.K3, lambda policy: stream.sample(policy, n=255), id="255 sequences"
+        ),
+        pytest.param(
+            NoChangeReason.IN_BAND,
             upper(stream.k3_quantile(0.05)),
             stream.sample,
             id="the mask rate is within 10% of the target",
         ),
         pytest.param(
-            HoldReason.AT_LIMIT,
+            NoChangeReason.AT_LIMIT,
             stream.K3,
             lambda policy: stream.sample(policy, k3=0.0),
             id="engines that agree to the last bit have no tail",
         ),
         pytest.param(
-            HoldReason.NOTHING_TO_MOVE,
+            NoChangeReason.NOTHING_TO_MOVE,
             Policy("exact", (Criterion("max_kl", "total", upper=0.05, where="kl_exact"),)),
             stream.sample,
             id="a criterion that never applies",
         ),
         pytest.param(
-            HoldReason.NOTHING_TO_MOVE,
+            NoChangeReason.NOTHING_TO_MOVE,
             Policy("zero", (Criterion("mean_k3", "total", upper=0.0),)),
             stream.sample,
             id="a bound at zero has no scale",
         ),
     ],
 )
-def test_the_bound_stays_and_says_why(reason: HoldReason, policy: Policy, make: Callable[[Policy], Sample]) -> None:
+def test_the_bound_stays_and_says_why(
+    reason: NoChangeReason, policy: Policy, make: Callable[[Policy], PolicySample]
+) -> None:
     verdict = proposed(policy, make(policy))
-    assert isinstance(verdict, Hold)
+    assert isinstance(verdict, NoChange)
     assert verdict.reason is reason
     assert verdict.detail
 
 
 def test_256_sequences_are_enough() -> None:
-    assert isinstance(proposed(stream.K3, stream.sample(stream.K3, n=256)), Proposal)
+    assert isinstance(proposed(stream.K3, stream.sample(stream.K3, n=256)), BoundProposal)
 
 
 def test_a_stalled_run_holds() -> None:
     verdict = propose(stream.sample(stream.K3), policy=stream.K3, anchor=stream.K3, setting=SETTING, is_stalled=True)
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.STALLED
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.STALLED
 
 
 @pytest.mark.parametrize(
     ("k3", "end", "limit"),
     [
-        pytest.param(1.0, 0.1, Limit.CEILING, id="a run that falls apart does not open the gate"),
-        pytest.param(1e-9, 1e-5, Limit.FLOOR, id="a run that is on-policy does not close it"),
+        pytest.param(1.0, 0.1, MoveLimit.CEILING, id="a run that falls apart does not open the gate"),
+        pytest.param(1e-9, 1e-5, MoveLimit.FLOOR, id="a run that is on-policy does not close it"),
     ],
 )
-def test_the_bound_stays_within_floor_and_ceiling(k3: float, end: float, limit: Limit) -> None:
+def test_the_bound_stays_within_floor_and_ceiling(k3: float, end: float, limit: MoveLimit) -> None:
     policy, last = stream.K3, None
     for seed in range(20):
         verdict = proposed(policy, stream.sample(stream.K3, seed=seed, k3=k3), anchor=stream.K3)
-        if isinstance(verdict, Proposal):
+        if isinstance(verdict, BoundProposal):
             policy, last = verdict.policy, verdict.moves[0].limit
     assert policy.criteria[0].upper == pytest.approx(end)
     assert last is limit
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.AT_LIMIT
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.AT_LIMIT
 
 
 def test_infinite_statistics_are_a_tail_and_no_fault() -> None:
     found = stream.sample(stream.K3)
     found.readings[:40, 0] = math.inf
-    assert isinstance(proposed(stream.K3, found), Proposal)
+    assert isinstance(proposed(stream.K3, found), BoundProposal)
 
 
 def test_the_adapted_policy_has_one_name_for_ever_and_parses_again() -> None:
     first = proposed(upper(0.08), stream.sample(stream.K3))
-    assert isinstance(first, Proposal)
+    assert isinstance(first, BoundProposal)
     second = proposed(first.policy, stream.sample(stream.K3), anchor=stream.K3)
-    assert isinstance(second, Proposal)
+    assert isinstance(second, BoundProposal)
     assert first.policy.name == second.policy.name == "k3 (adapted)"
     assert Policy.parse(second.policy.spec()) == second.policy
     assert second.evidence()["moves"][0]["limit"] == "factor"
@@ -181,7 +187,7 @@ class Run:
     def __init__(self, policy: Policy, *, seed: int = 0) -> None:
         self.policy = self.anchor = policy
         self.random = np.random.default_rng(seed)
-        self.window: deque[Sample] = deque(maxlen=SETTING.window_sequences // 256)
+        self.window: deque[PolicySample] = deque(maxlen=SETTING.window_sequences // 256)
         self.steps = 0
         self.is_stalled = False
         self.reaches: list[float] = []
@@ -191,20 +197,20 @@ class Run:
         for step in range(steps):
             columns = stream.batch(self.random, k3=k3(step))
             self.rates.append(decide(columns, self.policy).mask_rate)
-            self.window.append(Sample.of(columns, self.policy))
+            self.window.append(PolicySample.of(columns, self.policy))
             self.steps += 1
             if self.steps % SETTING.every_steps == 0:
                 self._update()
 
     def _update(self) -> None:
         verdict = propose(
-            Sample.merge(self.window),
+            PolicySample.merge(self.window),
             policy=self.policy,
             anchor=self.anchor,
             setting=SETTING,
             is_stalled=self.is_stalled,
         )
-        if isinstance(verdict, Proposal):
+        if isinstance(verdict, BoundProposal):
             self.policy = verdict.policy
         self.reaches.append(self.policy.criteria[0].upper_compared or math.nan)
 
@@ -248,5 +254,5 @@ def test_a_drifting_run_is_followed() -> None:
 
 def test_a_policy_of_token_rules_alone_has_nothing_to_move() -> None:
     verdict = proposed(preset("icepop"), stream.sample(preset("icepop")))
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is HoldReason.NOTHING_TO_MOVE
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.NOTHING_TO_MOVE

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.sample import Sample
-from trmon.domain.adaptation.window import Place, Window, sampled
+from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.window import Place, SampleWindow, sample_of_reports
 from trmon_client.core.policies.acceptance import preset
 
 
 def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:
-    window = Window(n_sequences=600)
+    window = SampleWindow(n_sequences=600)
     for step in range(5):
         window = window.put((1, step), stream.sample(stream.K3, n=256, seed=step))
     assert list(window.parts) == [(1, 2), (1, 3), (1, 4)]
@@ -24,7 +24,7 @@ def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:
 
 def test_the_last_update_of_a_step_replaces_those_before_it() -> None:
     first, last = (stream.sample(stream.K3, n=256, seed=seed) for seed in (0, 1))
-    window = Window(n_sequences=600).put((1, 0), first).put((1, 0), last)
+    window = SampleWindow(n_sequences=600).put((1, 0), first).put((1, 0), last)
     whole = window.sample()
     assert whole is not None
     assert np.array_equal(whole.readings, last.readings)
@@ -33,31 +33,31 @@ def test_the_last_update_of_a_step_replaces_those_before_it() -> None:
 def test_no_more_history_is_read_than_fits() -> None:
     asked: list[int] = []
 
-    def history() -> Iterator[tuple[Place, Sample]]:
+    def history() -> Iterator[tuple[Place, PolicySample]]:
         for step in range(9, -1, -1):
             asked.append(step)
             yield (1, step), stream.sample(stream.K3, n=256, seed=step)
 
-    window = Window.of(history(), n_sequences=512)
+    window = SampleWindow.of(history(), n_sequences=512)
     assert asked == [9, 8]
     assert list(window.parts) == [(1, 8), (1, 9)]
 
 
 def test_nothing_is_no_sample() -> None:
-    assert Window(n_sequences=256).sample() is None
-    assert sampled([], stream.K3) is None
+    assert SampleWindow(n_sequences=256).sample() is None
+    assert sample_of_reports([], stream.K3) is None
 
 
 def test_a_batch_that_lacks_what_the_policy_needs_is_left_out() -> None:
     columns = stream.batch(np.random.default_rng(0))
     del columns.by_name["advantage"]
-    assert sampled([columns], preset("opsm")) is None
-    assert sampled([columns], preset("trm")) is not None
+    assert sample_of_reports([columns], preset("opsm")) is None
+    assert sample_of_reports([columns], preset("trm")) is not None
 
 
 def test_empty_sequences_are_left_out_and_invalid_ones_counted() -> None:
     columns = stream.batch(np.random.default_rng(0), n=8)
     columns.by_name["n_tokens"] = np.array([0, 16, 16, 16, 16, 16, 16, 16])
     columns.by_name["n_invalid"] = np.array([0, 2, 0, 0, 0, 0, 0, 0])
-    found = Sample.of(columns, stream.K3)
+    found = PolicySample.of(columns, stream.K3)
     assert (len(found), found.n_invalid, found.has_nan) == (6, 1, True)

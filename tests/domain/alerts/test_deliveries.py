@@ -10,8 +10,8 @@ import pytest
 
 from tests.domain.stages.closings import watch
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.deliveries import deliveries_of, jsonable, message_of
-from trmon.domain.alerts.transitions import Reason, Track, Transition, end, event_of
+from trmon.domain.alerts.deliveries import deliveries_of, group_message, jsonable
+from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert, transition_event
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import RunState
 
@@ -36,8 +36,8 @@ ALERT = Alert(
 
 def fired(alert: Alert = ALERT, *, silence_started_at: float | None = None) -> Transition:
     """Return a transition that receivers hear of."""
-    event = event_of(alert, silence_started_at=silence_started_at)
-    return Transition(track=Track(alert=alert), reason=Reason.FIRED, alert=alert, event=event)
+    event = transition_event(alert, silence_started_at=silence_started_at)
+    return Transition(track=AlertTrack(alert=alert), reason=TransitionReason.FIRED, alert=alert, event=event)
 
 
 def test_every_receiver_has_a_delivery_of_its_own() -> None:
@@ -63,7 +63,12 @@ def test_the_key_says_where_it_happened(transition: Transition, key: str) -> Non
 def test_the_body_is_json_and_says_what_where_and_what_to_do() -> None:
     (delivery,) = deliveries_of(fired(), watch(public_url="https://trmon.example/"))
     body = json.loads(json.dumps(delivery.body, allow_nan=False))
-    assert (body["status"], body["reason"], body["value"], body["step"]) == ("firing", Reason.FIRED.value, "inf", 7)
+    assert (body["status"], body["reason"], body["value"], body["step"]) == (
+        "firing",
+        TransitionReason.FIRED.value,
+        "inf",
+        7,
+    )
     assert body["alert"]["labels"] == {"team": "rl"}
     assert body["run"]["run"] == "grpo"
     assert body["url"] == "https://trmon.example/runs/math/grpo?step=7"
@@ -74,7 +79,9 @@ def test_the_body_is_json_and_says_what_where_and_what_to_do() -> None:
     [
         pytest.param(fired(replace(ALERT, severity=Severity.INFO)), RunState.RUNNING, id="for information only"),
         pytest.param(fired(), RunState.FINISHED, id="a finished run pages nobody"),
-        pytest.param(Transition(track=Track(), reason=Reason.QUIET), RunState.RUNNING, id="nothing happened"),
+        pytest.param(
+            Transition(track=AlertTrack(), reason=TransitionReason.QUIET), RunState.RUNNING, id="nothing happened"
+        ),
     ],
 )
 def test_some_transitions_are_told_to_nobody(transition: Transition, state: RunState) -> None:
@@ -83,7 +90,7 @@ def test_some_transitions_are_told_to_nobody(transition: Transition, state: RunS
 
 
 def test_that_an_alert_is_over_is_told_of_a_finished_run_too() -> None:
-    over = end(Track(alert=ALERT), reason=Reason.FINISHED, now=30.0)
+    over = end_alert(AlertTrack(alert=ALERT), reason=TransitionReason.FINISHED, now=30.0)
     watched = watch()
     (delivery,) = deliveries_of(over, replace(watched, run=replace(watched.run, state=RunState.FINISHED)))
     assert (delivery.told_state, delivery.episode) == (AlertState.RESOLVED, ALERT.episode)
@@ -94,12 +101,14 @@ def test_a_message_tells_of_every_alert_and_of_the_run_once() -> None:
     (first,) = deliveries_of(fired(), watch())
     (second,) = deliveries_of(fired(replace(ALERT, identity="1/low", rule="low", state=AlertState.RESOLVED)), watch())
     known = {"firing": [{"rule": "high"}], "flapping": None, "told_before": 2}
-    message = message_of([replace(first, body=first.body | known, rounds=2), replace(second, body=second.body | known)])
+    message = group_message(
+        [replace(first, body=first.body | known, rounds=2), replace(second, body=second.body | known)]
+    )
     assert (message["version"], message["status"], message["firing"]) == (2, "firing", [{"rule": "high"}])
     assert message["run"] == {"project": "math", "run": "grpo", "owner": None, "tags": [], "mode": "observe"}
     told = [(alert["key"], alert["rule"], alert["status"], alert["attempt_id"]) for alert in message["alerts"]]
     assert told == [("hook:1/high:3:7:firing:2", "high", "firing", 3), (second.key, "low", "resolved", 3)]
-    assert message_of([second])["status"] == "resolved"
+    assert group_message([second])["status"] == "resolved"
 
 
 def test_numbers_that_json_lacks_have_names() -> None:

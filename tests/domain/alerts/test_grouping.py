@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trmon.domain.alerts.alert import Delivery
-from trmon.domain.alerts.grouping import grouped
+from trmon.domain.alerts.grouping import group_deliveries
 
 
 def due(key: str, *, receiver: str = "hook", run_id: int | None = 1) -> Delivery:
@@ -13,7 +13,7 @@ def due(key: str, *, receiver: str = "hook", run_id: int | None = 1) -> Delivery
 
 def keys(*deliveries: Delivery, busy: tuple[tuple[str, str | int], ...] = ()) -> list[str]:
     """Return the keys of each group."""
-    groups = grouped(deliveries, busy=busy, together=("hook", "slack"))
+    groups = group_deliveries(deliveries, busy=busy, together=("hook", "slack"))
     return [" ".join(one.dedup_key for one in group) for group in groups]
 
 

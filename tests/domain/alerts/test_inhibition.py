@@ -8,9 +8,9 @@ import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.alerts.inhibition import CAUSES, cause_of, checked
+from trmon.domain.alerts.inhibition import CAUSES, check_inhibitions, inhibiting_alert
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.rules.rule_yaml import builtin_rules
 
 
 def of(rule: str, severity: Severity = Severity.WARN) -> Alert:
@@ -39,15 +39,15 @@ def of(rule: str, severity: Severity = Severity.WARN) -> Alert:
     ],
 )
 def test_a_cause_mutes_its_symptoms(symptom: Alert, firing: list[Alert], expected: str | None) -> None:
-    cause = cause_of(symptom, [*firing, symptom])
+    cause = inhibiting_alert(symptom, [*firing, symptom])
     assert (cause and cause.rule) == expected
 
 
 def test_a_circle_is_refused_by_naming_it() -> None:
     with pytest.raises(ValueError, match=r"in a circle: .*a.*b"):
-        checked({"a": ("b",), "b": ("c",), "c": ("a",)})
+        check_inhibitions({"a": ("b",), "b": ("c",), "c": ("a",)})
 
 
 def test_causes_and_symptoms_are_built_in_rules() -> None:
     named = CAUSES.keys() | {symptom for symptoms in CAUSES.values() for symptom in symptoms}
-    assert named <= {rule.name for rule in builtin()}
+    assert named <= {rule.name for rule in builtin_rules()}

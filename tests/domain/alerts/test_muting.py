@@ -10,8 +10,8 @@ import pytest
 from tests.domain.alerts.test_deliveries import ALERT
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.muting import LATE_SECONDS, Mute, Situation, muted
-from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryContext, MuteReason, mute_reason
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.runs.run import Run, RunState
 
 RUN = MemoryLog().stored_run
@@ -26,7 +26,7 @@ HEARD = frozenset({("hook", ALERT.episode)})
 SILENCE = Silence(
     id=1,
     project=None,
-    matchers=(Matcher(label="rule", operator=Operator.EQUAL, value=ALERT.rule),),
+    matchers=(Matcher(label="rule", operator=MatchOperator.EQUAL, value=ALERT.rule),),
     author="ana",
     note="",
     starts_at=0.0,
@@ -34,51 +34,68 @@ SILENCE = Silence(
 )
 
 
-def situation(alert: Alert | None = ALERT, *, run: Run = RUN, **known: Any) -> Situation:
+def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **known: Any) -> DeliveryContext:
     """Return the situation of a run with an alert or none; other fields of Situation by name."""
-    return Situation(run=run, alerts=() if alert is None else (alert,), **{"tried": frozenset(), **known})
+    return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": frozenset(), **known})
 
 
 @pytest.mark.parametrize(
     ("delivery", "now", "expected"),
     [
-        pytest.param(FIRING, situation(), None, id="an alert that fires"),
-        pytest.param(FIRING, situation(OVER), None, id="one that is over, but only just"),
-        pytest.param(FIRING, situation(None), Mute.ENDED, id="one that was over long ago"),
-        pytest.param(LATE, situation(), None, id="one that still fires, late"),
-        pytest.param(LATE, situation(OVER), Mute.ENDED, id="one that is over, late"),
-        pytest.param(replace(LATE, episode="1/high@3:8"), situation(), Mute.ENDED, id="another episode, late"),
-        pytest.param(replace(FIRING, rounds=1), situation(OVER), Mute.ENDED, id="a round after the end"),
+        pytest.param(FIRING, delivery_context(), None, id="an alert that fires"),
+        pytest.param(FIRING, delivery_context(OVER), None, id="one that is over, but only just"),
+        pytest.param(FIRING, delivery_context(None), MuteReason.ENDED, id="one that was over long ago"),
+        pytest.param(LATE, delivery_context(), None, id="one that still fires, late"),
+        pytest.param(LATE, delivery_context(OVER), MuteReason.ENDED, id="one that is over, late"),
+        pytest.param(
+            replace(LATE, episode="1/high@3:8"), delivery_context(), MuteReason.ENDED, id="another episode, late"
+        ),
+        pytest.param(replace(FIRING, rounds=1), delivery_context(OVER), MuteReason.ENDED, id="a round after the end"),
         pytest.param(
             replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at - 9.0}}),
-            situation(),
-            Mute.ENDED,
+            delivery_context(),
+            MuteReason.ENDED,
             id="a round of what ended, and fires again at the same step",
         ),
         pytest.param(
-            replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at}}), situation(), None, id="a round"
+            replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at}}),
+            delivery_context(),
+            None,
+            id="a round",
         ),
-        pytest.param(FIRING, situation(silences=(SILENCE,)), Mute.SILENCED, id="one that is silenced"),
-        pytest.param(FIRING, situation(OVER, silences=(SILENCE,)), Mute.SILENCED, id="one that ended under a silence"),
-        pytest.param(HELD, situation(), None, id="one that was silenced and still fires"),
-        pytest.param(HELD, situation(OVER), Mute.ENDED, id="one that ended while it was silenced"),
-        pytest.param(FIRING, situation(run=FINISHED), Mute.FINISHED, id="one of a finished run"),
-        pytest.param(RESOLVED, situation(OVER, tried=HEARD), None, id="the end of what was heard of"),
-        pytest.param(RESOLVED, situation(OVER, run=FINISHED, tried=HEARD), None, id="also by the end of the run"),
-        pytest.param(RESOLVED, situation(None), Mute.UNTOLD, id="the end of what nobody heard of"),
+        pytest.param(FIRING, delivery_context(silences=(SILENCE,)), MuteReason.SILENCED, id="one that is silenced"),
         pytest.param(
-            RESOLVED, situation(OVER, tried=HEARD, waiting=HEARD), Mute.EARLY, id="the end of what is being told"
+            FIRING,
+            delivery_context(OVER, silences=(SILENCE,)),
+            MuteReason.SILENCED,
+            id="one that ended under a silence",
+        ),
+        pytest.param(HELD, delivery_context(), None, id="one that was silenced and still fires"),
+        pytest.param(HELD, delivery_context(OVER), MuteReason.ENDED, id="one that ended while it was silenced"),
+        pytest.param(FIRING, delivery_context(run=FINISHED), MuteReason.FINISHED, id="one of a finished run"),
+        pytest.param(RESOLVED, delivery_context(OVER, tried=HEARD), None, id="the end of what was heard of"),
+        pytest.param(
+            RESOLVED, delivery_context(OVER, run=FINISHED, tried=HEARD), None, id="also by the end of the run"
+        ),
+        pytest.param(RESOLVED, delivery_context(None), MuteReason.UNTOLD, id="the end of what nobody heard of"),
+        pytest.param(
+            RESOLVED,
+            delivery_context(OVER, tried=HEARD, waiting=HEARD),
+            MuteReason.EARLY,
+            id="the end of what is being told",
         ),
         pytest.param(
             replace(RESOLVED, receiver="pager"),
-            situation(OVER, tried=HEARD),
-            Mute.UNTOLD,
+            delivery_context(OVER, tried=HEARD),
+            MuteReason.UNTOLD,
             id="the end of what another receiver heard of",
         ),
     ],
 )
-def test_a_delivery_is_muted_with_a_reason(delivery: Delivery, now: Situation, expected: Mute | None) -> None:
-    assert muted(delivery, now, now=NOW) is expected
+def test_a_delivery_is_muted_with_a_reason(
+    delivery: Delivery, now: DeliveryContext, expected: MuteReason | None
+) -> None:
+    assert mute_reason(delivery, now, now=NOW) is expected
 
 
 def test_an_episode_is_one_of_an_alert_at_a_batch() -> None:

@@ -9,12 +9,12 @@ import pytest
 from tests.domain.alerts.test_deliveries import ALERT
 from tests.domain.stages.closings import watch
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.owner_change import Handover
+from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.severity import Severity
 
 ROUTES = Routes(receivers=("hook", "slack", "pager"), by_owner={"ana": ("slack",), "bo": ("slack", "pager"), "cy": ()})
-HANDOVER = Handover(routes=ROUTES, public_url=None, now=500.0)
+HANDOVER = OwnerChange(routes=ROUTES, public_url=None, now=500.0)
 
 
 @pytest.mark.parametrize(

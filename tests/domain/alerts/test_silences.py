@@ -8,7 +8,7 @@ import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.silences import Matcher, Operator, Silence, checked
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.model.errors import InvalidInput
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
@@ -16,7 +16,7 @@ RUN = replace(MemoryLog().stored_run, owner="ana")
 
 
 def matcher(label: str, operator: str, value: str) -> Matcher:
-    return Matcher(label=label, operator=Operator(operator), value=value)
+    return Matcher(label=label, operator=MatchOperator(operator), value=value)
 
 
 def silence(*matchers: Matcher, project: str | None = None) -> Silence:
@@ -75,7 +75,7 @@ def test_matchers_that_would_silence_everything_or_mean_nothing_are_refused(
     matchers: list[tuple[str, str, str]],
 ) -> None:
     with pytest.raises(InvalidInput, match="matchers"):
-        checked(tuple(matcher(*one) for one in matchers))
+        check_matchers(tuple(matcher(*one) for one in matchers))
 
 
 def test_a_pattern_that_would_make_an_expression_run_for_ever_ends() -> None:

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.transitions import Reason, Track, Transition, advance, end
+from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, advance_alert, end_alert
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Bound, Comparison, Finding, Rule
-from trmon.domain.rules.signal_reader import Readout
+from trmon.domain.rules.rule import Comparison, Rule, RuleFinding, ThresholdSide
+from trmon.domain.rules.signal_reader import SignalReader
 
 RULE = Rule(
     name="high",
-    when=Comparison(signal="x", bound=Bound.ABOVE, threshold=10.0, clear=5.0),
+    when=Comparison(signal="x", bound=ThresholdSide.ABOVE, threshold=10.0, clear=5.0),
     severity=Severity.PAGE,
     summary="{signal} is {value} (limit {threshold})",
     for_steps=3,
@@ -27,10 +27,10 @@ RULE = Rule(
 
 def life(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> list[Transition]:
     """Return the transitions of a rule over the values of its signal, one a step, from the first step on."""
-    track, made = Track(), []
+    track, made = AlertTrack(), []
     for step, value in enumerate(values, start=1):
-        readout = Readout({"x": value}, "total")
-        finding = Finding(
+        readout = SignalReader({"x": value}, "total")
+        finding = RuleFinding(
             rule=rule.name,
             key=BatchKey(1, step, None),
             at=seconds * step,
@@ -39,7 +39,7 @@ def life(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> li
             raised=rule.condition.evaluate(readout).raised,
             lingering=rule.condition.evaluate(readout).lingering,
         )
-        moved = advance(track, finding, rule=rule, run_id=1, run="math/grpo")
+        moved = advance_alert(track, finding, rule=rule, run_id=1, run="math/grpo")
         track = moved.track
         made.append(moved)
     return made
@@ -134,7 +134,7 @@ def test_a_rule_without_for_fires_at_once() -> None:
     ],
 )
 def test_an_end_that_no_step_brings(values: list[float], state: AlertState | None, has_event: bool) -> None:
-    moved = end(life(values)[-1].track, reason=Reason.FINISHED, now=99.0)
+    moved = end_alert(life(values)[-1].track, reason=TransitionReason.FINISHED, now=99.0)
     assert (moved.alert.state if moved.alert else None) is state
     assert (moved.event is not None) is has_event
-    assert moved.track == Track()
+    assert moved.track == AlertTrack()

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.fixtures.messages import columns
-from trmon.domain.analysis.distribution import BINS, Cut, Cuts, distribution
+from trmon.domain.analysis.distribution import BINS, CriterionSample, CriterionSamples, distribution
 from trmon_client.core.policies.acceptance import Policy, preset
 
 
-def cut(*values: float, step: int = 0, lower: float | None = None, upper: float | None = 1.0) -> Cut:
-    return Cut(step=step, values=np.array(values, float), lower=lower, upper=upper, n_rejected=0)
+def cut(*values: float, step: int = 0, lower: float | None = None, upper: float | None = 1.0) -> CriterionSample:
+    return CriterionSample(step=step, values=np.array(values, float), lower=lower, upper=upper, n_rejected=0)
 
 
 def test_every_sequence_is_counted_once() -> None:
@@ -57,7 +57,7 @@ def test_values_that_show_nothing_have_a_distribution_all_the_same(values: tuple
 
 
 def test_the_telling_criterion_is_the_one_that_rejected_most() -> None:
-    cuts = Cuts()
+    cuts = CriterionSamples()
     far = columns(4, total_sum_k3=np.array([9.0, 9.0, 0.0, 0.0]), total_max_k3=np.array([9, 9, 0, 0], "<f4"))
     cuts.add(columns(4), step=0, policy=preset("trm"))
     cuts.add(far, step=1, policy=preset("trm"))
@@ -69,7 +69,7 @@ def test_the_telling_criterion_is_the_one_that_rejected_most() -> None:
 
 
 def test_ratios_are_told_in_their_own_units_and_empty_sequences_not_at_all() -> None:
-    cuts = Cuts()
+    cuts = CriterionSamples()
     content = columns(
         2, mismatch_sum_d=np.array([0.0, 16 * math.log(2)]), n_tokens=np.array([16, 16]), n_invalid=np.array([0, 0])
     )
@@ -81,7 +81,7 @@ def test_ratios_are_told_in_their_own_units_and_empty_sequences_not_at_all() -> 
 
 
 def test_a_policy_that_lacks_what_it_needs_says_nothing() -> None:
-    cuts = Cuts()
+    cuts = CriterionSamples()
     cuts.add(
         columns(2), step=0, policy=Policy.parse({"name": "lag", "criteria": [{"statistic": "version_lag", "upper": 2}]})
     )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tests.fixtures.messages import columns
-from trmon.domain.analysis.whatif import Effect
+from trmon.domain.analysis.whatif import WhatIfEffect
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import Criterion, Policy, preset
 from trmon_client.core.statistics import columns as reduced
@@ -23,15 +23,15 @@ def batch(*, lengths: list[int], sum_k3: list[float], advantages: list[float] | 
     return columns(n, **changed)
 
 
-def effect(*batches: Columns, policy: Policy = POLICY) -> Effect:
-    made = Effect(policy)
+def effect(*batches: Columns, policy: Policy = POLICY) -> WhatIfEffect:
+    made = WhatIfEffect(policy)
     for found in batches:
         made.add(found, accepted=np.ones(found.n_sequences, bool))
     return made
 
 
 def test_batches_add_up_and_stand_beside_what_was_decided() -> None:
-    made = Effect(POLICY)
+    made = WhatIfEffect(POLICY)
     made.add(batch(lengths=[8, 8], sum_k3=[0.0, 2.0]), accepted=np.array([True, True]))
     made.add(batch(lengths=[8, 8], sum_k3=[2.0, 2.0]), accepted=np.array([False, True]))
     assert (made.total.n, made.total.mask_rate) == (4, 0.75)

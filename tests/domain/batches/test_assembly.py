@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.domain.trainer import finished, report, stored
-from trmon.domain.batches.assembly import Assembly, Standing
+from trmon.domain.batches.assembly import Assembly, Completeness
 from trmon.domain.model.identity import BatchKey
 from trmon_client.core import wire
 
@@ -24,7 +24,7 @@ class Arrivals:
         self._id += 1
         self.assembly.accept(stored(report(step, **fields), id_=self._id, at=at, attempt_id=attempt_id))
 
-    def closed(self, now: float, *, watching_since: float = 0.0) -> list[tuple[int, Standing]]:
+    def closed(self, now: float, *, watching_since: float = 0.0) -> list[tuple[int, Completeness]]:
         """Return the steps that close now, and how far they had come."""
         due = self.assembly.due(now=now, grace_seconds=GRACE, watching_since=watching_since)
         return [(batch.key.step, batch.standing) for batch in due]
@@ -36,7 +36,7 @@ def test_a_batch_waits_until_its_chunks_are_counted() -> None:
     arrivals.take(0, chunk=1)
     assert arrivals.closed(1.0) == []
     arrivals.take(1, finished=finished((0, None, 2)))
-    assert arrivals.closed(1.0) == [(0, Standing.COMPLETE)]
+    assert arrivals.closed(1.0) == [(0, Completeness.COMPLETE)]
     assert arrivals.closed(1.0) == []
 
 
@@ -46,20 +46,20 @@ def test_a_count_may_come_before_the_chunks_it_counts() -> None:
     arrivals.take(0, chunk=1)
     assert arrivals.closed(1.0) == []
     arrivals.take(0, chunk=0)
-    assert arrivals.closed(1.0) == [(0, Standing.COMPLETE)]
+    assert arrivals.closed(1.0) == [(0, Completeness.COMPLETE)]
 
 
 @pytest.mark.parametrize(
     ("chunks", "counted", "world_size", "standing"),
     [
-        pytest.param([0, 1], None, 1, Standing.UNCONFIRMED, id="all there as far as anyone knows"),
-        pytest.param([0, 1], 3, 1, Standing.MISSING_CHUNK, id="fewer than counted"),
-        pytest.param([0, 2], None, 1, Standing.MISSING_CHUNK, id="a gap"),
-        pytest.param([0], 1, 2, Standing.MISSING_RANK, id="a rank that sent nothing"),
+        pytest.param([0, 1], None, 1, Completeness.UNCONFIRMED, id="all there as far as anyone knows"),
+        pytest.param([0, 1], 3, 1, Completeness.MISSING_CHUNK, id="fewer than counted"),
+        pytest.param([0, 2], None, 1, Completeness.MISSING_CHUNK, id="a gap"),
+        pytest.param([0], 1, 2, Completeness.MISSING_RANK, id="a rank that sent nothing"),
     ],
 )
 def test_the_grace_closes_what_waits_with_its_standing(
-    chunks: list[int], counted: int | None, world_size: int, standing: Standing
+    chunks: list[int], counted: int | None, world_size: int, standing: Completeness
 ) -> None:
     arrivals = Arrivals()
     for chunk in chunks:
@@ -75,7 +75,7 @@ def test_the_grace_counts_from_the_newest_report() -> None:
     arrivals.take(0, chunk=0, at=0.0)
     arrivals.take(0, chunk=1, at=50.0)
     assert arrivals.closed(100.0) == []
-    assert arrivals.closed(110.0) == [(0, Standing.UNCONFIRMED)]
+    assert arrivals.closed(110.0) == [(0, Completeness.UNCONFIRMED)]
 
 
 def test_the_grace_counts_from_when_the_service_began_to_watch() -> None:
@@ -93,7 +93,7 @@ def test_a_batch_that_waits_holds_back_later_ones_of_its_attempt_only() -> None:
     arrivals.take(1, attempt_id=2, finished=finished((0, None, 1)), at=30.0)
     due = arrivals.assembly.due(now=45.0, grace_seconds=GRACE, watching_since=0.0)
     assert [batch.key for batch in due] == [BatchKey(2, 0, None)]
-    assert arrivals.closed(61.0) == [(0, Standing.MISSING_RANK), (1, Standing.COMPLETE)]
+    assert arrivals.closed(61.0) == [(0, Completeness.MISSING_RANK), (1, Completeness.COMPLETE)]
 
 
 def test_updates_close_in_order_after_the_rollout_batch() -> None:
@@ -113,7 +113,7 @@ def test_nothing_is_waited_for_from_a_rank_that_left_until_it_is_back() -> None:
     arrivals.assembly.leave(1, end)
     assert arrivals.closed(1.0) == []
     arrivals.assembly.leave(1, wire.Finish(attempt="a", launch="launch-1", sequence=1, rank=1, world_size=2))
-    assert arrivals.closed(1.0) == [(0, Standing.MISSING_RANK)]
+    assert arrivals.closed(1.0) == [(0, Completeness.MISSING_RANK)]
     arrivals.take(1, launch="launch-2")
     assert arrivals.closed(1.0) == []
 

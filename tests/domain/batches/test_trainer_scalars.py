@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from trmon.domain.batches.trainer_scalars import ScalarShelf
+from trmon.domain.batches.trainer_scalars import PendingScalars
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
 from trmon_client.core import wire
 
 
-def shelf_of(*messages: tuple[int, int, int, dict[str, float]]) -> ScalarShelf:
+def shelf_of(*messages: tuple[int, int, int, dict[str, float]]) -> PendingScalars:
     """Return a shelf with scalars messages of (attempt, step, rank, values), ids from 1."""
-    shelf = ScalarShelf()
+    shelf = PendingScalars()
     for id_, (attempt_id, step, rank, values) in enumerate(messages, start=1):
         message = wire.Scalars(
             attempt="a", launch="l", rank=rank, world_size=8, sequence=id_, step=step, values=dict(values)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, of_dict, run, truth
 from trmon.domain.diagnosis import Finding, Quadrant, Stage, Thresholds, diagnose
-from trmon.domain.rules.rule import Bound, Truth
+from trmon.domain.rules.rule import ThresholdSide, Truth
 
 
 def test_a_healthy_run_is_healthy_and_needs_nothing() -> None:
@@ -136,7 +136,7 @@ def test_the_cause_comes_first_and_its_symptoms_beside_it(
 def test_evidence_says_the_value_the_threshold_and_since_when() -> None:
     found = diagnose(run(mismatch_prob_pearson=[0.9, 0.999, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))
     [evidence] = [item for item in found.observed[0].evidence if item.signal == "mismatch_prob_pearson"]
-    assert (evidence.value, evidence.bound, evidence.threshold) == (0.4, Bound.BELOW, 0.95)
+    assert (evidence.value, evidence.bound, evidence.threshold) == (0.4, ThresholdSide.BELOW, 0.95)
     assert evidence.since_step == found.observed[0].since_step == 112
 
 

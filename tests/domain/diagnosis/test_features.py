@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from trmon.domain.diagnosis.features import featured, least, relative, rise
+from trmon.domain.diagnosis.features import recent_growth, relative_to_median, rolling_minimum, with_features
 from trmon.domain.diagnosis.history import Array, History
 
 Feature = Callable[[Array], Array]
@@ -33,7 +33,9 @@ def least_at(values: Array, i: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("feature", "expected"), [(relative, relative_at), (rise, rise_at), (least, least_at)], ids=lambda f: f.__name__
+    ("feature", "expected"),
+    [(relative_to_median, relative_at), (recent_growth, rise_at), (rolling_minimum, least_at)],
+    ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("n", [1, 4, 19, 20, 21, 24, 25, 55, 100, 101, 256])
 @pytest.mark.parametrize("unknown", [0.0, 0.4])
@@ -50,12 +52,12 @@ def test_features_are_of_the_known_values_up_to_each(
     np.testing.assert_array_equal(feature(column), wanted)
 
 
-@pytest.mark.parametrize("feature", [relative, rise, least])
+@pytest.mark.parametrize("feature", [relative_to_median, recent_growth, rolling_minimum])
 def test_a_signal_that_nobody_sent_has_no_features(feature: Feature) -> None:
     assert np.isnan(feature(np.full(30, math.nan))).all()
 
 
-@pytest.mark.parametrize("feature", [relative, rise])
+@pytest.mark.parametrize("feature", [relative_to_median, recent_growth])
 def test_infinite_values_make_no_warning(feature: Feature) -> None:
     assert len(feature(np.full(60, math.inf))) == 60
 
@@ -67,5 +69,5 @@ def test_the_largest_numbers_and_none_make_no_warning(value: float) -> None:
     of_pair = ("kl_k1", "kl_k2", "kl_k3", "ratio_mean", "is_weight_std", "band_fraction")
     given = {name: [value] * rows for name in (*names, "n_tokens", "staleness_kl_k3")}
     given |= {f"mismatch_{name}": [value] * rows for name in of_pair}
-    found = featured(History.of_rows(step=range(rows), update=[-1] * rows, values=given))
+    found = with_features(History.of_rows(step=range(rows), update=[-1] * rows, values=given))
     assert len(found) == rows

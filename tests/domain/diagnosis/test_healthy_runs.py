@@ -10,8 +10,8 @@ import pytest
 from tests.domain.diagnosis import bf16
 from tests.domain.stages.closings import closing, watch
 from tests.domain.trainer import report
-from trmon.domain.pipeline.close_batch import close
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.pipeline.close_batch import close_batch
+from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.statistics import columns
@@ -59,14 +59,14 @@ def reports(*, sequences: int, length: int, seed: int) -> Iterator[wire.Report]:
     ],
 )
 def test_a_healthy_run_raises_nothing(sequences: int, length: int, seed: int) -> None:
-    mind, raised = RunMind(), []
+    pipeline_state, raised = PipelineState(), []
     for message in reports(sequences=sequences, length=length, seed=seed):
-        published = close(closing(message, mind=mind, watched=watch()))
-        mind = published.mind
+        published = close_batch(closing(message, pipeline_state=pipeline_state, watched=watch()))
+        pipeline_state = published.pipeline_state
         raised += [(alert.rule, alert.state.value, alert.step, alert.value) for alert in published.alerts]
     fired = [alert for alert in raised if alert[1] == "firing"]
     assert fired == []
-    assert mind.steps == STEPS
+    assert pipeline_state.steps == STEPS
 
 
 def test_the_noise_is_that_of_bfloat16() -> None:

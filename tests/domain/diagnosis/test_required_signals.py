@@ -6,28 +6,28 @@ from collections.abc import Iterator
 
 from tests.domain.diagnosis.runs import run
 from trmon.domain.diagnosis import READINGS, Thresholds
-from trmon.domain.diagnosis.conditions import AllOf, AnyOf, Condition, Limit, Not
-from trmon.domain.diagnosis.criteria import criteria, nucleus, unhealthy
-from trmon.domain.diagnosis.features import featured
+from trmon.domain.diagnosis.conditions import HistoryAllOf, HistoryAnyOf, HistoryCondition, HistoryLimit, HistoryNot
+from trmon.domain.diagnosis.criteria import finding_conditions, nucleus_sampling, unhealthy
+from trmon.domain.diagnosis.features import with_features
 
 
-def limits_in(condition: Condition) -> Iterator[Limit]:
+def limits_in(condition: HistoryCondition) -> Iterator[HistoryLimit]:
     match condition:
-        case Limit():
+        case HistoryLimit():
             yield condition
-        case Not():
+        case HistoryNot():
             yield from limits_in(condition.part)
-        case AnyOf() | AllOf():
+        case HistoryAnyOf() | HistoryAllOf():
             for part in condition.parts:
                 yield from limits_in(part)
 
 
 def test_every_limit_reads_what_is_asked_for_or_is_made_of_it() -> None:
     limits = Thresholds()
-    conditions = [*criteria(limits).values(), nucleus(limits), unhealthy(limits)]
+    conditions = [*finding_conditions(limits).values(), nucleus_sampling(limits), unhealthy(limits)]
     names = {limit.signal for condition in conditions for limit in limits_in(condition)}
     assert len(names) > 15
     history = run(saturated_fraction=0.1, grad_variance=1.0)
-    made = featured(history).values.keys() - history.values.keys()
+    made = with_features(history).values.keys() - history.values.keys()
     stems = {name.removeprefix("mismatch_") for name in READINGS}
     assert names - stems - made - {"staleness_kl_k3_early"} == set()

@@ -12,13 +12,13 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis import REMEDIES, Diagnosis, diagnose
 from trmon.domain.health.run_verdict import (
     REVIEW_SECONDS,
-    Kind,
-    Need,
-    Standing,
-    Verdict,
+    RunVerdict,
+    Urgency,
+    VerdictInputs,
+    VerdictKind,
     duration,
-    needs_somebody,
-    verdict,
+    judge_run,
+    urgency_of,
 )
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
@@ -53,9 +53,9 @@ UNSURE = diagnose(history(without=("clip_fraction",)))
 
 def judged(
     run: Run = RUN, *alerts: Alert, diagnosis: Diagnosis | None = WELL, expected_step_seconds: float | None = 10.0
-) -> Verdict:
-    standing = Standing(run=run, alerts=alerts, diagnosis=diagnosis, expected_step_seconds=expected_step_seconds)
-    return verdict(standing, now=NOW)
+) -> RunVerdict:
+    standing = VerdictInputs(run=run, alerts=alerts, diagnosis=diagnosis, expected_step_seconds=expected_step_seconds)
+    return judge_run(standing, now=NOW)
 
 
 def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
@@ -65,78 +65,100 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
 @pytest.mark.parametrize(
     ("found", "kind", "why"),
     [
-        pytest.param(judged(RUN, PAGE, WARN), Kind.ACT, "variance blowup since step 30", id="an open page"),
-        pytest.param(judged(RUN, WARN), Kind.WATCH, "stale rollouts since step 20", id="an open warning"),
-        pytest.param(judged(diagnosis=ILL), Kind.WATCH, "step too large since step", id="a finding without an alert"),
-        pytest.param(judged(RUN, PAGE, diagnosis=ILL), Kind.ACT, "step too large", id="the cause before its alert"),
+        pytest.param(judged(RUN, PAGE, WARN), VerdictKind.ACT, "variance blowup since step 30", id="an open page"),
+        pytest.param(judged(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20", id="an open warning"),
+        pytest.param(
+            judged(diagnosis=ILL), VerdictKind.WATCH, "step too large since step", id="a finding without an alert"
+        ),
+        pytest.param(
+            judged(RUN, PAGE, diagnosis=ILL), VerdictKind.ACT, "step too large", id="the cause before its alert"
+        ),
         pytest.param(
             judged(RUN, COMPANY, diagnosis=ILL),
-            Kind.WATCH,
+            VerdictKind.WATCH,
             "two trainers since step 35, step too large since",
             id="a second trainer before a finding",
         ),
-        pytest.param(judged(RUN, COMPANY), Kind.WATCH, "two trainers since step 35", id="a second trainer alone"),
+        pytest.param(
+            judged(RUN, COMPANY), VerdictKind.WATCH, "two trainers since step 35", id="a second trainer alone"
+        ),
         pytest.param(
             judged(RUN, QUARANTINE, diagnosis=ILL),
-            Kind.WATCH,
+            VerdictKind.WATCH,
             ", batch quarantined since 36",
             id="what could not be judged, beside the finding",
         ),
-        pytest.param(judged(RUN, QUARANTINE), Kind.WATCH, "batch quarantined since step 36", id="a quarantine alone"),
         pytest.param(
-            judged(RUN, replace(PAGE, state=AlertState.PENDING)), Kind.HEALTHY, "nothing", id="a page not yet due"
+            judged(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36", id="a quarantine alone"
         ),
         pytest.param(
-            judged(RUN, replace(PAGE, severity=Severity.INFO)), Kind.HEALTHY, "nothing", id="what is only to be known"
+            judged(RUN, replace(PAGE, state=AlertState.PENDING)),
+            VerdictKind.HEALTHY,
+            "nothing",
+            id="a page not yet due",
         ),
-        pytest.param(judged(), Kind.HEALTHY, "nothing found in ", id="everything known, nothing found"),
-        pytest.param(judged(in_state(RunState.PAUSED)), Kind.HEALTHY, ", paused", id="a pause"),
-        pytest.param(judged(diagnosis=None), Kind.UNKNOWN, "not diagnosed yet", id="a run nobody looked at yet"),
         pytest.param(
-            judged(replace(RUN, last_step=None), diagnosis=None), Kind.UNKNOWN, "no step has closed", id="no step"
+            judged(RUN, replace(PAGE, severity=Severity.INFO)),
+            VerdictKind.HEALTHY,
+            "nothing",
+            id="what is only to be known",
         ),
-        pytest.param(judged(diagnosis=EARLY), Kind.UNKNOWN, "; more steps will tell the rest", id="too early"),
-        pytest.param(judged(diagnosis=UNSURE), Kind.UNKNOWN, "pass advantages to log_batch", id="a missing argument"),
+        pytest.param(judged(), VerdictKind.HEALTHY, "nothing found in ", id="everything known, nothing found"),
+        pytest.param(judged(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, ", paused", id="a pause"),
+        pytest.param(judged(diagnosis=None), VerdictKind.UNKNOWN, "not diagnosed yet", id="a run nobody looked at yet"),
+        pytest.param(
+            judged(replace(RUN, last_step=None), diagnosis=None),
+            VerdictKind.UNKNOWN,
+            "no step has closed",
+            id="no step",
+        ),
+        pytest.param(judged(diagnosis=EARLY), VerdictKind.UNKNOWN, "; more steps will tell the rest", id="too early"),
+        pytest.param(
+            judged(diagnosis=UNSURE), VerdictKind.UNKNOWN, "pass advantages to log_batch", id="a missing argument"
+        ),
         pytest.param(
             judged(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
-            Kind.STALLED,
+            VerdictKind.STALLED,
             "no report for 14 min, expected one every 10 s",
             id="a silent trainer, which its own alert only repeats",
         ),
         pytest.param(
             judged(in_state(RunState.STALLED), expected_step_seconds=None),
-            Kind.STALLED,
+            VerdictKind.STALLED,
             "no report for 30 s",
             id="a silent trainer without a usual step",
         ),
         pytest.param(
             judged(in_state(RunState.CRASHED), WARN),
-            Kind.CRASHED,
+            VerdictKind.CRASHED,
             "the trainer ended with an error at step 40; before: stale rollouts since step 20",
             id="a crash after a warning",
         ),
-        pytest.param(judged(in_state(RunState.CRASHED), PAGE), Kind.ACT, "variance", id="a crash after a page"),
+        pytest.param(judged(in_state(RunState.CRASHED), PAGE), VerdictKind.ACT, "variance", id="a crash after a page"),
         pytest.param(
-            judged(in_state(RunState.FINISHED)), Kind.FINISHED, "ended at step 40, nothing found", id="a good end"
+            judged(in_state(RunState.FINISHED)),
+            VerdictKind.FINISHED,
+            "ended at step 40, nothing found",
+            id="a good end",
         ),
         pytest.param(
             judged(in_state(RunState.FINISHED), diagnosis=None),
-            Kind.UNKNOWN,
+            VerdictKind.UNKNOWN,
             "ended at step 40, not diagnosed yet",
             id="an end that nobody looked at yet",
         ),
         pytest.param(
-            judged(in_state(RunState.FINISHED), diagnosis=ILL), Kind.WATCH, "; ended at step 40", id="an ill end"
+            judged(in_state(RunState.FINISHED), diagnosis=ILL), VerdictKind.WATCH, "; ended at step 40", id="an ill end"
         ),
         pytest.param(
             judged(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), diagnosis=ILL),
-            Kind.FINISHED,
+            VerdictKind.FINISHED,
             "ended at step 40, ill: step too large since step",
             id="an ill end of long ago",
         ),
     ],
 )
-def test_a_run_is_judged_by_what_is_most_urgent(found: Verdict, kind: Kind, why: str) -> None:
+def test_a_run_is_judged_by_what_is_most_urgent(found: RunVerdict, kind: VerdictKind, why: str) -> None:
     assert found.kind is kind
     assert why in found.why
     assert found.sentence == f"{kind.value.capitalize()}: {found.why}"
@@ -166,21 +188,21 @@ def test_a_verdict_names_where_it_began() -> None:
         pytest.param(judged(diagnosis=UNSURE), None, id="nothing found"),
     ],
 )
-def test_a_verdict_says_what_to_do_first(found: Verdict, todo: str | None) -> None:
+def test_a_verdict_says_what_to_do_first(found: RunVerdict, todo: str | None) -> None:
     assert found.todo == todo
 
 
 def test_what_somebody_has_taken_up_needs_nobody_else() -> None:
     found = judged(RUN, PAGE, WARN)
-    assert needs_somebody(found, alerts=(PAGE, WARN), acked=frozenset()) is Need.NOW
-    assert needs_somebody(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode})) is Need.NOW
-    assert needs_somebody(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode, WARN.episode})) is Need.NONE
-    assert needs_somebody(judged(diagnosis=ILL), alerts=(), acked=frozenset()) is Need.SOON
+    assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset()) is Urgency.NOW
+    assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode})) is Urgency.NOW
+    assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode, WARN.episode})) is Urgency.NONE
+    assert urgency_of(judged(diagnosis=ILL), alerts=(), acked=frozenset()) is Urgency.SOON
 
 
 def test_kinds_are_ordered_by_need() -> None:
-    needs = [kind.need for kind in Kind]
-    assert needs == sorted(needs, key=list(Need).index)
+    needs = [kind.need for kind in VerdictKind]
+    assert needs == sorted(needs, key=list(Urgency).index)
 
 
 @pytest.mark.parametrize(

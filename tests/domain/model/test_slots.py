@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.model.slots import SLOTS, Standing, in_slots, slot_of
+from trmon.domain.model.slots import SLOTS, SlotHoldings, in_slots, slot_of
 
 SHARES = [
     ("who is alone takes all", 0, 1, SLOTS, 0),
@@ -17,7 +17,7 @@ SHARES = [
 
 @pytest.mark.parametrize(("case", "held", "n_workers", "missing", "surplus"), SHARES)
 def test_slots_are_shared(case: str, held: int, n_workers: int, missing: int, surplus: int) -> None:
-    standing = Standing(fences=dict.fromkeys(range(held), 1), n_workers=n_workers)
+    standing = SlotHoldings(fences=dict.fromkeys(range(held), 1), n_workers=n_workers)
     assert (standing.missing, len(standing.surplus)) == (missing, surplus)
 
 

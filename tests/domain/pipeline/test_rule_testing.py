@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.pipeline.rule_testing import Expected, outcome, values_of
-from trmon.domain.pipeline.rule_testing import parse as parse_tests
-from trmon.domain.rules.rule_yaml import builtin, parse
+from trmon.domain.pipeline.rule_testing import ExpectedAlert, run_rule_test, series_values
+from trmon.domain.pipeline.rule_testing import parse_rule_tests as parse_tests
+from trmon.domain.rules.rule_yaml import builtin_rules, parse_rules
 
 TEST = """
 tests:
@@ -18,7 +18,9 @@ tests:
     series: {mismatch_kl_k1: '0x9'}
     alerts: []
 """
-MINE = parse("[{name: mine, severity: warn, summary: s, immune_steps: 0, when: {signal: scalar:pi_norm, above: 2}}]")
+MINE = parse_rules(
+    "[{name: mine, severity: warn, summary: s, immune_steps: 0, when: {signal: scalar:pi_norm, above: 2}}]"
+)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +34,13 @@ MINE = parse("[{name: mine, severity: warn, summary: s, immune_steps: 0, when: {
     ],
 )
 def test_series_are_written_as_promtool_writes_them(text: str, values: list[float]) -> None:
-    assert values_of(text, "here") == pytest.approx(values, nan_ok=True)
+    assert series_values(text, "here") == pytest.approx(values, nan_ok=True)
 
 
 @pytest.mark.parametrize("text", ["x3", "1x", "one", "1++2x3", "1x9999999", "1x99999 1x9"])
 def test_what_is_no_series_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        values_of(text, "here")
+        series_values(text, "here")
     assert caught.value.field == "here"
 
 
@@ -50,7 +52,7 @@ def series(**given: str) -> str:
 def run(test: str, *, rules: str = "mine") -> list[str]:
     """Return what the only test of a document makes its rules do."""
     (given,) = parse_tests(test).tests
-    return [str(found) for found in outcome(given, MINE if rules == "mine" else builtin())]
+    return [str(found) for found in run_rule_test(given, MINE if rules == "mine" else builtin_rules())]
 
 
 def test_alerts_fire_and_resolve_at_their_steps() -> None:
@@ -72,7 +74,7 @@ def test_a_file_names_its_rules_and_what_it_expects() -> None:
     expected = TEST.replace("[]", "[{rule: r, state: firing, step: 3}]").replace("tests:", "rules: r.yaml\ntests:", 1)
     given = parse_tests(expected)
     assert given.rules == "r.yaml"
-    assert given.tests[0].alerts == (Expected("r", "firing", 3),)
+    assert given.tests[0].alerts == (ExpectedAlert("r", "firing", 3),)
 
 
 @pytest.mark.parametrize(

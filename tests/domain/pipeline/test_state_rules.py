@@ -8,14 +8,14 @@ import pytest
 
 from tests.domain.stages.closings import watch
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.transitions import Reason, Transition
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.alerts.transitions import Transition, TransitionReason
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.pipeline.state_rules import at_rest, judge_change, retire
+from trmon.domain.pipeline.state_rules import judge_change, judge_run_end, retire_removed_rules
 from trmon.domain.runs.liveness import LifeChange, LifeReason
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.state.pipeline_state import PipelineState
 
 KEY = BatchKey(1, 7, None)
 
@@ -33,14 +33,16 @@ def change(before: RunState, state: RunState) -> LifeChange:
     )
 
 
-def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], RunMind]:
+def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], PipelineState]:
     """Return what a run that passes through these states makes of its alerts."""
-    mind, made, before = RunMind(steps=steps), [], RunState.RUNNING
+    pipeline_state, made, before = PipelineState(steps=steps), [], RunState.RUNNING
     for state in states:
-        transitions, mind = judge_change(change(before, state), watch=watch(), mind=mind, key=KEY)
+        transitions, pipeline_state = judge_change(
+            change(before, state), watch=watch(), pipeline_state=pipeline_state, key=KEY
+        )
         made += transitions
         before = state
-    return made, mind
+    return made, pipeline_state
 
 
 @pytest.mark.parametrize(
@@ -70,29 +72,29 @@ def test_nothing_pages_in_the_first_steps(steps: int, severity: Severity) -> Non
     assert [t.alert.severity for t in made if t.alert] == [severity]
 
 
-def in_state(state: RunState) -> Watch:
+def in_state(state: RunState) -> PassContext:
     """Return the watch of a run in a state."""
     watched = watch()
     return replace(watched, run=replace(watched.run, state=state))
 
 
 def test_a_finished_run_comes_to_rest_with_no_alert_left() -> None:
-    _, mind = judged(RunState.STALLED)
-    made, mind = at_rest(watch=in_state(RunState.FINISHED), mind=mind, now=600.0)
-    assert [(t.reason, t.alert.state) for t in made if t.alert] == [(Reason.FINISHED, AlertState.RESOLVED)]
-    assert not mind.tracks
+    _, pipeline_state = judged(RunState.STALLED)
+    made, pipeline_state = judge_run_end(watch=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
+    assert [(t.reason, t.alert.state) for t in made if t.alert] == [(TransitionReason.FINISHED, AlertState.RESOLVED)]
+    assert not pipeline_state.tracks
 
 
 def test_a_crashed_run_keeps_its_alerts() -> None:
-    _, mind = judged(RunState.CRASHED)
-    made, after = at_rest(watch=in_state(RunState.CRASHED), mind=mind, now=600.0)
+    _, pipeline_state = judged(RunState.CRASHED)
+    made, after = judge_run_end(watch=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
     assert made == ()
-    assert after.open_alerts() == mind.open_alerts()
+    assert after.open_alerts() == pipeline_state.open_alerts()
 
 
 def test_an_alert_without_its_rule_is_retired() -> None:
-    _, mind = judged(RunState.STALLED)
-    made, after = retire(watch=watch(rules=()), mind=mind, now=600.0)
-    assert [t.reason for t in made] == [Reason.RETIRED]
+    _, pipeline_state = judged(RunState.STALLED)
+    made, after = retire_removed_rules(watch=watch(rules=()), pipeline_state=pipeline_state, now=600.0)
+    assert [t.reason for t in made] == [TransitionReason.RETIRED]
     assert not after.tracks
-    assert retire(watch=watch(), mind=mind, now=600.0) == ((), mind)
+    assert retire_removed_rules(watch=watch(), pipeline_state=pipeline_state, now=600.0) == ((), pipeline_state)

@@ -9,9 +9,9 @@ import pytest
 
 from tests.domain.illness import Numbers
 from tests.domain.ruleruns import QUIET_STEPS, RuleRun, check, of, run
-from trmon.domain.rules.rule_yaml import builtin
+from trmon.domain.rules.rule_yaml import builtin_rules
 
-RULES = {rule.name: rule for rule in builtin()}
+RULES = {rule.name: rule for rule in builtin_rules()}
 
 
 @dataclass(frozen=True, kw_only=True)

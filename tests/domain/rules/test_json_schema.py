@@ -9,10 +9,10 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.domain.rules import test_rule_yaml
-from trmon.domain.rules.json_schema import schema
+from trmon.domain.rules.json_schema import rules_json_schema
 from trmon.domain.rules.rule_yaml import FIELDS
 
-VALIDATOR = Draft202012Validator(schema())
+VALIDATOR = Draft202012Validator(rules_json_schema())
 BEYOND_A_SCHEMA = {
     "broken YAML",
     "a name twice",
@@ -34,7 +34,7 @@ def case_table() -> list[tuple[str, str]]:
 
 
 def test_it_is_a_schema() -> None:
-    Draft202012Validator.check_schema(schema())
+    Draft202012Validator.check_schema(rules_json_schema())
 
 
 def test_it_accepts_the_builtin_rules() -> None:
@@ -54,4 +54,4 @@ def test_it_accepts_every_kind_of_condition(when: dict[str, object]) -> None:
 
 
 def test_it_knows_every_part_of_a_rule() -> None:
-    assert schema()["$defs"]["rule"]["properties"].keys() == FIELDS.keys()
+    assert rules_json_schema()["$defs"]["rule"]["properties"].keys() == FIELDS.keys()

@@ -6,17 +6,17 @@ import math
 
 import pytest
 
-from trmon.domain.rules.measures import NEWEST, Growth, Measure, Ratio, Relative, Slope, ZScore
-from trmon.domain.rules.signal_reader import Memory, Readout
+from trmon.domain.rules.measures import NEWEST, Growth, Measure, RatioOfSignals, RelativeToMedian, Slope, ZScore
+from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 
 
-def readout(values: list[float], **others: float) -> Readout:
+def readout(values: list[float], **others: float) -> SignalReader:
     """Return the readout of the last of these values of x, one a step, the past remembered as it came."""
-    memory = Memory()
+    memory = SignalMemory()
     for step, value in enumerate(values):
-        now = Readout({"total_x": value, **others}, "total", memory)
+        now = SignalReader({"total_x": value, **others}, "total", memory)
         memory = memory.after(now, step=step, windows=("x",), baselines=("x",))
-    return Readout({"total_x": values[-1], **others}, "total", memory)
+    return SignalReader({"total_x": values[-1], **others}, "total", memory)
 
 
 LINE = [1.0 + step for step in range(20)]
@@ -26,29 +26,29 @@ LINE = [1.0 + step for step in range(20)]
     ("measure", "given", "expected"),
     [
         pytest.param(NEWEST, readout(LINE), 20.0, id="the newest value"),
-        pytest.param(Ratio("y"), readout(LINE, y=5.0), 4.0, id="over another signal"),
-        pytest.param(Ratio("y"), readout(LINE, y=0.0), math.inf, id="over zero"),
-        pytest.param(Ratio("y"), readout([-1.0], y=0.0), -math.inf, id="a negative one over zero"),
-        pytest.param(Ratio("y"), readout([0.0], y=0.0), math.nan, id="zero over zero"),
-        pytest.param(Ratio("y"), readout(LINE), math.nan, id="over one that is missing"),
+        pytest.param(RatioOfSignals("y"), readout(LINE, y=5.0), 4.0, id="over another signal"),
+        pytest.param(RatioOfSignals("y"), readout(LINE, y=0.0), math.inf, id="over zero"),
+        pytest.param(RatioOfSignals("y"), readout([-1.0], y=0.0), -math.inf, id="a negative one over zero"),
+        pytest.param(RatioOfSignals("y"), readout([0.0], y=0.0), math.nan, id="zero over zero"),
+        pytest.param(RatioOfSignals("y"), readout(LINE), math.nan, id="over one that is missing"),
         pytest.param(Growth(10), readout(LINE), 18.0 / 10.0, id="growth: medians of five"),
         pytest.param(Growth(100), readout(LINE), math.nan, id="growth: too short a past"),
-        pytest.param(Relative(5), readout(LINE), 20.0 / 17.0, id="over the rolling median of the steps before"),
+        pytest.param(RelativeToMedian(5), readout(LINE), 20.0 / 17.0, id="over the rolling median of the steps before"),
         pytest.param(Slope(10), readout(LINE), 1.0, id="slope"),
         pytest.param(ZScore(), readout([*LINE, 10.5 + 1.4826 * 5.0]), 1.0, id="z-score"),
         pytest.param(ZScore(), readout(LINE[:5]), math.nan, id="z-score: too short a past"),
         *(
             pytest.param(measure, readout([*LINE, math.nan]), math.nan, id=f"nan now: {measure}")
-            for measure in (NEWEST, Ratio("x"), Growth(10), Relative(5), Slope(10), ZScore())
+            for measure in (NEWEST, RatioOfSignals("x"), Growth(10), RelativeToMedian(5), Slope(10), ZScore())
         ),
     ],
 )
-def test_a_measure_is_a_number_or_nan(measure: Measure, given: Readout, expected: float) -> None:
+def test_a_measure_is_a_number_or_nan(measure: Measure, given: SignalReader, expected: float) -> None:
     assert measure.of("x", given) == pytest.approx(expected, nan_ok=True)
 
 
 def test_every_measure_says_what_it_is_of() -> None:
-    measures = (NEWEST, Ratio("y"), Growth(10), Relative(5), Slope(10), ZScore())
+    measures = (NEWEST, RatioOfSignals("y"), Growth(10), RelativeToMedian(5), Slope(10), ZScore())
     assert [measure.told("x") for measure in measures] == [
         "x",
         "x/y",

@@ -7,15 +7,15 @@ import math
 import pytest
 
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Absent, AllOf, AnyOf, Bound, Comparison, Evaluation, Rule, Truth
-from trmon.domain.rules.signal_reader import Readout
+from trmon.domain.rules.rule import AllOf, AnyOf, Comparison, Evaluation, Rule, SignalAbsent, ThresholdSide, Truth
+from trmon.domain.rules.signal_reader import SignalReader
 
 
 def above(signal: str, threshold: float, *, clear: float | None = None, away_from: float | None = None) -> Comparison:
     """Return a comparison that is true above a threshold."""
     return Comparison(
         signal=signal,
-        bound=Bound.ABOVE,
+        bound=ThresholdSide.ABOVE,
         threshold=threshold,
         clear=threshold if clear is None else clear,
         away_from=away_from,
@@ -24,12 +24,12 @@ def above(signal: str, threshold: float, *, clear: float | None = None, away_fro
 
 def below(signal: str, threshold: float) -> Comparison:
     """Return a comparison that is true below a threshold."""
-    return Comparison(signal=signal, bound=Bound.BELOW, threshold=threshold, clear=threshold)
+    return Comparison(signal=signal, bound=ThresholdSide.BELOW, threshold=threshold, clear=threshold)
 
 
-def readout(**numbers: float) -> Readout:
+def readout(**numbers: float) -> SignalReader:
     """Return a readout whose primary pair is total."""
-    return Readout(numbers, "total")
+    return SignalReader(numbers, "total")
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, floa
         pytest.param(above("x", 1), {}, Truth.UNKNOWN, id="a missing signal is unknown, not false"),
         pytest.param(above("x", 0.01, away_from=1.0), {"x": 0.9}, Truth.TRUE, id="away from a point, below it"),
         pytest.param(above("x", 0.01, away_from=1.0), {"x": 1.005}, Truth.FALSE, id="near a point"),
-        pytest.param(Absent("x"), {"y": 0.0}, Truth.TRUE, id="absent: missing"),
-        pytest.param(Absent("x"), {"x": math.nan}, Truth.TRUE, id="absent: nan"),
-        pytest.param(Absent("x"), {"x": 0.0}, Truth.FALSE, id="absent: there"),
+        pytest.param(SignalAbsent("x"), {"y": 0.0}, Truth.TRUE, id="absent: missing"),
+        pytest.param(SignalAbsent("x"), {"x": math.nan}, Truth.TRUE, id="absent: nan"),
+        pytest.param(SignalAbsent("x"), {"x": 0.0}, Truth.FALSE, id="absent: there"),
         pytest.param(AnyOf((above("x", 1), above("y", 1))), {"y": 2.0}, Truth.TRUE, id="any: one true is enough"),
         pytest.param(AnyOf((above("x", 1), above("y", 1))), {"y": 0.0}, Truth.UNKNOWN, id="any: unknown may be true"),
         pytest.param(AllOf((above("x", 1), above("y", 1))), {"y": 0.0}, Truth.FALSE, id="all: one false is enough"),
@@ -67,7 +67,7 @@ def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, floa
     ],
 )
 def test_conditions_have_three_truths(
-    condition: Comparison | Absent | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
+    condition: Comparison | SignalAbsent | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
 ) -> None:
     assert condition.evaluate(readout(**numbers)).raised.truth is truth
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from trmon.domain.rules import rule_yaml
-from trmon.domain.rules.rule import Reads
-from trmon.domain.rules.rule_set import Kept, RuleSet
+from trmon.domain.rules.rule import RowSelection
+from trmon.domain.rules.rule_set import RememberedSignals, RuleSet
 
 RULES = RuleSet(
-    rule_yaml.parse(
+    rule_yaml.parse_rules(
         """
 - {name: late, severity: warn, summary: s, when: {relative: kl_k1, over: 100, above: 10}}
 - {name: drift, severity: warn, summary: s, when: {zscore: chi2_token, above: 6}}
@@ -22,16 +22,20 @@ RULES = RuleSet(
 def test_rules_are_known_by_what_they_read_and_by_name() -> None:
     assert [rule.name for rule in RULES.over_signals] == ["late", "drift", "spike", "often"]
     assert [rule.name for rule in RULES.over_states] == ["still"]
-    assert RULES.by_name["often"].reads is Reads.EVERY_UPDATE
+    assert RULES.by_name["often"].reads is RowSelection.EVERY_UPDATE
 
 
 def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
     assert RULES.kept == {
-        Reads.GAUGE: Kept(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
-        Reads.EVERY_UPDATE: Kept(windows=("clip_fraction",), baselines=()),
+        RowSelection.GAUGE: RememberedSignals(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
+        RowSelection.EVERY_UPDATE: RememberedSignals(windows=("clip_fraction",), baselines=()),
     }
 
 
 def test_an_empty_set_asks_for_nothing() -> None:
     empty = RuleSet(())
-    assert (empty.over_signals, empty.over_states, empty.kept[Reads.GAUGE]) == ((), (), Kept((), ()))
+    assert (empty.over_signals, empty.over_states, empty.kept[RowSelection.GAUGE]) == (
+        (),
+        (),
+        RememberedSignals((), ()),
+    )

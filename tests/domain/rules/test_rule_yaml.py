@@ -9,10 +9,10 @@ import yaml
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.condition_yaml import written
+from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import AllOf, Rule, Truth, comparisons_of
-from trmon.domain.rules.rule_yaml import builtin, overlay, parse
-from trmon.domain.rules.signal_reader import Readout
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
+from trmon.domain.rules.signal_reader import SignalReader
 
 RULE = """
 - name: mine
@@ -24,26 +24,28 @@ RULE = """
 
 def by_name(name: str) -> Rule:
     """Return a built-in rule."""
-    return next(rule for rule in builtin() if rule.name == name)
+    return next(rule for rule in builtin_rules() if rule.name == name)
 
 
 def test_what_the_builtin_rules_ask_of_people() -> None:
-    severities = {rule.name: rule.severity for rule in builtin()}
+    severities = {rule.name: rule.severity for rule in builtin_rules()}
     pages = {name for name, severity in severities.items() if severity is Severity.PAGE}
     assert pages == {"corrupt_logprobs", "variance_blowup", "stalled", "crashed"}
     assert [name for name, severity in severities.items() if severity is Severity.INFO] == ["vacuous_bound"]
     assert by_name("mask_rate").severity_in("enforce") is Severity.PAGE
-    assert {rule.name for rule in builtin() if not rule.immune_steps} == {
+    assert {rule.name for rule in builtin_rules() if not rule.immune_steps} == {
         "corrupt_logprobs",
         "decision_mismatch",
         "batch_quarantined",
     }
-    assert all(rule.runbook and rule.meaning for rule in builtin())
+    assert all(rule.runbook and rule.meaning for rule in builtin_rules())
 
 
 def test_thresholds_are_those_of_the_formulas() -> None:
     found = {
-        (part.signal, part.bound.value, part.threshold) for rule in builtin() for part in comparisons_of(rule.when)
+        (part.signal, part.bound.value, part.threshold)
+        for rule in builtin_rules()
+        for part in comparisons_of(rule.when)
     }
     assert found >= {
         ("prob_pearson", "below", 0.95),
@@ -75,7 +77,7 @@ def test_thresholds_are_those_of_the_formulas() -> None:
 )
 def test_weights_that_moved_are_not_blamed_on_the_engines(signals: dict[str, float], true: set[str]) -> None:
     healthy = {"prob_diff_max": 0.1, "ppl_ratio": 1.0, "kl_k1": 0.0, "kl_k3": 0.0, "chi2_token": 0.0}
-    readout = Readout({"prob_pearson": 1.0, **healthy, **signals}, "mismatch")
+    readout = SignalReader({"prob_pearson": 1.0, **healthy, **signals}, "mismatch")
     rules = {name: by_name(name).when for name in ("engine_mismatch", "stale_rollouts")}
     evaluations = {name: when.evaluate(readout).raised for name, when in rules.items() if isinstance(when, AllOf)}
     assert {name for name, found in evaluations.items() if found.truth is Truth.TRUE} == true
@@ -83,7 +85,7 @@ def test_weights_that_moved_are_not_blamed_on_the_engines(signals: dict[str, flo
 
 
 def test_a_rule_is_read_with_the_defaults() -> None:
-    (rule,) = parse(RULE)
+    (rule,) = parse_rules(RULE)
     assert (rule.for_steps, rule.for_seconds, rule.clear_for_steps, rule.immune_steps) == (1, 0.0, 1, 20)
     assert next(comparisons_of(rule.when)).clear == 0.04
 
@@ -192,7 +194,7 @@ def test_a_rule_is_read_with_the_defaults() -> None:
 )
 def test_what_is_wrong_is_named(text: str, field: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse(text)
+        parse_rules(text)
     assert caught.value.field == field
     assert message in caught.value.message
 
@@ -215,12 +217,12 @@ CONDITIONS = [
 
 @pytest.mark.parametrize("when", CONDITIONS, ids=str)
 def test_a_condition_is_written_as_it_is_read(when: dict[str, object]) -> None:
-    (rule,) = parse(yaml.safe_dump([{"name": "r", "severity": "warn", "summary": "s", "when": when}]))
-    assert written(rule.when) == when
+    (rule,) = parse_rules(yaml.safe_dump([{"name": "r", "severity": "warn", "summary": "s", "when": when}]))
+    assert condition_to_yaml(rule.when) == when
 
 
 def test_a_file_adds_replaces_and_disables() -> None:
     mine = RULE + RULE.replace("mine", "mask_rate") + "- {name: crashed, disabled: true}"
-    rules = {rule.name: rule for rule in overlay(builtin(), mine)}
-    assert list(rules) == [rule.name for rule in builtin() if rule.name != "crashed"] + ["mine"]
+    rules = {rule.name: rule for rule in overlay_rules(builtin_rules(), mine)}
+    assert list(rules) == [rule.name for rule in builtin_rules() if rule.name != "crashed"] + ["mine"]
     assert rules["mask_rate"].summary == rules["mine"].summary

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from trmon.domain.runs.attempts import Claim, Resolution, fork_name, held, resolve
+from trmon.domain.runs.attempts import Claim, Resolution, fork_name, renewed_claim, resolve_attempt
 
 NOW = 1000.0
 LIVE_SECONDS = 90.0
@@ -73,43 +73,45 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.sentence)
 def test_what_becomes_of_a_message(case: Case) -> None:
-    found = resolve(case.claim, launch=case.launch, step=case.step, now=NOW, live_seconds=LIVE_SECONDS)
+    found = resolve_attempt(case.claim, launch=case.launch, step=case.step, now=NOW, live_seconds=LIVE_SECONDS)
     assert found is case.expected
     assert found.forks == (case.expected in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK))
 
 
 def test_a_claim_remembers_how_far_its_holder_got() -> None:
-    first = held(None, launch="A", step=5, now=NOW, reports=True)
-    late = held(first, launch="A", step=3, now=NOW + 1, reports=True)
+    first = renewed_claim(None, launch="A", step=5, now=NOW, reports=True)
+    late = renewed_claim(first, launch="A", step=3, now=NOW + 1, reports=True)
     assert (late.last_step, late.seen_at, late.reported_at) == (5, NOW + 1, NOW + 1)
 
 
 def test_a_notice_is_a_sign_of_life_but_no_report() -> None:
-    claimed = held(None, launch="A", step=None, now=NOW)
+    claimed = renewed_claim(None, launch="A", step=None, now=NOW)
     assert (claimed.seen_at, claimed.reported_at, claimed.last_step) == (NOW, None, None)
 
 
 def test_a_heartbeat_is_kept_apart_from_what_a_spool_may_have_delayed() -> None:
-    beaten = held(held(None, launch="A", step=None, now=NOW), launch="A", step=None, now=NOW + 1, beats=True)
-    later = held(beaten, launch="A", step=7, now=NOW + 2, reports=True)
+    beaten = renewed_claim(
+        renewed_claim(None, launch="A", step=None, now=NOW), launch="A", step=None, now=NOW + 1, beats=True
+    )
+    later = renewed_claim(beaten, launch="A", step=7, now=NOW + 2, reports=True)
     assert (later.began_at, later.beat_at, later.seen_at) == (NOW, NOW + 1, NOW + 2)
-    assert held(later, launch="B", step=None, now=NOW + 3).beat_at is None
+    assert renewed_claim(later, launch="B", step=None, now=NOW + 3).beat_at is None
 
 
 def test_who_takes_over_inherits_the_step_that_was_reached() -> None:
-    taken = held(claim(last_step=50), launch="B", step=None, now=NOW)
+    taken = renewed_claim(claim(last_step=50), launch="B", step=None, now=NOW)
     assert (taken.launch, taken.former_launch, taken.former_step, taken.last_step) == ("B", "A", 50, None)
 
 
 def test_a_former_holders_late_report_changes_nothing() -> None:
     before = claim(last_step=60, former_step=50)
-    assert held(before, launch="Z", step=49, now=NOW, reports=True) is before
+    assert renewed_claim(before, launch="Z", step=49, now=NOW, reports=True) is before
 
 
 def test_an_end_is_remembered() -> None:
-    ended = held(claim(), launch="A", step=None, now=NOW, ends=True)
+    ended = renewed_claim(claim(), launch="A", step=None, now=NOW, ends=True)
     assert ended.ended
-    assert held(ended, launch="A", step=49, now=NOW, reports=True).ended
+    assert renewed_claim(ended, launch="A", step=49, now=NOW, reports=True).ended
 
 
 def test_forks_are_named_by_the_launch_in_full_only_where_needed() -> None:
@@ -118,4 +120,4 @@ def test_forks_are_named_by_the_launch_in_full_only_where_needed() -> None:
 
 
 def test_a_claim_follows_a_clock_that_is_put_back() -> None:
-    assert held(claim(ago=-1e6), launch="A", step=51, now=NOW).seen_at == NOW
+    assert renewed_claim(claim(ago=-1e6), launch="A", step=51, now=NOW).seen_at == NOW

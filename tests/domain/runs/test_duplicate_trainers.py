@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.runs.duplicate_trainers import Speaker, company
+from trmon.domain.runs.duplicate_trainers import Speaker, find_duplicate_trainers
 
 
 def speaker(launch: str, began_at: float, beat_at: float | None, **fields: Any) -> Speaker:
@@ -55,11 +55,11 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.sentence)
 def test_how_long_two_have_lived_side_by_side(case: Case) -> None:
-    found = company(case.speakers)
+    found = find_duplicate_trainers(case.speakers)
     assert (None if found is None else found.seconds) == case.seconds
 
 
 def test_both_are_named_the_older_one_first() -> None:
-    found = company([speaker("B", 50, 130, last_step=7), speaker("A", 0, 130)])
+    found = find_duplicate_trainers([speaker("B", 50, 130, last_step=7), speaker("A", 0, 130)])
     assert found is not None
     assert found.names == "attempt by A (launch A, rank 0) and attempt by B (launch B, rank 0) at step 7"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.domain.trainer import report, stored
 from trmon.domain.model.messages import StoredNotice
-from trmon.domain.runs.liveness import Ending, Life, LifeReason, Patience, heard_notice, heard_report, watched
+from trmon.domain.runs.liveness import Ending, Life, LifeReason, Patience, after_notice, after_report, after_silence
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 
@@ -46,7 +46,7 @@ def finish(rank: int = 0, outcome: str = "finished") -> wire.Finish:
 def test_a_report_revives_unless_it_is_of_the_launch_that_ended(
     before: Life, launch: str, after: RunState, reason: LifeReason | None
 ) -> None:
-    heard, change = heard_report(before, stored(report(0, launch=launch), id_=1, at=300.0))
+    heard, change = after_report(before, stored(report(0, launch=launch), id_=1, at=300.0))
     assert heard.state is after
     assert (change.reason if change else None) is reason
     assert heard.silent_since == 300.0
@@ -96,19 +96,19 @@ def test_a_report_revives_unless_it_is_of_the_launch_that_ended(
 def test_what_a_notice_makes_of_a_run(
     before: Life, message: wire.Start | wire.Pause | wire.Finish | wire.Scalars, after: RunState
 ) -> None:
-    heard, change = heard_notice(before, notice(message))
+    heard, change = after_notice(before, notice(message))
     assert heard.state is after
     assert (change is not None) is (before.state is not after)
 
 
 def test_a_crash_keeps_its_error() -> None:
-    _, change = heard_notice(life(RunState.RUNNING), notice(finish(outcome="crashed")))
+    _, change = after_notice(life(RunState.RUNNING), notice(finish(outcome="crashed")))
     assert change is not None
     assert (change.error, change.silence_started_at) == ("boom", 50.0)
 
 
 def test_a_start_of_a_running_run_begins_the_silence_anew() -> None:
-    heard, change = heard_notice(life(RunState.RUNNING), notice(wire.Start(**ORIGIN)))
+    heard, change = after_notice(life(RunState.RUNNING), notice(wire.Start(**ORIGIN)))
     assert (heard.silent_since, change) == (200.0, None)
 
 
@@ -130,7 +130,7 @@ def test_a_start_of_a_running_run_begins_the_silence_anew() -> None:
 def test_silence_stalls_a_running_run(
     expected_seconds: float | None, last_seen_at: float | None, watching_since: float, now: float, stalls: bool
 ) -> None:
-    after, change = watched(
+    after, change = after_silence(
         life(RunState.RUNNING),
         now=now,
         watching_since=watching_since,
@@ -148,7 +148,7 @@ def test_silence_stalls_a_running_run(
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.STALLED, RunState.CRASHED, RunState.FINISHED])
 def test_only_a_running_run_stalls(state: RunState) -> None:
     before = replace(life(state))
-    after, change = watched(
+    after, change = after_silence(
         before, now=1e6, watching_since=0.0, last_seen=lambda: None, expected_step_seconds=None, patience=Patience()
     )
     assert (after, change) == (before, None)
@@ -162,7 +162,7 @@ def test_whose_heart_beats_is_asked_only_once_the_shorter_limit_has_passed() -> 
             asked.append(now)
             return None
 
-        watched(
+        after_silence(
             replace(life(RunState.RUNNING), silent_since=1000.0),
             now=now,
             watching_since=0.0,

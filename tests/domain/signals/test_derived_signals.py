@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import report
-from trmon.domain.pipeline.close_batch import close
+from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 
 def test_every_signal_of_a_row_is_in_one_catalogue_and_every_derived_one_is_made() -> None:
-    row = close(closing(report(0))).row
+    row = close_batch(closing(report(0))).row
     assert row is not None
     own = {name for name in row.signals if not name.startswith(SHADOW_PREFIX)} - SIGNALS.keys()
     assert own == DERIVED.keys()

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from trmon.domain.signals.windows import BASELINE_ROWS, WINDOW_ROWS, Baseline, Window
+from trmon.domain.signals.windows import BASELINE_ROWS, WINDOW_ROWS, Baseline, SignalWindow
 
 
-def filled(values: dict[int, float]) -> Window:
+def filled(values: dict[int, float]) -> SignalWindow:
     """Return a window of values by step."""
-    window = Window()
+    window = SignalWindow()
     for step, value in values.items():
         window = window.put(step, value)
     return window

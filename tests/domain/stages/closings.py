@@ -6,32 +6,34 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import stored
-from trmon.domain.batches.assembly import seen_again
-from trmon.domain.context.pass_context import Watch
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.batches.assembly import reopened_batch
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
-from trmon.domain.stages.merge import Closing
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.stages.merge import ClosingBatch
+from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core import wire
 
 
-def watch(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> Watch:
+def watch(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> PassContext:
     """Return what a run is watched with: the default policies, the built-in rules, one receiver."""
     usual: dict[str, Any] = {
         "run": MemoryLog().stored_run,
-        "policies": PolicyBook.of(default_version(now=0.0)),
-        "rules": RuleSet(rule_yaml.builtin() if rules is None else rules),
+        "policies": PolicyRegistry.of(default_version(now=0.0)),
+        "rules": RuleSet(rule_yaml.builtin_rules() if rules is None else rules),
         "receivers": ("hook",),
         "public_url": None,
         "now": 1000.0,
     }
-    return Watch(**usual | changed)
+    return PassContext(**usual | changed)
 
 
-def closing(*reports: wire.Report, mind: RunMind | None = None, watched: Watch | None = None) -> Closing:
+def closing(
+    *reports: wire.Report, pipeline_state: PipelineState | None = None, watched: PassContext | None = None
+) -> ClosingBatch:
     """Return a batch of these reports whose time has come."""
-    batch = seen_again(stored(report, id_=i + 1) for i, report in enumerate(reports))
-    return Closing(watch=watched or watch(), mind=mind or RunMind(), batch=batch)
+    batch = reopened_batch(stored(report, id_=i + 1) for i, report in enumerate(reports))
+    return ClosingBatch(watch=watched or watch(), pipeline_state=pipeline_state or PipelineState(), batch=batch)

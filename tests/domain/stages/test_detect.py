@@ -12,20 +12,20 @@ from tests.store.builders import batch
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules import rule_yaml
-from trmon.domain.rules.rule import AnyOf, Evaluation, Truth, Verdict
-from trmon.domain.rules.signal_reader import Readout
-from trmon.domain.stages.detect import Detected, detect, reconsider
-from trmon.domain.stages.draft import Draft
-from trmon.domain.stages.fold import fold
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.rules.rule import AnyOf, Evaluation, ThresholdEvaluation, Truth
+from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.stages.detect import DetectedFindings, detect_findings, reconsider
+from trmon.domain.stages.draft import DraftRow
+from trmon.domain.stages.fold import fold_row
+from trmon.domain.state.pipeline_state import PipelineState
 
-RULES = rule_yaml.parse(
+RULES = rule_yaml.parse_rules(
     """
 - {name: gauge, severity: warn, summary: s, when: {signal: kl_k1, above: 10}}
 - {name: every, severity: warn, summary: s, reads: every_update, when: {signal: kl_k1, above: 10}}
 """
 )
-OVER_TIME = rule_yaml.parse(
+OVER_TIME = rule_yaml.parse_rules(
     """
 - {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
 - {name: drift, severity: warn, summary: s, when: {zscore: kl_k1, above: 6}}
@@ -37,11 +37,11 @@ Row = tuple[int, int | None, float]
 
 def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
     """Return what each row makes final: (rule, step, update, truth)."""
-    mind, found = RunMind(), []
+    pipeline_state, found = PipelineState(), []
     for ordinal, (step, update, x) in enumerate(rows, start=1):
         row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"kl_k1": x})
-        detected = detect(fold(Draft(watch=watch(rules=RULES), mind=mind, row=row)))
-        mind = detected.folded.mind
+        detected = detect_findings(fold_row(DraftRow(watch=watch(rules=RULES), pipeline_state=pipeline_state, row=row)))
+        pipeline_state = detected.folded.pipeline_state
         found.append([(f.rule, f.key.step, f.key.update, f.raised.truth.value) for _, f in detected.findings])
     return found
 
@@ -77,16 +77,18 @@ def test_findings_are_final_when_their_row_is_known(
     assert findings(rows) == expected
 
 
-def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tuple[RunMind, Detected]:
+def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tuple[PipelineState, DetectedFindings]:
     """Return the mind after quiet steps and a last one, whose late scalars came after its row was closed."""
-    mind = RunMind()
+    pipeline_state = PipelineState()
     quiet = [({"grad_norm": 1.0}, step % 7 * 0.01) for step in range(steps)]
     for step, (scalars, kl) in enumerate([*quiet, (last, 1.0)]):
         row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"kl_k1": kl}, scalars=scalars)
-        detected = detect(fold(Draft(watch=watch(rules=OVER_TIME), mind=mind, row=row)))
-        mind = detected.folded.mind
+        detected = detect_findings(
+            fold_row(DraftRow(watch=watch(rules=OVER_TIME), pipeline_state=pipeline_state, row=row))
+        )
+        pipeline_state = detected.folded.pipeline_state
     row = structs.replace(row, scalars={**row.scalars, **late})
-    return reconsider(row, watch=watch(rules=OVER_TIME), mind=mind), detected
+    return reconsider(row, watch=watch(rules=OVER_TIME), pipeline_state=pipeline_state), detected
 
 
 def test_rules_measure_against_the_runs_own_past() -> None:
@@ -94,7 +96,7 @@ def test_rules_measure_against_the_runs_own_past() -> None:
     found = {finding.rule: finding.raised for _, finding in detected.findings}
     assert found["drift"].truth is Truth.TRUE
     assert found["drift"].value == pytest.approx((1.0 - 0.03) / (1.4826 * 0.02))
-    assert detected.folded.mind.provisional["spike"].raised.value == 11.0
+    assert detected.folded.pipeline_state.provisional["spike"].raised.value == 11.0
 
 
 def test_a_number_that_comes_after_its_row_is_read_before_the_step_ends() -> None:
@@ -109,46 +111,50 @@ def test_a_number_that_comes_after_its_row_is_read_before_the_step_ends() -> Non
 
 
 def test_a_number_for_a_step_that_was_judged_changes_no_verdict() -> None:
-    mind, _ = judged(30, last={}, late={})
+    pipeline_state, _ = judged(30, last={}, late={})
     row = batch(BatchKey(1, 29, None), run_id=1, ordinal=30, signals={"kl_k1": 0.0}, scalars={"grad_norm": 99.0})
-    assert reconsider(row, watch=watch(rules=OVER_TIME), mind=mind) == mind
+    assert reconsider(row, watch=watch(rules=OVER_TIME), pipeline_state=pipeline_state) == pipeline_state
 
 
 def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
-    mind, _ = judged(30, last={"lr": 1.0}, late={})
-    assert (set(mind.memory.windows), set(mind.memory.baselines)) == ({"grad_norm"}, {"kl_k1"})
-    assert RunMind.from_bytes(mind.to_bytes()).memory == mind.memory
+    pipeline_state, _ = judged(30, last={"lr": 1.0}, late={})
+    assert (set(pipeline_state.memory.windows), set(pipeline_state.memory.baselines)) == ({"grad_norm"}, {"kl_k1"})
+    assert PipelineState.from_bytes(pipeline_state.to_bytes()).memory == pipeline_state.memory
 
 
 def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -> None:
-    rules = rule_yaml.parse(
+    rules = rule_yaml.parse_rules(
         "[{name: r, severity: warn, summary: s, reads: every_update, when: {slope: kl_k1, over: 5, above: 0.9}}]"
     )
-    mind = RunMind()
+    pipeline_state = PipelineState()
     for ordinal in range(1, 31):
         step, update = divmod(ordinal - 1, 3)
         signals = {"kl_k1": float(step) if update else 0.0}
         row = batch(BatchKey(1, step, update - 1 if update else None), run_id=1, ordinal=ordinal, signals=signals)
-        mind = detect(fold(Draft(watch=watch(rules=rules), mind=mind, row=row))).folded.mind
-    assert mind.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
-    assert mind.provisional["r"].raised.value == pytest.approx(1.0)
+        pipeline_state = detect_findings(
+            fold_row(DraftRow(watch=watch(rules=rules), pipeline_state=pipeline_state, row=row))
+        ).folded.pipeline_state
+    assert pipeline_state.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
+    assert pipeline_state.provisional["r"].raised.value == pytest.approx(1.0)
 
 
 class Failing:
     """A condition that ends in an error."""
 
-    def evaluate(self, readout: Readout) -> Verdict:
+    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
         """See Condition."""
         raise ZeroDivisionError("float division by zero")
 
 
 def test_a_rule_that_fails_says_nothing_and_is_named_to_the_others() -> None:
-    [set_aside] = rule_yaml.parse(
+    [set_aside] = rule_yaml.parse_rules(
         "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
     )
     failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))
     row = batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals={"quarantined_parts": 0.0})
-    detected = detect(fold(Draft(watch=watch(rules=(failing, set_aside)), mind=RunMind(), row=row)))
+    detected = detect_findings(
+        fold_row(DraftRow(watch=watch(rules=(failing, set_aside)), pipeline_state=PipelineState(), row=row))
+    )
     assert [(f.rule, f.raised.truth, f.raised.value) for _, f in detected.findings] == [("set_aside", Truth.TRUE, 1.0)]
     [named] = detected.folded.row.quarantined
     assert (named.part, named.place) == (QuarantinePart.RULE, "failing")

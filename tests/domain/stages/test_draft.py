@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import finished, report
-from trmon.domain.pipeline.close_batch import close
+from trmon.domain.pipeline.close_batch import close_batch
 from trmon_client.core import wire
 
 
 def circumstances(*reports: wire.Report) -> dict[str, float]:
     """Return the signals of a batch of these reports that are not of its columns."""
-    row = close(closing(*reports)).row
+    row = close_batch(closing(*reports)).row
     assert row is not None
     names = ("missing_ranks", "incomplete", "decision_mismatches", "client_spooled_bytes")
     return {name: row.signals[name] for name in names if row.signals[name]}

@@ -11,10 +11,10 @@ import pytest
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.stages.measure import engine_lag, k3_excess, measure, ratio_shift, staleness_lag
-from trmon.domain.stages.merge import merge
+from trmon.domain.stages.measure import engine_lag, k3_excess, measure_batch, ratio_shift, staleness_lag
+from trmon.domain.stages.merge import merge_reports
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.statistics import columns
 
 
@@ -34,12 +34,12 @@ def of(d: list[float]) -> Columns:
     ],
 )
 def test_k3_excess_is_k3_over_ten_times_what_honest_log_probs_can_show(d: list[float], excess: float) -> None:
-    assert k3_excess(Sequences.of(of(d)), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
+    assert k3_excess(SequenceMatrix.of(of(d)), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
 
 
 def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
-    assert math.isnan(k3_excess(Sequences.of(empty), "mismatch"))
+    assert math.isnan(k3_excess(SequenceMatrix.of(empty), "mismatch"))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
     ],
 )
 def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float], shift: float) -> None:
-    assert ratio_shift(Sequences.of(of(d)), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
+    assert ratio_shift(SequenceMatrix.of(of(d)), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_standard_error_too_small_for_a_float_counts_as_none(deviation: float,
     content = of([0.0] * 8)
     tiny = {"mismatch_sum_ratio_dev": np.array([deviation]), "mismatch_sum_sq_ratio_dev": np.array([1e-322])}
     small = replace(content, by_name={**content.by_name, **tiny})
-    assert ratio_shift(Sequences.of(small), "mismatch") == shift
+    assert ratio_shift(SequenceMatrix.of(small), "mismatch") == shift
 
 
 def test_a_shift_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
-    assert math.isnan(ratio_shift(Sequences.of(empty), "mismatch"))
+    assert math.isnan(ratio_shift(SequenceMatrix.of(empty), "mismatch"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_engine_lag_is_the_number_of_versions_between_the_two_sides(
 
 
 def test_bounds_are_there_and_nan_when_kl_is_sampled() -> None:
-    measured = measure(merge(closing(report(0))))
+    measured = measure_batch(merge_reports(closing(report(0))))
     assert math.isnan(measured.signals["bound_adaptive"])
     assert math.isnan(measured.signals["bound_trpo"])
 
@@ -109,7 +109,9 @@ def test_a_kl_below_zero_from_outside_bounds_nothing_and_raises_nothing() -> Non
     content = made()
     below_zero = {"max_kl": np.full(8, -1.0, "<f4"), "sum_kl": np.full(8, -1.0)}
     lying = replace(content, by_name={**content.by_name, **below_zero}, kl_is="exact", kl_pair="total")
-    measured = measure(merge(closing(report(0, content=lying, kl_is="exact", kl_pair="total", policy=None))))
+    measured = measure_batch(
+        merge_reports(closing(report(0, content=lying, kl_is="exact", kl_pair="total", policy=None)))
+    )
     assert math.isnan(measured.signals["bound_adaptive"])
 
 
@@ -125,8 +127,8 @@ def test_staleness_lag_is_between_the_two_policies_of_the_trainer(
     versions: tuple[int, int] | None, old_version: int | None, lag: float
 ) -> None:
     logprobs = np.full((2, 3), -1.0)
-    measured = measure(
-        merge(
+    measured = measure_batch(
+        merge_reports(
             closing(
                 report(
                     0,
@@ -164,12 +166,14 @@ def test_whether_the_bound_is_vacuous(kl_is: str, kl: float, vacuous: float) -> 
     content = made()
     given = {"max_kl": np.full(8, kl, "<f4"), "sum_kl": np.full(8, 32 * kl)}
     known = replace(content, by_name={**content.by_name, **given}, kl_is=kl_is, kl_pair="total")
-    measured = measure(merge(closing(report(0, content=known, kl_is=kl_is, kl_pair="total", policy=None))))
+    measured = measure_batch(
+        merge_reports(closing(report(0, content=known, kl_is=kl_is, kl_pair="total", policy=None)))
+    )
     assert measured.signals["bound_vacuous"] == pytest.approx(vacuous, nan_ok=True)
 
 
 def test_the_share_of_mismatch_in_the_drift_is_a_signal() -> None:
-    found = measure(merge(closing(report(0)))).signals
+    found = measure_batch(merge_reports(closing(report(0)))).signals
     mismatch, staleness = found["mismatch_prob_diff_max"], found["staleness_prob_diff_max"]
     assert found["alpha_mismatch_share"] == pytest.approx(mismatch / (mismatch + staleness))
 
@@ -180,12 +184,14 @@ def test_the_largest_numbers_and_none_are_measured_without_a_warning(value: floa
     given = {name: np.full_like(column, value) for name, column in content.items() if name.startswith("total_sum_")}
     given |= {"max_kl": np.full(8, np.inf, "<f4"), "sum_kl": np.where(np.arange(8) % 2, value, -value)}
     known = replace(content, by_name={**content.by_name, **given}, kl_is="exact", kl_pair="total")
-    assert "bound_adaptive" in measure(merge(closing(report(0, content=known, policy=None)))).signals
+    assert "bound_adaptive" in measure_batch(merge_reports(closing(report(0, content=known, policy=None)))).signals
 
 
 def test_the_largest_kl_without_its_sum_bounds_nothing() -> None:
     content = made()
     known = replace(content, by_name={**content.by_name, "max_kl": np.zeros(8, "<f4")}, kl_is="exact", kl_pair="total")
-    found = measure(merge(closing(report(0, content=known, kl_is="exact", kl_pair="total", policy=None)))).signals
+    found = measure_batch(
+        merge_reports(closing(report(0, content=known, kl_is="exact", kl_pair="total", policy=None)))
+    ).signals
     assert math.isnan(found["bound_adaptive"])
     assert found["kl_max"] == 0.0

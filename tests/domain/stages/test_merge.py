@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.domain.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.stages.merge import merge
+from trmon.domain.stages.merge import merge_reports
 from trmon_client.core.columns.columns import Columns
 
 
@@ -22,7 +22,7 @@ def test_ranks_and_chunks_are_concatenated_in_order() -> None:
         report(0, rank=0, world_size=2),
         report(0, rank=0, chunk=1, world_size=2),
     ]
-    merged = merge(closing(*reports))
+    merged = merge_reports(closing(*reports))
     assert merged.columns.n_sequences == 24
     assert [(part.stored.key.rank, part.stored.key.chunk, part.rows) for part in merged.parts] == [
         (0, 0, slice(0, 8)),
@@ -32,7 +32,7 @@ def test_ranks_and_chunks_are_concatenated_in_order() -> None:
 
 
 def test_reports_that_share_no_pair_with_the_first_are_left_out() -> None:
-    merged = merge(
+    merged = merge_reports(
         closing(
             report(0, content=only("mismatch"), policy=None),
             report(0, content=only("staleness"), policy=None, chunk=1),
@@ -43,7 +43,7 @@ def test_reports_that_share_no_pair_with_the_first_are_left_out() -> None:
 
 
 def test_scalars_of_rank_zero_and_of_later_chunks_win() -> None:
-    merged = merge(
+    merged = merge_reports(
         closing(
             report(0, rank=0, world_size=2, scalars={"lr": 1.0, "loss": 1.0}),
             report(0, rank=0, chunk=1, world_size=2, scalars={"loss": 2.0}),

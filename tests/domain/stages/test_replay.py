@@ -11,20 +11,20 @@ import pytest
 
 from tests.domain.stages.closings import closing, watch
 from tests.domain.trainer import made, report
-from trmon.domain.batches.batch import Role
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.batches.batch import PolicyRole
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.stages.measure import measure
-from trmon.domain.stages.merge import merge
-from trmon.domain.stages.replay import Replayed, replay
+from trmon.domain.stages.measure import measure_batch
+from trmon.domain.stages.merge import merge_reports
+from trmon.domain.stages.replay import ReplayedBatch, replay_decisions
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import Policy, decide, preset
 from trmon_client.core.statistics import columns
 
 
-def replayed(*reports: wire.Report, **changed: Any) -> Replayed:
+def replayed(*reports: wire.Report, **changed: Any) -> ReplayedBatch:
     """Return a batch of these reports, replayed."""
-    return replay(measure(merge(closing(*reports, watched=watch(**changed)))))
+    return replay_decisions(measure_batch(merge_reports(closing(*reports, watched=watch(**changed)))))
 
 
 def version(*shadows: str, policy: str = "trm") -> PolicyVersion:
@@ -81,7 +81,7 @@ def test_ranks_at_different_versions_of_the_weights_are_each_judged_by_their_own
             0, rank=rank, world_size=2, content=content, policy=policy, trainer_version=content.trainer_version
         )
 
-    book = PolicyBook.of(version(), versions=[replace(version(), policy=policy)])
+    book = PolicyRegistry.of(version(), versions=[replace(version(), policy=policy)])
     found = replayed(of_rank(0, at_version=3), of_rank(1, at_version=9), policies=book)
     assert found.decisions[0].counts["accepted"] == 8
     assert (found.mismatches, found.unreplayed) == (0, 0)
@@ -98,7 +98,7 @@ def test_a_policy_that_is_not_known_is_not_replayed() -> None:
 def test_a_shadow_that_cannot_decide_is_unknown_never_zero() -> None:
     logprobs = np.full((2, 4), -1.0)
     content = columns(rollout_logprobs=logprobs, old_logprobs=logprobs, mask=np.ones((2, 4), bool))
-    book = PolicyBook.of(version("opsm", "geo_mask"))
+    book = PolicyRegistry.of(version("opsm", "geo_mask"))
     found = replayed(report(0, content=content), policies=book)
     assert math.isnan(found.signals["mask_rate:opsm"])
     assert found.signals["mask_rate:geo_mask"] == 0.0
@@ -107,11 +107,11 @@ def test_a_shadow_that_cannot_decide_is_unknown_never_zero() -> None:
 
 @pytest.mark.parametrize("policy", [preset("trm"), None], ids=["named", "not named"])
 def test_the_active_policy_is_not_its_own_shadow(policy: Any) -> None:
-    book = PolicyBook.of(version("trm", "geo_mask"))
+    book = PolicyRegistry.of(version("trm", "geo_mask"))
     found = replayed(report(0, policy=policy), policies=book)
     assert [(decision.policy_name, decision.role) for decision in found.decisions] == [
-        ("trm", Role.ACTIVE),
-        ("geo_mask", Role.SHADOW),
+        ("trm", PolicyRole.ACTIVE),
+        ("geo_mask", PolicyRole.SHADOW),
     ]
 
 

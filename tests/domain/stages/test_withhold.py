@@ -10,17 +10,19 @@ from tests.domain.stages.closings import closing, watch
 from tests.domain.trainer import report
 from trmon.domain.batches.quarantine import MAX_REASON_LENGTH, QuarantinePart
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.close_batch import close, remember, withheld
+from trmon.domain.pipeline.close_batch import close_batch, replay_row, withheld
 from trmon.domain.rules import rule_yaml
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.state.pipeline_state import PipelineState
 
-[SPOKEN] = rule_yaml.parse("[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]")
+[SPOKEN] = rule_yaml.parse_rules(
+    "[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]"
+)
 UNSPEAKABLE = replace(SPOKEN, summary="{nobody}")
 """A rule whose summary names what no rule knows: it fails after its condition was evaluated."""
 
 
 def test_its_row_has_its_place_and_what_came_of_it_and_no_signals_of_its_own() -> None:
-    batch = closing(report(3), report(3, rank=1), mind=RunMind(ordinal=4))
+    batch = closing(report(3), report(3, rank=1), pipeline_state=PipelineState(ordinal=4))
     row = withheld(batch, OverflowError("too large")).row
     assert row is not None
     assert (row.key, row.ordinal, row.n_ranks, row.n_sequences) == (BatchKey(1, 3, None), 5, 2, 16)
@@ -40,9 +42,9 @@ def test_a_long_error_is_cut() -> None:
 
 def test_the_batch_after_it_follows_it() -> None:
     first = withheld(closing(report(0)), "why")
-    second = close(closing(report(1), mind=first.mind))
+    second = close_batch(closing(report(1), pipeline_state=first.pipeline_state))
     assert second.row is not None
-    assert (second.row.ordinal, second.mind.steps) == (2, 2)
+    assert (second.row.ordinal, second.pipeline_state.steps) == (2, 2)
     assert [alert.rule for alert in second.alerts] == ["batch_quarantined"]
     assert [delivery.receiver for delivery in second.deliveries] == ["hook"]
     assert second.row.signals["step_seconds"] == pytest.approx(10.0)
@@ -52,28 +54,32 @@ def test_its_alert_resolves_after_steps_that_are_judged() -> None:
     made = withheld(closing(report(0)), "why")
     states = []
     for step in range(1, 24):
-        made = close(closing(report(step), mind=made.mind))
+        made = close_batch(closing(report(step), pipeline_state=made.pipeline_state))
         states += [(event.state.value, event.step) for event in made.alert_events]
     assert states == [("firing", 0), ("resolved", 20)]
 
 
 def test_where_not_even_its_row_can_be_judged_the_row_is_written_and_passed_over() -> None:
-    mind = RunMind(ordinal=1, folded=BatchKey(1, 1, None))
-    unable = closing(report(2), watched=watch(rules=(UNSPEAKABLE,)), mind=mind)
+    pipeline_state = PipelineState(ordinal=1, folded=BatchKey(1, 1, None))
+    unable = closing(report(2), watched=watch(rules=(UNSPEAKABLE,)), pipeline_state=pipeline_state)
     with pytest.raises(KeyError):
-        close(unable)
+        close_batch(unable)
     passed = withheld(unable, "why")
     assert passed.row is not None
     assert passed.row.quarantined[0].reason == "why"
-    assert (passed.mind.ordinal, passed.mind.folded, passed.mind.steps) == (2, BatchKey(1, 2, None), 1)
+    assert (passed.pipeline_state.ordinal, passed.pipeline_state.folded, passed.pipeline_state.steps) == (
+        2,
+        BatchKey(1, 2, None),
+        1,
+    )
     assert not passed.alerts
-    assert remember(passed.row, watch=unable.watch, mind=unable.mind) == passed.mind
+    assert replay_row(passed.row, watch=unable.watch, pipeline_state=unable.pipeline_state) == passed.pipeline_state
 
 
 def test_a_revision_that_fails_keeps_the_place_and_the_history_of_its_row() -> None:
-    first = close(closing(report(0)))
-    again = replace(closing(report(0), report(0, chunk=1), mind=first.mind), former=first.row)
+    first = close_batch(closing(report(0)))
+    again = replace(closing(report(0), report(0, chunk=1), pipeline_state=first.pipeline_state), former=first.row)
     revised = withheld(again, "why")
     assert revised.row is not None
     assert (revised.row.ordinal, revised.row.revised, revised.row.n_sequences) == (1, True, 16)
-    assert revised.mind == first.mind
+    assert revised.pipeline_state == first.pipeline_state

@@ -22,8 +22,8 @@ from tests.store.builders import alert, append, report_intake
 from trmon.background import poller
 from trmon.background.poller import Poller
 from trmon.config.settings import Settings
-from trmon.domain.state.run_update import Frontier, Outcome
-from trmon.hosts.fleet.peer_notifier import neighbours_of
+from trmon.domain.state.run_update import Frontier, RunUpdate
+from trmon.hosts.fleet.peer_notifier import peer_notifier_of
 from trmon.metrics.counters import Counters
 from trmon.store import Store
 from trmon_client.core import wire
@@ -55,23 +55,23 @@ def doors(server: Redis, postgres_url: str, tmp_path: Path) -> Iterator[tuple[ht
         yield services[0], services[1]
 
 
-def metric(door: httpx.Client, name: str) -> float:
-    [line] = [line for line in door.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
+def metric(authenticator: httpx.Client, name: str) -> float:
+    [line] = [line for line in authenticator.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
     return float(line.split()[1])
 
 
-def closed_steps(door: httpx.Client) -> list[int]:
+def closed_steps(authenticator: httpx.Client) -> list[int]:
     """Return the steps of the run whose batches are closed, oldest first."""
-    found = door.get(f"{RUN}/batches", params={"limit": 500})
+    found = authenticator.get(f"{RUN}/batches", params={"limit": 500})
     return [batch["step"] for batch in reversed(found.json()["items"])] if found.status_code == 200 else []
 
 
 class Follower:
     """Follows the events of the run from the first on, until the service ends; `steps`: of the batches it heard of."""
 
-    def __init__(self, door: httpx.Client) -> None:
+    def __init__(self, authenticator: httpx.Client) -> None:
         self.steps: Counter[int] = Counter()
-        self._url = door.base_url
+        self._url = authenticator.base_url
         self._begun = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()
         assert self._begun.wait(30)
@@ -92,10 +92,10 @@ class Follower:
                     self.steps[json.loads(value)["step"]] += 1
 
 
-def finish(door: httpx.Client, *, step: int) -> None:
+def finish(authenticator: httpx.Client, *, step: int) -> None:
     """End the run after a step, and wait until a worker has."""
-    send(door, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(step, None, 1)]))
-    eventually(lambda: door.get(RUN).json()["state"], lambda state: state == "finished")
+    send(authenticator, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(step, None, 1)]))
+    eventually(lambda: authenticator.get(RUN).json()["state"], lambda state: state == "finished")
 
 
 def test_a_commit_wakes_a_process_that_would_not_look_for_an_hour(server: Redis, postgres_url: str) -> None:
@@ -106,8 +106,8 @@ def test_a_commit_wakes_a_process_that_would_not_look_for_an_hour(server: Redis,
         stores = [Store.open(postgres_url) for _ in range(2)]
         for store in stores:
             stack.callback(store.close)
-        here = neighbours_of(settings, stores[0], counters=Counters(), heard=lambda _: None)
-        there = neighbours_of(settings, stores[1], counters=Counters(), heard=lambda _: poller.wake())
+        here = peer_notifier_of(settings, stores[0], counters=Counters(), heard=lambda _: None)
+        there = peer_notifier_of(settings, stores[1], counters=Counters(), heard=lambda _: poller.wake())
         for part in (poller, here, there):
             assert part is not None
             part.start()
@@ -123,14 +123,14 @@ def test_without_redis_or_alone_there_are_no_neighbours(postgres_url: str, serve
     for url, redis_url in ((postgres_url, None), (f"sqlite:///{tmp_path}/trmon.db", server.url)):
         store = Store.open(url)
         settings = Settings(database_url=url, redis_url=redis_url)
-        assert neighbours_of(settings, store, counters=Counters(), heard=lambda _: None) is None
+        assert peer_notifier_of(settings, store, counters=Counters(), heard=lambda _: None) is None
         store.close()
 
 
 def test_every_process_hears_of_what_comes_through_another(doors: tuple[httpx.Client, httpx.Client]) -> None:
     one, other = doors
-    for door in doors:
-        eventually(lambda door=door: metric(door, "trmon_redis_up") == 1)
+    for authenticator in doors:
+        eventually(lambda authenticator=authenticator: metric(authenticator, "trmon_redis_up") == 1)
     train(one, steps=range(1), end=False)
     follower = Follower(other)
     for step in range(1, 6):
@@ -157,8 +157,8 @@ def test_redis_in_trouble_under_load_loses_nothing(
     finish(one, step=29)
     eventually(lambda: follower.steps, lambda steps: steps == Counter(range(30)))
     assert closed_steps(other) == list(range(30))
-    for door in doors:
-        eventually(lambda door=door: metric(door, "trmon_redis_up") == 1)
+    for authenticator in doors:
+        eventually(lambda authenticator=authenticator: metric(authenticator, "trmon_redis_up") == 1)
 
 
 def test_an_acknowledgement_is_heard_of_at_once_by_who_follows_the_same_process(
@@ -166,14 +166,14 @@ def test_an_acknowledgement_is_heard_of_at_once_by_who_follows_the_same_process(
 ) -> None:
     monkeypatch.setattr(poller, "TOLD_POLL_SECONDS", HOUR_SECONDS)
     service = ThreadedService(tmp_path, database_url=postgres_url, redis_url=server.url)
-    with service.client() as door:
-        eventually(lambda: metric(door, "trmon_redis_up") == 1)
-        send(door, MATH, report())
-        firing, store = alert(run_id=1), service.app.state.parts.store
-        store.runlog.commit([Outcome(run_id=1, frontier=Frontier(), alerts=(firing,))])[0].result(30)
-        with door.stream("GET", "/api/v1/events", timeout=8.0) as stream:
+    with service.client() as authenticator:
+        eventually(lambda: metric(authenticator, "trmon_redis_up") == 1)
+        send(authenticator, MATH, report())
+        firing, store = alert(run_id=1), service.app.state.components.store
+        store.run_log.commit([RunUpdate(run_id=1, frontier=Frontier(), alerts=(firing,))])[0].result(30)
+        with authenticator.stream("GET", "/api/v1/events", timeout=8.0) as stream:
             heard = stream.iter_lines()
             next(heard)
-            door.post(f"/api/v1/alerts/{firing.identity}/ack", json={}).raise_for_status()
+            authenticator.post(f"/api/v1/alerts/{firing.identity}/ack", json={}).raise_for_status()
             assert any(line == "event: ack" for line in heard)
     service.stop()

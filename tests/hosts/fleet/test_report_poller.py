@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trmon.hosts.fleet.report_poller import OVERLAP_SECONDS, SWEEP_EVERY_SECONDS, Lookout
-from trmon.store.repositories.new_messages import Came, Kind, Mark
+from trmon.hosts.fleet.report_poller import OVERLAP_SECONDS, SWEEP_EVERY_SECONDS, ReportPoller
+from trmon.store.repositories.new_messages import Mark, MessageKind, NewMessage
 
 
 class Ids:
@@ -12,24 +12,24 @@ class Ids:
     def __init__(self) -> None:
         self.runs: dict[int, int] = {}
         self.now = 0.0
-        self.lookout = Lookout(self, clock=lambda: self.now)
+        self.report_poller = ReportPoller(self, clock=lambda: self.now)
 
     def mark(self) -> Mark:
         """See Arrivals."""
-        return {Kind.REPORT: max(self.runs, default=0), Kind.NOTICE: 0}
+        return {MessageKind.REPORT: max(self.runs, default=0), MessageKind.NOTICE: 0}
 
-    def after(self, mark: Mark) -> list[Came]:
+    def after(self, mark: Mark) -> list[NewMessage]:
         """See Arrivals."""
         newest: dict[int, int] = {}
         for id_, run_id in self.runs.items():
-            if id_ > mark[Kind.REPORT]:
+            if id_ > mark[MessageKind.REPORT]:
                 newest[run_id] = max(id_, newest.get(run_id, 0))
-        return [Came(run_id, Kind.REPORT, id_) for run_id, id_ in newest.items()]
+        return [NewMessage(run_id, MessageKind.REPORT, id_) for run_id, id_ in newest.items()]
 
     def look(self, *, after_seconds: float) -> set[int]:
         """Let time pass, and look."""
         self.now += after_seconds
-        return self.lookout.look()
+        return self.report_poller.look()
 
 
 def test_what_comes_is_found_once() -> None:
@@ -75,8 +75,8 @@ def test_memory_does_not_grow_with_the_messages() -> None:
     for id_ in range(1, 500):
         ids.runs[id_] = id_
         ids.look(after_seconds=1.0)
-    assert len(ids.lookout._seen) < 100
-    assert len(ids.lookout._marks) < 100
+    assert len(ids.report_poller._seen) < 100
+    assert len(ids.report_poller._marks) < 100
 
 
 def test_an_id_that_becomes_visible_late_is_found_however_seldom_it_is_looked() -> None:

@@ -58,7 +58,7 @@ def supervised(postgres_url: str) -> Iterator[Supervised]:
 def steps_of(database_url: str, key: RunKey) -> list[int]:
     """Return the steps of the stored reports."""
     store = Store.open(database_url)
-    run = next(run for run in store.runlog.unfinished_runs() if run.key == key)
+    run = next(run for run in store.run_log.unfinished_runs() if run.key == key)
     found = [stored.report.step for stored in store.reports.after(run.id, 0, limit=1_000_000)]
     store.close()
     return found

@@ -14,9 +14,9 @@ from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.errors import NotReady
 from trmon.hosts.fleet import view_sync
-from trmon.hosts.fleet.view_sync import Mirror
-from trmon.store.repositories.run_snapshots import Sight
-from trmon.views.run_view_cache import Live
+from trmon.hosts.fleet.view_sync import ViewSync
+from trmon.store.repositories.run_snapshots import StoredRunView
+from trmon.views.run_view_cache import RunViewCache
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ class Asked:
         """See Outlooks."""
         return set()
 
-    def of(self, run_ids: Collection[int]) -> list[Sight]:
+    def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
         """See Outlooks."""
         if self.is_away:
             raise NotReady("away")
@@ -67,7 +67,7 @@ class Asked:
 
 def test_runs_that_are_noted_are_read_once_and_together() -> None:
     asked = Asked()
-    mirror = Mirror(asked, Live(), idle_after_seconds=60.0)
+    mirror = ViewSync(asked, RunViewCache(), idle_after_seconds=60.0)
     mirror.note([1, 2])
     mirror.note([2, 3])
     mirror.look()
@@ -77,7 +77,7 @@ def test_runs_that_are_noted_are_read_once_and_together() -> None:
 
 def test_runs_that_cannot_be_read_stay_noted() -> None:
     asked = Asked()
-    mirror = Mirror(asked, Live(), idle_after_seconds=60.0)
+    mirror = ViewSync(asked, RunViewCache(), idle_after_seconds=60.0)
     mirror.note([1])
     asked.is_away = True
     with pytest.raises(NotReady):

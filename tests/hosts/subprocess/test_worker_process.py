@@ -17,7 +17,7 @@ from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
-from trmon.store import Role, Store
+from trmon.store import ProcessRole, Store
 
 KEY = RunKey("math", "apart")
 RUN = f"/api/v1/runs/{KEY.project}/{KEY.run}"
@@ -51,7 +51,7 @@ def closed(client: httpx.Client, *, at_least: int) -> list[int]:
 @contextmanager
 def store_of(process: ServiceProcess) -> Iterator[Store]:
     """What lies in the database of a service that has ended."""
-    store = Store.open(f"sqlite:///{process.data_dir / 'trmon.sqlite'}", role=Role.READER)
+    store = Store.open(f"sqlite:///{process.data_dir / 'trmon.sqlite'}", role=ProcessRole.READER)
     yield store
     store.close()
 
@@ -114,8 +114,8 @@ def test_told_to_end_the_service_lets_it_bring_every_run_to_rest(process: Servic
     assert process.stop() in (0, -signal.SIGTERM)
     assert not Path(f"/proc/{worker}").exists()
     with store_of(process) as store:
-        (run,) = store.runlog.unfinished_runs()
-        reached = store.runlog.reached(run.id)
+        (run,) = store.run_log.unfinished_runs()
+        reached = store.run_log.reached(run.id)
     assert reached.checkpoint is not None
     assert reached.checkpoint.ordinal == len(sending.acknowledged) - 1
 
@@ -133,5 +133,5 @@ def test_a_signal_to_the_whole_group_ends_it_in_order(process: ServiceProcess, c
     os.kill(Apart(process).pid, signal.SIGTERM)
     assert process.stop() in (0, -signal.SIGTERM)
     with store_of(process) as store:
-        (run,) = store.runlog.unfinished_runs()
-        assert len(store.runlog.batches_after(run.id, 0, limit=10_000)) == len(sending.acknowledged) - 1
+        (run,) = store.run_log.unfinished_runs()
+        assert len(store.run_log.batches_after(run.id, 0, limit=10_000)) == len(sending.acknowledged) - 1

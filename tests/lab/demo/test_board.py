@@ -8,15 +8,15 @@ import math
 from rich.console import Console
 
 from trmon.lab.demo.board import Board
-from trmon.lab.demo.readings import Reading
+from trmon.lab.demo.readings import RunReading
 
 N_STEPS = 40
 
 
-def reading(step: int, *, firing: bool = False) -> Reading:
+def reading(step: int, *, firing: bool = False) -> RunReading:
     """Return a run after a step."""
     signals = {"reward_mean": 0.5, "mismatch_kl_k3": 0.01, "mismatch_chi2_token": 0.2, "mismatch_ess_token": math.nan}
-    return Reading(
+    return RunReading(
         state="running",
         steps=tuple(range(step)),
         signals={name: (value,) for name, value in signals.items()},
@@ -25,7 +25,7 @@ def reading(step: int, *, firing: bool = False) -> Reading:
     )
 
 
-def shown(*readings: Reading, terminal: bool) -> str:
+def shown(*readings: RunReading, terminal: bool) -> str:
     """Return what is printed while a run goes through these readings."""
     written = io.StringIO()
     console = Console(file=written, width=160, force_terminal=terminal, color_system=None)

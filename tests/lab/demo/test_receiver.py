@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.notifications.receivers.notices import told
 from trmon.domain.model.identity import RunKey
 from trmon.lab.demo.receiver import Pager
-from trmon.notifications.receivers.http_post import Peer
-from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.http_post import HttpPost
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.notifications.receivers.webhook import Webhook
 
 
@@ -16,8 +16,8 @@ def test_it_keeps_every_alert_with_its_run() -> None:
     first = told(run=RunKey("demo", "ill"))
     second = replace(first, body=first.body | {"status": "resolved"})
     with Pager() as pager:
-        webhook = Webhook(Peer(pager.url, allow_hosts=frozenset({"127.0.0.1"})))
-        assert webhook.deliver([first, second], now=0.0) == Result(Outcome.DELIVERED)
+        webhook = Webhook(HttpPost(pager.url, allow_hosts=frozenset({"127.0.0.1"})))
+        assert webhook.deliver([first, second], now=0.0) == DeliveryResult(DeliveryOutcome.DELIVERED)
         webhook.close()
     assert [(alert["run"], alert["rule"], alert["status"]) for alert in pager.alerts] == [
         ("ill", "mask_rate", "firing"),

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from trmon.lab.demo.adaptation import Adaptation
-from trmon.lab.demo.readings import Reading
-from trmon.lab.demo.story import Story, lines, tell
+from trmon.lab.demo.adaptation import AdaptationSummary
+from trmon.lab.demo.readings import RunReading
+from trmon.lab.demo.story import DemoStory, story_lines, tell_story
 
 N_STEPS = 220
 FALLS_AT = 80
 
 
-ADAPTED = Adaptation(
+ADAPTED = AdaptationSummary(
     n_moves=9, first_bound="mean_k3 ≤ 0.001", last_bound="mean_k3 ≤ 5e-05", settled=0.048, first=0.0004, last=0.06
 )
 
@@ -25,9 +25,9 @@ def rewards(*, falls: bool) -> tuple[float, ...]:
     return tuple(0.5 + 0.004 * min(step, 50) - (0.6 if falls and step >= FALLS_AT else 0.0) for step in range(N_STEPS))
 
 
-def reading(*, falls: bool) -> Reading:
+def reading(*, falls: bool) -> RunReading:
     """Return a run's last reading."""
-    return Reading("finished", tuple(range(N_STEPS)), {"reward_mean": rewards(falls=falls)})
+    return RunReading("finished", tuple(range(N_STEPS)), {"reward_mean": rewards(falls=falls)})
 
 
 def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: str = "firing") -> dict[str, Any]:
@@ -43,10 +43,10 @@ def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: s
     }
 
 
-def story(*notes: dict[str, Any], falls: bool = True) -> Story:
+def story(*notes: dict[str, Any], falls: bool = True) -> DemoStory:
     """Return the story of these notifications."""
     readings = {"healthy": reading(falls=False), "ill": reading(falls=falls)}
-    return tell(readings, notes, healthy="healthy", ill="ill", adaptation=ADAPTED)
+    return tell_story(readings, notes, healthy="healthy", ill="ill", adaptation=ADAPTED)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def story(*notes: dict[str, Any], falls: bool = True) -> Story:
         pytest.param(story(note(60, status="resolved")), False, id="only an end was reported"),
     ],
 )
-def test_a_demo_went_well_if_the_ill_run_was_reported_and_only_it(told: Story, went_well: bool) -> None:
+def test_a_demo_went_well_if_the_ill_run_was_reported_and_only_it(told: DemoStory, went_well: bool) -> None:
     assert told.went_well is went_well
 
 
@@ -72,7 +72,7 @@ def test_the_first_alert_is_the_one_of_the_earliest_step() -> None:
 
 def test_the_story_says_what_when_and_what_to_do() -> None:
     told = story(note(60))
-    text = "\n".join(lines(told, injection="stale", onset_step=40))
+    text = "\n".join(story_lines(told, injection="stale", onset_step=40))
     assert told.onset is not None
     for expected in (
         "from step 40 on, the injection 'stale'",
@@ -91,10 +91,12 @@ def test_the_story_says_what_when_and_what_to_do() -> None:
 
 def test_a_run_too_short_to_adapt_is_said_to_be() -> None:
     told = replace(story(note(60)), adaptation=replace(ADAPTED, n_moves=0))
-    assert "left its bounds where they were" in lines(told, injection="stale", onset_step=40)[-1]
+    assert "left its bounds where they were" in story_lines(told, injection="stale", onset_step=40)[-1]
 
 
 def test_a_late_alert_is_not_told_as_an_early_one() -> None:
     told = story(note(150))
     assert told.onset is not None
-    assert f"{150 - told.onset.step} steps before the alert" in "\n".join(lines(told, injection="lr", onset_step=40))
+    assert f"{150 - told.onset.step} steps before the alert" in "\n".join(
+        story_lines(told, injection="lr", onset_step=40)
+    )

@@ -11,11 +11,11 @@ from tests.domain.stages.closings import watch
 from tests.fixtures.receiver import WebhookServer
 from trmon.domain.alerts.alert import Alert, AlertState, Delivery
 from trmon.domain.alerts.deliveries import deliveries_of
-from trmon.domain.alerts.transitions import Reason, Track, Transition, event_of
+from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
-from trmon.notifications.receivers.http_post import Peer
-from trmon.notifications.receivers.receiver import Receiver, Result
+from trmon.notifications.receivers.http_post import HttpPost
+from trmon.notifications.receivers.receiver import DeliveryResult, Receiver
 
 ALERT = Alert(
     identity="1/mask_rate",
@@ -36,7 +36,7 @@ ALERT = Alert(
 )
 
 
-REASONS = {AlertState.FIRING: Reason.FIRED, AlertState.RESOLVED: Reason.RESOLVED}
+REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: TransitionReason.RESOLVED}
 
 
 def told(*, run: RunKey | None = None, public_url: str | None = "https://trmon.example", **changed: Any) -> Delivery:
@@ -44,15 +44,15 @@ def told(*, run: RunKey | None = None, public_url: str | None = "https://trmon.e
     alert = replace(ALERT, **changed)
     watched = watch(public_url=public_url)
     watched = replace(watched, run=replace(watched.run, key=run or watched.run.key, owner="ana"))
-    moved = Transition(track=Track(), reason=REASONS[alert.state], alert=alert, event=event_of(alert))
+    moved = Transition(track=AlertTrack(), reason=REASONS[alert.state], alert=alert, event=transition_event(alert))
     [delivery] = deliveries_of(moved, watched)
     return delivery
 
 
-def posted(make: Callable[[Peer], Receiver], *deliveries: Delivery, now: float = 0.0) -> tuple[Result, Any]:
+def posted(make: Callable[[HttpPost], Receiver], *deliveries: Delivery, now: float = 0.0) -> tuple[DeliveryResult, Any]:
     """Deliver to a local server; return the result and the JSON that came."""
     with WebhookServer() as server:
-        receiver = make(Peer(server.url, allow_hosts=frozenset({"127.0.0.1"})))
+        receiver = make(HttpPost(server.url, allow_hosts=frozenset({"127.0.0.1"})))
         result = receiver.deliver(deliveries, now=now)
         receiver.close()
         [request] = server.posted

@@ -15,8 +15,8 @@ from tests.fixtures.waiting import eventually
 from tests.notifications.receivers.notices import posted, told
 from trmon.domain.alerts.alert import AlertState
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
-from trmon.notifications.receivers.http_post import Peer
-from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.http_post import HttpPost
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 
 LABELS = {
     "alertname": "mask_rate",
@@ -37,7 +37,7 @@ def api(tmp_path: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def receiver(api: httpx.Client) -> Iterator[Alertmanager]:
-    peer = Peer(str(api.base_url.join(PATH)), allow_hosts=frozenset({"127.0.0.1"}))
+    peer = HttpPost(str(api.base_url.join(PATH)), allow_hosts=frozenset({"127.0.0.1"}))
     receiver = Alertmanager(peer)
     yield receiver
     receiver.close()
@@ -48,7 +48,7 @@ def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Ale
     now = time.time()
     for value in (0.75, math.inf):
         firing = told(since_at=now - 60, updated_at=now, value=value)
-        assert receiver.deliver([firing], now=now) == Result(Outcome.DELIVERED)
+        assert receiver.deliver([firing], now=now) == DeliveryResult(DeliveryOutcome.DELIVERED)
     [alert] = eventually(lambda: active(api))
     assert alert["labels"] == LABELS
     assert alert["annotations"] | {"summary": ""} == {
@@ -61,7 +61,7 @@ def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Ale
     assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=7"
 
     resolved = told(state=AlertState.RESOLVED, since_at=now - 60, updated_at=now)
-    assert receiver.deliver([resolved], now=now) == Result(Outcome.DELIVERED)
+    assert receiver.deliver([resolved], now=now) == DeliveryResult(DeliveryOutcome.DELIVERED)
     eventually(lambda: active(api), lambda alerts: alerts == [])
 
 
@@ -69,9 +69,9 @@ def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Ale
 def test_an_alert_that_is_not_sent_again_ends(api: httpx.Client, receiver: Alertmanager) -> None:
     long_ago = time.time() - 300
     firing = told(since_at=long_ago, updated_at=long_ago)
-    assert receiver.deliver([firing], now=long_ago) == Result(Outcome.DELIVERED)
+    assert receiver.deliver([firing], now=long_ago) == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert active(api) == []
-    assert receiver.deliver([firing], now=time.time()) == Result(Outcome.DELIVERED)
+    assert receiver.deliver([firing], now=time.time()) == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert [alert["labels"] for alert in eventually(lambda: active(api))] == [LABELS]
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from trmon.notifications.receivers.destination_check import Destination, Forbidden, Resolve, checked
+from trmon.notifications.receivers.destination_check import (
+    Destination,
+    DestinationForbidden,
+    Resolve,
+    check_destination,
+)
 
 URL = httpx.URL("https://hooks.example/x")
 
@@ -37,13 +42,13 @@ def answering(*addresses: str) -> Resolve:
     ],
 )
 def test_what_is_not_public_is_refused(address: str) -> None:
-    with pytest.raises(Forbidden, match="not public"):
-        checked(URL, allow_hosts=frozenset(), resolve=answering("93.184.215.14", address))
+    with pytest.raises(DestinationForbidden, match="not public"):
+        check_destination(URL, allow_hosts=frozenset(), resolve=answering("93.184.215.14", address))
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
 def test_what_is_public_is_connected_to_by_address_under_its_name(address: str) -> None:
-    found = checked(URL, allow_hosts=frozenset(), resolve=answering(address))
+    found = check_destination(URL, allow_hosts=frozenset(), resolve=answering(address))
     assert found == Destination(
         url=URL.copy_with(host=address), host_header="hooks.example", server_name="hooks.example"
     )
@@ -52,12 +57,12 @@ def test_what_is_public_is_connected_to_by_address_under_its_name(address: str) 
 
 @pytest.mark.parametrize("url", ["http://hooks.example/x", "ftp://hooks.example/x", "file:///etc/passwd"])
 def test_only_https_unless_the_host_is_allowed(url: str) -> None:
-    with pytest.raises(Forbidden, match="must be https"):
-        checked(httpx.URL(url), allow_hosts=frozenset(), resolve=answering("93.184.215.14"))
+    with pytest.raises(DestinationForbidden, match="must be https"):
+        check_destination(httpx.URL(url), allow_hosts=frozenset(), resolve=answering("93.184.215.14"))
 
 
 def test_an_allowed_host_may_be_anywhere() -> None:
     url = httpx.URL("http://alerts.local:9093/hook?x=1")
-    found = checked(url, allow_hosts=frozenset({"alerts.local"}), resolve=answering("10.0.0.9"))
+    found = check_destination(url, allow_hosts=frozenset({"alerts.local"}), resolve=answering("10.0.0.9"))
     assert str(found.url) == "http://10.0.0.9:9093/hook?x=1"
     assert found.host_header == "alerts.local:9093"

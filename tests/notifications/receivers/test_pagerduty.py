@@ -12,14 +12,14 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.pagerduty import MAX_KEY_LENGTH, PagerDuty
-from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 
 make = partial(PagerDuty, routing_key="R0UT1NG")
 
 
 def test_a_firing_alert_triggers_an_incident() -> None:
     result, event = posted(make, told())
-    assert result == Result(Outcome.DELIVERED)
+    assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert (event["routing_key"], event["event_action"]) == ("R0UT1NG", "trigger")
     assert event["dedup_key"] == "trmon:math/grpo:mask_rate:team=rl"
     assert event["links"] == [{"href": "https://trmon.example/runs/math/grpo?step=7", "text": "step 7"}]

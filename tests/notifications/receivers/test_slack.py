@@ -7,13 +7,13 @@ from dataclasses import replace
 from tests.notifications.receivers.notices import posted, told
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.severity import Severity
-from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.notifications.receivers.slack import Slack
 
 
 def test_a_message_says_what_what_to_do_and_where_to_look() -> None:
     result, body = posted(Slack, told())
-    assert result == Result(Outcome.DELIVERED)
+    assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert body["text"].splitlines() == [
         ":rotating_light: *firing* math/grpo: &lt;!channel&gt; &amp; more",
         "Find the drift first.",

@@ -22,9 +22,9 @@ from tests.store.builders import (
     report_intake,
     start_intake,
 )
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.batches.batch import BatchRow, DecisionRow, Role
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
@@ -34,9 +34,9 @@ from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.archive.archived_tables import LEFT_OUT, PLAIN
-from trmon.store.repositories.archives import Admitted, AdmittedRun
+from trmon.store.repositories.archives import ImportedRun, ImportOutcome
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import Commit
+from trmon.store.writing.group_commit import CommittedGroup
 
 STEPS = range(300)
 """More than a chunk of history has."""
@@ -65,7 +65,7 @@ def decision(key: BatchKey) -> DecisionRow:
         key=key,
         policy_hash="h",
         policy_name="p",
-        role=Role.ACTIVE,
+        role=PolicyRole.ACTIVE,
         counts={"max_k3": 1},
         mask_rate=math.nan,
         accepted=b"\x0f",
@@ -80,7 +80,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
     append(store, report_intake(run=run, step=5, launch="launch-2", attempt="b"))
     ids = [stored.id for stored in store.reports.after(run_id, 0, limit=1000)]
     store.policies.put(run_id, default_version(now=NOW)).result()
-    store.adaptations.put(run_id, Setting(mode=Mode.RECOMMEND), author="me", now=NOW).result()
+    store.adaptations.put(run_id, AdaptationSetting(mode=AdaptationMode.RECOMMEND), author="me", now=NOW).result()
     firing = alert(run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/corrupt_logprobs")
     pending = alert(
         run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/x/a=b", state=AlertState.PENDING, value=math.nan
@@ -159,7 +159,7 @@ def test_a_damaged_report_is_kept_as_it_is(store: Store, other: Store, tmp_path:
 
 
 def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) -> None:
-    assert [run.outcome for run in other.archives.take_in(root, project="again")] == [Admitted.IMPORTED]
+    assert [run.outcome for run in other.archives.take_in(root, project="again")] == [ImportOutcome.IMPORTED]
     for table in COMPARED:
         before = rows(store, table, RunKey("math", "grpo"))
         assert before, table.name
@@ -192,13 +192,13 @@ def test_history_reads_the_same(store: Store, other: Store, root: Path) -> None:
 def test_again_changes_nothing(other: Store, root: Path) -> None:
     list(other.archives.take_in(root))
     before = [rows(other, table, RunKey("math", "grpo")) for table in COMPARED]
-    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.STANDING]
+    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.STANDING]
     assert [rows(other, table, RunKey("math", "grpo")) for table in COMPARED] == before
 
 
 def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path) -> None:
     append(store, report_intake(step=len(STEPS)))
-    assert [run.outcome for run in store.archives.take_in(root)] == [Admitted.STANDING]
+    assert [run.outcome for run in store.archives.take_in(root)] == [ImportOutcome.STANDING]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_what_a_broken_import_left_is_neither_seen_nor_kept(other: Store, root: 
     assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
     assert other.runs.list(access=EVERYTHING, archived=True).items == ()
     alerts.write_bytes(whole)
-    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.IMPORTED]
+    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.IMPORTED]
 
 
 def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
@@ -252,7 +252,7 @@ def test_an_archive_of_which_files_are_missing_is_not_taken_in(other: Store, roo
 def test_sequences_are_for_people_and_may_be_left_behind(other: Store, root: Path) -> None:
     [file] = (root / "table=sequences" / "run=grpo").iterdir()
     file.unlink()
-    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.IMPORTED]
+    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.IMPORTED]
 
 
 def test_an_alert_on_a_run_that_never_reported_comes_back(store: Store, other: Store, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_an_alert_on_a_run_that_never_reported_comes_back(store: Store, other: S
     store.archives.export("math", tmp_path / "archive", now=NOW)
     [run] = other.archives.take_in(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
-    assert [(found.attempt_id, found.identity) for found in other.runlog.open_alerts(id_)] == [(0, f"{id_}/stalled")]
+    assert [(found.attempt_id, found.identity) for found in other.run_log.open_alerts(id_)] == [(0, f"{id_}/stalled")]
 
 
 def test_half_of_an_import_is_not_exported(store: Store, tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ def test_half_of_an_import_is_not_exported(store: Store, tmp_path: Path) -> None
 
 def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store, root: Path, tmp_path: Path) -> None:
     second = Store.open(f"sqlite:///{tmp_path}/other/trmon.db")
-    came: list[AdmittedRun] = []
+    came: list[ImportedRun] = []
 
-    def come_between(_: Commit) -> None:
+    def come_between(_: CommittedGroup) -> None:
         if not came:
             came.extend(second.archives.take_in(root))
 
@@ -283,18 +283,18 @@ def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store,
     with pytest.raises(Conflict, match="'math/grpo' is imported by somebody else at the same time"):
         list(other.archives.take_in(root))
     second.close()
-    assert [run.outcome for run in came] == [Admitted.IMPORTED]
-    assert [run.outcome for run in other.archives.take_in(root)] == [Admitted.STANDING]
+    assert [run.outcome for run in came] == [ImportOutcome.IMPORTED]
+    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.STANDING]
 
 
 def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, root: Path) -> None:
     [run] = other.archives.take_in(root)
     id_ = other.runs.get(run.key, access=EVERYTHING).id
-    assert id_ in {unfinished.id for unfinished in other.runlog.unfinished_runs()}
-    [late] = other.reports.after(id_, other.runlog.reached(id_).frontier.report_id, limit=10)
+    assert id_ in {unfinished.id for unfinished in other.run_log.unfinished_runs()}
+    [late] = other.reports.after(id_, other.run_log.reached(id_).frontier.report_id, limit=10)
     assert late.report.attempt == "b"
-    assert len(other.runlog.open_alerts(id_)) == 2
-    assert other.runlog.reached(id_).checkpoint is None
+    assert len(other.run_log.open_alerts(id_)) == 2
+    assert other.run_log.reached(id_).checkpoint is None
 
 
 def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: Store, tmp_path: Path) -> None:
@@ -304,8 +304,8 @@ def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: 
     assert (written.rows["reports"], written.rows["batches"]) == (1, len(STEPS))
     [run] = other.archives.take_in(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
-    assert {row.last_report_id for row in other.runlog.batches_after(id_, 0, limit=1000)} == {0}
-    assert other.runlog.reached(id_).frontier.report_id == 0
+    assert {row.last_report_id for row in other.run_log.batches_after(id_, 0, limit=1000)} == {0}
+    assert other.run_log.reached(id_).frontier.report_id == 0
 
 
 def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import ARRAY, BigInteger, Boolean, Double, Integer, LargeBinary,
 from sqlalchemy.types import TypeEngine
 
 from trmon.store.database import postgres
-from trmon.store.database.pg_statement import Sent
+from trmon.store.database.pg_statement import PgStatement
 
 pytestmark = pytest.mark.server("postgres")
 
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.server("postgres")
     ],
 )
 def test_an_array_arrives_as_it_was(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
-    said = Sent(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
-    engines = postgres.engines(postgres_url)
+    said = PgStatement(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
+    engines = postgres.postgres_engines(postgres_url)
     with engines.writing.begin() as connection:
         for given in (values, values[:1], [], [None]):
             assert said.rows(connection, said.written({"given": given})) == [(given,)]

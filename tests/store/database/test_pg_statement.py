@@ -11,21 +11,21 @@ from sqlalchemy.exc import IntegrityError
 from tests.fixtures.postgres import Postgres
 from trmon.domain.model.errors import NotReady
 from trmon.store.database import postgres
-from trmon.store.database.pg_pipeline import patient
-from trmon.store.database.pg_statement import Sent
+from trmon.store.database.pg_pipeline import defer_waits
+from trmon.store.database.pg_statement import PgStatement
 from trmon.store.database.upsert import insert_all, new_ids
 from trmon.store.schema import tables
 
 pytestmark = pytest.mark.server("postgres")
 
 ROW = {"name": "math", "created_at": 0.0}
-PROJECT = Sent(insert(tables.project))
+PROJECT = PgStatement(insert(tables.project))
 
 
 @pytest.fixture
 def engine(postgres_url: str) -> Iterator[Engine]:
     """What writes a migrated database."""
-    engines = postgres.engines(postgres_url)
+    engines = postgres.postgres_engines(postgres_url)
     yield engines.writing
     engines.dispose()
 
@@ -37,7 +37,7 @@ def projects(engine: Engine) -> int:
 
 
 def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
-    with engine.connect() as connection, patient(connection):
+    with engine.connect() as connection, defer_waits(connection):
         with connection.begin():
             PROJECT.send(connection, ROW)
             assert connection.scalars(select(tables.project.c.name)).all() == ["math"]
@@ -48,7 +48,7 @@ def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
 
 
 def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
-    with engine.connect() as connection, patient(connection):
+    with engine.connect() as connection, defer_waits(connection):
         with connection.begin() as transaction:
             PROJECT.send(connection, ROW)
             PROJECT.send(connection, ROW)
@@ -68,7 +68,7 @@ def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
             PROJECT.send(connection, ROW)
             insert_all(connection, tables.event, rows=[orphan])
 
-    with engine.connect() as connection, patient(connection), pytest.raises(IntegrityError):
+    with engine.connect() as connection, defer_waits(connection), pytest.raises(IntegrityError):
         write(connection)
     with engine.begin() as connection:
         PROJECT.send(connection, {**ROW, "name": "code"})
@@ -82,15 +82,15 @@ def test_a_commit_that_failed_leaves_a_connection_for_others(engine: Engine) -> 
                 PROJECT.send(connection, row)
 
     with engine.connect() as connection:
-        with patient(connection), pytest.raises(IntegrityError):
+        with defer_waits(connection), pytest.raises(IntegrityError):
             write(connection, ROW, ROW, {**ROW, "name": "code"})
         write(connection, {**ROW, "name": "code"})
     assert projects(engine) == 1
 
 
 def test_much_that_is_sent_and_comes_back_at_once_is_taken_in_turns(engine: Engine) -> None:
-    echo = Sent(select(bindparam("given", type_=ARRAY(LargeBinary, dimensions=1))))
-    with engine.connect() as connection, patient(connection), connection.begin():
+    echo = PgStatement(select(bindparam("given", type_=ARRAY(LargeBinary, dimensions=1))))
+    with engine.connect() as connection, defer_waits(connection), connection.begin():
         for number in range(200):
             echo.send(connection, {"given": [bytes([number]) * 200_000]})
         assert echo.rows(connection, {"given": [b"last"]}) == [([b"last"],)]
@@ -135,7 +135,7 @@ def test_where_nobody_is_patient_each_says_itself_what_fails(engine: Engine) -> 
 
 def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_server: Postgres) -> None:
     connection = engine.connect()
-    with patient(connection):
+    with defer_waits(connection):
 
         def write() -> None:
             with connection.begin():

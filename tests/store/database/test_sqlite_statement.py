@@ -12,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.model.errors import NotReady
 from trmon.store import migrations
 from trmon.store.database import sqlite
-from trmon.store.database.sqlite_statement import PlainSql
+from trmon.store.database.sqlite_statement import SqliteStatement
 from trmon.store.schema import tables
 
-STATEMENT = PlainSql(insert(tables.project), ("name", "created_at"))
+STATEMENT = SqliteStatement(insert(tables.project), ("name", "created_at"))
 ROW = {"name": "math", "created_at": 0.0}
 
 
@@ -30,13 +30,13 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 @pytest.fixture
 def connection(engine: Engine) -> Iterator[Connection]:
     """A transaction in a migrated file."""
-    migrations.upgrade(engine)
+    migrations.upgrade_schema(engine)
     with engine.begin() as opened:
         yield opened
 
 
 def test_ids_are_those_of_the_rows(connection: Connection) -> None:
-    names = PlainSql(insert(tables.name_set), ("names",))
+    names = SqliteStatement(insert(tables.name_set), ("names",))
     assert names.ids_of(connection, [{"names": "a"}, {"names": "b"}]) == [1, 2]
 
 

@@ -19,7 +19,7 @@ from trmon.store.schema import tables
 def connection(url: str) -> Iterator[Connection]:
     """A transaction in a migrated database, never committed."""
     engines = engines_of(url)
-    migrations.upgrade(engines.writing)
+    migrations.upgrade_schema(engines.writing)
     with engines.writing.connect() as opened, opened.begin():
         yield opened
     engines.dispose()

@@ -16,8 +16,8 @@ from trmon.domain.model.errors import Conflict, NotReady
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.maintenance.backup import back_up
-from trmon.store.maintenance.exclusive_lock import sole_use
-from trmon.store.maintenance.restore import restore
+from trmon.store.maintenance.exclusive_lock import exclusive_use
+from trmon.store.maintenance.restore import restore_backup
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_backup_beside_a_writer_holds_all_that_was_acknowledged_before_it(url:
     child.wait(10)
 
     restored = f"sqlite:///{tmp_path}/restored/trmon.db"
-    restore(restored, copy.file)
+    restore_backup(restored, copy.file)
     found = steps_in(restored)
     assert set(acknowledged) <= set(found)
     assert found == list(range(len(found)))
@@ -90,7 +90,7 @@ def test_a_damaged_database_makes_no_backup(store: Store, url: str, tmp_path: Pa
 
 def test_for_postgresql_restore_names_what_does_it(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match=r"pg_restore --no-owner --dbname=URL .*b\.dump"):
-        restore("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
+        restore_backup("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
 
 
 def test_for_postgresql_the_command_is_said_without_the_password(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_it_is_not_put_back_under_a_service(store: Store, url: str, tmp_path: Pa
     append(store, report_intake(step=0))
     copy = back_up(url, tmp_path / "backup.sqlite")
     with pytest.raises(Conflict, match="a service uses"):
-        restore(url, copy.file)
+        restore_backup(url, copy.file)
     append(store, report_intake(step=1))
     store.check()
 
@@ -113,7 +113,7 @@ def test_what_was_there_is_kept_beside_it(store: Store, url: str, tmp_path: Path
     copy = back_up(url, tmp_path / "backup.sqlite")
     append(store, report_intake(step=1))
     store.close()
-    first, second = restore(url, copy.file), restore(url, copy.file)
+    first, second = restore_backup(url, copy.file), restore_backup(url, copy.file)
     assert steps_in(url) == [0]
     assert first.replaced is not None
     assert first.replaced != second.replaced
@@ -161,8 +161,8 @@ def test_wherever_it_is_killed_one_of_the_two_is_in_place(store: Store, url: str
 def test_it_is_not_put_back_where_a_service_starts(store: Store, url: str, tmp_path: Path) -> None:
     copy = back_up(url, tmp_path / "backup.sqlite")
     store.close()
-    with sole_use(url), pytest.raises(NotReady, match="a service uses"):
-        restore(url, copy.file)
+    with exclusive_use(url), pytest.raises(NotReady, match="a service uses"):
+        restore_backup(url, copy.file)
 
 
 def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str, tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str,
     place = Path(url.removeprefix("sqlite:///"))
     place.rename(tmp_path / "moved.db")
     with pytest.raises(Conflict, match=r"trmon\.db-wal is of a database that was moved away"):
-        restore(url, copy.file)
+        restore_backup(url, copy.file)
     place.with_name("trmon.db-wal").rename(tmp_path / "moved.db-wal")
-    restore(url, copy.file)
+    restore_backup(url, copy.file)
     assert len(steps_in(url)) < len(steps_in(f"sqlite:///{tmp_path}/moved.db"))
 
 
@@ -190,7 +190,7 @@ def test_ids_are_not_used_again_after_the_newest_rows_were_pruned(store: Store, 
     store.retention.prune(now=NOW + 10, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
     copy = back_up(url, tmp_path / "backup.sqlite")
     restored = f"sqlite:///{tmp_path}/restored/trmon.db"
-    restore(restored, copy.file)
+    restore_backup(restored, copy.file)
     other = Store.open(restored)
     append(other, report_intake(step=3))
     assert [stored.id for stored in other.reports.after(1, 0, limit=10)] == [4]
@@ -204,9 +204,9 @@ def test_what_is_no_backup_is_not_put_in_place(store: Store, url: str, tmp_path:
         connection.execute("CREATE TABLE cats (name TEXT)")
     connection.close()
     with pytest.raises(NotReady, match="none of trmon's"):
-        restore(url, other)
+        restore_backup(url, other)
     with pytest.raises(NotReady, match="is no file"):
-        restore(url, tmp_path / "nothing")
+        restore_backup(url, tmp_path / "nothing")
     Store.open(url).close()
 
 
@@ -216,5 +216,5 @@ def test_a_newer_schema_is_not_put_in_place(store: Store, url: str, tmp_path: Pa
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
     with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote"):
-        restore(f"sqlite:///{tmp_path}/elsewhere/trmon.db", copy.file)
+        restore_backup(f"sqlite:///{tmp_path}/elsewhere/trmon.db", copy.file)
     assert not (tmp_path / "elsewhere" / "trmon.db").exists()

@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import text
 
 from tests.store.builders import append, report_intake
-from trmon.domain.model.health_check import Health, Observation
+from trmon.domain.model.health_check import HealthCheckResult, HealthLevel
 from trmon.store import Store, migrations
 from trmon.store.database.connect import engines_of
 
 
-def observed(store: Store) -> dict[str, Observation]:
+def observed(store: Store) -> dict[str, HealthCheckResult]:
     """Return the observations by what was looked at."""
     return {one.what: one for one in store.examine()}
 
@@ -23,36 +23,36 @@ def execute(store: Store, statement: str) -> None:
 def test_a_migrated_database_has_its_schema_and_indexes_and_uses_them(store: Store) -> None:
     append(store, report_intake())
     found = observed(store)
-    assert {found[what].health for what in ("schema", "indexes", "hot queries")} == {Health.WELL}
+    assert {found[what].health for what in ("schema", "indexes", "hot queries")} == {HealthLevel.WELL}
 
 
 def test_an_index_that_was_dropped_is_missed_and_so_is_its_use(store: Store) -> None:
     execute(store, "DROP INDEX ix_claim_run_id")
     found = observed(store)
     assert "ix_claim_run_id on claim" in found["indexes"].found
-    assert found["indexes"].health is Health.ILL
+    assert found["indexes"].health is HealthLevel.ILL
     assert found["hot queries"].found == "read a whole table: who speaks for a run"
 
 
 def test_an_earlier_schema_is_told_how_to_go_on_and_not_looked_at_further(url: str) -> None:
     engines = engines_of(url)
-    migrations.upgrade(engines.writing)
-    migrations.downgrade(engines.writing, revision="0004")
+    migrations.upgrade_schema(engines.writing)
+    migrations.downgrade_schema(engines.writing, revision="0004")
     engines.dispose()
     store = Store.open(url)
     found = observed(store)
     store.close()
     assert set(found) == {"schema"}
-    assert (found["schema"].health, found["schema"].advice) == (Health.ILL, "run `trmon migrate`")
+    assert (found["schema"].health, found["schema"].advice) == (HealthLevel.ILL, "run `trmon migrate`")
 
 
 @pytest.mark.server("postgres")
 def test_a_server_that_does_not_sync_and_runs_without_workers_are_said(postgres_url: str) -> None:
     store = Store.open(postgres_url)
     found = observed(store)
-    assert (found["durability"].health, found["durability"].found[:5]) == (Health.ILL, "fsync")
-    assert found["clock"].health is Health.WELL
-    assert (found["leases"].health, found["leases"].advice) == (Health.ILL, "start `trmon worker`")
+    assert (found["durability"].health, found["durability"].found[:5]) == (HealthLevel.ILL, "fsync")
+    assert found["clock"].health is HealthLevel.WELL
+    assert (found["leases"].health, found["leases"].advice) == (HealthLevel.ILL, "start `trmon worker`")
     store.leases("one").renew()
     assert observed(store)["leases"].found == "1 workers share 128 slots (one: 128)"
     store.close()

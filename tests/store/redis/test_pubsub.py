@@ -14,20 +14,20 @@ from tests.fixtures.redis import Redis
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.errors import NotReady
 from trmon.store.redis import pubsub
-from trmon.store.redis.commit_notice import MAX_RUNS, News
-from trmon.store.redis.pubsub import Bell
+from trmon.store.redis.commit_notice import MAX_RUNS, CommitNotice
+from trmon.store.redis.pubsub import PubSub
 
 pytestmark = pytest.mark.server("redis-server")
 
-EVERYTHING = News(missed=True)
+EVERYTHING = CommitNotice(missed=True)
 
 
 @dataclass
 class Process:
     """A process' bell, and what it heard and counted."""
 
-    bell: Bell
-    heard: list[News] = field(default_factory=list)
+    bell: PubSub
+    heard: list[CommitNotice] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
 
@@ -40,9 +40,9 @@ def join() -> Iterator[Join]:
     processes: list[Process] = []
 
     def start(url: str) -> Process:
-        heard: list[News] = []
+        heard: list[CommitNotice] = []
         failures: Counter[str] = Counter()
-        bell = Bell(url, heard=heard.append, failed=lambda what: failures.update([what]))
+        bell = PubSub(url, heard=heard.append, failed=lambda what: failures.update([what]))
         processes.append(Process(bell, heard, failures))
         bell.start()
         return processes[-1]
@@ -61,13 +61,13 @@ def two(server: Redis, join: Join) -> tuple[Process, Process]:
     return both
 
 
-def news(*touched: int) -> News:
-    return News(touched=frozenset(touched))
+def news(*touched: int) -> CommitNotice:
+    return CommitNotice(touched=frozenset(touched))
 
 
 def test_others_hear_what_one_rings_and_he_himself_does_not(two: tuple[Process, Process]) -> None:
     one, other = two
-    said = News(touched=frozenset({1, 2}), edited=frozenset({2}), addressed=True)
+    said = CommitNotice(touched=frozenset({1, 2}), edited=frozenset({2}), addressed=True)
     one.bell.ring(said)
     eventually(lambda: other.heard[1:] == [said])
     other.bell.ring(news(3))
@@ -148,32 +148,37 @@ def test_deployments_in_other_databases_of_one_redis_do_not_hear_each_other(serv
 
 def test_a_url_that_is_none_is_refused() -> None:
     with pytest.raises(NotReady, match="TRMON_REDIS_URL"):
-        Bell("memcached://here", heard=print, failed=print)
+        PubSub("memcached://here", heard=print, failed=print)
 
 
 @pytest.mark.parametrize(
     ("earlier", "later", "both"),
     [
         pytest.param(news(1), news(2), news(1, 2), id="runs are added up"),
-        pytest.param(news(1), News(addressed=True), News(touched=frozenset({1}), addressed=True), id="so is the rest"),
+        pytest.param(
+            news(1),
+            CommitNotice(addressed=True),
+            CommitNotice(touched=frozenset({1}), addressed=True),
+            id="so is the rest",
+        ),
         pytest.param(EVERYTHING, news(1), EVERYTHING, id="everything stays everything"),
         pytest.param(news(*range(MAX_RUNS)), news(MAX_RUNS), EVERYTHING, id="too many runs are everything"),
     ],
 )
-def test_news_that_wait_become_one(earlier: News, later: News, both: News) -> None:
+def test_news_that_wait_become_one(earlier: CommitNotice, later: CommitNotice, both: CommitNotice) -> None:
     assert earlier.and_then(later) == both
 
 
 def test_who_fails_at_what_he_hears_goes_on_hearing(server: Redis, join: Join) -> None:
-    heard: list[News] = []
+    heard: list[CommitNotice] = []
     failures: Counter[str] = Counter()
 
-    def fails_first(news: News) -> None:
+    def fails_first(news: CommitNotice) -> None:
         heard.append(news)
         if len(heard) < 3:
             raise ValueError("cannot take it")
 
-    bell = Bell(server.url, heard=fails_first, failed=lambda what: failures.update([what]))
+    bell = PubSub(server.url, heard=fails_first, failed=lambda what: failures.update([what]))
     bell.start()
     try:
         eventually(lambda: heard == [EVERYTHING])

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import Access, Scope
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.store import Store, migrations
 from trmon.store.database import sqlite
 from trmon_client.core.policies.acceptance import preset
 
-SETTING = Setting(mode=Mode.APPLY, target_mask_rate=0.1, every_steps=4)
+SETTING = AdaptationSetting(mode=AdaptationMode.APPLY, target_mask_rate=0.1, every_steps=4)
 MINE = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="ann", reason="", created_at=NOW)
 
 
@@ -32,17 +32,17 @@ def adapted(over: PolicyVersion) -> PolicyVersion:
 
 
 def test_it_is_off_until_it_is_set(store: Store, run_id: int) -> None:
-    assert store.adaptations.get(run_id) == Setting()
+    assert store.adaptations.get(run_id) == AdaptationSetting()
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
-    store.adaptations.put(run_id, replace(SETTING, mode=Mode.RECOMMEND), author="ann", now=NOW).result()
-    assert store.adaptations.get(run_id) == replace(SETTING, mode=Mode.RECOMMEND)
-    assert store.runlog.adaptation(run_id) == replace(SETTING, mode=Mode.RECOMMEND)
+    store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), author="ann", now=NOW).result()
+    assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
+    assert store.run_log.adaptation(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
 
 
 def test_another_project_does_not_see_it(store: Store, run_id: int) -> None:
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     stranger = Access(name="x", scopes=frozenset(Scope), project="code")
-    assert store.adaptations.get(run_id, access=stranger) == Setting()
+    assert store.adaptations.get(run_id, access=stranger) == AdaptationSetting()
 
 
 def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> None:
@@ -69,12 +69,12 @@ def test_a_run_that_is_deleted_takes_its_setting_along(store: Store, run_id: int
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     run = store.runs.by_id(run_id)
     store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
-    assert store.adaptations.get(run_id) == Setting()
+    assert store.adaptations.get(run_id) == AdaptationSetting()
 
 
 def test_versions_from_before_rest_on_nothing(tmp_path: Path) -> None:
     engine = sqlite.writer_engine(tmp_path / "trmon.db")
-    migrations.upgrade(engine, revision="0002")
+    migrations.upgrade_schema(engine, revision="0002")
     spec = json.dumps(MINE.policy.spec())
     with engine.begin() as connection:
         connection.exec_driver_sql("INSERT INTO project VALUES ('math', 1)")
@@ -87,7 +87,7 @@ def test_versions_from_before_rest_on_nothing(tmp_path: Path) -> None:
             "VALUES (7, ?, ?, '[]', 'ann', '', ?, 0, 0)",
             (MINE.policy.hash, spec, NOW),
         )
-    migrations.upgrade(engine)
+    migrations.upgrade_schema(engine)
     engine.dispose()
     store = Store.open(f"sqlite:///{tmp_path}/trmon.db")
     assert store.policies.history(7) == [MINE]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, alert_event, append, commit, start_intake
-from trmon.domain.alerts.alert import Ack, Alert, AlertState
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
@@ -80,7 +80,7 @@ def test_transitions_come_newest_first_in_pages(store: Store, alerts: list[Alert
     assert ([event.state for event in before.items], before.next) == (states[1:], None)
 
 
-ACK = Ack(author="ana", note="looking", at=NOW)
+ACK = Acknowledgement(author="ana", note="looking", at=NOW)
 
 
 def test_an_acknowledgement_stays_while_its_alert_is_written_again(store: Store, alerts: list[Alert]) -> None:
@@ -104,15 +104,15 @@ def test_only_a_firing_alert_that_the_caller_may_see_can_be_acknowledged(store: 
 def test_an_acknowledgement_is_not_of_what_fires_again_at_the_same_step(store: Store) -> None:
     run_id = append(store, start_intake())[0].run_id
     crashed = alert(run_id=run_id, identity="1/crashed", rule="crashed")
-    ack = Ack(author="ana", note="", at=NOW + 1)
+    ack = Acknowledgement(author="ana", note="", at=NOW + 1)
     fired = alert_event(crashed, silence_started_at=NOW - 9)
     commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
     store.alerts.acknowledge("1/crashed", ack, access=EVERYTHING).result(timeout=30)
     commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
-    assert store.outbox.situation(run_id, now=NOW + 2).acked == {crashed.episode}, "the same one, written again"
+    assert store.outbox.delivery_context(run_id, now=NOW + 2).acked == {crashed.episode}, "the same one, written again"
     commit(store, run_id, alerts=(replace(crashed, state=AlertState.RESOLVED, updated_at=NOW + 2),))
     again = replace(crashed, since_at=NOW + 3, updated_at=NOW + 3)
     commit(store, run_id, alerts=(again,), alert_events=(alert_event(again, silence_started_at=NOW + 2),))
-    assert store.outbox.situation(run_id, now=NOW + 4).acked == frozenset()
+    assert store.outbox.delivery_context(run_id, now=NOW + 4).acked == frozenset()
     [listed] = store.alerts.list(access=EVERYTHING).items
     assert (listed.alert, listed.ack) == (again, None)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.store.builders import NOW, alert, append, commit, start_intake
 from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.deliveries import body_of
-from trmon.domain.alerts.muting import Mute
-from trmon.domain.alerts.settlement import Settlement, Tries, failed, muted, told
-from trmon.domain.alerts.transitions import Reason, event_of
+from trmon.domain.alerts.deliveries import notification_body
+from trmon.domain.alerts.muting import MuteReason
+from trmon.domain.alerts.settlement import RetryPolicy, Settlement, settle_failed, settle_muted, settle_sent
+from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.identity import RunKey
 from trmon.store import Store
@@ -34,7 +34,13 @@ def run_id(store: Store) -> int:
 def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
     """Put what tells of the alert's state into the outbox."""
     said = replace(alert(run_id=run_id), state=state)
-    body = body_of(said, event_of(said), reason=Reason.FIRED, run=store.runs.by_id(run_id), public_url="https://x")
+    body = notification_body(
+        said,
+        transition_event(said),
+        reason=TransitionReason.FIRED,
+        run=store.runs.by_id(run_id),
+        public_url="https://x",
+    )
     deliveries = (
         Delivery(
             id=0,
@@ -61,10 +67,12 @@ def settle(store: Store, how: str, receiver: str) -> None:
 
 def _settlement(one: Delivery, how: str) -> Settlement:
     if how == "failed":
-        return failed(one, now=NOW, error="503", tries=Tries(max_attempts=9, backoff_seconds=1.0), may_succeed=True)
+        return settle_failed(
+            one, now=NOW, error="503", tries=RetryPolicy(max_attempts=9, backoff_seconds=1.0), may_succeed=True
+        )
     if how == "silenced":
-        return muted(one, now=NOW, reason=Mute.SILENCED)
-    return told(one, now=NOW, again_after_seconds=3600.0 if how == "standing" else None)
+        return settle_muted(one, now=NOW, reason=MuteReason.SILENCED)
+    return settle_sent(one, now=NOW, again_after_seconds=3600.0 if how == "standing" else None)
 
 
 def left(store: Store, *, now: float = LATER) -> list[tuple[str, str]]:

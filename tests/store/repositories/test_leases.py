@@ -12,7 +12,7 @@ from tests.store.builders import append, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.model.errors import Fenced, NotReady
 from trmon.domain.model.slots import SLOTS, slot_of
-from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
@@ -105,16 +105,16 @@ def test_an_outcome_is_written_under_its_fence_alone(
 ) -> None:
     store = Store.open(postgres_url)
     receipts = append(store, report_intake(run="lost"), report_intake(run="held"))
-    outcomes = [Outcome(run_id=receipt.run_id, last_step=7, frontier=Frontier()) for receipt in receipts]
+    outcomes = [RunUpdate(run_id=receipt.run_id, last_step=7, frontier=Frontier()) for receipt in receipts]
     fences = one.renew().fences
     lost = slot_of(receipts[0].run_id)
     one.release([lost])
     other.renew()
-    futures = store.runlog.commit(outcomes, fences=fences)
+    futures = store.run_log.commit(outcomes, fences=fences)
     with pytest.raises(Fenced, match=f"another worker has taken slots {lost}"):
         futures[0].result(30)
     assert futures[1].result(30) is None
-    assert [store.runlog.run(outcome.run_id).last_step for outcome in outcomes] == [None, 7]
+    assert [store.run_log.run(outcome.run_id).last_step for outcome in outcomes] == [None, 7]
     store.close()
 
 
@@ -147,12 +147,12 @@ def test_an_outcome_from_before_a_slot_was_lost_is_not_written_beside_one_from_a
     other.leave()
     held = one.renew().fences
     with Gate(store.writer):
-        before = store.runlog.commit([Outcome(run_id=first, last_step=7, frontier=Frontier())], fences=stale)
-        after = store.runlog.commit([Outcome(run_id=last, last_step=7, frontier=Frontier())], fences=held)
+        before = store.run_log.commit([RunUpdate(run_id=first, last_step=7, frontier=Frontier())], fences=stale)
+        after = store.run_log.commit([RunUpdate(run_id=last, last_step=7, frontier=Frontier())], fences=held)
     with pytest.raises(Fenced, match="another worker has taken slots"):
         before[0].result(30)
     assert after[0].result(30) is None
-    assert [store.runlog.run(run_id).last_step for run_id in (first, last)] == [None, 7]
+    assert [store.run_log.run(run_id).last_step for run_id in (first, last)] == [None, 7]
     store.close()
 
 

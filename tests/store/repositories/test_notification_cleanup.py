@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
 from trmon.domain.alerts.alert import Alert, AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.model.access import EVERYTHING
 from trmon.store import Store
 from trmon.store.repositories.notification_cleanup import DEAD_FACTOR, DEAD_ROWS
@@ -68,7 +68,7 @@ def test_of_what_was_given_up_the_newest_stay(store: Store) -> None:
 
 
 def test_a_silence_goes_long_after_its_end(store: Store) -> None:
-    matcher = Matcher(label="rule", operator=Operator.EQUAL, value="stalled")
+    matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value="stalled")
     for ends_at in (OLD, NOW - 1, NOW + 1):
         silence = Silence(
             id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=OLD - 9, ends_at=ends_at

@@ -8,8 +8,8 @@ import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
 from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.muting import Mute
-from trmon.domain.alerts.settlement import Settlement, Tries, failed, muted, told
+from trmon.domain.alerts.muting import MuteReason
+from trmon.domain.alerts.settlement import RetryPolicy, Settlement, settle_failed, settle_muted, settle_sent
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
@@ -28,8 +28,8 @@ def outbox(store: Store) -> Store:
 
 def fails(delivery: Delivery, *, may_succeed: bool = True) -> Settlement:
     """Return that a try failed, and is due again in ten seconds if it may succeed."""
-    tries = Tries(max_attempts=3, backoff_seconds=10.0)
-    return failed(delivery, now=NOW, error="answered 503", tries=tries, may_succeed=may_succeed)
+    tries = RetryPolicy(max_attempts=3, backoff_seconds=10.0)
+    return settle_failed(delivery, now=NOW, error="answered 503", tries=tries, may_succeed=may_succeed)
 
 
 def due(store: Store, *, now: float) -> list[str]:
@@ -46,7 +46,7 @@ def test_only_what_is_due_is_tried_the_longest_overdue_first(outbox: Store) -> N
 
 def test_what_was_taken_is_not_tried_again(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([told(late, now=NOW, again_after_seconds=None)])
+    outbox.outbox.settle([settle_sent(late, now=NOW, again_after_seconds=None)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
@@ -69,16 +69,16 @@ def test_what_was_given_up_is_not_tried_again(outbox: Store) -> None:
 def test_what_stands_is_due_again_as_another_round(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.settle([fails(late)])
-    outbox.outbox.settle([told(late, now=NOW, again_after_seconds=30.0)])
+    outbox.outbox.settle([settle_sent(late, now=NOW, again_after_seconds=30.0)])
     [again] = outbox.outbox.due(now=NOW + 30)
     assert (again.dedup_key, again.key, again.rounds, again.attempts) == ("late", "late:1", 1, 0)
-    outbox.outbox.settle([muted(again, now=NOW, reason=Mute.ENDED)])
+    outbox.outbox.settle([settle_muted(again, now=NOW, reason=MuteReason.ENDED)])
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
 
 def test_what_is_muted_says_why(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([muted(late, now=NOW, reason=Mute.ENDED)])
+    outbox.outbox.settle([settle_muted(late, now=NOW, reason=MuteReason.ENDED)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "muted": 1}
 
@@ -101,14 +101,14 @@ def test_a_situation_is_what_fires_and_what_was_tried(store: Store) -> None:
     for waiting in store.outbox.due(now=NOW):
         if waiting.receiver == "hook":
             store.outbox.settle([fails(waiting)])
-    situation = store.outbox.situation(receipt.run_id, now=NOW)
-    assert situation.run.key == RunKey("math", "grpo")
-    assert (situation.alerts, situation.firing) == ((firing, over), (firing,))
-    assert situation.tried == {("hook", firing.episode)}
-    assert situation.waiting == {("hook", firing.episode), ("pager", firing.episode)}
-    assert not store.outbox.situation(receipt.run_id, now=NOW + 61).waiting
+    delivery_context = store.outbox.delivery_context(receipt.run_id, now=NOW)
+    assert delivery_context.run.key == RunKey("math", "grpo")
+    assert (delivery_context.alerts, delivery_context.firing) == ((firing, over), (firing,))
+    assert delivery_context.tried == {("hook", firing.episode)}
+    assert delivery_context.waiting == {("hook", firing.episode), ("pager", firing.episode)}
+    assert not store.outbox.delivery_context(receipt.run_id, now=NOW + 61).waiting
     with pytest.raises(NotFound):
-        store.outbox.situation(receipt.run_id + 1, now=NOW)
+        store.outbox.delivery_context(receipt.run_id + 1, now=NOW)
 
 
 def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store: Store) -> None:

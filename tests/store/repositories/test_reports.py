@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, event
 
 from tests.store.builders import NOW, append, beat, intake, realistic_columns, report, report_intake, start_intake
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import Stored
+from trmon.domain.model.messages import WriteOutcome
 from trmon.store import Store
 from trmon_client.core import wire
 
@@ -19,7 +19,7 @@ def test_a_report_comes_back_as_it_was_sent(store: Store) -> None:
     sent = report(step=7, update=2, rank=1, world_size=4, chunk=3, scalars={"grad_norm": 0.5})
     [receipt] = append(store, intake(sent))
     [stored] = store.reports.after(receipt.run_id, 0, limit=10)
-    assert receipt.status is Stored.STORED
+    assert receipt.status is WriteOutcome.STORED
     assert (stored.key.batch, stored.key.rank, stored.key.chunk) == (BatchKey(receipt.attempt_id, 7, 2), 1, 3)
     assert stored.report.scalars == {"grad_norm": 0.5}
     assert stored.received_at == NOW
@@ -30,7 +30,7 @@ def test_a_report_comes_back_as_it_was_sent(store: Store) -> None:
 def test_the_same_report_twice_is_a_duplicate_with_the_bits_that_stand(store: Store) -> None:
     first = append(store, report_intake(accepted=b"\x0f"))
     second = append(store, report_intake(accepted=b"\x0f"))
-    assert [first[0].status, second[0].status] == [Stored.STORED, Stored.DUPLICATE]
+    assert [first[0].status, second[0].status] == [WriteOutcome.STORED, WriteOutcome.DUPLICATE]
     assert second[0].accepted == b"\x0f"
     assert len(store.reports.after(first[0].run_id, 0, limit=10)) == 1
 
@@ -38,25 +38,25 @@ def test_the_same_report_twice_is_a_duplicate_with_the_bits_that_stand(store: St
 def test_another_payload_under_one_identity_is_a_conflict(store: Store) -> None:
     append(store, report_intake(seed=1))
     [receipt] = append(store, report_intake(seed=2))
-    assert receipt.status is Stored.CONFLICT
+    assert receipt.status is WriteOutcome.CONFLICT
 
 
 def test_what_another_version_stored_with_another_digest_is_known_again(store: Store) -> None:
     append(store, replace(report_intake(seed=1), digest=b"of sixteen bytes"))
     statuses = [receipt.status for receipt in append(store, report_intake(seed=1), report_intake(seed=2))]
-    assert statuses == [Stored.DUPLICATE, Stored.CONFLICT]
+    assert statuses == [WriteOutcome.DUPLICATE, WriteOutcome.CONFLICT]
 
 
 def test_one_group_judges_its_own_reports_as_if_they_had_come_apart(store: Store) -> None:
     same, other = report_intake(seed=1), report_intake(seed=2)
     statuses = [receipt.status for receipt in append(store, same, same, other, report_intake(step=1))]
-    assert statuses == [Stored.STORED, Stored.DUPLICATE, Stored.CONFLICT, Stored.STORED]
+    assert statuses == [WriteOutcome.STORED, WriteOutcome.DUPLICATE, WriteOutcome.CONFLICT, WriteOutcome.STORED]
 
 
 def test_when_it_was_sent_and_what_was_lost_do_not_make_another_report(store: Store) -> None:
     append(store, report_intake(sent_at=1.0))
     [receipt] = append(store, report_intake(sent_at=2.0, losses=wire.Losses({"full": 3})))
-    assert receipt.status is Stored.DUPLICATE
+    assert receipt.status is WriteOutcome.DUPLICATE
 
 
 def test_notices_are_stored_once_and_read_in_order(store: Store) -> None:
@@ -64,7 +64,11 @@ def test_notices_are_stored_once_and_read_in_order(store: Store) -> None:
     pause = intake(wire.Pause(attempt="a", launch="launch-1", sequence=1, reason="evaluation"))
     receipts = append(store, start, pause, start)
     notices = store.reports.notices_after(receipts[0].run_id, 0, limit=10)
-    assert [receipt.status for receipt in receipts] == [Stored.STORED, Stored.STORED, Stored.DUPLICATE]
+    assert [receipt.status for receipt in receipts] == [
+        WriteOutcome.STORED,
+        WriteOutcome.STORED,
+        WriteOutcome.DUPLICATE,
+    ]
     assert [type(notice.message) for notice in notices] == [wire.Start, wire.Pause]
     assert store.reports.notices_after(receipts[0].run_id, notices[0].id, limit=10) == notices[1:]
 
@@ -87,14 +91,14 @@ def test_heartbeats_are_seen_and_not_stored(store: Store) -> None:
     [receipt] = append(store, start_intake())
     beat(store, at=NOW + 30)
     append(store, report_intake())
-    assert store.runlog.last_seen(receipt.run_id) == NOW + 30
+    assert store.run_log.last_seen(receipt.run_id) == NOW + 30
     assert len(store.reports.notices_after(receipt.run_id, 0, limit=10)) == 1
 
 
 def test_a_heartbeat_of_a_run_nobody_knows_makes_none(store: Store) -> None:
     beat(store, at=NOW, run="stranger")
     append(store, start_intake())
-    assert [run.key.run for run in store.runlog.unfinished_runs()] == ["grpo"]
+    assert [run.key.run for run in store.run_log.unfinished_runs()] == ["grpo"]
 
 
 def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
@@ -103,7 +107,7 @@ def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
     beat(store, at=NOW + 31)
     store.close()
     again = Store.open(url)
-    assert again.runlog.last_seen(receipt.run_id) == NOW + 31
+    assert again.run_log.last_seen(receipt.run_id) == NOW + 31
     again.close()
 
 
@@ -125,6 +129,6 @@ def test_what_comes_again_is_looked_up_together(store: Store, url: str) -> None:
         again = append(store, *sent)
     finally:
         event.remove(Engine, "before_cursor_execute", hear)
-    assert [(receipt.status, receipt.id) for receipt in again] == [(Stored.DUPLICATE, one.id) for one in stored]
+    assert [(receipt.status, receipt.id) for receipt in again] == [(WriteOutcome.DUPLICATE, one.id) for one in stored]
     looked_up = [statement for statement in asked if statement.startswith("SELECT report.")]
     assert len(looked_up) == (1 if url.startswith("postgresql") else len(sent))

@@ -124,7 +124,7 @@ def test_batches_stay(store: Store, run_ids: list[int]) -> None:
     row = batch(batch_key(1, 0), run_id=run_ids[0], ordinal=1)
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS), batches=(row,))
     prune(store, max_bytes=0)
-    assert store.runlog.batch(row.key) == row
+    assert store.run_log.batch(row.key) == row
 
 
 def test_events_go_after_a_day(store: Store, run_ids: list[int]) -> None:

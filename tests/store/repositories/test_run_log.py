@@ -25,9 +25,9 @@ from tests.store.builders import (
     report_intake,
     start_intake,
 )
-from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.batches.batch import DecisionRow, Role
+from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotFound
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
@@ -48,7 +48,7 @@ def run_id(store: Store) -> int:
 @pytest.fixture
 def log(store: Store) -> RunLog:
     """The run log as the worker sees it."""
-    return store.runlog
+    return store.run_log
 
 
 def test_a_new_run_has_nothing_behind_it(log: RunLog, run_id: int) -> None:
@@ -115,7 +115,7 @@ def test_decisions_come_back_the_active_one_first(store: Store, run_id: int) -> 
             mask_rate=0.125,
             accepted=b"\x7f",
         )
-        for name, role in (("geo_mask", Role.SHADOW), ("trm", Role.ACTIVE))
+        for name, role in (("geo_mask", PolicyRole.SHADOW), ("trm", PolicyRole.ACTIVE))
     )
     commit(store, run_id, batches=(batch(key, run_id=run_id, ordinal=1),), decisions=rows)
     commit(store, run_id, decisions=rows)
@@ -231,20 +231,20 @@ def test_a_revision_is_another_one_after_an_edit_and_the_same_after_what_the_wor
     store: Store, run_id: int
 ) -> None:
     key = store.runs.by_id(run_id).key
-    before = store.runlog.revision(run_id)
+    before = store.run_log.revision(run_id)
     commit(store, run_id, state=RunState.PAUSED)
     append(store, report_intake())
-    assert store.is_shared or store.runlog.revision(run_id) == before, "alone, it hears of every edit"
+    assert store.is_shared or store.run_log.revision(run_id) == before, "alone, it hears of every edit"
     edits: tuple[Callable[[], Future[Any]], ...] = (
         lambda: store.policies.put(run_id, default_version(now=NOW)),
-        lambda: store.adaptations.put(run_id, Setting(), author="me", now=NOW),
+        lambda: store.adaptations.put(run_id, AdaptationSetting(), author="me", now=NOW),
         lambda: store.runs.update(key, access=EVERYTHING, now=NOW, tags=["kept"]),
         lambda: store.runs.update(key, access=EVERYTHING, now=NOW, name="other"),
     )
     for edit in edits:
-        before = store.runlog.revision(run_id)
+        before = store.run_log.revision(run_id)
         edit().result(30)
-        assert store.runlog.revision(run_id) > before
+        assert store.run_log.revision(run_id) > before
 
 
 def test_speakers_are_those_whose_hearts_beat_and_those_that_have_just_begun(

@@ -19,13 +19,13 @@ from tests.store.builders import (
 )
 from tests.store.gate import Gate
 from trmon.domain.alerts.alert import Alert, Delivery
-from trmon.domain.alerts.owner_change import Handover
+from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.state.run_update import Event, Frontier, Outcome
+from trmon.domain.state.run_update import Event, Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.schema import tables
 
@@ -117,7 +117,7 @@ def test_a_name_is_given_once_and_must_be_one(store: Store) -> None:
         store.runs.update(GRPO, access=MATH, now=NOW, name="../etc")
 
 
-class FailingHandover(Handover):
+class FailingHandover(OwnerChange):
     """One whose deliveries cannot be made."""
 
     def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
@@ -130,12 +130,12 @@ FAILING = FailingHandover(routes=Routes(), public_url=None, now=NOW)
 
 @pytest.mark.parametrize(("name", "handover", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)])
 def test_of_a_change_that_fails_nothing_is_kept(
-    store: Store, name: str, handover: Handover | None, error: type[Exception]
+    store: Store, name: str, owner_change: OwnerChange | None, error: type[Exception]
 ) -> None:
     begin(store, "math/grpo", "math/taken")
     before = store.runs.get(GRPO, access=MATH)
     changed = store.runs.update(
-        GRPO, access=MATH, now=NOW, name=name, tags=["x"], owner="you", archived=True, handover=handover
+        GRPO, access=MATH, now=NOW, name=name, tags=["x"], owner="you", archived=True, owner_change=owner_change
     )
     with pytest.raises(error):
         changed.result(10)
@@ -170,7 +170,7 @@ def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:
     }
     [again] = append(store, report_intake(step=0))
     assert again.run_id not in (run_id, other_id)
-    assert store.runlog.reached(again.run_id).frontier == Frontier()
+    assert store.run_log.reached(again.run_id).frontier == Frontier()
 
 
 def counts(store: Store) -> dict[str, int]:
@@ -186,8 +186,8 @@ def test_what_was_said_of_a_run_that_goes_in_the_same_group_spoils_no_other(stor
     gone, stays = begin(store, "math/grpo", "math/other")
     said = Event(kind="x", data={}, at=NOW)
     with Gate(store.writer):
-        told = [Outcome(run_id=run_id, frontier=Frontier(), events=(said,)) for run_id in (gone, stays)]
-        outcomes = store.runlog.commit(told)
+        told = [RunUpdate(run_id=run_id, frontier=Frontier(), events=(said,)) for run_id in (gone, stays)]
+        outcomes = store.run_log.commit(told)
         deleted = store.writer.submit(partial(store.runs._delete_rest, run_id=gone, now=NOW), run=GRPO)
         reports = store.reports.append([report_intake("math", "other")], now=NOW)
     for future in (*outcomes, deleted, *reports):

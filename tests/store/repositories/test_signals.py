@@ -15,7 +15,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.store import Store
-from trmon.store.repositories.signal_series import Series
+from trmon.store.repositories.signal_series import SignalSeries
 from trmon.store.rows.signal_chunks import CHUNK_BATCHES
 from trmon.store.schema import tables
 
@@ -55,17 +55,17 @@ def test_a_damaged_row_has_no_values_in_history(store: Store, run_id: int, damag
     found = last(series(store, run_id, "kl"), "kl")
     assert math.isnan(found[7])
     assert found[:7] + found[8:] == [float(step) for step in range(CHUNK_BATCHES) if step != 7]
-    [row] = store.runlog.batches_after(run_id, 7, limit=1)
+    [row] = store.run_log.batches_after(run_id, 7, limit=1)
     assert [entry.part for entry in row.quarantined] == [QuarantinePart.ROW]
     assert row.scalars == {}
 
 
-def series(store: Store, run_id: int, *names: str, **options: Any) -> Series:
+def series(store: Store, run_id: int, *names: str, **options: Any) -> SignalSeries:
     """Read signals of a run as everybody may."""
     return store.signals.series(run_id, names=names, **{"access": EVERYTHING} | options)
 
 
-def last(found: Series, name: str) -> list[float]:
+def last(found: SignalSeries, name: str) -> list[float]:
     """Return the last values of a signal's points."""
     return found.bands[name].last.tolist()
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, append, start_intake
-from trmon.domain.alerts.silences import Matcher, Operator, Silence
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import NotFound
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.ADMIN}), project="code")
-MATCHER = Matcher(label="run", operator=Operator.LIKE, value="gr*")
+MATCHER = Matcher(label="run", operator=MatchOperator.LIKE, value="gr*")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_run_is_under_those_of_its_project_and_of_all_that_are_in_force(
 ) -> None:
     [receipt] = append(store, start_intake("math", "grpo"))
     everywhere, _, of_math = silences
-    found = [store.outbox.situation(receipt.run_id, now=NOW + later).silences for later in (-1, 0, 30, 60)]
+    found = [store.outbox.delivery_context(receipt.run_id, now=NOW + later).silences for later in (-1, 0, 30, 60)]
     assert found == [(), (everywhere,), (everywhere, of_math), ()]
 
 

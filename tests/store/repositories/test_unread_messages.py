@@ -10,17 +10,17 @@ from sqlalchemy import Engine, text, update
 
 from tests.store.builders import append, report_intake, start_intake
 from trmon.domain.model.identity import BatchKey, ReportKey
-from trmon.domain.model.messages import DamagedReport, Intake, Mail, StoredReport
+from trmon.domain.model.messages import DamagedReport, PreparedMessage, StoredReport, Unread
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.database.connect import engines_of
-from trmon.store.database.newer_rows import newer
+from trmon.store.database.newer_rows import newer_rows_query
 from trmon.store.schema import tables
 
 N_RUNS = 12
 
 
-def messages(chance: random.Random, *, n: int) -> list[Intake]:
+def messages(chance: random.Random, *, n: int) -> list[PreparedMessage]:
     """Return messages of runs that speak unlike often, a few of them never."""
     runs = [run for run in range(N_RUNS) for _ in range(run)]
     made = []
@@ -39,7 +39,7 @@ def filled(store: Store, *, seed: int) -> tuple[list[int], random.Random]:
     return [receipt.run_id for receipt in starts], chance
 
 
-def said(mail: Mail) -> tuple[list[object], list[object]]:
+def said(mail: Unread) -> tuple[list[object], list[object]]:
     """Return what mail says, in its order: columns are compared as the bytes they were decoded from."""
     return [vars_of(report) for report in mail.reports], list(mail.notices)
 
@@ -56,13 +56,13 @@ def test_each_run_gets_what_it_would_read_alone(store: Store, seed: int) -> None
     for _ in range(5):
         asked = chance.sample(run_ids, k=chance.randint(1, N_RUNS))
         read = {id_: Frontier(report_id=chance.randint(0, 70), notice_id=chance.randint(0, 70)) for id_ in asked}
-        mail = store.runlog.mail(read, limit=100)
+        mail = store.run_log.mail(read, limit=100)
         assert mail is not None
         assert list(mail) == asked
         for run_id, frontier in read.items():
-            alone = Mail(
-                notices=store.runlog.notices_after(run_id, frontier.notice_id, limit=100),
-                reports=store.runlog.reports_after(run_id, frontier.report_id, limit=100),
+            alone = Unread(
+                notices=store.run_log.notices_after(run_id, frontier.notice_id, limit=100),
+                reports=store.run_log.reports_after(run_id, frontier.report_id, limit=100),
             )
             assert said(mail[run_id]) == said(alone)
 
@@ -70,8 +70,8 @@ def test_each_run_gets_what_it_would_read_alone(store: Store, seed: int) -> None
 def test_where_there_is_as_much_as_the_limit_there_is_no_telling_whose_is_missing(store: Store) -> None:
     run_ids = [append(store, *(report_intake(run=run, step=step) for step in range(3)))[0].run_id for run in "ab"]
     read = dict.fromkeys(run_ids, Frontier())
-    assert store.runlog.mail(read, limit=6) is None
-    mail = store.runlog.mail(read, limit=7)
+    assert store.run_log.mail(read, limit=6) is None
+    mail = store.run_log.mail(read, limit=7)
     assert mail is not None
     assert [len(mail[run_id].reports) for run_id in run_ids] == [3, 3]
 
@@ -80,7 +80,7 @@ def test_a_row_that_cannot_be_decoded_is_named_among_the_others(store: Store) ->
     broken, sound = (append(store, report_intake(run=run))[0] for run in ("broken", "sound"))
     spoil = update(tables.report).where(tables.report.c.id == broken.id).values(payload=b"\xc1")
     store.writer.submit(lambda transaction: transaction.connection.execute(spoil) and None).result(30)
-    mail = store.runlog.mail({broken.run_id: Frontier(), sound.run_id: Frontier()}, limit=10)
+    mail = store.run_log.mail({broken.run_id: Frontier(), sound.run_id: Frontier()}, limit=10)
     assert mail is not None
     [damaged], [whole] = mail[broken.run_id].reports, mail[sound.run_id].reports
     assert isinstance(damaged, DamagedReport)
@@ -104,7 +104,7 @@ def test_it_is_read_from_an_index_however_few_runs_the_database_has_counted(url:
 
 def plan_of(engine: Engine) -> str:
     name = engine.dialect.name
-    query, given = newer(name, tables.report, {1: 399, 2: 0, 3: 0}, limit=512)
+    query, given = newer_rows_query(name, tables.report, {1: 399, 2: 0, 3: 0}, limit=512)
     with engine.connect() as connection:
         written = query.params(given).compile(connection, compile_kwargs={"literal_binds": True})
         explain = "EXPLAIN QUERY PLAN" if name == "sqlite" else "EXPLAIN (COSTS OFF)"

@@ -6,14 +6,16 @@ from sqlalchemy import event
 
 from trmon.store import Store
 from trmon.store.database.connect import engines_of
-from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.name_dictionary import NameDictionary
 
 
 def test_names_are_read_while_the_writer_forgets_them(store: Store, url: str) -> None:
     wanted = (("kl",), ("reward", "lr"))
-    added = store.writer.submit(lambda transaction: [NameSets().id_of(transaction.connection, one) for one in wanted])
+    added = store.writer.submit(
+        lambda transaction: [NameDictionary().id_of(transaction.connection, one) for one in wanted]
+    )
     ids = added.result(30)
-    engines, names = engines_of(url), NameSets()
+    engines, names = engines_of(url), NameDictionary()
     with engines.reader.connect() as connection:
         names.read(connection, ids[:1])
         event.listen(engines.reader, "before_cursor_execute", lambda *_: names.forget())

@@ -26,12 +26,12 @@ HUGE_FRAME = bytes.fromhex("28b52ffde0") + (1 << 50).to_bytes(8, "little")
 
 def packed(made: Columns) -> bytes:
     """Return the stored form of a report with these columns."""
-    return report_codec.pack(wire.Report(attempt="a", launch="l", step=1), parcel=wire.parcel(made))
+    return report_codec.pack_report(wire.Report(attempt="a", launch="l", step=1), parcel=wire.pack_columns(made))
 
 
 def stored(sent: wire.Report) -> bytes:
     """Return the stored form of a report."""
-    return report_codec.pack(without_columns(sent), parcel=wire.storable(sent)[0])
+    return report_codec.pack_report(without_columns(sent), parcel=wire.storable_columns(sent)[0])
 
 
 def without_columns(sent: wire.Report) -> wire.Report:
@@ -53,25 +53,25 @@ def assert_same(found: Columns, expected: Columns) -> None:
 @pytest.mark.parametrize("case", cases())
 def test_every_bit_of_the_golden_columns_comes_back(case: str) -> None:
     expected = columns(**inputs(case))
-    assert_same(report_codec.unpack(packed(expected))[1](), expected)
+    assert_same(report_codec.unpack_report(packed(expected))[1](), expected)
 
 
 def test_the_report_comes_back_without_its_columns() -> None:
     sent = report(step=3, update=1, scalars={"lr": 1e-6, "bad": None, "far": "-inf"}, accepted=b"\xff", kl_is="exact")
-    found, unpacked = report_codec.unpack(stored(sent))
+    found, unpacked = report_codec.unpack_report(stored(sent))
     assert found == without_columns(sent)
     assert_same(unpacked(), wire.unpack_columns(sent))
 
 
 def test_what_the_columns_say_of_themselves_comes_back() -> None:
     sent = report(kl_is="lower_bound", kl_pair="total", trainer_version=7, old_version=6)
-    found = report_codec.unpack(stored(sent))[1]()
+    found = report_codec.unpack_report(stored(sent))[1]()
     assert (found.kl_is, found.kl_pair, found.trainer_version, found.old_version) == ("lower_bound", "total", 7, 6)
 
 
 def test_columns_without_sequences_or_histograms_come_back() -> None:
     expected = replace(realistic_columns(n=0), histograms={})
-    assert_same(report_codec.unpack(packed(expected))[1](), expected)
+    assert_same(report_codec.unpack_report(packed(expected))[1](), expected)
 
 
 @pytest.mark.parametrize(("n", "length"), [(8, 64), (64, 64), (64, 512)])
@@ -85,19 +85,19 @@ def test_a_damaged_payload_is_not_read() -> None:
     payload = bytearray(packed(realistic_columns()))
     payload[-20] ^= 1
     with pytest.raises(TrmonError, match=r"a stored report is damaged: parcel.data: is not one zstd frame"):
-        report_codec.unpack(bytes(payload))[1]()
+        report_codec.unpack_report(bytes(payload))[1]()
 
 
 def test_another_format_is_refused() -> None:
     fields = msgspec.msgpack.decode(packed(realistic_columns()))
     fields[0] = report_codec.FORMAT + 1
     with pytest.raises(TrmonError, match=r"has format 3, this one reads 2; use the service that wrote it"):
-        report_codec.unpack(msgspec.msgpack.encode(fields))
+        report_codec.unpack_report(msgspec.msgpack.encode(fields))
 
 
 def digest(sent: wire.Report) -> bytes:
     """Return the digest of a report."""
-    return report_codec.report_digest(without_columns(sent), parcel=wire.storable(sent)[0])
+    return report_codec.report_digest(without_columns(sent), parcel=wire.storable_columns(sent)[0])
 
 
 def repacked(payload: bytes) -> bytes:
@@ -110,10 +110,10 @@ def repacked(payload: bytes) -> bytes:
 def changed(sent: wire.Report, name: str, values: list[float]) -> wire.Report:
     """Return a report of which a column begins with other values."""
     packed = sent.columns[name]
-    assert isinstance(packed, wire.PackedColumn)
+    assert isinstance(packed, wire.EncodedColumn)
     array = np.frombuffer(packed.data, f"<{packed.dtype}").copy()
     array[: len(values)] = values
-    column = wire.PackedColumn(packed.dtype, array.tobytes())
+    column = wire.EncodedColumn(packed.dtype, array.tobytes())
     return msgspec.structs.replace(sent, columns=sent.columns | {name: column})
 
 
@@ -154,8 +154,8 @@ def test_the_same_numbers_are_the_same_bytes_in_every_encoding() -> None:
 
 def test_a_digest_of_a_message_without_columns_tells_what_is_said_and_stays_as_it_lies_in_databases() -> None:
     said = [wire.Pause(attempt="a", launch="l", sequence=sequence, sent_at=at) for sequence in (1, 2) for at in (0, 9)]
-    assert len({report_codec.digest(message) for message in said}) == 2
-    assert report_codec.digest(said[0]).hex() == "5c3bbb37fd1954d91f3390dcd7f346b7"
+    assert len({report_codec.message_digest(message) for message in said}) == 2
+    assert report_codec.message_digest(said[0]).hex() == "5c3bbb37fd1954d91f3390dcd7f346b7"
 
 
 @pytest.mark.parametrize("accepted", [b"\x05", None], ids=["decided by its sender", "left to the service"])
@@ -165,9 +165,9 @@ def test_a_report_is_known_again_whatever_packed_it(accepted: bytes | None) -> N
     payload = stored(sent)
     older = repacked(stored(decided))
     assert older != payload
-    assert report_codec.is_same(payload, older)
+    assert report_codec.is_same_report(payload, older)
     for other in (msgspec.structs.replace(sent, step=2), changed(sent, "reward", [0.5])):
-        assert not report_codec.is_same(payload, repacked(stored(other)))
+        assert not report_codec.is_same_report(payload, repacked(stored(other)))
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ def test_whatever_is_damaged_is_said_to_be(spoil: Callable[[list[Any]], list[Any
     payload = packed(realistic_columns())
     damaged = msgspec.msgpack.encode(spoil(msgspec.msgpack.decode(payload)))
     with pytest.raises(Damaged, match="a stored report is damaged"):
-        report_codec.unpack(damaged)[1]()
+        report_codec.unpack_report(damaged)[1]()
 
 
 @pytest.mark.parametrize("damaged", [b"\xc1", packed(realistic_columns())[:-1] + b"\0"])
 def test_what_is_damaged_is_the_same_as_nothing(damaged: bytes) -> None:
-    assert not report_codec.is_same(packed(realistic_columns()), damaged)
+    assert not report_codec.is_same_report(packed(realistic_columns()), damaged)
 
 
 def test_a_damaged_notice_is_said_to_be() -> None:

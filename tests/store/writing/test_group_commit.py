@@ -15,9 +15,9 @@ from trmon.store import migrations
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_all
-from trmon.store.registry.run_registry import Directory
+from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import Commit, GroupCommit
+from trmon.store.writing.group_commit import CommittedGroup, GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 from trmon.store.writing.transaction import Operation, Transaction
 
@@ -26,7 +26,7 @@ from trmon.store.writing.transaction import Operation, Transaction
 def engines(url: str) -> Iterator[Engines]:
     """A migrated database."""
     opened = engines_of(url)
-    migrations.upgrade(opened.writing)
+    migrations.upgrade_schema(opened.writing)
     yield opened
     opened.dispose()
 
@@ -40,7 +40,7 @@ def engine(engines: Engines) -> Engine:
 @pytest.fixture
 def writer(engines: Engines) -> Iterator[GroupCommit]:
     """A writer that may keep ten operations waiting."""
-    locks = RunLocks(Directory(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
+    locks = RunLocks(RunRegistry(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
     started = GroupCommit(engines.writing, max_waiting=10, locks=locks)
     started.start()
     yield started
@@ -73,7 +73,7 @@ def test_operations_are_done_in_their_order(writer: GroupCommit, engine: Engine)
 
 
 def test_what_waits_is_committed_together(writer: GroupCommit) -> None:
-    commits: list[Commit] = []
+    commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
     with Gate(writer):
         futures = [writer.submit(add(name)) for name in "abc"]
@@ -139,7 +139,7 @@ def test_a_group_without_a_failure_is_written_once_and_one_with_it_twice(writer:
 
 
 def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
-    def fail(_: Commit) -> None:
+    def fail(_: CommittedGroup) -> None:
         raise RuntimeError("no")
 
     writer.on_commit(fail)
@@ -149,7 +149,7 @@ def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
 
 
 def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:
-    commits: list[Commit] = []
+    commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
     writer.submit(lambda transaction: transaction.touched.update({3, 4})).result(10)
     writer.close()

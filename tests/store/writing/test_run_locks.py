@@ -12,10 +12,10 @@ import pytest
 from tests.store.builders import NOW, append, beat, report_intake, start_intake
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotFound
-from trmon.domain.model.messages import Stored
+from trmon.domain.model.messages import WriteOutcome
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.state.run_update import Event as Said
-from trmon.domain.state.run_update import Frontier, Outcome
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database.connect import engines_of
 from trmon.store.rows.event_rows import write_stream
@@ -65,9 +65,9 @@ def test_a_report_that_both_get_is_stored_once_and_another_payload_conflicts(sto
     intakes = [report_intake(step=step) for step in range(50)]
     sent = [store.reports.append(intakes, now=NOW) for store in (one, other)]
     for pair in zip(*sent, strict=True):
-        assert {future.result(30).status for future in pair} == {Stored.STORED, Stored.DUPLICATE}
+        assert {future.result(30).status for future in pair} == {WriteOutcome.STORED, WriteOutcome.DUPLICATE}
     [conflict] = append(other, report_intake(step=7, seed=9))
-    assert conflict.status is Stored.CONFLICT
+    assert conflict.status is WriteOutcome.CONFLICT
 
 
 def test_runs_that_begin_on_both_at_once_are_made_once(stores: tuple[Store, Store]) -> None:
@@ -115,7 +115,7 @@ def test_a_run_that_one_deletes_begins_anew_at_the_other(stores: tuple[Store, St
     [before] = append(one, report_intake(step=1))
     other.runs.delete(other.runs.by_id(before.run_id).key, access=EVERYTHING, now=NOW)
     [after] = append(one, report_intake(step=1))
-    assert (after.status, after.run_id == before.run_id) == (Stored.STORED, False)
+    assert (after.status, after.run_id == before.run_id) == (WriteOutcome.STORED, False)
     with pytest.raises(NotFound):
         one.runs.by_id(before.run_id)
 
@@ -123,9 +123,9 @@ def test_a_run_that_one_deletes_begins_anew_at_the_other(stores: tuple[Store, St
 def test_outcomes_in_opposite_orders_wait_for_each_other_and_not_in_a_circle(stores: tuple[Store, Store]) -> None:
     receipts = append(stores[0], *(report_intake(run=f"run-{i}") for i in range(20)))
     ids = [receipt.run_id for receipt in receipts]
-    outcomes = {id_: Outcome(run_id=id_, last_step=id_, frontier=Frontier(report_id=1)) for id_ in ids}
+    outcomes = {id_: RunUpdate(run_id=id_, last_step=id_, frontier=Frontier(report_id=1)) for id_ in ids}
     both = [(store, order) for _ in range(5) for store, order in zip(stores, (ids, ids[::-1]), strict=True)]
-    futures = [future for store, order in both for future in store.runlog.commit([outcomes[id_] for id_ in order])]
+    futures = [future for store, order in both for future in store.run_log.commit([outcomes[id_] for id_ in order])]
     assert [future.result(30) for future in futures] == [None] * 200
 
 

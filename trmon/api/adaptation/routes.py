@@ -7,15 +7,15 @@ import time
 
 from fastapi import APIRouter
 
-from trmon.api.adaptation.schemas import AdaptationOut, SettingIn
-from trmon.api.http.components import Parts, Service
+from trmon.api.adaptation.schemas import AdaptationOut, AdaptationSettingIn
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.runs.routes import Named
-from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.adaptation.bound_budget import recommend
-from trmon.domain.adaptation.control import anchor_of, control
-from trmon.domain.adaptation.proposal import Hold, HoldReason
-from trmon.domain.adaptation.window import Window
+from trmon.domain.adaptation.control import anchor_of, run_controller
+from trmon.domain.adaptation.proposal import NoChange, NoChangeReason
+from trmon.domain.adaptation.window import SampleWindow
 from trmon.domain.model.access import Access
 from trmon.domain.policies.policy_version import default_version
 from trmon.domain.runs.run import Run, RunState
@@ -34,18 +34,18 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
     store = service.store
     run = store.runs.get(key, access=access)
     setting = store.adaptations.get(run.id, access=access)
-    if setting.mode is Mode.OFF:
+    if setting.mode is AdaptationMode.OFF:
         return AdaptationOut.of(setting)
     current = store.policies.current(run.id, access=access)
     keys = store.batches.gauge_keys(run.id, access=access, limit=MAX_STEPS)
-    history = stored_samples(store.runlog, keys, policy=current.policy)
-    sample = Window.of(history, n_sequences=setting.window_sequences).sample()
+    history = stored_samples(store.run_log, keys, policy=current.policy)
+    sample = SampleWindow.of(history, n_sequences=setting.window_sequences).sample()
     versions = [default_version(now=run.created_at), *store.policies.history(run.id, access=access)]
-    nothing = Hold(HoldReason.TOO_FEW, "no stored sequence has what the policy reads")
+    nothing = NoChange(NoChangeReason.TOO_FEW, "no stored sequence has what the policy reads")
     gain = _gain(service, run, access)
     return AdaptationOut.of(
         setting,
-        recommended=control(
+        recommended=run_controller(
             setting,
             sample,
             current=current,
@@ -57,7 +57,7 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
 
 
 @router.put("/adaptation")
-def put_adaptation(key: Named, given: SettingIn, access: Admin, service: Service) -> AdaptationOut:
+def put_adaptation(key: Named, given: AdaptationSettingIn, access: Admin, service: Service) -> AdaptationOut:
     """Set how the bounds are adapted: not at all, only shown, or applied as policy versions of their own."""
     run = service.store.runs.get(key, access=access)
     setting = given.setting()
@@ -65,7 +65,7 @@ def put_adaptation(key: Named, given: SettingIn, access: Admin, service: Service
     return AdaptationOut.of(setting)
 
 
-def _gain(service: Parts, run: Run, access: Access) -> float:
+def _gain(service: Components, run: Run, access: Access) -> float:
     """Return what the mean reward has won since the start: the newest of 20 stretches against the first."""
     series = service.store.signals.series(run.id, names=["reward_mean"], points=GAIN_POINTS, access=access)
     means = series.bands["reward_mean"].mean

@@ -8,29 +8,29 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Verdict
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.proposal import NoChange, NoChangeReason, Verdict
 from trmon.domain.model.errors import InvalidInput
 
-_DEFAULT = Setting()
+_DEFAULT = AdaptationSetting()
 
 
-class SettingIn(BaseModel):
+class AdaptationSettingIn(BaseModel):
     """How a run's bounds shall be adapted; what is not given is as for a new run."""
 
     model_config = ConfigDict(extra="forbid")
 
-    mode: Mode
+    mode: AdaptationMode
     target_mask_rate: float = Field(_DEFAULT.target_mask_rate, description="The fraction of sequences to reject.")
     window_sequences: int = Field(_DEFAULT.window_sequences, description="How many of the newest sequences count.")
     every_steps: int = Field(_DEFAULT.every_steps, description="Steps between two changes.")
     floor_factor: float = Field(_DEFAULT.floor_factor, description="The least bound, in terms of the one a person set.")
     ceiling_factor: float = Field(_DEFAULT.ceiling_factor, description="The largest bound, in the same terms.")
 
-    def setting(self) -> Setting:
+    def setting(self) -> AdaptationSetting:
         """Return the setting. Errors: InvalidInput naming the field."""
         try:
-            return Setting(**self.model_dump())
+            return AdaptationSetting(**self.model_dump())
         except ValueError as error:
             raise InvalidInput(str(error).split(" ", 1)[0], str(error)) from error
 
@@ -47,10 +47,10 @@ class MoveOut(BaseModel):
     limit: str | None = Field(description="What keeps it from there: factor, floor or ceiling.")
 
 
-class VerdictOut(BaseModel):
+class ProposalOut(BaseModel):
     """What a controller says now: a policy to put in force, or why the bounds stay."""
 
-    hold: HoldReason | None = None
+    hold: NoChangeReason | None = None
     reason: str
     policy: dict[str, Any] | None = None
     n_sequences: int | None = None
@@ -62,7 +62,7 @@ class VerdictOut(BaseModel):
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         """Return a verdict as answered."""
-        if isinstance(verdict, Hold):
+        if isinstance(verdict, NoChange):
             return cls(hold=verdict.reason, reason=verdict.detail)
         return cls(
             reason=verdict.reason,
@@ -78,20 +78,22 @@ class VerdictOut(BaseModel):
 class AdaptationOut(BaseModel):
     """A run's setting and what its controllers say of its newest stored sequences; nothing where the mode is off."""
 
-    mode: Mode
+    mode: AdaptationMode
     target_mask_rate: float
     window_sequences: int
     every_steps: int
     floor_factor: float
     ceiling_factor: float
-    recommended: VerdictOut | None = None
-    bound_budget: VerdictOut | None = Field(None, description="What an error bound would ask for; never applied.")
+    recommended: ProposalOut | None = None
+    bound_budget: ProposalOut | None = Field(None, description="What an error bound would ask for; never applied.")
 
     @classmethod
-    def of(cls, setting: Setting, *, recommended: Verdict | None = None, bound_budget: Verdict | None = None) -> Self:
+    def of(
+        cls, setting: AdaptationSetting, *, recommended: Verdict | None = None, bound_budget: Verdict | None = None
+    ) -> Self:
         """Return a setting as answered."""
         return cls(
             **asdict(setting),
-            recommended=None if recommended is None else VerdictOut.of(recommended),
-            bound_budget=None if bound_budget is None else VerdictOut.of(bound_budget),
+            recommended=None if recommended is None else ProposalOut.of(recommended),
+            bound_budget=None if bound_budget is None else ProposalOut.of(bound_budget),
         )

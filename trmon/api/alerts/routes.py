@@ -12,7 +12,7 @@ from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.pages import After, Limit, PageOut
-from trmon.domain.alerts.alert import Ack, AlertEvent, AlertState
+from trmon.domain.alerts.alert import Acknowledgement, AlertEvent, AlertState
 from trmon.domain.model.severity import Severity
 from trmon.store.repositories.alerts import ListedAlert
 
@@ -115,9 +115,9 @@ def acknowledge_alert(
     identity: Annotated[str, Path(max_length=1024)], given: AckIn, access: Admin, service: Service
 ) -> AlertOut:
     """Acknowledge a firing alert: nobody is reminded of this episode any more."""
-    ack = Ack(author=given.author or access.name, note=given.note, at=time.time())
+    ack = Acknowledgement(author=given.author or access.name, note=given.note, at=time.time())
     return AlertOut.of(service.store.alerts.acknowledge(identity, ack, access=access).result())
 
 
-def _ack_out(ack: Ack | None) -> AckOut | None:
+def _ack_out(ack: Acknowledgement | None) -> AckOut | None:
     return None if ack is None else AckOut(author=ack.author, note=ack.note, at=ack.at)

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from trmon.api.batches.schemas import BatchOut, DecisionOut, SequencesOut
-from trmon.api.batches.sequences import Window, shown
-from trmon.api.http.components import Parts, Service
+from trmon.api.batches.sequences import SequenceSelection, select_sequences
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
-from trmon.api.http.name_lists import Names, split
+from trmon.api.http.name_lists import Names, split_names
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.runs.routes import Named
 from trmon.api.runs.step_selection import OfAttempt
@@ -19,7 +19,7 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import decoded
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon_client.core.columns.columns import Columns
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches"])
@@ -80,17 +80,17 @@ def list_sequences(
 ) -> SequencesOut:
     """Return sequences of a batch: their columns, and what each policy decided over each of them and why."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
-    wanted = split(names)
-    return shown(
+    wanted = split_names(names)
+    return select_sequences(
         _columns(service, batch),
         service.store.batches.decisions(batch.key, access=access),
         book=_book(service, batch.run_id),
-        window=Window(first=first, limit=limit, names=frozenset(wanted) if wanted else None),
+        window=SequenceSelection(first=first, limit=limit, names=frozenset(wanted) if wanted else None),
     )
 
 
 def _find(
-    service: Parts, access: Access, key: RunKey, *, step: int, update: int | None, attempt_id: int | None
+    service: Components, access: Access, key: RunKey, *, step: int, update: int | None, attempt_id: int | None
 ) -> BatchRow:
     """Return the batch asked for; without an update the whole rollout batch, else the step's last update."""
     run = service.store.runs.get(key, access=access)
@@ -104,8 +104,8 @@ def _find(
     return found[0]
 
 
-def _columns(service: Parts, batch: BatchRow) -> Columns:
-    whole, damaged = decoded(service.store.runlog.batch_reports(batch.key))
+def _columns(service: Components, batch: BatchRow) -> Columns:
+    whole, damaged = decoded(service.store.run_log.batch_reports(batch.key))
     if not whole and not damaged:
         raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
     if (damaged and sum(report.n_sequences for report in whole) != batch.n_sequences) or not whole:
@@ -113,6 +113,6 @@ def _columns(service: Parts, batch: BatchRow) -> Columns:
     return Columns.merge(*(report.columns() for report in whole))
 
 
-def _book(service: Parts, run_id: int) -> PolicyBook:
+def _book(service: Components, run_id: int) -> PolicyRegistry:
     policies = service.store.policies
-    return PolicyBook.of(policies.current(run_id), versions=policies.history(run_id))
+    return PolicyRegistry.of(policies.current(run_id), versions=policies.history(run_id))

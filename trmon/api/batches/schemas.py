@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from trmon.api.http.json_numbers import Number
-from trmon.domain.batches.batch import BatchRow, DecisionRow, Role
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon_client.core.policies.acceptance import Criterion
 
@@ -17,7 +17,7 @@ class DecisionOut(BaseModel):
 
     policy: str
     hash: str
-    role: Role
+    role: PolicyRole
     counts: dict[str, int]
     mask_rate: Number
 
@@ -97,7 +97,7 @@ class SequenceDecisions(BaseModel):
 
     policy: str
     hash: str
-    role: Role
+    role: PolicyRole
     accepted: list[bool]
     reasons: list[str | None] = Field(description="The first reason of each rejection; null where accepted.")
 

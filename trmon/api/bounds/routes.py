@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from trmon.api.http.dependencies import reader
+from trmon.api.http.dependencies import require_reader
 from trmon.api.http.json_numbers import Number
 from trmon.domain.model.errors import InvalidInput
-from trmon_client.core.bounds.error_bounds import error_bounds, max_delta
+from trmon_client.core.bounds.surrogate_error import error_bounds, max_delta
 
-router = APIRouter(prefix="/api/v1/bounds", tags=["bounds"], dependencies=[Depends(reader)])
+router = APIRouter(prefix="/api/v1/bounds", tags=["bounds"], dependencies=[Depends(require_reader)])
 
 
 class BoundsOut(BaseModel):

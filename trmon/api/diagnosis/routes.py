@@ -9,7 +9,7 @@ from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Reader
 from trmon.api.runs.routes import Named
 from trmon.domain.diagnosis import diagnose
-from trmon.views.recent_history import recent
+from trmon.views.recent_history import recent_rows
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
 
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
 def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
     """Say what is wrong with a run at its newest step, since when, and what to change; 404 before its first batch."""
     run = service.store.runs.get(key, access=access)
-    found = diagnose(recent(service.store, run, access=access))
+    found = diagnose(recent_rows(service.store, run, access=access))
     over_signals = {rule.name for rule in service.rules() if rule.reads_batches}
     firing = [listed.alert for listed in service.store.alerts.firing([run.id], access=access)[run.id]]
     return DiagnosisOut.of(found, circumstances=[alert for alert in firing if alert.rule not in over_signals])

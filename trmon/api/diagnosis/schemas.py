@@ -22,7 +22,7 @@ from trmon.domain.diagnosis import (
     Stage,
 )
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Bound
+from trmon.domain.rules.rule import ThresholdSide
 
 
 class EvidenceOut(BaseModel):
@@ -30,7 +30,7 @@ class EvidenceOut(BaseModel):
 
     signal: str
     value: Number = Field(description="The newest value beyond the threshold.")
-    bound: Bound
+    bound: ThresholdSide
     threshold: Number
     away_from: float | None = Field(description="The point from which the threshold is a distance; null: it is none.")
     since_step: int

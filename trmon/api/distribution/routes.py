@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from trmon.api.distribution.schemas import DistributionOut
-from trmon.api.http.components import Parts, Service
+from trmon.api.http.components import Components, Service
 from trmon.api.runs.step_selection import Chosen
-from trmon.domain.analysis.distribution import Cuts, Read, distribution
+from trmon.domain.analysis.distribution import CriterionSamples, Read, distribution
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import decoded
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon_client.core.columns.columns import Columns
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
@@ -28,24 +28,24 @@ def get_distribution(
     where: Annotated[str | None, Query(max_length=64)] = None,
 ) -> DistributionOut:
     """Return where sequences stood against a bound of the policy, step by step, and the bound then in force."""
-    policies, cuts = service.store.policies, Cuts()
-    book = PolicyBook.of(policies.current(chosen.run_id), versions=policies.history(chosen.run_id))
+    policies, cuts = service.store.policies, CriterionSamples()
+    book = PolicyRegistry.of(policies.current(chosen.run_id), versions=policies.history(chosen.run_id))
     n_found = sum(_added(service, cuts, batch, book=book) for batch in chosen.batches)
     read = cuts.telling if statistic is None else _asked(cuts, statistic, pair=pair, where=where)
     found = None if read is None else distribution(cuts.by_read[read])
     return DistributionOut.of(cuts, chosen=read, found=found, missing=len(chosen.batches) - n_found)
 
 
-def _added(service: Parts, cuts: Cuts, key: BatchKey, *, book: PolicyBook) -> bool:
+def _added(service: Components, cuts: CriterionSamples, key: BatchKey, *, book: PolicyRegistry) -> bool:
     """Take a batch in, as the policy that its first report names reads it; false without one that can be read."""
-    reports, _ = decoded(service.store.runlog.batch_reports(key))
+    reports, _ = decoded(service.store.run_log.batch_reports(key))
     policy = book.find(reports[0].report.policy) if reports else None
     if policy is not None:
         cuts.add(Columns.merge(*(report.columns() for report in reports)), step=key.step, policy=policy)
     return bool(reports)
 
 
-def _asked(cuts: Cuts, statistic: str, *, pair: str | None, where: str | None) -> Read:
+def _asked(cuts: CriterionSamples, statistic: str, *, pair: str | None, where: str | None) -> Read:
     for read in cuts.by_read:
         if read[0] == statistic and pair in (None, read[1]) and where in (None, read[2]):
             return read

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from trmon.api.http.json_numbers import Number
-from trmon.domain.analysis.distribution import Cuts, Distribution, Read
+from trmon.domain.analysis.distribution import CriterionSamples, Distribution, Read
 
 
 class CriterionOut(BaseModel):
@@ -39,7 +39,7 @@ class DistributionOut(BaseModel):
     n_steps_without_reports: int = Field(description="Steps looked for whose sequences are no longer stored.")
 
     @classmethod
-    def of(cls, cuts: Cuts, *, chosen: Read | None, found: Distribution | None, missing: int) -> Self:
+    def of(cls, cuts: CriterionSamples, *, chosen: Read | None, found: Distribution | None, missing: int) -> Self:
         """Return a distribution as answered; None where no criterion applied."""
         criteria = {read: CriterionOut.of(read, n_rejected=cuts.n_rejected(read)) for read in cuts.by_read}
         return cls(

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from trmon.api.events.sse_stream import Follower, follow
+from trmon.api.events.sse_stream import Follower, stream_events
 from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Reader
 from trmon.domain.model.errors import InvalidInput, Unauthenticated
@@ -35,18 +35,18 @@ async def follow_events(
 
     async def is_known() -> bool:
         try:
-            return await service.door.access(request.headers.get("authorization"), now=time.time()) == access
+            return await service.authenticator.access(request.headers.get("authorization"), now=time.time()) == access
         except Unauthenticated:
             return False
 
     follower = Follower(
         events=service.store.events,
-        wakeups=service.wakeups,
+        commit_signal=service.commit_signal,
         access=access,
         is_known=is_known,
         run=None if run is None else _key(run),
     )
-    return StreamingResponse(follow(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNHELD)
+    return StreamingResponse(stream_events(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNHELD)
 
 
 def _key(run: str) -> RunKey:

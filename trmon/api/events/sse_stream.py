@@ -13,7 +13,7 @@ import msgspec
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
 from trmon.store.repositories.events import StoredEvent
-from trmon.views.commit_signal import Wakeups
+from trmon.views.commit_signal import CommitSignal
 
 HEARTBEAT_SECONDS = 15.0
 PAUSE_SECONDS = 0.2
@@ -22,7 +22,7 @@ MAX_AT_ONCE = 200
 RETRY_MILLISECONDS = 2000
 
 
-class Events(Protocol):
+class EventFeed(Protocol):
     """What a stream asks of the store."""
 
     def look(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
@@ -36,8 +36,8 @@ class Events(Protocol):
 class Follower:
     """Who follows which events, for as long as the token that was shown is one."""
 
-    events: Events
-    wakeups: Wakeups
+    events: EventFeed
+    commit_signal: CommitSignal
     access: Access
     is_known: Callable[[], Awaitable[bool]]
     run: RunKey | None = None
@@ -47,20 +47,20 @@ class Follower:
         return self.events.look(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
 
 
-async def follow(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
+async def stream_events(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
     """Yield events as they come, after one of them or from now on, and comments while there are none."""
     newest = await asyncio.to_thread(follower.events.last_id)
     # A place beyond the newest event is of another database: nothing would ever come after it.
     place = newest if after is None else min(after, newest)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-    while not follower.wakeups.closed and await follower.is_known():
-        seen, read_at = follower.wakeups.count, time.monotonic()
+    while not follower.commit_signal.closed and await follower.is_known():
+        seen, read_at = follower.commit_signal.count, time.monotonic()
         found, place = await asyncio.to_thread(follower.read, place)
         for stored in found:
-            yield written(stored)
+            yield sse_frame(stored)
         if len(found) == MAX_AT_ONCE:
             continue
-        if not await follower.wakeups.wait(seen, timeout_seconds=HEARTBEAT_SECONDS):
+        if not await follower.commit_signal.wait(seen, timeout_seconds=HEARTBEAT_SECONDS):
             yield b": alive\n\n"
         await asyncio.sleep(pause_seconds(since_read_seconds=time.monotonic() - read_at))
 
@@ -70,7 +70,7 @@ def pause_seconds(*, since_read_seconds: float) -> float:
     return max(0.0, PAUSE_SECONDS - since_read_seconds)
 
 
-def written(stored: StoredEvent) -> bytes:
+def sse_frame(stored: StoredEvent) -> bytes:
     """Return an event as it goes over the line."""
     place = {"project": stored.key.project, "run": stored.key.run, "at": stored.event.at}
     data = msgspec.json.encode({**place, **stored.event.data})

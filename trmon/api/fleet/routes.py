@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from trmon.api.fleet.schemas import FleetRunOut
-from trmon.api.http.components import Parts, Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.runs.routes import Named
@@ -39,8 +39,8 @@ def get_fleet_run(key: Named, access: Reader, service: Service) -> FleetRunOut:
     return _judged(service, [service.store.runs.get(key, access=access)], access=access)[0]
 
 
-def _judged(service: Parts, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
+def _judged(service: Components, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
     now = time.time()
     alerts = service.store.alerts.firing([run.id for run in runs], access=access)
-    glances = service.glances.at(runs, access=access, now=now)
-    return [FleetRunOut.of(run, alerts=alerts[run.id], glance=glances.get(run.id), now=now) for run in runs]
+    summaries = service.summaries.at(runs, access=access, now=now)
+    return [FleetRunOut.of(run, alerts=alerts[run.id], glance=summaries.get(run.id), now=now) for run in runs]

@@ -7,28 +7,28 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from trmon.api.http.json_numbers import Number
-from trmon.domain.health.run_verdict import Kind, Need, Standing, needs_somebody, verdict
+from trmon.domain.health.run_verdict import Urgency, VerdictInputs, VerdictKind, judge_run, urgency_of
 from trmon.domain.health.sparkline import Sparkline
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 from trmon.store.repositories.alerts import ListedAlert
-from trmon.views.run_summaries import Glance
+from trmon.views.run_summaries import RunSummary
 
 
 class VerdictOut(BaseModel):
     """What a run is judged to be, and why."""
 
-    kind: Kind
-    need: Need = Field(description="How soon somebody should look; none once its alerts are acknowledged.")
+    kind: VerdictKind
+    need: Urgency = Field(description="How soon somebody should look; none once its alerts are acknowledged.")
     why: str
     since_step: int | None
     todo: str | None = Field(description="What to do about it first; null where nobody must do anything.")
 
     @classmethod
-    def of(cls, standing: Standing, *, acked: frozenset[str], now: float) -> Self:
+    def of(cls, standing: VerdictInputs, *, acked: frozenset[str], now: float) -> Self:
         """Return the verdict on a run as answered."""
-        found = verdict(standing, now=now)
-        need = needs_somebody(found, alerts=standing.alerts, acked=acked)
+        found = judge_run(standing, now=now)
+        need = urgency_of(found, alerts=standing.alerts, acked=acked)
         return cls(kind=found.kind, need=need, why=found.why, since_step=found.since_step, todo=found.todo)
 
 
@@ -78,10 +78,10 @@ class FleetRunOut(BaseModel):
     kl: SparklineOut | None = Field(description="kl_k3 of the primary pair.")
 
     @classmethod
-    def of(cls, run: Run, *, alerts: tuple[ListedAlert, ...], glance: Glance | None, now: float) -> Self:
+    def of(cls, run: Run, *, alerts: tuple[ListedAlert, ...], glance: RunSummary | None, now: float) -> Self:
         """Return a run as answered."""
         expected = glance.expected_step_seconds if glance else None
-        standing = Standing(
+        standing = VerdictInputs(
             run=run,
             alerts=[listed.alert for listed in alerts],
             diagnosis=glance.diagnosis if glance else None,

@@ -17,13 +17,13 @@ class HealthOut(BaseModel):
 
 
 @router.get("/healthz")
-async def alive() -> HealthOut:
+async def get_liveness() -> HealthOut:
     """Say that the process is alive."""
     return HealthOut()
 
 
 @router.get("/readyz")
-async def ready(service: Service) -> HealthOut:
+async def get_readiness(service: Service) -> HealthOut:
     """Say that the store answers, and that its writer, the worker and the notifier are at work; 503 otherwise."""
     await service.readiness.check()
     return HealthOut()

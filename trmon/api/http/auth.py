@@ -22,7 +22,7 @@ REMEMBERED_SECONDS = 2.0
 MAX_REMEMBERED = 10_000
 
 
-class Tokens(Protocol):
+class TokenLookup(Protocol):
     """What the door asks of the store."""
 
     def by_digest(self, digest: str) -> Token | None:
@@ -32,10 +32,10 @@ class Tokens(Protocol):
         """Return whether a token was ever made and not revoked."""
 
 
-class Door:
+class Authenticator:
     """Knows callers by their tokens; on a loopback service without tokens, everyone may do everything."""
 
-    def __init__(self, tokens: Tokens, *, is_loopback: bool) -> None:
+    def __init__(self, tokens: TokenLookup, *, is_loopback: bool) -> None:
         self._tokens = tokens
         self._is_loopback = is_loopback
         self._remembered: dict[str | None, tuple[Token | bool | None, float]] = {}
@@ -81,7 +81,7 @@ class Door:
         return found
 
 
-async def known(scope: Scope, headers: Mapping[str, str], *, admit: Callable[[], None]) -> Access | None:
+async def known_access(scope: Scope, headers: Mapping[str, str], *, admit: Callable[[], None]) -> Access | None:
     """Return what the caller of a guarded path may do, None on an open one; it stands in the connection's state too.
 
     Args: admit: as of `Door.access`.
@@ -89,8 +89,8 @@ async def known(scope: Scope, headers: Mapping[str, str], *, admit: Callable[[],
     """
     if not scope["path"].startswith(GUARDED_PATHS):
         return None
-    door: Door = scope["app"].state.parts.door
-    access = await door.access(headers.get("authorization"), now=time.time(), admit=admit)
+    authenticator: Authenticator = scope["app"].state.components.authenticator
+    access = await authenticator.access(headers.get("authorization"), now=time.time(), admit=admit)
     scope.setdefault("state", {})["access"] = access
     return access
 
@@ -105,7 +105,7 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def check_bind(settings: Settings, tokens: Tokens) -> None:
+def check_bind(settings: Settings, tokens: TokenLookup) -> None:
     """Refuse to listen beyond this machine while anyone could call. Errors: NotReady with the command that helps."""
     if not settings.is_loopback and not tokens.any():
         raise NotReady(

@@ -13,7 +13,7 @@ import zstandard
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trmon.api.http.memory_budget import Held, Hold
+from trmon.api.http.memory_budget import MemoryBudget, Reservation
 from trmon.domain.model.errors import InvalidInput, TooLarge, UnsupportedMedia
 
 MAX_ZSTD_WINDOW_BYTES = 8 << 20
@@ -28,13 +28,13 @@ class WholeBody:
 
     def __init__(self, *, max_bytes: int, max_held_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._held = Held(max_held_bytes)
+        self._held = MemoryBudget(max_held_bytes)
 
     async def hand(
         self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str]
     ) -> None:
         """Call the app, unless the client goes away first. Errors: TooLarge, Overloaded; those of `decompress`."""
-        hold = Hold(self._held)
+        hold = Reservation(self._held)
         try:
             body = await self._read(headers, receive, hold=hold)
             if body is None:
@@ -48,7 +48,7 @@ class WholeBody:
         finally:
             hold.end()
 
-    async def _read(self, headers: Mapping[str, str], receive: Receive, *, hold: Hold) -> bytes | None:
+    async def _read(self, headers: Mapping[str, str], receive: Receive, *, hold: Reservation) -> bytes | None:
         """Return the body, or None where the client went away before it was through."""
         announced = headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > self._max_bytes:

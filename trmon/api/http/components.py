@@ -1,4 +1,4 @@
-"""The parts of a running service, as its routes reach them."""
+"""The components of a running service, as its routes reach them."""
 
 from __future__ import annotations
 
@@ -8,49 +8,47 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from trmon.api.http.auth import Door
+from trmon.api.http.auth import Authenticator
 from trmon.api.http.readiness import Readiness
-from trmon.bootstrap.background_services import Crew
-from trmon.config.active_rules import RulesInForce
+from trmon.config.active_rules import ActiveRules
 from trmon.config.settings import Settings
-from trmon.ingest.ingest_service import Reception
+from trmon.ingest.ingest_service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import Store
-from trmon.views.commit_signal import Wakeups
+from trmon.views.commit_signal import CommitSignal
 from trmon.views.current_policies import CurrentPolicies
-from trmon.views.run_summaries import Glances
-from trmon.views.run_view_cache import Live
+from trmon.views.run_summaries import RunSummaries
+from trmon.views.run_view_cache import RunViewCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Everything that lives as long as the service; without a crew, other processes watch the runs.
+class Components:
+    """Everything that routes share; it lives as long as the service.
 
-    `what_ifs` lets a few of those be answered at once, the others wait.
+    `what_ifs` lets a few what-if requests run at once; the others wait.
     """
 
     settings: Settings
     store: Store
-    live: Live
-    crew: Crew | None
-    rules: RulesInForce
-    door: Door
-    reception: Reception
+    live: RunViewCache
+    rules: ActiveRules
+    authenticator: Authenticator
+    ingest_service: IngestService
     policies: CurrentPolicies
-    wakeups: Wakeups
+    commit_signal: CommitSignal
     counters: Counters
     exposition: Exposition
-    glances: Glances
+    summaries: RunSummaries
     readiness: Readiness
     what_ifs: Semaphore
 
 
-async def parts_of(request: Request) -> Parts:
-    """Return the parts of the service that answers a request."""
-    parts: Parts = request.app.state.parts
-    return parts
+async def components_of(request: Request) -> Components:
+    """Return the components of the service that answers a request."""
+    components: Components = request.app.state.components
+    return components
 
 
-Service = Annotated[Parts, Depends(parts_of)]
+Service = Annotated[Components, Depends(components_of)]
 """The running service, for routes."""

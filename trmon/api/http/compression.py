@@ -10,7 +10,7 @@ LEVEL = 4
 """Higher ones take twice the time for a few percent."""
 
 
-class CompressedReads:
+class GetCompression:
     """Compresses answers to GET for those who take gzip; streams of events are left alone."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -17,7 +17,7 @@ def access_of(connection: Connection) -> Access | None:
     return access
 
 
-def address_of(connection: Connection) -> str:
+def client_address(connection: Connection) -> str:
     """Return the address from which a request comes, empty where it is not known."""
     client: tuple[str, int] | None = connection.get("client")
     return client[0] if client else ""
@@ -31,24 +31,24 @@ def _with(request: Request, scope: Scope) -> Access:
     return access
 
 
-async def reader(request: Request) -> Access:
+async def require_reader(request: Request) -> Access:
     """Let only those pass who may read. Errors: Unauthenticated, Forbidden."""
     return _with(request, Scope.READ)
 
 
-async def sender(request: Request) -> Access:
+async def require_sender(request: Request) -> Access:
     """Let only those pass who may send reports. Errors: Unauthenticated, Forbidden."""
     return _with(request, Scope.INGEST)
 
 
-async def admin(request: Request) -> Access:
+async def require_admin(request: Request) -> Access:
     """Let only those pass who may change things. Errors: Unauthenticated, Forbidden."""
     return _with(request, Scope.ADMIN)
 
 
-Reader = Annotated[Access, Depends(reader)]
+Reader = Annotated[Access, Depends(require_reader)]
 """A caller who may read."""
-Sender = Annotated[Access, Depends(sender)]
+Sender = Annotated[Access, Depends(require_sender)]
 """A caller who may send reports."""
-Admin = Annotated[Access, Depends(admin)]
+Admin = Annotated[Access, Depends(require_admin)]
 """A caller who may change things."""

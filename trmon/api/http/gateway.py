@@ -8,10 +8,10 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.api.http import problems
-from trmon.api.http.auth import known
+from trmon.api.http.auth import known_access
 from trmon.api.http.body import WholeBody
 from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
-from trmon.api.http.dependencies import address_of
+from trmon.api.http.dependencies import client_address
 from trmon.api.http.rate_limit import RateLimit
 from trmon.domain.model.errors import Unauthenticated
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 _SECURITY = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-class Edge:
+class Gateway:
     """Lets in who may come in, with the body whole, and answers expected errors as problems.
 
     All of it is one layer: a layer for each check costs more than the checks. Every answer gets the security headers;
@@ -51,7 +51,7 @@ class Edge:
         except problems.EXPECTED as error:
             if status:
                 raise
-            await problems.answer(error)(scope, receive, secured)
+            await problems.problem_response(error)(scope, receive, secured)
         seconds = round(time.perf_counter() - began_at, 4)
         log.debug("answered", method=scope["method"], path=scope["path"], status=status, seconds=seconds)
 
@@ -60,9 +60,9 @@ class Edge:
         headers = _first_values(scope)
         check_host(headers, hosts=self._hosts)
         check_site(headers, method=scope["method"])
-        address = address_of(scope)
+        address = client_address(scope)
         try:
-            access = await known(scope, headers, admit=lambda: self._limit.admit(address))
+            access = await known_access(scope, headers, admit=lambda: self._limit.admit(address))
         except Unauthenticated:
             self._limit.refused(address)
             raise

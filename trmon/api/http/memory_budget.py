@@ -11,7 +11,7 @@ MEASURED_SECONDS = 1.0
 LONGEST_SECONDS = 60.0
 
 
-class Held:
+class MemoryBudget:
     """Bytes of bodies in memory, at most so many, and how fast they go; used on the event loop alone."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -42,10 +42,10 @@ class Held:
             self._let_go, self._since = 0, now
 
 
-class Hold:
+class Reservation:
     """What one request holds, until its end."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: MemoryBudget) -> None:
         self._held = held
         self._bytes = 0
 

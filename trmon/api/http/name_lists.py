@@ -13,7 +13,7 @@ MAX_NAMES = 128
 Names = Annotated[str | None, Query(max_length=8192, description="Names, separated by commas.")]
 
 
-def split(names: str | None) -> list[str]:
+def split_names(names: str | None) -> list[str]:
     """Return the names in their order, each once. Errors: InvalidInput for too many."""
     found = list(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
     if len(found) > MAX_NAMES:

@@ -57,19 +57,19 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
 EXPECTED = (errors.TrmonError, WireError)
 
 
-def install(app: FastAPI) -> None:
+def install_problem_handlers(app: FastAPI) -> None:
     """Answer what the framework raises as problems too; domain errors are answered by the edge."""
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
 
 
-def answer(error: Exception) -> Response:
+def problem_response(error: Exception) -> Response:
     """Return the problem details of an expected error, and log one that is the service's own fault."""
     status, kind = status_of(type(error))
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("request_failed", exc_info=error)
-    return problem(
+    return problem_details(
         status,
         kind,
         detail=str(error),
@@ -83,7 +83,7 @@ def status_of(kind: type[Exception]) -> tuple[HTTPStatus, str]:
     return next(STATUSES[base] for base in kind.__mro__ if base in STATUSES)
 
 
-def problem(
+def problem_details(
     status: HTTPStatus, kind: str, *, detail: str, field: str | None = None, headers: dict[str, str] | None = None
 ) -> Response:
     """Return problem details as a response; a long detail is cut."""
@@ -115,7 +115,7 @@ def _headers(error: Exception) -> dict[str, str]:
 async def _invalid_request(_request: Request, error: Exception) -> Response:
     first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": ""}
     field = ".".join(str(part) for part in first["loc"][1:]) or "body"
-    return problem(HTTPStatus.BAD_REQUEST, "invalid-input", detail=f"{field}: {first['msg']}", field=field)
+    return problem_details(HTTPStatus.BAD_REQUEST, "invalid-input", detail=f"{field}: {first['msg']}", field=field)
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:
@@ -125,12 +125,12 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not allowed on {request.url.path[:128]!r}",
     }.get(status, status.phrase)
     headers = dict(getattr(error, "headers", None) or {})
-    return problem(status, status.name.lower().replace("_", "-"), detail=detail, headers=headers)
+    return problem_details(status, status.name.lower().replace("_", "-"), detail=detail, headers=headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
-    return problem(
+    return problem_details(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "internal",
         detail="The service failed; its log says where.",

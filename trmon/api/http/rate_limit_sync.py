@@ -15,7 +15,7 @@ SHARE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 
 
-class Buckets(Protocol):
+class SharedBucketStore(Protocol):
     """What is shared."""
 
     def spend(self, spent: Mapping[str, int]) -> dict[str, float]:
@@ -25,10 +25,10 @@ class Buckets(Protocol):
         """Let go of the connection."""
 
 
-class Sharing:
+class RateLimitSync:
     """A thread that keeps a replica's buckets and the shared ones together; while those are away, its own count."""
 
-    def __init__(self, limit: RateLimit, buckets: Buckets, *, failed: Callable[[], None]) -> None:
+    def __init__(self, limit: RateLimit, buckets: SharedBucketStore, *, failed: Callable[[], None]) -> None:
         self._limit = limit
         self._buckets = buckets
         self._failed = failed

@@ -8,12 +8,12 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
-class CorkedProtocol(HttpToolsProtocol):
+class CoalescingProtocol(HttpToolsProtocol):
     """Uvicorn's protocol, whose answers wait until they are whole or, if they are not by then, the loop's next turn."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak, through a cork."""
-        self._cork = Cork(cast(asyncio.Transport, transport), loop=self.loop)
+        self._cork = CoalescingTransport(cast(asyncio.Transport, transport), loop=self.loop)
         super().connection_made(cast(asyncio.Transport, self._cork))
 
     def on_response_complete(self) -> None:
@@ -22,7 +22,7 @@ class CorkedProtocol(HttpToolsProtocol):
         super().on_response_complete()
 
 
-class Cork:
+class CoalescingTransport:
     """A transport that keeps what is written until it is told to send it, for a turn of the loop at most."""
 
     def __init__(self, transport: asyncio.Transport, *, loop: asyncio.AbstractEventLoop) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from fastapi import APIRouter
 
-from trmon.api.http.components import Parts, Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.pages import After, Limit, PageOut
-from trmon.api.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parsed, parsed_shadow
+from trmon.api.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parse_policy, parse_shadow_policy
 from trmon.api.runs.routes import Named
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
@@ -43,9 +43,9 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
     current = service.store.policies.current(run.id, access=access)
     shadows = current.shadows
     if change.shadows is not None:
-        shadows = tuple(parsed_shadow(spec, field=f"shadows[{i}]") for i, spec in enumerate(change.shadows))
+        shadows = tuple(parse_shadow_policy(spec, field=f"shadows[{i}]") for i, spec in enumerate(change.shadows))
     version = PolicyVersion(
-        policy=parsed(change.policy, field="policy"),
+        policy=parse_policy(change.policy, field="policy"),
         shadows=shadows,
         author=access.name,
         reason=change.reason,
@@ -75,7 +75,7 @@ def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Ser
     return _put(service, run, version)
 
 
-def _history(service: Parts, run: Run) -> list[PolicyVersion]:
+def _history(service: Components, run: Run) -> list[PolicyVersion]:
     """Return what was set, after what every run starts with."""
     return [default_version(now=run.created_at), *service.store.policies.history(run.id)]
 
@@ -90,6 +90,6 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
     raise NotFound("policy version", wanted)
 
 
-def _put(service: Parts, run: Run, version: PolicyVersion) -> PolicyVersionOut:
+def _put(service: Components, run: Run, version: PolicyVersion) -> PolicyVersionOut:
     service.store.policies.put(run.id, version).result()
     return PolicyVersionOut.of(version)

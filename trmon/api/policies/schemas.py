@@ -66,7 +66,7 @@ class Rollback(BaseModel):
     reason: str = Field("", max_length=1000)
 
 
-def parsed(spec: Spec, *, field: str) -> Policy:
+def parse_policy(spec: Spec, *, field: str) -> Policy:
     """Return a policy, or raise InvalidInput naming the field."""
     try:
         return Policy.parse(spec)
@@ -74,9 +74,9 @@ def parsed(spec: Spec, *, field: str) -> Policy:
         raise InvalidInput(field, str(error)) from error
 
 
-def parsed_shadow(spec: Spec, *, field: str) -> Policy:
+def parse_shadow_policy(spec: Spec, *, field: str) -> Policy:
     """Return a policy to decide by here, or raise InvalidInput: columns do not hold what token rules need."""
-    policy = parsed(spec, field=field)
+    policy = parse_policy(spec, field=field)
     if not policy.criteria:
         raise InvalidInput(
             field, f"{policy.name} has token rules alone, and these work in the trainer; a shadow needs criteria"

@@ -7,14 +7,14 @@ import re
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trmon.api.http.components import parts_of
-from trmon.api.http.dependencies import sender
+from trmon.api.http.components import components_of
+from trmon.api.http.dependencies import require_sender
 from trmon.api.reports.routes import MANY, ONE, send_many, send_one
 
 _ONE = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", ONE))
 
 
-class ShortWay:
+class FastPath:
     """Calls the endpoints of reports as their routes would; what is not for them goes on to the routes."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -33,7 +33,7 @@ async def _answer(request: Request) -> Response | None:
     """Return the answer to reports, None to anything else."""
     path = request.scope["path"]
     if path == MANY:
-        return await send_many(request, access=await sender(request), service=await parts_of(request))
+        return await send_many(request, access=await require_sender(request), service=await components_of(request))
     place = _ONE.fullmatch(path)
     if place is None:
         return None
@@ -41,6 +41,6 @@ async def _answer(request: Request) -> Response | None:
         request,
         project=place["project"],
         run=place["run"],
-        access=await sender(request),
-        service=await parts_of(request),
+        access=await require_sender(request),
+        service=await components_of(request),
     )

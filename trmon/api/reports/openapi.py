@@ -12,7 +12,7 @@ _REF = "#/components/schemas/{name}"
 _NAMED: dict[str, Any] = {"Message": wire.Message, "Bundle": wire.Bundle, "Ack": wire.Ack, "Acks": wire.Acks}
 
 
-def body_of(name: str, *, answer: str) -> dict[str, Any]:
+def openapi_body(name: str, *, answer: str) -> dict[str, Any]:
     """Return the part of a route's OpenAPI that names its body and its answer, in both media types."""
     return {
         "requestBody": {"required": True, "content": _content(name)},
@@ -20,7 +20,7 @@ def body_of(name: str, *, answer: str) -> dict[str, Any]:
     }
 
 
-def schemas() -> dict[str, Any]:
+def wire_schemas() -> dict[str, Any]:
     """Return the JSON Schema of every struct of the wire by its name."""
     types = list(_NAMED.values())
     roots, components = msgspec.json.schema_components(types, ref_template=_REF)

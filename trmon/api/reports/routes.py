@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Sender
-from trmon.api.reports.openapi import body_of
+from trmon.api.reports.openapi import openapi_body
 from trmon.domain.model.access import Scope
 from trmon.domain.model.errors import UnsupportedMedia
 from trmon.domain.model.identity import RunKey
@@ -18,23 +18,23 @@ MANY = "/api/v1/reports"
 router = APIRouter(tags=["reports"])
 
 
-@router.post(ONE, openapi_extra=body_of("Message", answer="Ack"))
+@router.post(ONE, openapi_extra=openapi_body("Message", answer="Ack"))
 async def send_one(request: Request, project: str, run: str, access: Sender, service: Service) -> Response:
     """Send one message: a report, start, scalars, heartbeat, pause or finish; answered when it is on the disk."""
     media_type = _media_type(request)
     key = RunKey.checked(project, run)
     access.require(Scope.INGEST, project=project)
     with service.counters.ingest_seconds.time():
-        ack = await service.reception.one(await _body(request), media_type=media_type, key=key)
+        ack = await service.ingest_service.one(await _body(request), media_type=media_type, key=key)
     return Response(wire.encode(ack, media_type=media_type), media_type=media_type)
 
 
-@router.post(MANY, openapi_extra=body_of("Bundle", answer="Acks"))
+@router.post(MANY, openapi_extra=openapi_body("Bundle", answer="Acks"))
 async def send_many(request: Request, access: Sender, service: Service) -> Response:
     """Send many messages of any runs; each has its own answer, so that a bad one spoils no other."""
     media_type = _media_type(request)
     with service.counters.ingest_seconds.time():
-        acks = await service.reception.many(await _body(request), media_type=media_type, access=access)
+        acks = await service.ingest_service.many(await _body(request), media_type=media_type, access=access)
     return Response(wire.encode(acks, media_type=media_type), media_type=media_type)
 
 

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
 from trmon.api.http.components import Service
-from trmon.api.http.dependencies import reader
+from trmon.api.http.dependencies import require_reader
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.condition_yaml import written
+from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule
 
-router = APIRouter(prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(reader)])
+router = APIRouter(prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(require_reader)])
 
 
 class RuleOut(BaseModel):
@@ -36,7 +36,7 @@ class RuleOut(BaseModel):
     def of(cls, rule: Rule) -> Self:
         """Return a rule as answered."""
         given = {name: getattr(rule, name) for name in cls.model_fields}
-        return cls(**given | {"when": written(rule.when), "reads": rule.reads.value})
+        return cls(**given | {"when": condition_to_yaml(rule.when), "reads": rule.reads.value})
 
 
 class RulesFileOut(BaseModel):

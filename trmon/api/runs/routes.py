@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from trmon.api.http.components import Parts, Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.runs.schemas import AttemptOut, RunChange, RunOut
-from trmon.domain.alerts.owner_change import Handover
+from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.identity import RunKey, checked_name
 from trmon.domain.runs.run import Run, RunState
 from trmon.notifications.configured_receivers import routes_of
@@ -81,7 +81,7 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
         tags=tags,
         owner=change.owner,
         archived=change.archived,
-        handover=_handover(service),
+        owner_change=_owner_change(service),
     ).result()
     return _answered(service, run)
 
@@ -92,10 +92,10 @@ def delete_run(key: Named, access: Admin, service: Service) -> None:
     service.store.runs.delete(key, access=access, now=time.time())
 
 
-def _handover(service: Parts) -> Handover:
+def _owner_change(service: Components) -> OwnerChange:
     settings = service.settings
-    return Handover(routes=routes_of(settings), public_url=settings.public_url, now=time.time())
+    return OwnerChange(routes=routes_of(settings), public_url=settings.public_url, now=time.time())
 
 
-def _answered(service: Parts, run: Run) -> RunOut:
+def _answered(service: Components, run: Run) -> RunOut:
     return RunOut.of(run, service.live.get(run.id))

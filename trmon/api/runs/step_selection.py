@@ -20,7 +20,7 @@ OfAttempt = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Only this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class StepSelection:
     """A run, and the batches that gauges read at the chosen steps, oldest first."""
 
     run_id: int
@@ -35,13 +35,13 @@ def _chosen(
     to_step: ToStep = None,
     attempt_id: OfAttempt = None,
     points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="Most steps, evenly chosen.")] = 100,
-) -> Choice:
+) -> StepSelection:
     run = service.store.runs.get(key, access=access)
     steps = service.store.signals.series(
         run.id, names=(), access=access, attempt_id=attempt_id, from_step=from_step, to_step=to_step, points=points
     )
-    return Choice(run_id=run.id, batches=steps.batches())
+    return StepSelection(run_id=run.id, batches=steps.batches())
 
 
-Chosen = Annotated[Choice, Depends(_chosen)]
+Chosen = Annotated[StepSelection, Depends(_chosen)]
 """The steps that a request asks for. Errors: NotFound for a run that the caller may not see."""

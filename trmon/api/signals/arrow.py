@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 _INTEGERS = ("attempt_id", "step", "update", "count")
 
 
-def parquet(columns: Mapping[str, list[Any]]) -> bytes:
+def to_parquet(columns: Mapping[str, list[Any]]) -> bytes:
     """Return columns as a parquet file."""
     file = pa.BufferOutputStream()
     pq.write_table(_table(columns), file, compression="zstd")
     return bytes(file.getvalue())
 
 
-def stream(columns: Mapping[str, list[Any]]) -> bytes:
+def to_arrow_stream(columns: Mapping[str, list[Any]]) -> bytes:
     """Return columns as an Arrow stream."""
     table, file = _table(columns), pa.BufferOutputStream()
     with pa.ipc.new_stream(file, table.schema) as writer:

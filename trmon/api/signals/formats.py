@@ -13,14 +13,14 @@ from fastapi import Response
 
 from trmon.domain.alerts.deliveries import jsonable
 from trmon.domain.model.errors import InvalidInput
-from trmon.store.repositories.signal_series import Band, Series
+from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
 
 STATISTICS = ("min", "max", "mean", "last")
 PLACES = ("attempt_id", "step", "update", "closed_at", "count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class SeriesDetail:
     """How much of a series is told: which statistics of each point, to how many significant digits; None: all."""
 
     statistics: tuple[str, ...] = STATISTICS
@@ -37,7 +37,7 @@ class Detail:
         return [float(f"{value:.{self.digits}g}") for value in values.tolist()]
 
 
-def as_json(series: Series, detail: Detail) -> Response:
+def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as SeriesOut describes it."""
     document = {
         "exact": series.exact,
@@ -48,7 +48,7 @@ def as_json(series: Series, detail: Detail) -> Response:
     return Response(msgspec.json.encode(document), media_type="application/json")
 
 
-def as_csv(series: Series, detail: Detail) -> Response:
+def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as a table; NaN is empty."""
     columns = _places(series) | {label: detail.told(values) for label, values in _numbers(series, detail).items()}
     text = io.StringIO()
@@ -58,17 +58,17 @@ def as_csv(series: Series, detail: Detail) -> Response:
     return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
 
 
-def as_parquet(series: Series, detail: Detail) -> Response:
+def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as a parquet file; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
     return Response(_arrow("parquet").parquet(_columns(series, detail)), media_type="application/vnd.apache.parquet")
 
 
-def as_arrow(series: Series, detail: Detail) -> Response:
+def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
     return Response(_arrow("arrow").stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream")
 
 
-FORMATS: dict[str, Callable[[Series, Detail], Response]] = {
+FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {
     "json": as_json,
     "csv": as_csv,
     "parquet": as_parquet,
@@ -76,15 +76,15 @@ FORMATS: dict[str, Callable[[Series, Detail], Response]] = {
 }
 
 
-def _columns(series: Series, detail: Detail) -> dict[str, list[Any]]:
+def _columns(series: SignalSeries, detail: SeriesDetail) -> dict[str, list[Any]]:
     return _places(series) | {label: detail.rounded(values) for label, values in _numbers(series, detail).items()}
 
 
-def _places(series: Series) -> dict[str, list[Any]]:
+def _places(series: SignalSeries) -> dict[str, list[Any]]:
     return {place: getattr(series, place).tolist() for place in PLACES} | {"update": _updates(series)}
 
 
-def _numbers(series: Series, detail: Detail) -> dict[str, Any]:
+def _numbers(series: SignalSeries, detail: SeriesDetail) -> dict[str, Any]:
     """Return a column a signal if exact, else one for each of its statistics."""
     if series.exact:
         # A trainer may call a scalar "step".
@@ -106,9 +106,9 @@ def _arrow(form: str) -> Any:
     return arrow
 
 
-def _band(band: Band, detail: Detail) -> dict[str, Any]:
+def _band(band: SeriesBand, detail: SeriesDetail) -> dict[str, Any]:
     return {name: detail.told(getattr(band, name)) for name in detail.statistics}
 
 
-def _updates(series: Series) -> list[int | None]:
+def _updates(series: SignalSeries) -> list[int | None]:
     return [None if update < 0 else update for update in series.update.tolist()]

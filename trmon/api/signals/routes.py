@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 
 from trmon.api.http.components import Service
-from trmon.api.http.dependencies import Reader, reader
-from trmon.api.http.name_lists import Names, split
+from trmon.api.http.dependencies import Reader, require_reader
+from trmon.api.http.name_lists import Names, split_names
 from trmon.api.runs.routes import Named
 from trmon.api.runs.step_selection import FromStep, OfAttempt, ToStep
-from trmon.api.signals.formats import FORMATS, STATISTICS, Detail
+from trmon.api.signals.formats import FORMATS, STATISTICS, SeriesDetail
 from trmon.api.signals.schemas import SeriesOut, SignalOut
 from trmon.domain.model.errors import InvalidInput
 from trmon_client.core.signals.batch_signals import SIGNALS
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1", tags=["signals"])
 MAX_POINTS = 10_000
 
 
-@router.get("/signals", dependencies=[Depends(reader)])
+@router.get("/signals", dependencies=[Depends(require_reader)])
 async def list_signals() -> list[SignalOut]:
     """List every signal that trmon computes: its unit, meaning, formula and healthy range."""
     return [SignalOut.of(spec) for spec in SIGNALS.values()]
@@ -53,7 +53,7 @@ def get_series(
     form: Annotated[Literal["json", "csv", "parquet", "arrow"], Query(alias="format")] = "json",
 ) -> Response:
     """Return signals of a run by step; where points stand for many steps, their least, largest, mean and last value."""
-    wanted = split(names)
+    wanted = split_names(names)
     if not wanted:
         raise InvalidInput("names", "is required: signals separated by commas, of /signals/names")
     run = service.store.runs.get(key, access=access)
@@ -67,11 +67,11 @@ def get_series(
         points=points,
         updates=updates,
     )
-    return FORMATS[form](series, Detail(statistics=_statistics(statistics), digits=digits))
+    return FORMATS[form](series, SeriesDetail(statistics=_statistics(statistics), digits=digits))
 
 
 def _statistics(wanted: str | None) -> tuple[str, ...]:
-    chosen = tuple(split(wanted)) or STATISTICS
+    chosen = tuple(split_names(wanted)) or STATISTICS
     if not set(chosen) <= set(STATISTICS):
         raise InvalidInput("statistics", f"must be of {', '.join(STATISTICS)}, and is {wanted!r:.64}")
     return chosen

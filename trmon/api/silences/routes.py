@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.pages import After, Limit, PageOut
-from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, Operator, Silence, checked
+from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.model.access import Access, Scope
 from trmon.domain.model.identity import checked_name
 
@@ -26,7 +26,7 @@ class MatcherIO(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     label: str = Field(max_length=MAX_PATTERN_LENGTH)
-    operator: Operator = Field(Operator.EQUAL, description="`~` and `!~` take shell patterns, e.g. `qwen*`.")
+    operator: MatchOperator = Field(MatchOperator.EQUAL, description="`~` and `!~` take shell patterns, e.g. `qwen*`.")
     value: str = Field(max_length=MAX_PATTERN_LENGTH)
 
 
@@ -52,7 +52,7 @@ class SilenceIn(BaseModel):
         return Silence(
             id=0,
             project=project,
-            matchers=checked(tuple(Matcher(**matcher.model_dump()) for matcher in self.matchers)),
+            matchers=check_matchers(tuple(Matcher(**matcher.model_dump()) for matcher in self.matchers)),
             author=self.author or access.name,
             note=self.note,
             starts_at=starts_at,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.auth import digest_of, new_secret
-from trmon.api.http.components import Parts, Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin
 from trmon.domain.model.access import Access, Scope, Token
 from trmon.domain.model.errors import Forbidden, NotFound
@@ -78,7 +78,7 @@ def create_token(wanted: TokenIn, access: Admin, service: Service) -> NewTokenOu
         created_at=now,
         expires_at=now + wanted.days * SECONDS_PER_DAY,
     )
-    service.door.forget()
+    service.authenticator.forget()
     return NewTokenOut(**TokenOut.of(token).model_dump(), secret=secret)
 
 
@@ -88,9 +88,9 @@ def revoke_token(name: Annotated[str, Path(max_length=128)], access: Admin, serv
     if name not in {token.name for token in _visible(service, access)}:
         raise NotFound("token", name)
     service.store.tokens.revoke(name).result()
-    service.door.forget()
+    service.authenticator.forget()
 
 
-def _visible(service: Parts, access: Access) -> list[Token]:
+def _visible(service: Components, access: Access) -> list[Token]:
     tokens = service.store.tokens.list()
     return [token for token in tokens if access.project in (None, token.project)]

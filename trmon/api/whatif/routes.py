@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
 
-from trmon.api.http.components import Parts, Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
-from trmon.api.policies.schemas import parsed
+from trmon.api.policies.schemas import parse_policy
 from trmon.api.runs.routes import Named
 from trmon.api.whatif.schemas import Question, WhatIfOut
-from trmon.domain.analysis.whatif import Effect, Reach
+from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import decoded
@@ -33,15 +33,15 @@ async def ask_what_if(key: Named, question: Question, access: Reader, service: S
         return await run_in_threadpool(_answer, service, key, question, access=access)
 
 
-def _answer(service: Parts, key: RunKey, question: Question, *, access: Access) -> WhatIfOut:
+def _answer(service: Components, key: RunKey, question: Question, *, access: Access) -> WhatIfOut:
     run = service.store.runs.get(key, access=access)
-    effect, reach = Effect(parsed(question.policy, field="policy")), Reach()
+    effect, reach = WhatIfEffect(parse_policy(question.policy, field="policy")), CoveredRange()
     for batch in _keys(service, run.id, question, access=access):
         reach.add(batch.step, stored=_added(service, effect, batch))
     return WhatIfOut.of(effect, reach=reach)
 
 
-def _keys(service: Parts, run_id: int, question: Question, *, access: Access) -> Iterator[BatchKey]:
+def _keys(service: Components, run_id: int, question: Question, *, access: Access) -> Iterator[BatchKey]:
     """Yield the rows that gauges read, newest first, a page of them in memory at a time."""
     before, wanted = None, question.max_steps
     while wanted:
@@ -60,9 +60,9 @@ def _keys(service: Parts, run_id: int, question: Question, *, access: Access) ->
         before, wanted = page[-1], wanted - len(page)
 
 
-def _added(service: Parts, effect: Effect, key: BatchKey) -> bool:
+def _added(service: Components, effect: WhatIfEffect, key: BatchKey) -> bool:
     """Take a batch in, report by report, as it was decided; false where its reports were pruned or are damaged."""
-    reports, _ = decoded(service.store.runlog.batch_reports(key))
+    reports, _ = decoded(service.store.run_log.batch_reports(key))
     for report in reports:
         columns: Columns = report.columns()
         effect.add(columns, accepted=unpack_bits(report.accepted, columns.n_sequences))

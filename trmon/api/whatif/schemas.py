@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.policies.schemas import Spec
-from trmon.domain.analysis.whatif import Effect, Quarter, Reach, Share, TokenShare
+from trmon.domain.analysis.whatif import CoveredRange, LengthQuartile, MaskedTokenShare, RejectedShare, WhatIfEffect
 
 MAX_STEPS = 1_000_000
 
@@ -32,7 +32,7 @@ class ShareOut(BaseModel):
     mask_rate: Number
 
     @classmethod
-    def of(cls, share: Share) -> Self:
+    def of(cls, share: RejectedShare) -> Self:
         """Return a share as answered."""
         return cls(n_sequences=share.n, mask_rate=share.mask_rate)
 
@@ -44,7 +44,7 @@ class QuarterOut(ShareOut):
     longest: int
 
     @classmethod
-    def of_quarter(cls, quarter: Quarter) -> Self:
+    def of_quarter(cls, quarter: LengthQuartile) -> Self:
         """Return a quarter as answered."""
         share = quarter.share
         return cls(shortest=quarter.shortest, longest=quarter.longest, n_sequences=share.n, mask_rate=share.mask_rate)
@@ -59,7 +59,7 @@ class TokenShareOut(BaseModel):
     at_most: Number
 
     @classmethod
-    def of(cls, share: TokenShare) -> Self:
+    def of(cls, share: MaskedTokenShare) -> Self:
         """Return a share as answered."""
         return cls(
             n_tokens=int(share.n),
@@ -94,7 +94,7 @@ class WhatIfOut(BaseModel):
     undecided: dict[str, int] = Field(description="Reports that lack what the policy needs, by what they lack.")
 
     @classmethod
-    def of(cls, effect: Effect, *, reach: Reach) -> Self:
+    def of(cls, effect: WhatIfEffect, *, reach: CoveredRange) -> Self:
         """Return an effect as answered. Args: reach: the steps that it rests on."""
         return cls(
             policy=effect.policy.name,

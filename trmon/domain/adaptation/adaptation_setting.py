@@ -12,7 +12,7 @@ MAX_EVERY_STEPS = 1_000_000
 """The steps since the last change are remembered."""
 
 
-class Mode(Enum):
+class AdaptationMode(Enum):
     """What becomes of a controller's proposal: none is made, it is shown, or it becomes a policy version."""
 
     OFF = "off"
@@ -21,7 +21,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class AdaptationSetting:
     """A run's setting.
 
     `target_mask_rate` is a fraction; a proposal rests on the newest `window_sequences`, and with `apply` one is made
@@ -30,7 +30,7 @@ class Setting:
     Errors: ValueError naming the field.
     """
 
-    mode: Mode = Mode.OFF
+    mode: AdaptationMode = AdaptationMode.OFF
     target_mask_rate: float = 0.05
     window_sequences: int = 4096
     every_steps: int = 16

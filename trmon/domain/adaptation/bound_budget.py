@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Move, Proposal, Verdict, adapted_name
-from trmon.domain.adaptation.sample import Sample
-from trmon.domain.adaptation.tail import Side, moved, rejected_share, tails_of
-from trmon_client.core.bounds.error_bounds import max_delta
+from trmon.domain.adaptation.proposal import BoundMove, BoundProposal, NoChange, NoChangeReason, Verdict, adapted_name
+from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.tail import Side, rejected_share, tails_of, with_reaches
+from trmon_client.core.bounds.surrogate_error import max_delta
 from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Criterion, Policy
 
 NAME = "bound_budget"
@@ -18,18 +18,22 @@ BUDGET_FRACTION = 0.1
 """The share of the measured gain that the error bound may take."""
 
 
-def recommend(sample: Sample, *, policy: Policy, gain: float, fraction: float = BUDGET_FRACTION) -> Verdict:
+def recommend(sample: PolicySample, *, policy: Policy, gain: float, fraction: float = BUDGET_FRACTION) -> Verdict:
     """Return the policy whose bound on token KL keeps the error bound within a fraction of the measured gain.
 
     Args: sample: the newest sequences, as `policy` reads them; gain: reward won so far, of a range of 1.
     Source: formulas, sections 7 and 8.
     """
     if sample.has_nan:
-        return Hold(HoldReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN")
+        return NoChange(
+            NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
+        )
     if len(sample) < MIN_SEQUENCES:
-        return Hold(HoldReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
+        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
     if not gain > 0:
-        return Hold(HoldReason.NO_GAIN, f"the reward has gained {gain:.4g}, and a budget is a fraction of what it won")
+        return NoChange(
+            NoChangeReason.NO_GAIN, f"the reward has gained {gain:.4g}, and a budget is a fraction of what it won"
+        )
     horizon = int(sample.n_tokens.max())
     kl_seq = None if np.isnan(sample.kl_nats).any() else float(sample.kl_nats.mean())
     delta = max_delta(horizon=horizon, budget=fraction * gain, kl_seq=kl_seq)
@@ -37,15 +41,17 @@ def recommend(sample: Sample, *, policy: Policy, gain: float, fraction: float = 
         (i, "upper"): _upper(c, delta) for i, c in enumerate(policy.criteria) if _bounds_token_kl(c)
     }
     if not reaches or math.isinf(delta):
-        return Hold(HoldReason.NOTHING_TO_MOVE, "no criterion bounds the KL of tokens, or there is none to bound")
+        return NoChange(
+            NoChangeReason.NOTHING_TO_MOVE, "no criterion bounds the KL of tokens, or there is none to bound"
+        )
     return _proposal(sample, policy, reaches=reaches, basis={"gain": gain, "horizon": horizon, "delta": delta})
 
 
 def _proposal(
-    sample: Sample, policy: Policy, *, reaches: dict[tuple[int, Side], float], basis: dict[str, float]
-) -> Proposal:
-    proposed = moved(policy, reaches, name=adapted_name(policy))
-    return Proposal(
+    sample: PolicySample, policy: Policy, *, reaches: dict[tuple[int, Side], float], basis: dict[str, float]
+) -> BoundProposal:
+    proposed = with_reaches(policy, reaches, name=adapted_name(policy))
+    return BoundProposal(
         controller=NAME,
         policy=proposed,
         moves=tuple(_move(policy.criteria[index], after=reach) for (index, _), reach in reaches.items()),
@@ -66,9 +72,9 @@ def _upper(criterion: Criterion, delta: float) -> float:
     return delta + CERTIFICATE_MARGIN if is_lower_bound else delta
 
 
-def _move(criterion: Criterion, *, after: float) -> Move:
+def _move(criterion: Criterion, *, after: float) -> BoundMove:
     assert criterion.upper is not None
-    return Move(
+    return BoundMove(
         statistic=criterion.statistic,
         pair=criterion.pair,
         side="upper",

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trmon.domain.adaptation.adaptation_setting import Setting
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Proposal, Verdict
-from trmon.domain.adaptation.sample import Sample
+from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
+from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason, Verdict
+from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon.domain.policies.policy_version import CONTROLLER_PREFIX, PolicyVersion
 from trmon_client.core.policies.acceptance import Policy
 
 
-def control(
-    setting: Setting, sample: Sample | None, *, current: PolicyVersion, anchor: Policy, is_stalled: bool
+def run_controller(
+    setting: AdaptationSetting, sample: PolicySample | None, *, current: PolicyVersion, anchor: Policy, is_stalled: bool
 ) -> Verdict:
     """Return what the controller says of a run; a version that a person pinned stays.
 
     Args: sample: the newest sequences, None where none could be read; anchor: see `anchor_of`.
     """
     if current.pinned:
-        return Hold(HoldReason.PINNED, "the policy is pinned; put it again without `pinned` to let it move")
+        return NoChange(NoChangeReason.PINNED, "the policy is pinned; put it again without `pinned` to let it move")
     if sample is None:
-        return Hold(HoldReason.TOO_FEW, "no stored sequence has what the policy reads")
+        return NoChange(NoChangeReason.TOO_FEW, "no stored sequence has what the policy reads")
     return propose(sample, policy=current.policy, anchor=anchor, setting=setting, is_stalled=is_stalled)
 
 
@@ -34,7 +34,7 @@ def anchor_of(versions: Sequence[PolicyVersion]) -> Policy:
     return next(version.policy for version in reversed(versions) if not version.is_adapted)
 
 
-def version_of(proposal: Proposal, *, current: PolicyVersion, now: float) -> PolicyVersion:
+def version_of_proposal(proposal: BoundProposal, *, current: PolicyVersion, now: float) -> PolicyVersion:
     """Return the version that puts a proposal in force, in the place of the current one and of no other."""
     return PolicyVersion(
         policy=proposal.policy,

@@ -12,7 +12,7 @@ from trmon_client.core.policies.acceptance import Policy
 SUFFIX = " (adapted)"
 
 
-class HoldReason(Enum):
+class NoChangeReason(Enum):
     """Why a bound stays."""
 
     STALLED = "stalled"
@@ -26,14 +26,14 @@ class HoldReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class NoChange:
     """The bounds stay, and why."""
 
-    reason: HoldReason
+    reason: NoChangeReason
     detail: str
 
 
-class Limit(Enum):
+class MoveLimit(Enum):
     """What kept a bound from going all the way to its quantile."""
 
     FACTOR = "factor"
@@ -42,7 +42,7 @@ class Limit(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class BoundMove:
     """One bound that moves, in the statistic's own units; `wanted` is where it would go without limits."""
 
     statistic: str
@@ -51,11 +51,11 @@ class Move:
     before: float
     after: float
     wanted: float
-    limit: Limit | None = None
+    limit: MoveLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class BoundProposal:
     """A policy that a controller would put in force, and what speaks for it.
 
     Mask rates are shares of the window's valid sequences, under the policy in force and under the proposed one.
@@ -63,7 +63,7 @@ class Proposal:
 
     controller: str
     policy: Policy
-    moves: tuple[Move, ...]
+    moves: tuple[BoundMove, ...]
     n_sequences: int
     mask_rate_before: float
     mask_rate_after: float
@@ -88,7 +88,7 @@ class Proposal:
         }
 
 
-Verdict = Proposal | Hold
+Verdict = BoundProposal | NoChange
 
 
 def adapted_name(anchor: Policy) -> str:

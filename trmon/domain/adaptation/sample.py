@@ -13,7 +13,7 @@ from trmon_client.core.policies.acceptance import Criterion, Policy, decide
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Sample:
+class PolicySample:
     """N sequences that have tokens, none of them invalid, as C criteria read them.
 
     `readings` [N, C] float64, logs for ratios, NaN where the data cannot tell; `judged` [N, C] bool: where the
@@ -36,7 +36,7 @@ class Sample:
         return self.n_invalid > 0 or bool(np.isnan(self.readings[self.judged]).any())
 
     @classmethod
-    def of(cls, columns: Columns, policy: Policy) -> Sample:
+    def of(cls, columns: Columns, policy: Policy) -> PolicySample:
         """Return what a policy reads of a batch. Errors: PolicyError naming the argument that is missing."""
         compared = decide(columns, policy).compared
         read = [_read(columns, *pair) for pair in zip(policy.criteria, compared, strict=True)]
@@ -52,7 +52,7 @@ class Sample:
         )
 
     @classmethod
-    def merge(cls, parts: Iterable[Sample]) -> Sample:
+    def merge(cls, parts: Iterable[PolicySample]) -> PolicySample:
         """Return all parts' sequences, in order. Args: parts: at least one, of the same criteria."""
         parts = list(parts)
         return cls(
@@ -64,7 +64,7 @@ class Sample:
         )
 
 
-def reads(policy: Policy) -> tuple[tuple[str, str, str | None], ...]:
+def policy_reads(policy: Policy) -> tuple[tuple[str, str, str | None], ...]:
     """Return what a policy reads, whatever its bounds: samples of policies that read the same can be merged."""
     return tuple((criterion.statistic, criterion.pair, criterion.where) for criterion in policy.criteria)
 

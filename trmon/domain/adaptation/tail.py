@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from trmon.domain.adaptation.sample import Sample
+from trmon.domain.adaptation.sample import PolicySample
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.policies.acceptance import Criterion, Policy
 
@@ -23,7 +23,7 @@ MAX_LOG = 700.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Tail:
+class BoundTail:
     """One bound of a policy over a sample: a sequence is rejected where its value exceeds `reach`.
 
     A lower bound is mirrored, a ratio's is a log: so every reach grows as its bound loosens. `values` [N] are -inf
@@ -41,7 +41,7 @@ class Tail:
         return float(np.quantile(self.judged, 1.0 - share))
 
 
-def tails_of(sample: Sample, policy: Policy) -> tuple[Tail, ...]:
+def tails_of(sample: PolicySample, policy: Policy) -> tuple[BoundTail, ...]:
     """Return the tails of every bound that judged some sequence."""
     found = []
     for index, criterion in enumerate(policy.criteria):
@@ -51,11 +51,11 @@ def tails_of(sample: Sample, policy: Policy) -> tuple[Tail, ...]:
             if judged.any():
                 beyond = np.where(judged, values, -math.inf)
                 inside = np.sort(values[judged])
-                found.append(Tail(index=index, side=side, reach=reach, values=beyond, judged=inside))
+                found.append(BoundTail(index=index, side=side, reach=reach, values=beyond, judged=inside))
     return tuple(found)
 
 
-def rejected_share(tails: Sequence[Tail], *, reaches: Sequence[float] | None = None) -> float:
+def rejected_share(tails: Sequence[BoundTail], *, reaches: Sequence[float] | None = None) -> float:
     """Return the share of sequences beyond any reach, or beyond other reaches; NaN without a tail."""
     if not tails:
         return math.nan
@@ -78,7 +78,7 @@ def bound_of(criterion: Criterion, side: Side, *, reach: float) -> float:
     return math.exp(min(compared, MAX_LOG)) if criterion.measured.is_ratio else compared
 
 
-def moved(policy: Policy, reaches: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
+def with_reaches(policy: Policy, reaches: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
     """Return the policy with other reaches for some bounds, by (criterion, side)."""
     criteria = list(policy.criteria)
     for (index, side), reach in reaches.items():

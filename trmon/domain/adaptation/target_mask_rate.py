@@ -6,10 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES, Setting
-from trmon.domain.adaptation.proposal import Hold, HoldReason, Limit, Move, Proposal, Verdict, adapted_name
-from trmon.domain.adaptation.sample import Sample, reads
-from trmon.domain.adaptation.tail import Tail, bound_of, moved, reaches_of, rejected_share, tails_of
+from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES, AdaptationSetting
+from trmon.domain.adaptation.proposal import (
+    BoundMove,
+    BoundProposal,
+    MoveLimit,
+    NoChange,
+    NoChangeReason,
+    Verdict,
+    adapted_name,
+)
+from trmon.domain.adaptation.sample import PolicySample, policy_reads
+from trmon.domain.adaptation.tail import BoundTail, bound_of, reaches_of, rejected_share, tails_of, with_reaches
 from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Policy
 
 NAME = "target_mask_rate"
@@ -19,7 +27,9 @@ SHARE_HALVINGS = 17
 """Fine enough to tell single sequences of the largest window apart."""
 
 
-def propose(sample: Sample, *, policy: Policy, anchor: Policy, setting: Setting, is_stalled: bool = False) -> Verdict:
+def propose(
+    sample: PolicySample, *, policy: Policy, anchor: Policy, setting: AdaptationSetting, is_stalled: bool = False
+) -> Verdict:
     """Return the policy whose bounds reject `target_mask_rate` of a sample, or why those in force stay.
 
     Every bound takes the same share of its statistic's tail, such that all together reject the target r: one bound
@@ -29,15 +39,17 @@ def propose(sample: Sample, *, policy: Policy, anchor: Policy, setting: Setting,
     Source: formulas, section 8.
     """
     if is_stalled:
-        return Hold(HoldReason.STALLED, "the run reports nothing")
+        return NoChange(NoChangeReason.STALLED, "the run reports nothing")
     if sample.has_nan:
-        return Hold(HoldReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN")
+        return NoChange(
+            NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
+        )
     if len(sample) < MIN_SEQUENCES:
-        return Hold(HoldReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
+        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
     tails = tails_of(sample, policy)
     before = rejected_share(tails)
     if abs(before - setting.target_mask_rate) <= DEAD_BAND * setting.target_mask_rate:
-        return Hold(HoldReason.IN_BAND, f"the mask rate is {before:.4f}, close to {setting.target_mask_rate:g}")
+        return NoChange(NoChangeReason.IN_BAND, f"the mask rate is {before:.4f}, close to {setting.target_mask_rate:g}")
     return _propose(tails, policy=policy, anchor=_anchor(anchor, policy), setting=setting)
 
 
@@ -45,28 +57,30 @@ def propose(sample: Sample, *, policy: Policy, anchor: Policy, setting: Setting,
 class _Step:
     """Where one bound goes, what kept it from its quantile, and the quantile."""
 
-    tail: Tail
+    tail: BoundTail
     reach: float
     wanted: float
-    limit: Limit | None
+    limit: MoveLimit | None
 
     @property
     def moves(self) -> bool:
         return not math.isclose(self.reach, self.tail.reach, rel_tol=1e-3)
 
 
-def _propose(tails: Sequence[Tail], *, policy: Policy, anchor: Policy, setting: Setting) -> Verdict:
+def _propose(tails: Sequence[BoundTail], *, policy: Policy, anchor: Policy, setting: AdaptationSetting) -> Verdict:
     movable = [tail for tail in tails if _has_scale(policy, tail)]
     if not movable:
-        return Hold(HoldReason.NOTHING_TO_MOVE, "no criterion judged these sequences with bounds that have a scale")
+        return NoChange(
+            NoChangeReason.NOTHING_TO_MOVE, "no criterion judged these sequences with bounds that have a scale"
+        )
     share = _share(movable, target=setting.target_mask_rate)
     steps = [_step(tail, wanted=tail.quantile(share), anchor=anchor, setting=setting) for tail in movable]
     reaches = {(step.tail.index, step.tail.side): step.reach for step in steps if step.moves}
     if not reaches:
-        return Hold(HoldReason.AT_LIMIT, "every bound is at its floor or ceiling, or its statistic has no tail")
-    return Proposal(
+        return NoChange(NoChangeReason.AT_LIMIT, "every bound is at its floor or ceiling, or its statistic has no tail")
+    return BoundProposal(
         controller=NAME,
-        policy=moved(policy, reaches, name=adapted_name(anchor)),
+        policy=with_reaches(policy, reaches, name=adapted_name(anchor)),
         moves=tuple(_move(policy, step) for step in steps if step.moves),
         n_sequences=len(tails[0].values),
         mask_rate_before=rejected_share(tails),
@@ -75,12 +89,12 @@ def _propose(tails: Sequence[Tail], *, policy: Policy, anchor: Policy, setting: 
     )
 
 
-def _has_scale(policy: Policy, tail: Tail) -> bool:
+def _has_scale(policy: Policy, tail: BoundTail) -> bool:
     """A bound at or beyond zero cannot be moved by a factor, nor can its opposite pass it."""
     return all(reach > 0 for reach in reaches_of(policy.criteria[tail.index]).values())
 
 
-def _share(tails: Sequence[Tail], *, target: float) -> float:
+def _share(tails: Sequence[BoundTail], *, target: float) -> float:
     """Return the largest share of each tail that all together reject no more than the target."""
     low, high = 0.0, 1.0
     for _ in range(SHARE_HALVINGS):
@@ -90,7 +104,7 @@ def _share(tails: Sequence[Tail], *, target: float) -> float:
     return low
 
 
-def _step(tail: Tail, *, wanted: float, anchor: Policy, setting: Setting) -> _Step:
+def _step(tail: BoundTail, *, wanted: float, anchor: Policy, setting: AdaptationSetting) -> _Step:
     """Go to the quantile, four digits long, as far as the limits let it."""
     if wanted <= 0:
         # What never leaves zero has no tail to tell a scale from.
@@ -103,15 +117,15 @@ def _step(tail: Tail, *, wanted: float, anchor: Policy, setting: Setting) -> _St
     rounded = float(f"{wanted:.4g}")
     near = min(max(rounded, tail.reach / MAX_FACTOR), tail.reach * MAX_FACTOR)
     reach = min(max(near, floor), ceiling)
-    limit = None if near == rounded else Limit.FACTOR
+    limit = None if near == rounded else MoveLimit.FACTOR
     if reach != near:
-        limit = Limit.FLOOR if near < floor else Limit.CEILING
+        limit = MoveLimit.FLOOR if near < floor else MoveLimit.CEILING
     return _Step(tail=tail, reach=reach, wanted=wanted, limit=limit)
 
 
-def _move(policy: Policy, step: _Step) -> Move:
+def _move(policy: Policy, step: _Step) -> BoundMove:
     criterion, side = policy.criteria[step.tail.index], step.tail.side
-    return Move(
+    return BoundMove(
         statistic=criterion.statistic,
         pair=criterion.pair,
         side=side,
@@ -125,5 +139,8 @@ def _move(policy: Policy, step: _Step) -> Move:
 def _anchor(anchor: Policy, policy: Policy) -> Policy:
     """A policy that reads other statistics is no measure for this one."""
     sides = [set(reaches_of(criterion)) for criterion in policy.criteria]
-    same = reads(anchor) == reads(policy) and [set(reaches_of(criterion)) for criterion in anchor.criteria] == sides
+    same = (
+        policy_reads(anchor) == policy_reads(policy)
+        and [set(reaches_of(criterion)) for criterion in anchor.criteria] == sides
+    )
     return anchor if same else policy

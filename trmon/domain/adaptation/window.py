@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trmon.domain.adaptation.sample import Sample
+from trmon.domain.adaptation.sample import PolicySample
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import Policy, PolicyError
 
@@ -14,16 +14,16 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class SampleWindow:
     """Samples by place, oldest first; as few of the newest as hold `n_sequences`."""
 
     n_sequences: int
-    parts: Mapping[Place, Sample] = field(default_factory=dict)
+    parts: Mapping[Place, PolicySample] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, newest_first: Iterable[tuple[Place, Sample]], *, n_sequences: int) -> Window:
+    def of(cls, newest_first: Iterable[tuple[Place, PolicySample]], *, n_sequences: int) -> SampleWindow:
         """Return the window of a history; no more of it is asked for than fits."""
-        kept: list[tuple[Place, Sample]] = []
+        kept: list[tuple[Place, PolicySample]] = []
         missing = n_sequences
         for place, sample in newest_first:
             kept.append((place, sample))
@@ -32,7 +32,7 @@ class Window:
                 break
         return cls(n_sequences=n_sequences, parts=dict(reversed(kept)))
 
-    def put(self, place: Place, sample: Sample) -> Window:
+    def put(self, place: Place, sample: PolicySample) -> SampleWindow:
         """Return the window with a sample more; at a place that has one, the last update of a step, it is replaced."""
         parts = {**self.parts, place: sample}
         surplus = sum(len(part) for part in parts.values()) - self.n_sequences
@@ -43,15 +43,15 @@ class Window:
             del parts[oldest]
         return replace(self, parts=parts)
 
-    def sample(self) -> Sample | None:
+    def sample(self) -> PolicySample | None:
         """Return all of it as one; None where there is nothing."""
-        return Sample.merge(self.parts.values()) if self.parts else None
+        return PolicySample.merge(self.parts.values()) if self.parts else None
 
 
-def sampled(batch: Iterable[Columns], policy: Policy) -> Sample | None:
+def sample_of_reports(batch: Iterable[Columns], policy: Policy) -> PolicySample | None:
     """Return what a policy reads of the reports of a batch; None where they lack what it needs, or there are none."""
     try:
-        parts = [Sample.of(columns, policy) for columns in batch]
+        parts = [PolicySample.of(columns, policy) for columns in batch]
     except PolicyError:
         return None
-    return Sample.merge(parts) if parts else None
+    return PolicySample.merge(parts) if parts else None

@@ -13,7 +13,7 @@ import msgspec
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
-from trmon_client.core.wire.decodable_types import ready
+from trmon_client.core.wire.decodable_types import decodable
 
 DECAY_FACTOR = 0.5
 DECAY_EVERY_STEPS = 100
@@ -32,7 +32,7 @@ class LrDecay:
     step: int
 
 
-@ready
+@decodable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What is advised after a step; `reasons` says why for everything that is not neutral.

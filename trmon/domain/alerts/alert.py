@@ -50,7 +50,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ack:
+class Acknowledgement:
     """Somebody's word that they have taken up an alert's episode: people are not reminded of it."""
 
     author: str
@@ -91,7 +91,7 @@ class DeliveryState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AlertPlace:
     """Where an alert changed: at which step of which attempt."""
 
     identity: str
@@ -126,12 +126,12 @@ class Delivery:
     rounds: int = 0
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> AlertPlace | None:
         """Where the alert changed, as the body says; None where the body is not of an alert."""
         alert, run, step = (self.body.get(name) for name in ("alert", "run", "step"))
         if not isinstance(alert, dict) or not isinstance(run, dict) or not isinstance(step, int):
             return None
-        return Place(identity=alert["identity"], attempt_id=run["attempt_id"], step=step)
+        return AlertPlace(identity=alert["identity"], attempt_id=run["attempt_id"], step=step)
 
     @property
     def subject(self) -> Subject:

@@ -8,15 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
-from trmon.domain.alerts.transitions import Reason, Transition
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.alerts.transitions import Transition, TransitionReason
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 
 MESSAGE_VERSION = 2
 
 
-def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
+def deliveries_of(transition: Transition, watch: PassContext) -> tuple[Delivery, ...]:
     """Return one delivery a receiver for a transition that people hear of: firing or resolved, page or warn.
 
     Nothing fires on a finished run, also not by batches that close after its end; that its alerts are over is told.
@@ -26,7 +26,7 @@ def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
         return ()
     if watch.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
         return ()
-    body = body_of(alert, event, reason=transition.reason, run=watch.run, public_url=watch.public_url)
+    body = notification_body(alert, event, reason=transition.reason, run=watch.run, public_url=watch.public_url)
     return tuple(
         Delivery(
             id=0,
@@ -43,14 +43,14 @@ def deliveries_of(transition: Transition, watch: Watch) -> tuple[Delivery, ...]:
     )
 
 
-def _addressed(event: AlertEvent, watch: Watch) -> Iterable[str]:
+def _addressed(event: AlertEvent, watch: PassContext) -> Iterable[str]:
     """The owner may have changed since it fired: when it is told, it is known who heard of it."""
     if event.state is AlertState.FIRING:
         return watch.receivers
     return dict.fromkeys((*watch.receivers, *watch.everyone))
 
 
-def farewell(heard: Delivery, *, reason: Reason, now: float) -> Delivery:
+def closing_delivery(heard: Delivery, *, reason: TransitionReason, now: float) -> Delivery:
     """Return what tells a receiver that has heard that an alert fires that it is over, under the name that it heard.
 
     It is of no run, so that it outlives the run's rows, and of its alert still, so that it is told after what is
@@ -84,7 +84,9 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
     return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
 
 
-def body_of(alert: Alert, event: AlertEvent, *, reason: Reason, run: Run, public_url: str | None) -> dict[str, Any]:
+def notification_body(
+    alert: Alert, event: AlertEvent, *, reason: TransitionReason, run: Run, public_url: str | None
+) -> dict[str, Any]:
     """Return what is told of a transition, as JSON."""
     return {
         "status": event.state.value,
@@ -116,7 +118,7 @@ def body_of(alert: Alert, event: AlertEvent, *, reason: Reason, run: Run, public
     }
 
 
-def message_of(deliveries: Sequence[Delivery]) -> dict[str, Any]:
+def group_message(deliveries: Sequence[Delivery]) -> dict[str, Any]:
     """Return what is told by one message of deliveries of one run, as JSON: the run, and every alert by itself."""
     told = [_told(delivery) for delivery in deliveries]
     body, fires = deliveries[0].body, any(alert["status"] == AlertState.FIRING.value for alert in told)

@@ -9,7 +9,7 @@ MAX_TRANSITIONS = 6
 WITHIN_STEPS = 100
 
 
-class Flap(Enum):
+class FlapState(Enum):
     """Whether an alert flaps at one of its transitions: not at all, with this one, or already before it."""
 
     CALM = "calm"
@@ -17,7 +17,7 @@ class Flap(Enum):
     GOES_ON = "goes on"
 
 
-def flap(steps: Iterable[int], *, at_step: int, now_step: int) -> Flap:
+def flap_state(steps: Iterable[int], *, at_step: int, now_step: int) -> FlapState:
     """Return whether an alert flaps at a transition, looked at from the run's newest step.
 
     Args: steps: those of all transitions of the alert in the attempt; at_step: that of the transition.
@@ -25,8 +25,8 @@ def flap(steps: Iterable[int], *, at_step: int, now_step: int) -> Flap:
     known = tuple(steps)
     until_then = _count(known, until=at_step)
     if until_then < MAX_TRANSITIONS or _count(known, until=now_step) < MAX_TRANSITIONS:
-        return Flap.CALM
-    return Flap.BEGINS if until_then == MAX_TRANSITIONS else Flap.GOES_ON
+        return FlapState.CALM
+    return FlapState.BEGINS if until_then == MAX_TRANSITIONS else FlapState.GOES_ON
 
 
 def _count(steps: tuple[int, ...], *, until: int) -> int:

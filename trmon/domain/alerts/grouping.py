@@ -10,7 +10,9 @@ Group = tuple[Delivery, ...]
 """Deliveries of one run to one receiver, of different alerts."""
 
 
-def grouped(deliveries: Iterable[Delivery], *, busy: Collection[Subject], together: Collection[str]) -> list[Group]:
+def group_deliveries(
+    deliveries: Iterable[Delivery], *, busy: Collection[Subject], together: Collection[str]
+) -> list[Group]:
     """Return what is to be told now, in the order of the first delivery of each group.
 
     Of one alert one delivery at a time is told: its next one waits for another look.

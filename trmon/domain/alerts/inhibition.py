@@ -14,7 +14,7 @@ Causes = Mapping[str, frozenset[str]]
 RANK = {Severity.INFO: 0, Severity.WARN: 1, Severity.PAGE: 2}
 
 
-def checked(causes: Mapping[str, Iterable[str]]) -> Causes:
+def check_inhibitions(causes: Mapping[str, Iterable[str]]) -> Causes:
     """Return causes with their symptoms. Errors: ValueError naming the cycle in which nobody would hear of anything."""
     found = {cause: frozenset(symptoms) for cause, symptoms in causes.items()}
     try:
@@ -27,7 +27,7 @@ def checked(causes: Mapping[str, Iterable[str]]) -> Causes:
 SYMPTOMS = ("mask_rate", "moderate_drift", "sequence_ess_drop")
 """What any cause of drift shows sooner or later."""
 
-CAUSES = checked(
+CAUSES = check_inhibitions(
     {
         "corrupt_logprobs": ("engine_mismatch", "variance_blowup", *SYMPTOMS),
         "moe_routing": ("engine_mismatch", *SYMPTOMS),
@@ -38,7 +38,7 @@ CAUSES = checked(
 )
 
 
-def cause_of(alert: Alert, firing: Iterable[Alert], *, causes: Causes = CAUSES) -> Alert | None:
+def inhibiting_alert(alert: Alert, firing: Iterable[Alert], *, causes: Causes = CAUSES) -> Alert | None:
     """Return the firing alert that mutes another one, or None.
 
     A cause mutes nothing more severe than itself: a warning never keeps a page from whoever must act.

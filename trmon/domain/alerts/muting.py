@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.flapping import Flap, flap
-from trmon.domain.alerts.inhibition import cause_of
+from trmon.domain.alerts.flapping import FlapState, flap_state
+from trmon.domain.alerts.inhibition import inhibiting_alert
 from trmon.domain.alerts.silences import Silence
 from trmon.domain.runs.run import Run, RunState
 
@@ -19,7 +19,7 @@ ORDER_SECONDS = 1.0
 """How often it is looked whether the first of two deliveries is settled."""
 
 
-class Mute(Enum):
+class MuteReason(Enum):
     """Why nobody is told."""
 
     ENDED = "the alert ended before it could be told"
@@ -35,13 +35,13 @@ class Mute(Enum):
     @property
     def looked_again_after_seconds(self) -> float | None:
         """When it is looked whether the reason is gone, and the delivery told after all; None where it is final."""
-        if self is Mute.EARLY:
+        if self is MuteReason.EARLY:
             return ORDER_SECONDS
-        return HELD_SECONDS if self in (Mute.SILENCED, Mute.INHIBITED, Mute.FLAPPING) else None
+        return HELD_SECONDS if self in (MuteReason.SILENCED, MuteReason.INHIBITED, MuteReason.FLAPPING) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class DeliveryContext:
     """What is true of a run when one of its deliveries is due.
 
     `alerts`: those that fire and those that ended within the last minute; `acked`: the episodes that somebody has
@@ -73,18 +73,18 @@ class Situation:
             return alert
         return alert if told.get("since_at", alert.since_at) == alert.since_at else None
 
-    def flap(self, delivery: Delivery) -> Flap:
+    def flap(self, delivery: Delivery) -> FlapState:
         """Return whether the alert flaps at the transition that a delivery tells of."""
         place = delivery.place
         if place is None:
-            return Flap.CALM
+            return FlapState.CALM
         of_alert = (e.step for e in self.events if (e.identity, e.attempt_id) == (place.identity, place.attempt_id))
-        return flap(of_alert, at_step=place.step, now_step=max(self.run.last_step or 0, place.step))
+        return flap_state(of_alert, at_step=place.step, now_step=max(self.run.last_step or 0, place.step))
 
 
-def muted(
-    delivery: Delivery, situation: Situation, *, now: float, forgets: bool = False, is_routed: bool = True
-) -> Mute | None:
+def mute_reason(
+    delivery: Delivery, delivery_context: DeliveryContext, *, now: float, forgets: bool = False, is_routed: bool = True
+) -> MuteReason | None:
     """Return why a delivery is not told, or None.
 
     That an alert fires is told late only while it does: after an outage nobody is woken for what is over, nor for what
@@ -94,21 +94,21 @@ def muted(
     is_routed: the receiver is one of the run's owner.
     """
     if delivery.told_state is AlertState.RESOLVED:
-        return _muted_end(delivery, situation)
-    if situation.run.state is RunState.FINISHED:
-        return Mute.FINISHED
+        return _muted_end(delivery, delivery_context)
+    if delivery_context.run.state is RunState.FINISHED:
+        return MuteReason.FINISHED
     if not is_routed:
-        return Mute.REROUTED
-    alert = situation.alert_of(delivery)
+        return MuteReason.REROUTED
+    alert = delivery_context.alert_of(delivery)
     if alert is None:
-        return Mute.ENDED
+        return MuteReason.ENDED
     if alert.state is not AlertState.FIRING and _comes_late(delivery, now=now):
-        return Mute.ENDED
-    if alert.episode in situation.acked and not forgets:
-        return Mute.ACKED
-    if not delivery.rounds and situation.flap(delivery) is Flap.GOES_ON:
-        return Mute.FLAPPING
-    return muted_alert(alert, situation, now=now)
+        return MuteReason.ENDED
+    if alert.episode in delivery_context.acked and not forgets:
+        return MuteReason.ACKED
+    if not delivery.rounds and delivery_context.flap(delivery) is FlapState.GOES_ON:
+        return MuteReason.FLAPPING
+    return mute_reason_of_alert(alert, delivery_context, now=now)
 
 
 def _comes_late(delivery: Delivery, *, now: float) -> bool:
@@ -117,15 +117,15 @@ def _comes_late(delivery: Delivery, *, now: float) -> bool:
     return was_muted or delivery.rounds > 0 or now - delivery.made_at > LATE_SECONDS
 
 
-def _muted_end(delivery: Delivery, situation: Situation) -> Mute | None:
+def _muted_end(delivery: Delivery, delivery_context: DeliveryContext) -> MuteReason | None:
     heard = (delivery.receiver, delivery.episode)
-    if heard in situation.waiting:
-        return Mute.EARLY
-    return None if heard in situation.tried else Mute.UNTOLD
+    if heard in delivery_context.waiting:
+        return MuteReason.EARLY
+    return None if heard in delivery_context.tried else MuteReason.UNTOLD
 
 
-def muted_alert(alert: Alert, situation: Situation, *, now: float) -> Mute | None:
+def mute_reason_of_alert(alert: Alert, delivery_context: DeliveryContext, *, now: float) -> MuteReason | None:
     """Return why nobody is told of a firing alert, as far as that does not hang on the delivery."""
-    if any(silence.covers(alert, run=situation.run, now=now) for silence in situation.silences):
-        return Mute.SILENCED
-    return Mute.INHIBITED if cause_of(alert, situation.firing) is not None else None
+    if any(silence.covers(alert, run=delivery_context.run, now=now) for silence in delivery_context.silences):
+        return MuteReason.SILENCED
+    return MuteReason.INHIBITED if inhibiting_alert(alert, delivery_context.firing) is not None else None

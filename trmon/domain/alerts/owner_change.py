@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trmon.domain.alerts.alert import Alert, AlertState, Delivery
-from trmon.domain.alerts.deliveries import body_of
+from trmon.domain.alerts.deliveries import notification_body
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.transitions import Reason, event_of
+from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handover:
+class OwnerChange:
     """Who hears of whose runs, and when a run is handed over."""
 
     routes: Routes
@@ -32,12 +32,14 @@ class Handover:
         return tuple(self._delivery(alert, receiver, run=after) for alert in firing for receiver in new)
 
     def _delivery(self, alert: Alert, receiver: str, *, run: Run) -> Delivery:
-        event = event_of(alert)
+        event = transition_event(alert)
         return Delivery(
             id=0,
             receiver=receiver,
             dedup_key=f"{receiver}:{alert.episode}:{run.owner}:{alert.state.value}",
-            body=body_of(alert, event, reason=Reason.HANDED_OVER, run=run, public_url=self.public_url),
+            body=notification_body(
+                alert, event, reason=TransitionReason.HANDED_OVER, run=run, public_url=self.public_url
+            ),
             due_at=self.now,
             made_at=self.now,
             run_id=alert.run_id,

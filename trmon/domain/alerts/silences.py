@@ -10,13 +10,13 @@ from fnmatch import fnmatchcase
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.runs.run import Run
-from trmon_client.core.wire.decodable_types import ready
+from trmon_client.core.wire.decodable_types import decodable
 
 MAX_MATCHERS = 16
 MAX_PATTERN_LENGTH = 256
 
 
-class Operator(Enum):
+class MatchOperator(Enum):
     """How a matcher compares. Patterns are the shell's, not regular expressions, which can be made to never end."""
 
     EQUAL = "="
@@ -25,21 +25,21 @@ class Operator(Enum):
     NOT_LIKE = "!~"
 
 
-@ready
+@decodable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matcher:
     """A condition on one label of an alert; a label that it lacks is empty."""
 
     label: str
-    operator: Operator
+    operator: MatchOperator
     value: str
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels meet the condition."""
         found = labels.get(self.label, "")
-        if self.operator in (Operator.EQUAL, Operator.NOT_EQUAL):
-            return (found == self.value) is (self.operator is Operator.EQUAL)
-        return fnmatchcase(found, self.value) is (self.operator is Operator.LIKE)
+        if self.operator in (MatchOperator.EQUAL, MatchOperator.NOT_EQUAL):
+            return (found == self.value) is (self.operator is MatchOperator.EQUAL)
+        return fnmatchcase(found, self.value) is (self.operator is MatchOperator.LIKE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +58,17 @@ class Silence:
         """Return whether nobody is told of an alert now."""
         if not self.starts_at <= now < self.ends_at or self.project not in (None, run.key.project):
             return False
-        labels = labels_of(alert, run=run)
+        labels = alert_labels(alert, run=run)
         return all(matcher.matches(labels) for matcher in self.matchers)
 
 
-def labels_of(alert: Alert, *, run: Run) -> dict[str, str]:
+def alert_labels(alert: Alert, *, run: Run) -> dict[str, str]:
     """Return what matchers see of an alert: its rule's labels, and what it is of."""
     ours = {"project": run.key.project, "run": run.key.run, "owner": run.owner or ""}
     return alert.labels | ours | {"rule": alert.rule, "severity": alert.severity.value}
 
 
-def checked(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
+def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
     """Return matchers that mean something. Errors: InvalidInput."""
     if len(matchers) > MAX_MATCHERS:
         raise InvalidInput("matchers", f"at most {MAX_MATCHERS}, not {len(matchers)}")

@@ -6,46 +6,46 @@ from dataclasses import replace
 from typing import Any
 
 from trmon.domain.alerts.alert import AlertState, Delivery
-from trmon.domain.alerts.flapping import MAX_TRANSITIONS, WITHIN_STEPS, Flap
-from trmon.domain.alerts.muting import Situation, muted_alert
+from trmon.domain.alerts.flapping import MAX_TRANSITIONS, WITHIN_STEPS, FlapState
+from trmon.domain.alerts.muting import DeliveryContext, mute_reason_of_alert
 from trmon.domain.model.severity import Severity
 
 
-def presented(delivery: Delivery, situation: Situation, *, now: float) -> Delivery:
+def present_delivery(delivery: Delivery, delivery_context: DeliveryContext, *, now: float) -> Delivery:
     """Return a delivery as it is told now: with everything that fires on the run, its owner, and whether it flaps."""
-    flaps = situation.flap(delivery) is Flap.BEGINS
+    flaps = delivery_context.flap(delivery) is FlapState.BEGINS
     added: dict[str, Any] = {
-        "firing": _firing(situation, now=now),
+        "firing": _firing(delivery_context, now=now),
         "flapping": {"transitions": MAX_TRANSITIONS, "within_steps": WITHIN_STEPS} if flaps else None,
         "told_before": delivery.rounds,
     }
     if "run" in delivery.body:
-        added["run"] = delivery.body["run"] | {"owner": situation.run.owner}
+        added["run"] = delivery.body["run"] | {"owner": delivery_context.run.owner}
     return replace(delivery, body=delivery.body | added)
 
 
-def again_after(
-    delivery: Delivery, situation: Situation, *, remind_seconds: float, repeat_seconds: float | None
+def resend_after_seconds(
+    delivery: Delivery, delivery_context: DeliveryContext, *, remind_seconds: float, repeat_seconds: float | None
 ) -> float | None:
     """Return the wait until a firing alert is told again: a page to people, any to a receiver that forgets.
 
     Args: remind_seconds: for pages; repeat_seconds: for every alert, of receivers that forget.
     """
-    alert = situation.alert(delivery.episode)
+    alert = delivery_context.alert(delivery.episode)
     if delivery.told_state is not AlertState.FIRING or alert is None or alert.state is not AlertState.FIRING:
         return None
     return repeat_seconds or (remind_seconds if alert.severity is Severity.PAGE else None)
 
 
-def _firing(situation: Situation, *, now: float) -> list[dict[str, object]]:
+def _firing(delivery_context: DeliveryContext, *, now: float) -> list[dict[str, object]]:
     return [
         {
             "rule": alert.rule,
             "severity": alert.severity.value,
             "since_step": alert.step,
             "summary": alert.summary,
-            "acknowledged": alert.episode in situation.acked,
-            "muted": reason.value if (reason := muted_alert(alert, situation, now=now)) else None,
+            "acknowledged": alert.episode in delivery_context.acked,
+            "muted": reason.value if (reason := mute_reason_of_alert(alert, delivery_context, now=now)) else None,
         }
-        for alert in situation.firing
+        for alert in delivery_context.firing
     ]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from trmon.domain.alerts.alert import Alert, AlertState, Delivery
-from trmon.domain.alerts.deliveries import body_of
-from trmon.domain.alerts.transitions import Reason, event_of
+from trmon.domain.alerts.deliveries import notification_body
+from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 
 RULE = "notify_test"
 RUN = RunKey("trmon", "notify-test")
-REASONS = {AlertState.FIRING: Reason.FIRED, AlertState.RESOLVED: Reason.RESOLVED}
+REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: TransitionReason.RESOLVED}
 
 
-def trial(state: AlertState, *, receiver: str, public_url: str | None, now: float) -> Delivery:
+def sample_delivery(state: AlertState, *, receiver: str, public_url: str | None, now: float) -> Delivery:
     """Return a delivery that says that a test alert fires, or has resolved."""
     alert = Alert(
         identity=RULE,
@@ -46,5 +46,5 @@ def trial(state: AlertState, *, receiver: str, public_url: str | None, now: floa
         last_step=0,
         attempt_id=0,
     )
-    body = body_of(alert, event_of(alert), reason=REASONS[state], run=run, public_url=public_url)
+    body = notification_body(alert, transition_event(alert), reason=REASONS[state], run=run, public_url=public_url)
     return Delivery(id=0, receiver=receiver, dedup_key=f"{receiver}:{RULE}:{now:.3f}:{state.value}", body=body)

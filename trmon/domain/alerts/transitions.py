@@ -11,10 +11,10 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Finding, Rule, Truth
+from trmon.domain.rules.rule import Rule, RuleFinding, Truth
 
 
-class Reason(Enum):
+class TransitionReason(Enum):
     """Why an alert is where it is after one more step."""
 
     QUIET = "the condition is not true"
@@ -34,7 +34,7 @@ class Reason(Enum):
     HANDED_OVER = "it fires, and the run has another owner now"
 
 
-class Track(msgspec.Struct, frozen=True):
+class AlertTrack(msgspec.Struct, frozen=True):
     """What is remembered of one rule in one run: its open alert, and for how many steps it held or was clear."""
 
     alert: Alert | None = None
@@ -42,20 +42,20 @@ class Track(msgspec.Struct, frozen=True):
     clear_steps: int = 0
 
 
-QUIET = Track()
+QUIET = AlertTrack()
 """Of a rule that has no alert."""
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """One step of an alert: the track after it, why, the alert as it now stands, and the event if it is one."""
 
-    track: Track
-    reason: Reason
+    track: AlertTrack
+    reason: TransitionReason
     alert: Alert | None = None
     event: AlertEvent | None = None
 
 
-def advance(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str) -> Transition:
+def advance_alert(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, run: str) -> Transition:
     """Return what one more step's finding makes of a rule's alert.
 
     Missing signals change nothing. An alert fires when the condition was true for `for_steps` steps and
@@ -65,47 +65,47 @@ def advance(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str
     firing = track.alert is not None and track.alert.state is AlertState.FIRING
     truth = (finding.lingering if firing else finding.raised).truth
     if truth is Truth.UNKNOWN:
-        return Transition(track=track, reason=Reason.UNKNOWN)
+        return Transition(track=track, reason=TransitionReason.UNKNOWN)
     if firing:
         return _firing(track, finding, rule=rule, run=run)
     if finding.steps <= rule.immune_steps:
-        return Transition(track=track, reason=Reason.IMMUNE)
+        return Transition(track=track, reason=TransitionReason.IMMUNE)
     if truth is Truth.FALSE:
         return _drop(track, finding)
     return _hold(track, finding, rule=rule, run_id=run_id, run=run)
 
 
-def end(track: Track, *, reason: Reason, now: float, is_of_state: bool = False) -> Transition:
+def end_alert(track: AlertTrack, *, reason: TransitionReason, now: float, is_of_state: bool = False) -> Transition:
     """Return the end of an open alert whatever its condition says: the run finished, or the rule is gone.
 
     Args: is_of_state: its rule is over states, so that it may have fired and ended at this very step before.
     """
     if track.alert is None:
-        return Transition(track=QUIET, reason=Reason.QUIET)
+        return Transition(track=QUIET, reason=TransitionReason.QUIET)
     if track.alert.state is AlertState.PENDING:
         return Transition(track=QUIET, reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
     alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    event = event_of(alert, silence_started_at=alert.since_at if is_of_state else None)
+    event = transition_event(alert, silence_started_at=alert.since_at if is_of_state else None)
     return Transition(track=QUIET, reason=reason, alert=alert, event=event)
 
 
-def raise_at_once(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
+def raise_alert(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
     """Return a firing alert of a rule over states: the time it waits for lies in the state itself."""
     fired = _new(rule, run_id=run_id, severity=severity, key=key, state=AlertState.FIRING, text=text)
-    event = event_of(fired, silence_started_at=text.silence_started_at)
-    return Transition(track=Track(alert=fired), reason=Reason.FIRED, alert=fired, event=event)
+    event = transition_event(fired, silence_started_at=text.silence_started_at)
+    return Transition(track=AlertTrack(alert=fired), reason=TransitionReason.FIRED, alert=fired, event=event)
 
 
-def resolve_state(track: Track, *, now: float) -> Transition:
+def resolve_alert(track: AlertTrack, *, now: float) -> Transition:
     """Return the end of an alert of a rule over states, when the run has left the state.
 
     A run may enter a state several times at one step: each end is known by when its alert fired.
     """
     if track.alert is None:
-        return Transition(track=QUIET, reason=Reason.QUIET)
+        return Transition(track=QUIET, reason=TransitionReason.QUIET)
     alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    event = event_of(alert, silence_started_at=alert.since_at)
-    return Transition(track=QUIET, reason=Reason.RESOLVED, alert=alert, event=event)
+    event = transition_event(alert, silence_started_at=alert.since_at)
+    return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,9 @@ class AlertText:
     silence_started_at: float | None = None
 
 
-def event_of(alert: Alert, *, key: BatchKey | None = None, silence_started_at: float | None = None) -> AlertEvent:
+def transition_event(
+    alert: Alert, *, key: BatchKey | None = None, silence_started_at: float | None = None
+) -> AlertEvent:
     """Return the event of an alert's newest transition, at a batch or in a silence."""
     key = key or BatchKey(alert.attempt_id, alert.step, alert.update)
     return AlertEvent(
@@ -137,14 +139,14 @@ def event_of(alert: Alert, *, key: BatchKey | None = None, silence_started_at: f
     )
 
 
-def _drop(track: Track, finding: Finding) -> Transition:
+def _drop(track: AlertTrack, finding: RuleFinding) -> Transition:
     if track.alert is None:
-        return Transition(track=QUIET, reason=Reason.QUIET)
+        return Transition(track=QUIET, reason=TransitionReason.QUIET)
     dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
-    return Transition(track=QUIET, reason=Reason.DROPPED, alert=dropped)
+    return Transition(track=QUIET, reason=TransitionReason.DROPPED, alert=dropped)
 
 
-def _hold(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str) -> Transition:
+def _hold(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, run: str) -> Transition:
     text = _text(finding, rule=rule, run=run)
     began = track.alert is None
     alert = track.alert or _new(
@@ -158,27 +160,29 @@ def _hold(track: Track, finding: Finding, *, rule: Rule, run_id: int, run: str) 
     holding = track.holding_steps + 1
     long_enough = holding >= rule.for_steps and finding.at - alert.since_at >= rule.for_seconds
     alert = _updated(alert, text, state=AlertState.FIRING if long_enough else AlertState.PENDING)
-    after = Track(alert=alert, holding_steps=holding)
+    after = AlertTrack(alert=alert, holding_steps=holding)
     if long_enough:
-        event = event_of(alert, key=finding.key)
-        return Transition(track=after, reason=Reason.FIRED, alert=alert, event=event)
-    return Transition(track=after, reason=Reason.BEGAN if began else Reason.WAITING, alert=alert)
+        event = transition_event(alert, key=finding.key)
+        return Transition(track=after, reason=TransitionReason.FIRED, alert=alert, event=event)
+    return Transition(track=after, reason=TransitionReason.BEGAN if began else TransitionReason.WAITING, alert=alert)
 
 
-def _firing(track: Track, finding: Finding, *, rule: Rule, run: str) -> Transition:
+def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) -> Transition:
     assert track.alert is not None
     if finding.lingering.truth is Truth.TRUE:
         alert = _updated(track.alert, _text(finding, rule=rule, run=run), state=AlertState.FIRING)
-        return Transition(track=structs.replace(track, alert=alert, clear_steps=0), reason=Reason.FIRING, alert=alert)
+        return Transition(
+            track=structs.replace(track, alert=alert, clear_steps=0), reason=TransitionReason.FIRING, alert=alert
+        )
     clear = track.clear_steps + 1
     if clear < rule.clear_for_steps:
-        return Transition(track=structs.replace(track, clear_steps=clear), reason=Reason.CLEARING)
+        return Transition(track=structs.replace(track, clear_steps=clear), reason=TransitionReason.CLEARING)
     alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
-    event = event_of(alert, key=finding.key)
-    return Transition(track=QUIET, reason=Reason.RESOLVED, alert=alert, event=event)
+    event = transition_event(alert, key=finding.key)
+    return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
 
 
-def _text(finding: Finding, *, rule: Rule, run: str) -> AlertText:
+def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:
     seen = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
     summary = rule.say(seen, run=run, step=finding.key.step)
     return AlertText(at=finding.at, value=seen.value, threshold=seen.threshold, summary=summary)

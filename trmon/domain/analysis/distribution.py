@@ -23,7 +23,7 @@ Read: TypeAlias = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Cut:
+class CriterionSample:
     """What one criterion read of one step's sequences, [N] in its own units, its bounds, and how many it rejected."""
 
     step: int
@@ -34,10 +34,10 @@ class Cut:
 
 
 @dataclass(slots=True)
-class Cuts:
+class CriterionSamples:
     """What the criteria of a run's policies made of its steps, by what they read."""
 
-    by_read: dict[Read, list[Cut]] = field(default_factory=dict)
+    by_read: dict[Read, list[CriterionSample]] = field(default_factory=dict)
 
     def add(self, columns: Columns, *, step: int, policy: Policy) -> None:
         """Take a step's sequences in; a policy that lacks what it needs has nothing to say of them."""
@@ -50,7 +50,7 @@ class Cuts:
             if compared is not None:
                 rejected = int(np.count_nonzero(decision.codes == FIRST_CRITERION + index))
                 cut = _cut(criterion, compared[rows], step=step, n_rejected=rejected)
-                self.by_read.setdefault(reads(criterion), []).append(cut)
+                self.by_read.setdefault(criterion_key(criterion), []).append(cut)
 
     @property
     def telling(self) -> Read | None:
@@ -77,12 +77,12 @@ class Distribution:
     upper: tuple[float | None, ...]
 
 
-def reads(criterion: Criterion) -> Read:
+def criterion_key(criterion: Criterion) -> Read:
     """Return what a criterion reads."""
     return criterion.statistic, criterion.pair, criterion.where
 
 
-def distribution(cuts: Sequence[Cut]) -> Distribution:
+def distribution(cuts: Sequence[CriterionSample]) -> Distribution:
     """Return the distribution of a criterion's statistic over steps. Args: cuts: one or more, in order of steps."""
     bounds = [bound for cut in cuts for bound in (cut.lower, cut.upper) if bound is not None]
     edges = _edges(np.concatenate([*(cut.values for cut in cuts), bounds]))
@@ -97,15 +97,17 @@ def distribution(cuts: Sequence[Cut]) -> Distribution:
     )
 
 
-def natural(criterion: Criterion, compared: Array) -> Array:
+def in_bound_units(criterion: Criterion, compared: Array) -> Array:
     """Return what a criterion compared, [N], in the units of its bounds: ratios are compared as logs."""
     with np.errstate(over="ignore"):
         return np.exp(compared) if criterion.measured.is_ratio else np.asarray(compared, float)
 
 
-def _cut(criterion: Criterion, compared: Array, *, step: int, n_rejected: int) -> Cut:
-    values = natural(criterion, compared)
-    return Cut(step=step, values=values, lower=criterion.lower, upper=criterion.upper, n_rejected=n_rejected)
+def _cut(criterion: Criterion, compared: Array, *, step: int, n_rejected: int) -> CriterionSample:
+    values = in_bound_units(criterion, compared)
+    return CriterionSample(
+        step=step, values=values, lower=criterion.lower, upper=criterion.upper, n_rejected=n_rejected
+    )
 
 
 def _edges(values: Array) -> Array:

@@ -19,7 +19,7 @@ LENGTH_DIGITS = 3
 
 
 @dataclass(slots=True)
-class Share:
+class RejectedShare:
     """Sequences that count, and how many of them are rejected."""
 
     n: int = 0
@@ -37,7 +37,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class TokenShare:
+class MaskedTokenShare:
     """Valid tokens, and how many of them a token rule would mask, or cut the weight of, as histograms tell."""
 
     n: float = 0.0
@@ -51,16 +51,16 @@ class TokenShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarter:
+class LengthQuartile:
     """A quarter of the sequences by length, between two lengths in tokens, inclusive; equal lengths stay together."""
 
     shortest: int
     longest: int
-    share: Share
+    share: RejectedShare
 
 
 @dataclass(slots=True)
-class Reach:
+class CoveredRange:
     """The steps that an answer rests on, and how many of those asked for are no longer stored."""
 
     first_step: int | None = None
@@ -79,7 +79,7 @@ class Reach:
 
 
 @dataclass(slots=True)
-class Effect:
+class WhatIfEffect:
     """What a policy makes of the sequences it has seen; empty ones are left out.
 
     `tokens`: what its token rules make of the valid tokens, by rule; those of rejected sequences are among them.
@@ -88,14 +88,14 @@ class Effect:
     """
 
     policy: Policy
-    total: Share = field(default_factory=Share)
-    standing: Share = field(default_factory=Share)
+    total: RejectedShare = field(default_factory=RejectedShare)
+    standing: RejectedShare = field(default_factory=RejectedShare)
     reasons: Counter[str] = field(default_factory=Counter)
-    positive: Share = field(default_factory=Share)
-    negative: Share = field(default_factory=Share)
+    positive: RejectedShare = field(default_factory=RejectedShare)
+    negative: RejectedShare = field(default_factory=RejectedShare)
     undecided: Counter[str] = field(default_factory=Counter)
-    tokens: dict[str, TokenShare] = field(default_factory=dict)
-    _lengths: dict[int, Share] = field(default_factory=dict)
+    tokens: dict[str, MaskedTokenShare] = field(default_factory=dict)
+    _lengths: dict[int, RejectedShare] = field(default_factory=dict)
 
     def add(self, columns: Columns, *, accepted: Array) -> None:
         """Take one report in. Args: accepted: [B] bool, as it was decided then."""
@@ -116,7 +116,7 @@ class Effect:
             self.positive.add(rejected[advantage > 0])
             self.negative.add(rejected[advantage < 0])
 
-    def quarters(self) -> tuple[Quarter, ...]:
+    def quarters(self) -> tuple[LengthQuartile, ...]:
         """Return the mask rates of the sequences by length, shortest first; a quarter without any is left out."""
         lengths = sorted(self._lengths)
         through = accumulate(self._lengths[length].n for length in lengths)
@@ -125,12 +125,12 @@ class Effect:
             # The middle of a length's sequences says in which quarter they are.
             middle = n_through - self._lengths[length].n / 2
             groups.setdefault(int(QUARTERS * middle / self.total.n), []).append(length)
-        return tuple(Quarter(group[0], group[-1], self._share_of(group)) for group in groups.values())
+        return tuple(LengthQuartile(group[0], group[-1], self._share_of(group)) for group in groups.values())
 
     def _add_tokens(self, columns: Columns) -> None:
         n = float(columns["n_tokens"].sum())
         for rule, found in masked_or_cut(columns, self.policy).items() if n else ():
-            share = self.tokens.setdefault(rule, TokenShare())
+            share = self.tokens.setdefault(rule, MaskedTokenShare())
             share.n += n
             share.at_least += n * found.at_least
             share.estimate += n * found.estimate
@@ -139,8 +139,8 @@ class Effect:
     def _add_lengths(self, lengths: Array, rejected: Array) -> None:
         for length in np.unique(lengths):
             rounded = int(float(f"{int(length):.{LENGTH_DIGITS}g}"))
-            self._lengths.setdefault(rounded, Share()).add(rejected[lengths == length])
+            self._lengths.setdefault(rounded, RejectedShare()).add(rejected[lengths == length])
 
-    def _share_of(self, lengths: list[int]) -> Share:
+    def _share_of(self, lengths: list[int]) -> RejectedShare:
         parts = [self._lengths[length] for length in lengths]
-        return Share(sum(part.n for part in parts), sum(part.rejected for part in parts))
+        return RejectedShare(sum(part.n for part in parts), sum(part.rejected for part in parts))

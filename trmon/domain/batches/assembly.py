@@ -11,7 +11,7 @@ from trmon.domain.model.messages import AnyReport, DamagedReport, StoredReport, 
 from trmon_client.core import wire
 
 
-class Standing(Enum):
+class Completeness(Enum):
     """How far an open batch has come."""
 
     COMPLETE = "every rank's chunks are in and counted"
@@ -23,7 +23,7 @@ class Standing(Enum):
     @property
     def lacks_data(self) -> bool:
         """Whether closing the batch now would leave something out that is known to exist."""
-        return self in (Standing.MISSING_CHUNK, Standing.DAMAGED_CHUNK, Standing.MISSING_RANK)
+        return self in (Completeness.MISSING_CHUNK, Completeness.DAMAGED_CHUNK, Completeness.MISSING_RANK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class ClosedBatch:
 
     key: BatchKey
     reports: tuple[StoredReport, ...]
-    standing: Standing
+    standing: Completeness
     missing_ranks: tuple[int, ...]
     damaged: tuple[DamagedReport, ...] = ()
 
@@ -59,7 +59,7 @@ class ClosedBatch:
             self,
             reports=reports,
             damaged=(*self.damaged, *damaged),
-            standing=_weakest((self.standing, Standing.DAMAGED_CHUNK)),
+            standing=_weakest((self.standing, Completeness.DAMAGED_CHUNK)),
         )
 
 
@@ -86,14 +86,14 @@ class OpenBatch:
         """Return its reports in the order (rank, chunk)."""
         return tuple(chunks[n] for _, chunks in sorted(self.chunks.items()) for n in sorted(chunks))
 
-    def standing_of(self, rank: int) -> Standing:
+    def standing_of(self, rank: int) -> Completeness:
         """Return how far one rank has come."""
         chunks, count = self.chunks.get(rank), self.counts.get(rank)
         if not chunks:
-            return Standing.MISSING_RANK
+            return Completeness.MISSING_RANK
         if max(chunks) != len(chunks) - 1 or (count is not None and len(chunks) < count):
-            return Standing.MISSING_CHUNK
-        return Standing.UNCONFIRMED if count is None else Standing.COMPLETE
+            return Completeness.MISSING_CHUNK
+        return Completeness.UNCONFIRMED if count is None else Completeness.COMPLETE
 
     def close(self) -> ClosedBatch:
         """Return the batch as it stands."""
@@ -103,8 +103,8 @@ class OpenBatch:
         return ClosedBatch(
             key=self.key,
             reports=tuple(report for report in found if isinstance(report, StoredReport)),
-            standing=_weakest([*ranks.values(), *([Standing.DAMAGED_CHUNK] if damaged else [])]),
-            missing_ranks=tuple(rank for rank, standing in ranks.items() if standing is Standing.MISSING_RANK),
+            standing=_weakest([*ranks.values(), *([Completeness.DAMAGED_CHUNK] if damaged else [])]),
+            missing_ranks=tuple(rank for rank, standing in ranks.items() if standing is Completeness.MISSING_RANK),
             damaged=damaged,
         )
 
@@ -183,7 +183,7 @@ class Assembly:
     def _is_settled(self, batch: OpenBatch) -> bool:
         attempt_id = batch.key.attempt_id
         return all(
-            (attempt_id, rank) in self._left or batch.standing_of(rank) is Standing.COMPLETE
+            (attempt_id, rank) in self._left or batch.standing_of(rank) is Completeness.COMPLETE
             for rank in range(batch.world_size)
         )
 
@@ -198,7 +198,7 @@ class Assembly:
             del self._counts[other]
 
 
-def seen_again(reports: Iterable[AnyReport]) -> ClosedBatch:
+def reopened_batch(reports: Iterable[AnyReport]) -> ClosedBatch:
     """Return a batch that was closed before, with what came late; at least one report."""
     found = list(reports)
     batch = OpenBatch(found[0].key.batch)
@@ -207,8 +207,8 @@ def seen_again(reports: Iterable[AnyReport]) -> ClosedBatch:
     return batch.close()
 
 
-_WEAKNESS = {standing: weakness for weakness, standing in enumerate(Standing)}
+_WEAKNESS = {standing: weakness for weakness, standing in enumerate(Completeness)}
 
 
-def _weakest(standings: Iterable[Standing]) -> Standing:
+def _weakest(standings: Iterable[Completeness]) -> Completeness:
     return max(standings, key=_WEAKNESS.__getitem__)

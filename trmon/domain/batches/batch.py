@@ -16,7 +16,7 @@ QUARANTINED_PARTS = "quarantined_parts"
 """The signal that counts what of a batch could not be processed."""
 
 
-class Role(Enum):
+class PolicyRole(Enum):
     """Whether a policy's decision was returned to the trainer or only recorded."""
 
     ACTIVE = "active"
@@ -65,7 +65,7 @@ class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
     key: BatchKey
     policy_hash: str
     policy_name: str
-    role: Role
+    role: PolicyRole
     counts: dict[str, int]
     mask_rate: float
     accepted: bytes

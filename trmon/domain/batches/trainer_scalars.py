@@ -11,7 +11,7 @@ from trmon_client.core import wire
 
 
 @dataclass(slots=True)
-class ScalarShelf:
+class PendingScalars:
     """The scalars messages of steps that may still close a batch, by (attempt, step)."""
 
     _waiting: dict[tuple[int, int], list[StoredNotice]] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class ScalarShelf:
             name: value
             for notice in notices
             if isinstance(notice.message, wire.Scalars)
-            for name, value in numbers(notice.message.values).items()
+            for name, value in scalar_numbers(notice.message.values).items()
         }
 
     def forget_before(self, newest: BatchKey, *, keeping: Collection[int]) -> None:
@@ -42,12 +42,12 @@ class ScalarShelf:
         return min((notice.id for notices in self._waiting.values() for notice in notices), default=None)
 
 
-def of_reports(reports: tuple[StoredReport, ...]) -> dict[str, float]:
+def scalars_of_reports(reports: tuple[StoredReport, ...]) -> dict[str, float]:
     """Return the scalars in a batch's own reports: rank 0's outweigh the others', later chunks earlier ones."""
     ordered = sorted(reports, key=lambda report: (-report.key.rank, report.key.chunk))
-    return {name: value for report in ordered for name, value in numbers(report.report.scalars).items()}
+    return {name: value for report in ordered for name, value in scalar_numbers(report.report.scalars).items()}
 
 
-def numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, float]:
+def scalar_numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, float]:
     """Return wire numbers as floats; null is NaN."""
-    return {name: wire.number(value) for name, value in scalars.items()}
+    return {name: wire.wire_number(value) for name, value in scalars.items()}

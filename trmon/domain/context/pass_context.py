@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
 from trmon.domain.runs.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class PassContext:
     """One run, its policies and rules, who hears of its alerts, and the time of this pass.
 
     `receivers` hear that something fires; that it has resolved is for `everyone` who may have heard so, also under
@@ -19,7 +19,7 @@ class Watch:
     """
 
     run: Run
-    policies: PolicyBook
+    policies: PolicyRegistry
     rules: RuleSet
     receivers: tuple[str, ...]
     public_url: str | None

@@ -3,7 +3,7 @@
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.escalation import Escalation, Stage
 from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
-from trmon.domain.diagnosis.framework_names import Ignored, Translation, translate
+from trmon.domain.diagnosis.framework_names import IgnoredName, Translation, translate
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
@@ -18,7 +18,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "History",
-    "Ignored",
+    "IgnoredName",
     "Missing",
     "Observation",
     "Quadrant",

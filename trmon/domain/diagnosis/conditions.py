@@ -13,8 +13,8 @@ import numpy as np
 
 from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import JUDGED, Array, History
-from trmon.domain.diagnosis.missing_inputs import provision
-from trmon.domain.rules.rule import Bound, Truth
+from trmon.domain.diagnosis.missing_inputs import how_to_provide
+from trmon.domain.rules.rule import ThresholdSide, Truth
 from trmon_client.core.columns.schema import Pair
 
 FALSE, UNKNOWN, TRUE = 0, 1, 2
@@ -54,7 +54,7 @@ EVER = Quorum(rows=20, share=0.0, least=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HistoryVerdict:
     """What is known of a condition: its truth by step [n], and of the newest step the evidence and what is missing.
 
     `since` is the index of the step from which it has held without a break; 0 where it does not hold.
@@ -71,15 +71,15 @@ class Verdict:
         return _TRUTHS[int(self.truths[-1])]
 
 
-class Condition(Protocol):
+class HistoryCondition(Protocol):
     """Anything that can be asked of a history."""
 
-    def read(self, history: History) -> Verdict:
+    def read(self, history: History) -> HistoryVerdict:
         """Return what is known of it, step by step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class HistoryLimit:
     """A signal, or its distance from a point, strictly beyond a threshold, in as many rows as the quorum asks for.
 
     A stem means the first of `pairs` that the history has; an `optional` signal that nobody sends is not missed.
@@ -87,32 +87,32 @@ class Limit:
     """
 
     signal: str
-    bound: Bound
+    bound: ThresholdSide
     threshold: float
     away_from: float | None = None
     pairs: tuple[Pair, ...] = JUDGED
     quorum: Quorum = LASTING
     optional: bool = False
 
-    def read(self, history: History) -> Verdict:
+    def read(self, history: History) -> HistoryVerdict:
         """Return whether it lies beyond; NaN is unknown."""
         name, values = history.find(self.signal, pairs=self.pairs)
         if self.optional and not history.has(name):
-            return Verdict(np.full(len(history), FALSE))
+            return HistoryVerdict(np.full(len(history), FALSE))
         beyond, known = self._beyond(values), ~np.isnan(values)
         truths = self._truths(beyond, known)
         if truths[-1] == UNKNOWN:
-            return Verdict(truths, missing=(Missing(name, provision(name, sent=history.has(name))),))
+            return HistoryVerdict(truths, missing=(Missing(name, how_to_provide(name, sent=history.has(name))),))
         if truths[-1] == FALSE:
-            return Verdict(truths)
+            return HistoryVerdict(truths)
         since = self._since(truths, beyond)
-        return Verdict(truths, (self._evidence(name, history, values, beyond, since),), since=since)
+        return HistoryVerdict(truths, (self._evidence(name, history, values, beyond, since),), since=since)
 
     def _beyond(self, values: Array) -> Array:
         """Distances are compared as two bounds, so that 1.01 is no further from 1 than 0.01."""
         if self.away_from is not None:
             return (values > self.away_from + self.threshold) | (values < self.away_from - self.threshold)
-        return values > self.threshold if self.bound is Bound.ABOVE else values < self.threshold
+        return values > self.threshold if self.bound is ThresholdSide.ABOVE else values < self.threshold
 
     def _truths(self, beyond: Array, known: Array) -> Array:
         needed = self.quorum.needed(len(known))
@@ -138,51 +138,51 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class HistoryAnyOf:
     """True where one part is; unknown where none is true and one is unknown."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple[HistoryCondition, ...]
 
-    def read(self, history: History) -> Verdict:
+    def read(self, history: History) -> HistoryVerdict:
         """Return the parts' verdict, with the evidence of those that are true."""
         found = [part.read(history) for part in self.parts]
         return _combined(found, np.maximum.reduce([verdict.truths for verdict in found]), since=min)
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf:
+class HistoryAllOf:
     """True where every part is; false where one is false."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple[HistoryCondition, ...]
 
-    def read(self, history: History) -> Verdict:
+    def read(self, history: History) -> HistoryVerdict:
         """Return the parts' verdict, with the evidence of all if it holds."""
         found = [part.read(history) for part in self.parts]
         return _combined(found, np.minimum.reduce([verdict.truths for verdict in found]), since=max)
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class HistoryNot:
     """True where its part is false; it has no evidence of its own."""
 
-    part: Condition
+    part: HistoryCondition
 
-    def read(self, history: History) -> Verdict:
+    def read(self, history: History) -> HistoryVerdict:
         """Return the opposite of the part's verdict."""
         found = self.part.read(history)
         truths = TRUE - found.truths
-        return Verdict(truths, missing=found.missing, since=_start(truths) if truths[-1] == TRUE else 0)
+        return HistoryVerdict(truths, missing=found.missing, since=_start(truths) if truths[-1] == TRUE else 0)
 
 
-def _combined(found: list[Verdict], truths: Array, *, since: Callable[[list[int]], int]) -> Verdict:
+def _combined(found: list[HistoryVerdict], truths: Array, *, since: Callable[[list[int]], int]) -> HistoryVerdict:
     if truths[-1] == UNKNOWN:
         parts = [verdict for verdict in found if verdict.truth is Truth.UNKNOWN]
-        return Verdict(truths, missing=_each_once([gap for verdict in parts for gap in verdict.missing]))
+        return HistoryVerdict(truths, missing=_each_once([gap for verdict in parts for gap in verdict.missing]))
     if truths[-1] == FALSE:
-        return Verdict(truths)
+        return HistoryVerdict(truths)
     held = [verdict for verdict in found if verdict.truth is Truth.TRUE]
     evidence = tuple(item for verdict in held for item in verdict.evidence)
-    return Verdict(truths, evidence, since=since([verdict.since for verdict in held]))
+    return HistoryVerdict(truths, evidence, since=since([verdict.since for verdict in held]))
 
 
 def _each_once(missing: list[Missing]) -> tuple[Missing, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.diagnosis.conditions import Condition, Verdict
-from trmon.domain.diagnosis.criteria import criteria, nucleus, unhealthy
+from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
+from trmon.domain.diagnosis.criteria import finding_conditions, nucleus_sampling, unhealthy
 from trmon.domain.diagnosis.escalation import Escalation, escalation
-from trmon.domain.diagnosis.features import featured
+from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
@@ -61,8 +61,8 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     Source: formulas, section 9.
     """
     limits = limits or Thresholds()
-    history = featured(history)
-    conditions = criteria(limits)
+    history = with_features(history)
+    conditions = finding_conditions(limits)
     found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSES_FIRST}
     observed = tuple(found[finding] for finding in _order(history, limits) if found[finding].truth is Truth.TRUE)
     unknown = tuple(found[finding] for finding in CAUSES_FIRST if found[finding].truth is Truth.UNKNOWN)
@@ -81,7 +81,7 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     )
 
 
-def _observe(finding: Finding, condition: Condition, history: History) -> Observation:
+def _observe(finding: Finding, condition: HistoryCondition, history: History) -> Observation:
     verdict = condition.read(history)
     is_true = verdict.truth is Truth.TRUE
     return Observation(
@@ -95,10 +95,10 @@ def _observe(finding: Finding, condition: Condition, history: History) -> Observ
 
 def _order(history: History, limits: Thresholds) -> tuple[Finding, ...]:
     """Causes first; a nucleus is the cause of the saturated tokens beside it."""
-    if nucleus(limits).read(history).truth is not Truth.TRUE:
+    if nucleus_sampling(limits).read(history).truth is not Truth.TRUE:
         return CAUSES_FIRST
     return (Finding.SUPPORT_SHIFT, *(finding for finding in CAUSES_FIRST if finding is not Finding.SUPPORT_SHIFT))
 
 
-def _without_findings(unknown: tuple[Observation, ...], health: Verdict) -> Finding:
+def _without_findings(unknown: tuple[Observation, ...], health: HistoryVerdict) -> Finding:
     return Finding.UNKNOWN if unknown or health.truth is not Truth.FALSE else Finding.HEALTHY

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.diagnosis.conditions import AnyOf, Limit
+from trmon.domain.diagnosis.conditions import HistoryAnyOf, HistoryLimit
 from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules.rule import Bound, Truth
+from trmon.domain.rules.rule import ThresholdSide, Truth
 
 CHI2_WEIGHTS, CHI2_SYSTEM = 2.0, 4.0
 MASK_RATE_WEIGHTS, MASK_RATE_SYSTEM = 0.10, 0.25
@@ -53,18 +53,18 @@ class Escalation:
 
 def escalation(history: History, limits: Thresholds) -> Escalation:
     """Return the stage of a history's newest rows."""
-    system = AnyOf(
+    system = HistoryAnyOf(
         (
             _above("chi2_token", CHI2_SYSTEM),
             _above("mask_rate", MASK_RATE_SYSTEM),
             _above("band_fraction", BAND_FRACTION_SYSTEM),
-            Limit(signal="prob_pearson", bound=Bound.BELOW, threshold=limits.pearson_ill),
+            HistoryLimit(signal="prob_pearson", bound=ThresholdSide.BELOW, threshold=limits.pearson_ill),
         )
     ).read(history)
     if system.truth is Truth.TRUE:
         return Escalation(Stage.SYSTEM_FIX, system.evidence)
     # At exactly 2, or 0.10, formulas ask for the weights: the limit lies just below.
-    weights = AnyOf((_from("chi2_token", CHI2_WEIGHTS), _from("mask_rate", MASK_RATE_WEIGHTS))).read(history)
+    weights = HistoryAnyOf((_from("chi2_token", CHI2_WEIGHTS), _from("mask_rate", MASK_RATE_WEIGHTS))).read(history)
     if system.truth is Truth.UNKNOWN or weights.truth is Truth.UNKNOWN:
         return Escalation(Stage.UNKNOWN, missing=tuple(dict.fromkeys((*system.missing, *weights.missing))))
     if weights.truth is Truth.TRUE:
@@ -72,9 +72,9 @@ def escalation(history: History, limits: Thresholds) -> Escalation:
     return Escalation(Stage.REJECTION)
 
 
-def _above(signal: str, threshold: float) -> Limit:
-    return Limit(signal=signal, bound=Bound.ABOVE, threshold=threshold)
+def _above(signal: str, threshold: float) -> HistoryLimit:
+    return HistoryLimit(signal=signal, bound=ThresholdSide.ABOVE, threshold=threshold)
 
 
-def _from(signal: str, threshold: float) -> Limit:
-    return Limit(signal=signal, bound=Bound.ABOVE, threshold=math.nextafter(threshold, 0.0))
+def _from(signal: str, threshold: float) -> HistoryLimit:
+    return HistoryLimit(signal=signal, bound=ThresholdSide.ABOVE, threshold=math.nextafter(threshold, 0.0))

@@ -24,27 +24,27 @@ LARGEST_LOG_RATIO = 20.0
 
 
 @np.errstate(all="ignore")
-def featured(history: History) -> History:
+def with_features(history: History) -> History:
     """Return the history with its features, NaN where the past is too short; those that nothing is known of are absent.
 
     A feature that was given is kept as it is.
     """
     named: dict[str, Array] = {
-        "engine_lag": engine_lag(history),
-        "k3_excess": k3_excess(history),
-        "ratio_shift": ratio_shift(history),
+        "engine_lag": engine_lag_series(history),
+        "k3_excess": k3_excess_series(history),
+        "ratio_shift": ratio_shift_series(history),
         "saturated_outside_band": _share_outside_band(history),
-        "grad_norm_relative": relative(_values(history, "grad_norm")),
-        "clip_fraction_rise": rise(_values(history, "clip_fraction")),
-        "grad_variance_rise": rise(_values(history, "grad_variance")),
-        "zero_variance_groups_least": least(_values(history, "zero_variance_groups")),
+        "grad_norm_relative": relative_to_median(_values(history, "grad_norm")),
+        "clip_fraction_rise": recent_growth(_values(history, "clip_fraction")),
+        "grad_variance_rise": recent_growth(_values(history, "grad_variance")),
+        "zero_variance_groups_least": rolling_minimum(_values(history, "zero_variance_groups")),
     }
     history = _with(history, named)
-    lag = staleness_lag(history)
+    lag = staleness_lag_series(history)
     return _with(history, {"staleness_lag": lag, "staleness_growth": growth_with_lag(history, lag)})
 
 
-def engine_lag(history: History) -> Array:
+def engine_lag_series(history: History) -> Array:
     """Return versions between the two sides of the pair that compares engines.
 
     A trainer that names no old_version is taken to score pi_old with its present weights; one that names no version
@@ -55,7 +55,7 @@ def engine_lag(history: History) -> Array:
     return np.where(np.isnan(version_lag), 0.0 if has_mismatch else math.nan, version_lag)
 
 
-def staleness_lag(history: History) -> Array:
+def staleness_lag_series(history: History) -> Array:
     """Return versions between pi and pi_old; 0 where the trainer names none."""
     lag = _values(history, "version_lag_max") - _values(history, "engine_lag")
     return np.where(np.isnan(lag), 0.0, lag)
@@ -75,7 +75,7 @@ def growth_with_lag(history: History, lag: Array) -> Array:
     return out
 
 
-def k3_excess(history: History) -> Array:
+def k3_excess_series(history: History) -> Array:
     """Return by what factor kl_k3 exceeds what honest log-probs can show, where that is certain; else NaN.
 
     Without `n_tokens` a batch is taken to have 1,000 tokens at least, without kl_k2 the spread of d to be 20 at most:
@@ -92,7 +92,7 @@ def k3_excess(history: History) -> Array:
     return np.where(certain | (smallest > 1), smallest, np.where(largest <= 1, largest, math.nan))
 
 
-def ratio_shift(history: History) -> Array:
+def ratio_shift_series(history: History) -> Array:
     """Return how many standard errors ratio_mean is above 1; NaN without `n_tokens` and is_weight_std.
 
     It is NaN too where d is known to vary so much that a sample's spread says little.
@@ -103,7 +103,7 @@ def ratio_shift(history: History) -> Array:
     return np.where(_variance(history) > HEAVY_TAIL_VARIANCE, math.nan, shift)
 
 
-def relative(column: Array) -> Array:
+def relative_to_median(column: Array) -> Array:
     """Return values over the median of up to 100 before them; NaN before there are 20."""
 
     def ratios(values: Array) -> Array:
@@ -116,7 +116,7 @@ def relative(column: Array) -> Array:
     return _over_known(column, ratios)
 
 
-def rise(column: Array) -> Array:
+def recent_growth(column: Array) -> Array:
     """Return the median of the newest 5 values over that of 5 up to 50 rows earlier; NaN before there are 25."""
 
     def ratios(values: Array) -> Array:
@@ -129,7 +129,7 @@ def rise(column: Array) -> Array:
     return _over_known(column, ratios)
 
 
-def least(column: Array) -> Array:
+def rolling_minimum(column: Array) -> Array:
     """Return the smallest of the newest 20 values; NaN before there are 20."""
     return _over_known(column, lambda values: _newest(values, FLAT_ROWS).min(axis=1))
 

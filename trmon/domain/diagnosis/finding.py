@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.rules.rule import Bound, Truth
+from trmon.domain.rules.rule import ThresholdSide, Truth
 
 
 class Finding(Enum):
@@ -47,7 +47,7 @@ class Evidence:
 
     signal: str
     value: float
-    bound: Bound
+    bound: ThresholdSide
     threshold: float
     since_step: int
     away_from: float | None = None

@@ -80,7 +80,7 @@ STEPS = ("step", "global_step", "training/global_step")
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredName:
     """A name that was not read, and why."""
 
     name: str
@@ -93,7 +93,7 @@ class Translation:
 
     signals: Mapping[str, float]
     step: int
-    ignored: tuple[Ignored, ...]
+    ignored: tuple[IgnoredName, ...]
 
 
 def translate(metrics: Mapping[str, object]) -> Translation:
@@ -102,16 +102,16 @@ def translate(metrics: Mapping[str, object]) -> Translation:
     Numbers may be null (NaN), "inf" or "-inf", as on the wire. Names without a pair's prefix are of the mismatch pair.
     """
     signals: dict[str, float] = {}
-    ignored: list[Ignored] = []
+    ignored: list[IgnoredName] = []
     step = 0
     for name, given in metrics.items():
         value, known = _number(given), _ours(name)
         if name in STEPS and value is not None and value.is_integer():
             step = int(value)
         elif known is None:
-            ignored.append(Ignored(name, REFUSED.get(name, "unknown name")))
+            ignored.append(IgnoredName(name, REFUSED.get(name, "unknown name")))
         elif value is None:
-            ignored.append(Ignored(name, "not a number"))
+            ignored.append(IgnoredName(name, "not a number"))
         else:
             signals[known] = value
     return Translation(signals=signals, step=step, ignored=tuple(ignored))

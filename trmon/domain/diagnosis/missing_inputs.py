@@ -31,7 +31,7 @@ _WHEN_NAN: dict[str, str] = {
 }
 
 
-def provision(signal: str, *, sent: bool) -> str:
+def how_to_provide(signal: str, *, sent: bool) -> str:
     """Return what would make a signal known; `sent` says that it came, and was NaN throughout."""
     prefix, _, rest = signal.partition("_")
     stem = rest if prefix in _PAIRS and signal not in _SIGNALS else signal

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
-from trmon.domain.diagnosis.conditions import Limit
+from trmon.domain.diagnosis.conditions import HistoryLimit
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules.rule import Bound, Truth
+from trmon.domain.rules.rule import ThresholdSide, Truth
 
 
 class Quadrant(Enum):
@@ -42,6 +42,6 @@ _BY_TRUTHS = {
 
 def quadrant(history: History, limits: Thresholds) -> Quadrant:
     """Return the quadrant of a history's newest rows."""
-    tv = Limit(signal="tv", bound=Bound.ABOVE, threshold=limits.tv).read(history)
-    chi2 = Limit(signal="chi2_token", bound=Bound.ABOVE, threshold=limits.chi2_moderate).read(history)
+    tv = HistoryLimit(signal="tv", bound=ThresholdSide.ABOVE, threshold=limits.tv).read(history)
+    chi2 = HistoryLimit(signal="chi2_token", bound=ThresholdSide.ABOVE, threshold=limits.chi2_moderate).read(history)
     return _BY_TRUTHS.get((tv.truth, chi2.truth), Quadrant.UNKNOWN)

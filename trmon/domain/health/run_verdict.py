@@ -24,7 +24,7 @@ OF_QUARANTINE = "batch_quarantined"
 """The built-in rule that is named right after the cause: no finding is made over what could not be judged."""
 
 
-class Need(Enum):
+class Urgency(Enum):
     """How soon somebody should look."""
 
     NOW = "now"
@@ -32,7 +32,7 @@ class Need(Enum):
     NONE = "none"
 
 
-class Kind(Enum):
+class VerdictKind(Enum):
     """What a run is judged to be, the most urgent first."""
 
     ACT = "act"
@@ -44,21 +44,21 @@ class Kind(Enum):
     FINISHED = "finished"
 
     @property
-    def need(self) -> Need:
+    def need(self) -> Urgency:
         """How soon somebody should look at such a run."""
-        if self in (Kind.ACT, Kind.CRASHED, Kind.STALLED):
-            return Need.NOW
-        return Need.SOON if self is Kind.WATCH else Need.NONE
+        if self in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED):
+            return Urgency.NOW
+        return Urgency.SOON if self is VerdictKind.WATCH else Urgency.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RunVerdict:
     """What a run is judged to be, and why in a phrase; `since_step` is where it began, None where no step says so.
 
     `todo` is what to do about it first, in a sentence; None where nobody must do anything.
     """
 
-    kind: Kind
+    kind: VerdictKind
     why: str
     since_step: int | None = None
     todo: str | None = None
@@ -70,7 +70,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class VerdictInputs:
     """What a run is judged by: its alerts, its newest diagnosis, None before there is one, and its usual step time."""
 
     run: Run
@@ -79,7 +79,7 @@ class Standing:
     expected_step_seconds: float | None = None
 
 
-def verdict(standing: Standing, *, now: float) -> Verdict:
+def judge_run(standing: VerdictInputs, *, now: float) -> RunVerdict:
     """Return the verdict on a run.
 
     An open page asks to act; a trainer that crashed or fell silent comes next; an open warning or a standing finding
@@ -90,24 +90,24 @@ def verdict(standing: Standing, *, now: float) -> Verdict:
     firing = [a for a in standing.alerts if a.state is AlertState.FIRING and a.rule not in OF_STATE]
     ills = _ills(firing, standing.diagnosis)
     if any(alert.severity is Severity.PAGE for alert in firing):
-        return _ill(Kind.ACT, ills)
+        return _ill(VerdictKind.ACT, ills)
     if run.state in (RunState.CRASHED, RunState.STALLED):
         return _gone(standing, ills, now=now)
     if any(alert.severity is Severity.WARN for alert in firing):
-        return _ill(Kind.WATCH, ills)
+        return _ill(VerdictKind.WATCH, ills)
     if run.state is RunState.FINISHED:
         return _finished(standing, ills, now=now)
-    return _ill(Kind.WATCH, ills) if _is_ill(standing.diagnosis) else _well(standing)
+    return _ill(VerdictKind.WATCH, ills) if _is_ill(standing.diagnosis) else _well(standing)
 
 
-def needs_somebody(verdict: Verdict, *, alerts: Sequence[Alert], acked: frozenset[str]) -> Need:
+def urgency_of(verdict: RunVerdict, *, alerts: Sequence[Alert], acked: frozenset[str]) -> Urgency:
     """Return how soon somebody should look, now that some episodes are taken up: what somebody has is not open.
 
     Args: alerts: the run's; acked: the episodes that somebody acknowledged.
     """
     firing = [alert for alert in alerts if alert.state is AlertState.FIRING]
     taken = bool(firing) and all(alert.episode in acked for alert in firing)
-    return Need.NONE if taken else verdict.kind.need
+    return Urgency.NONE if taken else verdict.kind.need
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +148,13 @@ def _is_ill(diagnosis: Diagnosis | None) -> bool:
     return diagnosis is not None and bool(diagnosis.observed)
 
 
-def _ill(kind: Kind, ills: Sequence[_Ill], *, ended: str = "") -> Verdict:
+def _ill(kind: VerdictKind, ills: Sequence[_Ill], *, ended: str = "") -> RunVerdict:
     """Name the cause and the first of its symptoms; more than two make no sentence."""
     named = ", ".join([str(ills[0]), *(f"{ill.what} since {ill.since_step}" for ill in ills[1:2])])
-    return Verdict(kind=kind, why=f"{named}{ended}", since_step=ills[0].since_step, todo=ills[0].todo or None)
+    return RunVerdict(kind=kind, why=f"{named}{ended}", since_step=ills[0].since_step, todo=ills[0].todo or None)
 
 
-def _gone(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdict:
+def _gone(standing: VerdictInputs, ills: Sequence[_Ill], *, now: float) -> RunVerdict:
     run = standing.run
     after = f"; before: {ills[0]}" if ills else ""
     since_step = ills[0].since_step if ills else run.last_step
@@ -162,47 +162,49 @@ def _gone(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdict:
     todo = next((alert.runbook for alert in standing.alerts if alert.rule == run.state.value), None)
     if run.state is RunState.CRASHED:
         why = f"the trainer ended with an error{at}{after}"
-        return Verdict(kind=Kind.CRASHED, why=why, since_step=since_step, todo=todo)
+        return RunVerdict(kind=VerdictKind.CRASHED, why=why, since_step=since_step, todo=todo)
     silent = now - (run.created_at if run.last_report_at is None else run.last_report_at)
     expected = standing.expected_step_seconds
     every = "" if expected is None else f", expected one every {duration(expected)}"
     why = f"no report for {duration(silent)}{every}{after}"
-    return Verdict(kind=Kind.STALLED, why=why, since_step=since_step, todo=todo)
+    return RunVerdict(kind=VerdictKind.STALLED, why=why, since_step=since_step, todo=todo)
 
 
-def _finished(standing: Standing, ills: Sequence[_Ill], *, now: float) -> Verdict:
+def _finished(standing: VerdictInputs, ills: Sequence[_Ill], *, now: float) -> RunVerdict:
     run, ill = standing.run, bool(ills)
     recent = now - (run.last_report_at or run.created_at) < REVIEW_SECONDS
     at = "" if run.last_step is None else f" at step {run.last_step}"
     if standing.diagnosis is None and run.last_step is not None and recent:
-        return Verdict(kind=Kind.UNKNOWN, why=f"ended{at}, not diagnosed yet")
+        return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"ended{at}, not diagnosed yet")
     if not ill:
-        return Verdict(kind=Kind.FINISHED, why=f"ended{at}, nothing found" if standing.diagnosis else f"ended{at}")
+        return RunVerdict(
+            kind=VerdictKind.FINISHED, why=f"ended{at}, nothing found" if standing.diagnosis else f"ended{at}"
+        )
     if recent:
-        return _ill(Kind.WATCH, ills, ended=f"; ended{at}")
-    return Verdict(kind=Kind.FINISHED, why=f"ended{at}, ill: {ills[0]}", since_step=ills[0].since_step)
+        return _ill(VerdictKind.WATCH, ills, ended=f"; ended{at}")
+    return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{at}, ill: {ills[0]}", since_step=ills[0].since_step)
 
 
-def _well(standing: Standing) -> Verdict:
+def _well(standing: VerdictInputs) -> RunVerdict:
     diagnosis = standing.diagnosis
     if diagnosis is None:
         none_yet = standing.run.last_step is None
-        return Verdict(kind=Kind.UNKNOWN, why="no step has closed yet" if none_yet else "not diagnosed yet")
+        return RunVerdict(kind=VerdictKind.UNKNOWN, why="no step has closed yet" if none_yet else "not diagnosed yet")
     if diagnosis.primary is Finding.HEALTHY:
         pause = ", paused" if standing.run.state is RunState.PAUSED else ""
-        return Verdict(kind=Kind.HEALTHY, why=f"nothing found in {_steps(diagnosis.steps)}{pause}")
+        return RunVerdict(kind=VerdictKind.HEALTHY, why=f"nothing found in {_steps(diagnosis.steps)}{pause}")
     wanted = list(dict.fromkeys(gap.provide for gap in diagnosis.missing))
     # What only time gives is no argument that somebody forgot.
     given = sorted((what for what in wanted if "steps" not in what), key=lambda what: not what.startswith("pass "))
     if given:
         more = f" and {len(given) - 1} more" if len(given) > 1 else ""
-        return Verdict(kind=Kind.UNKNOWN, why=f"nothing found; to be sure: {given[0]}{more}")
+        return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"nothing found; to be sure: {given[0]}{more}")
     if wanted:
-        return Verdict(
-            kind=Kind.UNKNOWN, why=f"nothing found in {_steps(diagnosis.steps)}; more steps will tell the rest"
+        return RunVerdict(
+            kind=VerdictKind.UNKNOWN, why=f"nothing found in {_steps(diagnosis.steps)}; more steps will tell the rest"
         )
     short = ", ".join(f"{item.signal} is {item.value:.3g}" for item in diagnosis.shortfall)
-    return Verdict(kind=Kind.UNKNOWN, why=f"nothing found, but {short or 'not everything is known'}")
+    return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"nothing found, but {short or 'not everything is known'}")
 
 
 def _steps(n: int) -> str:

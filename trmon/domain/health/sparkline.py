@@ -21,7 +21,7 @@ class Sparkline:
     values: tuple[float | None, ...]
 
 
-def drawn(steps: Any, values: Any) -> Sparkline:
+def sparkline_of(steps: Any, values: Any) -> Sparkline:
     """Return the sparkline of a signal, each point the mean of what is known of its stretch.
 
     Args: steps: [n] int, ascending, n is 1 or more; values: [n] float; what is not finite is not known.

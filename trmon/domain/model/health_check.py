@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Health(Enum):
+class HealthLevel(Enum):
     """How something is: well; to be looked at some day; or in the way of what the service promises."""
 
     WELL = "ok"
@@ -15,25 +15,25 @@ class Health(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class HealthCheckResult:
     """One thing that was looked at; `advice` is empty where all is well."""
 
     what: str
-    health: Health
+    health: HealthLevel
     found: str
     advice: str = ""
 
 
-def well(what: str, found: str) -> Observation:
+def healthy_result(what: str, found: str) -> HealthCheckResult:
     """Return that something is as it should be."""
-    return Observation(what, Health.WELL, found)
+    return HealthCheckResult(what, HealthLevel.WELL, found)
 
 
-def doubtful(what: str, found: str, *, advice: str) -> Observation:
+def warning_result(what: str, found: str, *, advice: str) -> HealthCheckResult:
     """Return that something should be looked at."""
-    return Observation(what, Health.DOUBTFUL, found, advice)
+    return HealthCheckResult(what, HealthLevel.DOUBTFUL, found, advice)
 
 
-def ill(what: str, found: str, *, advice: str) -> Observation:
+def failing_result(what: str, found: str, *, advice: str) -> HealthCheckResult:
     """Return that something keeps the service from what it promises."""
-    return Observation(what, Health.ILL, found, advice)
+    return HealthCheckResult(what, HealthLevel.ILL, found, advice)

@@ -13,7 +13,7 @@ from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 
 
-class Stored(Enum):
+class WriteOutcome(Enum):
     """What became of a message."""
 
     STORED = "stored"
@@ -22,7 +22,7 @@ class Stored(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class PreparedMessage:
     """A checked message on its way to the disk.
 
     `digest` stands for what the message says (not when it was sent or what the sender lost); `payload` is
@@ -39,10 +39,10 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class WriteResult:
     """What the disk says: durable under these ids, with the accepted bits that stand; `id` is the message's own."""
 
-    status: Stored
+    status: WriteOutcome
     id: int
     run_id: int
     attempt_id: int
@@ -104,7 +104,7 @@ AnyNotice: TypeAlias = StoredNotice | DamagedNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mail:
+class Unread:
     """What came of one run since it was read, oldest first."""
 
     notices: list[AnyNotice] = field(default_factory=list)

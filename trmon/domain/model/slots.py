@@ -15,7 +15,7 @@ Fences: TypeAlias = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SlotHoldings:
     """What a process holds, and among how many processes the slots are shared."""
 
     fences: Fences
@@ -36,10 +36,10 @@ class Standing:
         """Slots that it should give up, so that the others get theirs: the largest ones."""
         return frozenset(sorted(self.fences)[self.share :])
 
-    def without(self, slots: Collection[int]) -> Standing:
+    def without(self, slots: Collection[int]) -> SlotHoldings:
         """Return the same without some slots."""
         kept = {slot: fence for slot, fence in self.fences.items() if slot not in slots}
-        return Standing(fences=kept, n_workers=self.n_workers)
+        return SlotHoldings(fences=kept, n_workers=self.n_workers)
 
 
 def slot_of(run_id: int | None) -> int:

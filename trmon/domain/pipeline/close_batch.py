@@ -1,76 +1,61 @@
-"""The pipeline: what happens to a batch when it closes, in one tuple."""
+"""The pipeline: every stage that a batch goes through when it closes, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
-from typing import Any, TypeAlias, cast
-
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.context.pass_context import Watch
-from trmon.domain.stages.detect import detect
-from trmon.domain.stages.draft import Draft, draft
-from trmon.domain.stages.fold import amend, fold
-from trmon.domain.stages.measure import measure
-from trmon.domain.stages.merge import Closing, merge
-from trmon.domain.stages.publish import Published, batch_event, publish
-from trmon.domain.stages.replay import replay
-from trmon.domain.stages.transition import Judged, transition
-from trmon.domain.stages.withhold import withhold
-from trmon.domain.state.pipeline_state import RunMind
-
-Stage: TypeAlias = Callable[[Any], Any]
-"""A pure function from one stage's value to the next's; each file in `stages` defines both."""
-
-STAGES: tuple[Stage, ...] = (
-    merge,  # Closing  -> Merged     the reports of all ranks and chunks become one set of columns
-    measure,  # Merged   -> Measured   signals
-    replay,  # Measured -> Replayed   the active policy and its shadows decide; compared with the trainer's decision
-    draft,  # Replayed -> Draft      the row, as far as the batch alone tells it
-    fold,  # Draft    -> Folded     into the mind of the run, once and in order
-    detect,  # Folded   -> Detected   what the rules say of it
-    transition,  # Detected -> Judged     pending, firing, resolved
-    publish,  # Judged   -> Published  rows, events and deliveries
-)
-"""What a batch goes through when it closes."""
-
-REVISION: tuple[Stage, ...] = (merge, measure, replay, draft, amend, detect, transition, publish)
-"""What a closed batch goes through when a report comes late: its row changes, the mind does not."""
-
-WITHHOLDING: tuple[Stage, ...] = (fold, detect, transition, publish)
-"""What the row of a batch that cannot be judged goes through, so that it is told and the next one follows it."""
-
-REMEMBERING: tuple[Stage, ...] = (fold, detect, transition)
-"""What a stored row goes through when a mind is rebuilt; what it says is discarded, as it was written with the row."""
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.stages.detect import detect_findings
+from trmon.domain.stages.draft import DraftRow, draft_row
+from trmon.domain.stages.fold import FoldedRow, amend_row, fold_row
+from trmon.domain.stages.measure import measure_batch
+from trmon.domain.stages.merge import ClosingBatch, merge_reports
+from trmon.domain.stages.publish import BatchChanges, batch_event, publish_batch
+from trmon.domain.stages.replay import replay_decisions
+from trmon.domain.stages.transition import JudgedBatch, move_alerts
+from trmon.domain.stages.withhold import withhold_row
+from trmon.domain.state.pipeline_state import PipelineState
 
 
-def close(closing: Closing) -> Published:
+def close_batch(closing: ClosingBatch) -> BatchChanges:
     """Return everything that a batch changes when it closes, or when it is revised if it has a former row."""
-    return cast(Published, _through(STAGES if closing.former is None else REVISION, closing))
+    merged = merge_reports(closing)  # the reports of all ranks and chunks become one set of columns
+    measured = measure_batch(merged)  # signals
+    replayed = replay_decisions(measured)  # the active policy and its shadows decide; compared with the trainer
+    drafted = draft_row(replayed)  # the row, as far as the batch alone tells it
+    folded = _fold(drafted, is_revision=closing.former is not None)
+    return publish_batch(_judge(folded))  # rows, events and deliveries
 
 
-def withheld(closing: Closing, error: Exception | str) -> Published:
+def withheld(closing: ClosingBatch, error: Exception | str) -> BatchChanges:
     """Return what a batch that cannot be judged changes: a row that names the error, and the alert over it.
 
-    Where not even such a row can be folded, it is written as it is, and the mind passes over it.
+    A row that cannot be folded either is written as it is, and the pipeline state skips it.
     """
-    drafted = withhold(closing, error)
-    stages = WITHHOLDING if closing.former is None else (amend, *WITHHOLDING[1:])
+    drafted = withhold_row(closing, error)
     try:
-        return cast(Published, _through(stages, drafted))
+        return publish_batch(_judge(_fold(drafted, is_revision=closing.former is not None)))
     except Exception:  # noqa: BLE001 - the row says already why the batch was not judged
-        mind = closing.mind.passing(drafted.row.key, ordinal=drafted.row.ordinal)
+        pipeline_state = closing.pipeline_state.passing(drafted.row.key, ordinal=drafted.row.ordinal)
         events = (batch_event(drafted.row, at=closing.watch.now),)
-        return Published(mind=mind, row=drafted.row, events=events)
+        return BatchChanges(pipeline_state=pipeline_state, row=drafted.row, events=events)
 
 
-def remember(row: BatchRow, *, watch: Watch, mind: RunMind) -> RunMind:
-    """Return the mind after a stored row; it passes over one that cannot be folded."""
+def replay_row(row: BatchRow, *, watch: PassContext, pipeline_state: PipelineState) -> PipelineState:
+    """Return the pipeline state after a stored row; it skips a row that cannot be folded.
+
+    The alerts that the row raised are discarded: they were written together with the row.
+    """
     try:
-        return cast(Judged, _through(REMEMBERING, Draft(watch=watch, mind=mind, row=row))).mind
+        return _judge(fold_row(DraftRow(watch=watch, pipeline_state=pipeline_state, row=row))).pipeline_state
     except Exception:  # noqa: BLE001 - the row was judged when it was written
-        return mind.passing(row.key, ordinal=row.ordinal)
+        return pipeline_state.passing(row.key, ordinal=row.ordinal)
 
 
-def _through(stages: tuple[Stage, ...], value: Any) -> Any:
-    return reduce(lambda made, stage: stage(made), stages, value)
+def _fold(drafted: DraftRow, *, is_revision: bool) -> FoldedRow:
+    """Fold a new row into the pipeline state, once and in order; a revision changes the row alone."""
+    return amend_row(drafted) if is_revision else fold_row(drafted)
+
+
+def _judge(folded: FoldedRow) -> JudgedBatch:
+    detected = detect_findings(folded)  # what the rules say of the row
+    return move_alerts(detected)  # pending, firing, resolved

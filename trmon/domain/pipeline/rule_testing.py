@@ -14,23 +14,23 @@ from msgspec import structs
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.pipeline.state_rules import at_rest
-from trmon.domain.policies.policy_registry import PolicyBook
+from trmon.domain.pipeline.state_rules import judge_run_end
+from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
 from trmon.domain.rules import yaml_values as values
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
-from trmon.domain.rules.signal_names import is_known, is_scalar, likely
+from trmon.domain.rules.signal_names import did_you_mean, is_known_signal, is_scalar
 from trmon.domain.rules.signal_reader import SCALAR_PREFIX
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.stages.detect import detect
-from trmon.domain.stages.draft import Draft
-from trmon.domain.stages.fold import fold
-from trmon.domain.stages.transition import transition
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.stages.detect import detect_findings
+from trmon.domain.stages.draft import DraftRow
+from trmon.domain.stages.fold import fold_row
+from trmon.domain.stages.transition import move_alerts
+from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core.columns.schema import PAIRS, Pair
 
 MAX_STEPS = 100_000
@@ -53,7 +53,7 @@ _RUN = Run(
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedAlert:
     """An alert that fires or resolves at a step."""
 
     rule: str
@@ -70,46 +70,46 @@ class RuleTest:
 
     name: str
     series: Mapping[str, tuple[float, ...]]
-    alerts: tuple[Expected, ...]
+    alerts: tuple[ExpectedAlert, ...]
     mode: str = "observe"
     primary: Pair = "mismatch"
     step_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestFile:
+class RuleTestFile:
     """The tests of one file, and the file of the rules that they test; None for the built-in ones."""
 
     rules: str | None
     tests: tuple[RuleTest, ...]
 
 
-def parse(text: str) -> TestFile:
+def parse_rule_tests(text: str) -> RuleTestFile:
     """Return the tests in a YAML document. Errors: InvalidInput naming the place."""
-    given = values.mapping(values.document(text, "tests"), "file")
-    values.only(given, "file", "rules", "tests")
-    tests = values.sequence(given.get("tests"), "tests")
-    return TestFile(
-        rules=values.text(given["rules"], "rules") if "rules" in given else None,
+    given = values.yaml_mapping(values.yaml_document(text, "tests"), "file")
+    values.refuse_unknown_keys(given, "file", "rules", "tests")
+    tests = values.yaml_list(given.get("tests"), "tests")
+    return RuleTestFile(
+        rules=values.yaml_text(given["rules"], "rules") if "rules" in given else None,
         tests=tuple(_test(entry, f"tests[{i}]") for i, entry in enumerate(tests)),
     )
 
 
-def outcome(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[Expected, ...]:
+def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
     """Return what the alerts of a run of the test's series do, in their order."""
-    mind, told = RunMind(), []
+    pipeline_state, told = PipelineState(), []
     watch = _watch(test, rules)
     for row, given in _rows(test):
-        folded = fold(Draft(watch=watch, mind=mind, row=row))
+        folded = fold_row(DraftRow(watch=watch, pipeline_state=pipeline_state, row=row))
         row = structs.replace(folded.row, signals={**folded.row.signals, **given})
-        judged = transition(detect(replace(folded, row=row)))
-        mind = judged.mind
+        judged = move_alerts(detect_findings(replace(folded, row=row)))
+        pipeline_state = judged.pipeline_state
         told += list(_told(judged.transitions))
-    last, _ = at_rest(watch=watch, mind=mind, now=0.0)
+    last, _ = judge_run_end(watch=watch, pipeline_state=pipeline_state, now=0.0)
     return (*told, *_told(last))
 
 
-def values_of(text: str, place: str) -> tuple[float, ...]:
+def series_values(text: str, place: str) -> tuple[float, ...]:
     """Return the values of a series, as promtool writes them.
 
     Args: text: numbers, `_` where there is none, `a+bxn` for a, a + b, ... a + n b, and `axn` for a and n more of it.
@@ -129,7 +129,7 @@ def values_of(text: str, place: str) -> tuple[float, ...]:
 
 
 def _test(entry: object, place: str) -> RuleTest:
-    given = values.mapping(entry, place)
+    given = values.yaml_mapping(entry, place)
     fields: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _FIELDS:
@@ -142,39 +142,39 @@ def _test(entry: object, place: str) -> RuleTest:
 
 
 def _series(value: object, place: str) -> dict[str, tuple[float, ...]]:
-    given = values.mapping(value, place)
+    given = values.yaml_mapping(value, place)
     for name in given:
-        if not is_known(name):
-            raise InvalidInput(f"{place}.{name}", f"is no signal{likely(name)}")
-    return {name: values_of(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
+        if not is_known_signal(name):
+            raise InvalidInput(f"{place}.{name}", f"is no signal{did_you_mean(name)}")
+    return {name: series_values(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
 
 
 def _quoted(value: object, place: str) -> str:
     """YAML reads a bare 0x9 as a hexadecimal number: only texts are safe."""
     if not isinstance(value, str):
-        raise InvalidInput(place, f"must be a text in quotes, such as '0x9', and is {values.kind(value)}")
+        raise InvalidInput(place, f"must be a text in quotes, such as '0x9', and is {values.yaml_type_name(value)}")
     return value
 
 
-def _alerts(value: object, place: str) -> tuple[Expected, ...]:
-    entries = [] if value == [] else values.sequence(value, place)
+def _alerts(value: object, place: str) -> tuple[ExpectedAlert, ...]:
+    entries = [] if value == [] else values.yaml_list(value, place)
     return tuple(_expected(entry, f"{place}[{i}]") for i, entry in enumerate(entries))
 
 
-def _expected(entry: object, place: str) -> Expected:
-    given = values.mapping(entry, place)
-    values.only(given, place, "rule", "state", "step")
-    return Expected(
-        rule=values.text(given.get("rule"), f"{place}.rule"),
+def _expected(entry: object, place: str) -> ExpectedAlert:
+    given = values.yaml_mapping(entry, place)
+    values.refuse_unknown_keys(given, place, "rule", "state", "step")
+    return ExpectedAlert(
+        rule=values.yaml_text(given.get("rule"), f"{place}.rule"),
         state=_one_of(*(state.value for state in _TOLD))(given.get("state"), f"{place}.state"),
-        step=values.steps(given.get("step"), f"{place}.step"),
+        step=values.yaml_steps(given.get("step"), f"{place}.step"),
     )
 
 
 def _one_of(*allowed: str) -> Any:
     def read(value: object, place: str) -> str:
         if value not in allowed:
-            raise InvalidInput(place, f"must be one of {', '.join(allowed)}, and is {values.kind(value)}")
+            raise InvalidInput(place, f"must be one of {', '.join(allowed)}, and is {values.yaml_type_name(value)}")
         return str(value)
 
     return read
@@ -212,10 +212,10 @@ def _row(test: RuleTest, *, step: int, signals: dict[str, float], scalars: dict[
     )
 
 
-def _watch(test: RuleTest, rules: tuple[Rule, ...]) -> Watch:
-    return Watch(
+def _watch(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
+    return PassContext(
         run=replace(_RUN, mode=test.mode),
-        policies=PolicyBook.of(default_version(now=0.0)),
+        policies=PolicyRegistry.of(default_version(now=0.0)),
         rules=RuleSet(rules),
         receivers=(),
         public_url=None,
@@ -223,17 +223,17 @@ def _watch(test: RuleTest, rules: tuple[Rule, ...]) -> Watch:
     )
 
 
-def _told(transitions: tuple[Transition, ...]) -> Iterator[Expected]:
+def _told(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:
     for moved in transitions:
         if moved.alert is not None and moved.event is not None and moved.event.state in _TOLD:
-            yield Expected(moved.alert.rule, moved.event.state.value, moved.event.step)
+            yield ExpectedAlert(moved.alert.rule, moved.event.state.value, moved.event.step)
 
 
 _FIELDS = {
-    "name": values.text,
+    "name": values.yaml_text,
     "series": _series,
     "alerts": _alerts,
     "mode": _one_of("observe", "enforce"),
     "primary": _one_of(*PAIRS),
-    "step_seconds": values.seconds,
+    "step_seconds": values.yaml_seconds,
 }

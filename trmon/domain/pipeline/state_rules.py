@@ -5,26 +5,26 @@ from __future__ import annotations
 from trmon.domain.alerts.transitions import (
     QUIET,
     AlertText,
-    Reason,
     Transition,
-    end,
-    raise_at_once,
-    resolve_state,
+    TransitionReason,
+    end_alert,
+    raise_alert,
+    resolve_alert,
 )
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Evaluation, InState, Rule, SideBySide, Truth
-from trmon.domain.runs.duplicate_trainers import Company
+from trmon.domain.rules.rule import Evaluation, InState, Rule, Truth, TwoTrainersLive
+from trmon.domain.runs.duplicate_trainers import DuplicateTrainers
 from trmon.domain.runs.liveness import LifeChange
 from trmon.domain.runs.run import RunState
-from trmon.domain.stages.transition import judge
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.stages.transition import judge_findings
+from trmon.domain.state.pipeline_state import PipelineState
 
 
 def judge_change(
-    change: LifeChange, *, watch: Watch, mind: RunMind, key: BatchKey
-) -> tuple[tuple[Transition, ...], RunMind]:
+    change: LifeChange, *, watch: PassContext, pipeline_state: PipelineState, key: BatchKey
+) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what a change of state makes of the alerts of rules over states.
 
     They fire at once, as the time they wait for lies in the state itself. A run that finished resolves nothing here:
@@ -32,75 +32,98 @@ def judge_change(
     Args: key: the newest batch that is known, where the alert is placed.
     """
     if change.state is RunState.FINISHED:
-        return (), mind
+        return (), pipeline_state
     moved: dict[str, Transition] = {}
     for rule in watch.state_rules:
         if not isinstance(rule.when, InState):
             continue
-        track = mind.tracks.get(rule.name, QUIET)
+        track = pipeline_state.tracks.get(rule.name, QUIET)
         if rule.when.state is change.state and track.alert is None:
             seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
             since = change.silence_started_at
-            moved[rule.name] = _raise(rule, seen, watch=watch, mind=mind, key=key, at=change.at, since=since)
+            moved[rule.name] = _raise(
+                rule, seen, watch=watch, pipeline_state=pipeline_state, key=key, at=change.at, since=since
+            )
         elif rule.when.state is not change.state and track.alert is not None:
-            moved[rule.name] = resolve_state(track, now=change.at)
-    return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
+            moved[rule.name] = resolve_alert(track, now=change.at)
+    return tuple(moved.values()), pipeline_state.tracking(
+        {name: transition.track for name, transition in moved.items()}
+    )
 
 
-def judge_company(
-    found: Company | None, *, watch: Watch, mind: RunMind, now: float
-) -> tuple[tuple[Transition, ...], RunMind]:
+def judge_duplicate_trainers(
+    found: DuplicateTrainers | None, *, watch: PassContext, pipeline_state: PipelineState, now: float
+) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what two trainers under the run's name make of alerts; they resolve once one of the two is gone.
 
     Args: found: the two that have lived side by side for longest, None where one lives alone.
     """
     moved: dict[str, Transition] = {}
     for rule in watch.state_rules:
-        if not isinstance(rule.when, SideBySide):
+        if not isinstance(rule.when, TwoTrainersLive):
             continue
-        track = mind.tracks.get(rule.name, QUIET)
+        track = pipeline_state.tracks.get(rule.name, QUIET)
         if found is not None and found.seconds > rule.when.seconds:
             if track.alert is None:
                 seen = Evaluation(Truth.TRUE, found.names, found.seconds, rule.when.seconds)
                 key = BatchKey(found.newer.attempt_id, found.newer.last_step or 0, None)
-                moved[rule.name] = _raise(rule, seen, watch=watch, mind=mind, key=key, at=now, since=now)
+                moved[rule.name] = _raise(
+                    rule, seen, watch=watch, pipeline_state=pipeline_state, key=key, at=now, since=now
+                )
         elif track.alert is not None:
-            moved[rule.name] = resolve_state(track, now=now)
-    return tuple(moved.values()), mind.tracking({name: transition.track for name, transition in moved.items()})
+            moved[rule.name] = resolve_alert(track, now=now)
+    return tuple(moved.values()), pipeline_state.tracking(
+        {name: transition.track for name, transition in moved.items()}
+    )
 
 
-def at_rest(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition, ...], RunMind]:
+def judge_run_end(
+    *, watch: PassContext, pipeline_state: PipelineState, now: float
+) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what the end of a run, its last batch closed, makes of its alerts.
 
     The last step's findings are final now; if the run finished, every open alert ends, so that no incident stays open.
     """
-    last = [(rule, mind.provisional[rule.name]) for rule in watch.signal_rules if rule.name in mind.provisional]
-    made, mind = judge(last, watch=watch, mind=mind.settled())
+    last = [
+        (rule, pipeline_state.provisional[rule.name])
+        for rule in watch.signal_rules
+        if rule.name in pipeline_state.provisional
+    ]
+    made, pipeline_state = judge_findings(last, watch=watch, pipeline_state=pipeline_state.settled())
     if watch.run.state is not RunState.FINISHED:
-        return made, mind
+        return made, pipeline_state
     of_state = {rule.name for rule in watch.state_rules}
     ended = {
-        name: end(track, reason=Reason.FINISHED, now=now, is_of_state=name in of_state)
-        for name, track in mind.tracks.items()
+        name: end_alert(track, reason=TransitionReason.FINISHED, now=now, is_of_state=name in of_state)
+        for name, track in pipeline_state.tracks.items()
     }
-    return (*made, *ended.values()), mind.tracking(dict.fromkeys(ended, QUIET))
+    return (*made, *ended.values()), pipeline_state.tracking(dict.fromkeys(ended, QUIET))
 
 
-def retire(*, watch: Watch, mind: RunMind, now: float) -> tuple[tuple[Transition, ...], RunMind]:
+def retire_removed_rules(
+    *, watch: PassContext, pipeline_state: PipelineState, now: float
+) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return the end of alerts whose rule is no longer in the rulebook."""
-    gone = {name: track for name, track in mind.tracks.items() if watch.rule(name) is None}
+    gone = {name: track for name, track in pipeline_state.tracks.items() if watch.rule(name) is None}
     if not gone:
-        return (), mind
-    ended = tuple(end(track, reason=Reason.RETIRED, now=now) for track in gone.values())
-    return ended, mind.tracking(dict.fromkeys(gone, QUIET))
+        return (), pipeline_state
+    ended = tuple(end_alert(track, reason=TransitionReason.RETIRED, now=now) for track in gone.values())
+    return ended, pipeline_state.tracking(dict.fromkeys(gone, QUIET))
 
 
 def _raise(
-    rule: Rule, seen: Evaluation, *, watch: Watch, mind: RunMind, key: BatchKey, at: float, since: float
+    rule: Rule,
+    seen: Evaluation,
+    *,
+    watch: PassContext,
+    pipeline_state: PipelineState,
+    key: BatchKey,
+    at: float,
+    since: float,
 ) -> Transition:
     """In a run's first steps nothing pages: its owner still sits there, and is told by a warning."""
     severity = rule.severity_in(watch.run.mode)
-    if severity is Severity.PAGE and mind.steps < rule.immune_steps:
+    if severity is Severity.PAGE and pipeline_state.steps < rule.immune_steps:
         severity = Severity.WARN
     text = AlertText(
         at=at,
@@ -109,4 +132,4 @@ def _raise(
         summary=rule.say(seen, run=str(watch.run.key), step=key.step),
         silence_started_at=since,
     )
-    return raise_at_once(rule, run_id=watch.run.id, severity=severity, key=key, text=text)
+    return raise_alert(rule, run_id=watch.run.id, severity=severity, key=key, text=text)

@@ -7,21 +7,31 @@ from typing import Any
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.measures import Growth, Measure, Newest, Ratio, Relative, Slope, ZScore
-from trmon.domain.rules.rule import Absent, AllOf, AnyOf, Bound, Comparison, Condition, InState, SideBySide, When
-from trmon.domain.rules.signal_names import is_known, likely
+from trmon.domain.rules.measures import Growth, Measure, NewestValue, RatioOfSignals, RelativeToMedian, Slope, ZScore
+from trmon.domain.rules.rule import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    InState,
+    SignalAbsent,
+    ThresholdSide,
+    TwoTrainersLive,
+    When,
+)
+from trmon.domain.rules.signal_names import did_you_mean, is_known_signal
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
-SPANNING: dict[str, Callable[[int], Measure]] = {"growth": Growth, "relative": Relative, "slope": Slope}
+SPANNING: dict[str, Callable[[int], Measure]] = {"growth": Growth, "relative": RelativeToMedian, "slope": Slope}
 """Measures over `over` steps, by the key that names their signal."""
 MEASURES = ("signal", *SPANNING, "zscore", "ratio")
 """The keys of which a comparison has one."""
 
 
-def parse(value: object, place: str) -> When:
+def parse_condition(value: object, place: str) -> When:
     """Return a condition. Errors: InvalidInput naming the place, what was expected and what came."""
-    given = values.mapping(value, place)
+    given = values.yaml_mapping(value, place)
     for name, read in _KINDS.items():
         if name in given:
             return read(given, place)
@@ -29,18 +39,18 @@ def parse(value: object, place: str) -> When:
     raise InvalidInput(place, f"must have one of {expected}, and has {', '.join(map(repr, given)) or 'nothing'}")
 
 
-def written(when: object) -> dict[str, Any]:
+def condition_to_yaml(when: object) -> dict[str, Any]:
     """Return a condition as a rulebook writes it."""
     match when:
         case AnyOf(parts):
-            return {"any": [written(part) for part in parts]}
+            return {"any": [condition_to_yaml(part) for part in parts]}
         case AllOf(parts):
-            return {"all": [written(part) for part in parts]}
+            return {"all": [condition_to_yaml(part) for part in parts]}
         case InState(state):
             return {"state": state.value}
-        case SideBySide(seconds):
+        case TwoTrainersLive(seconds):
             return {"side_by_side": seconds}
-        case Absent(signal):
+        case SignalAbsent(signal):
             return {"absent": signal}
         case Comparison():
             away = {} if when.away_from is None else {"away_from": when.away_from}
@@ -52,50 +62,50 @@ def written(when: object) -> dict[str, Any]:
 
 def _written_measure(measure: Measure, signal: str) -> dict[str, Any]:
     match measure:
-        case Newest():
+        case NewestValue():
             return {"signal": signal}
         case ZScore():
             return {"zscore": signal}
-        case Ratio(to):
+        case RatioOfSignals(to):
             return {"ratio": [signal, to]}
-        case Growth(over) | Relative(over) | Slope(over):
+        case Growth(over) | RelativeToMedian(over) | Slope(over):
             return {type(measure).__name__.lower(): signal, "over": over}
         case _:
             raise TypeError(f"a measure cannot be a {type(measure).__name__}")
 
 
 def _state(given: Mapping[str, Any], place: str) -> When:
-    values.only(given, place, "state")
-    return InState(values.choice(RunState)(given["state"], f"{place}.state"))
+    values.refuse_unknown_keys(given, place, "state")
+    return InState(values.yaml_enum(RunState)(given["state"], f"{place}.state"))
 
 
 def _side_by_side(given: Mapping[str, Any], place: str) -> When:
-    values.only(given, place, "side_by_side")
-    return SideBySide(values.seconds(given["side_by_side"], f"{place}.side_by_side"))
+    values.refuse_unknown_keys(given, place, "side_by_side")
+    return TwoTrainersLive(values.yaml_seconds(given["side_by_side"], f"{place}.side_by_side"))
 
 
 def _absent(given: Mapping[str, Any], place: str) -> When:
-    values.only(given, place, "absent")
-    return Absent(_signal(given["absent"], f"{place}.absent"))
+    values.refuse_unknown_keys(given, place, "absent")
+    return SignalAbsent(_signal(given["absent"], f"{place}.absent"))
 
 
 def _any(given: Mapping[str, Any], place: str) -> When:
-    values.only(given, place, "any")
+    values.refuse_unknown_keys(given, place, "any")
     return AnyOf(_parts(given["any"], f"{place}.any"))
 
 
 def _all(given: Mapping[str, Any], place: str) -> When:
-    values.only(given, place, "all")
+    values.refuse_unknown_keys(given, place, "all")
     return AllOf(_parts(given["all"], f"{place}.all"))
 
 
 def _parts(value: object, place: str) -> tuple[Condition, ...]:
-    parts = (parse(part, f"{place}[{i}]") for i, part in enumerate(values.sequence(value, place)))
+    parts = (parse_condition(part, f"{place}[{i}]") for i, part in enumerate(values.yaml_list(value, place)))
     return tuple(_over_signals(part, f"{place}[{i}]") for i, part in enumerate(parts))
 
 
 def _over_signals(part: When, place: str) -> Condition:
-    if isinstance(part, InState | SideBySide):
+    if isinstance(part, InState | TwoTrainersLive):
         raise InvalidInput(place, "what is asked of the run itself stands alone; it cannot be combined with signals")
     return part
 
@@ -103,25 +113,25 @@ def _over_signals(part: When, place: str) -> Condition:
 def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
     name = next(name for name in MEASURES if name in given)
     spans = ("over",) if name in SPANNING else ()
-    values.only(given, place, name, *spans, "above", "below", "clear", "away_from")
+    values.refuse_unknown_keys(given, place, name, *spans, "above", "below", "clear", "away_from")
     if ("above" in given) == ("below" in given):
         raise InvalidInput(place, "must have either 'above' or 'below'")
     signal, measure = _measured(name, given, place)
-    bound = Bound.ABOVE if "above" in given else Bound.BELOW
-    threshold = values.number(given[bound.value], f"{place}.{bound.value}")
+    bound = ThresholdSide.ABOVE if "above" in given else ThresholdSide.BELOW
+    threshold = values.yaml_number(given[bound.value], f"{place}.{bound.value}")
     return Comparison(
         signal=signal,
         bound=bound,
         threshold=threshold,
         clear=_clear(given, place, bound=bound, threshold=threshold),
-        away_from=values.number(given["away_from"], f"{place}.away_from") if "away_from" in given else None,
+        away_from=values.yaml_number(given["away_from"], f"{place}.away_from") if "away_from" in given else None,
         measure=measure,
     )
 
 
-def _clear(given: Mapping[str, Any], place: str, *, bound: Bound, threshold: float) -> float:
-    clear = values.number(given["clear"], f"{place}.clear") if "clear" in given else threshold
-    if (clear > threshold) if bound is Bound.ABOVE else (clear < threshold):
+def _clear(given: Mapping[str, Any], place: str, *, bound: ThresholdSide, threshold: float) -> float:
+    clear = values.yaml_number(given["clear"], f"{place}.clear") if "clear" in given else threshold
+    if (clear > threshold) if bound is ThresholdSide.ABOVE else (clear < threshold):
         raise InvalidInput(f"{place}.clear", f"must not lie beyond the threshold {threshold:g}, and is {clear:g}")
     return clear
 
@@ -129,31 +139,31 @@ def _clear(given: Mapping[str, Any], place: str, *, bound: Bound, threshold: flo
 def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Measure]:
     here = f"{place}.{name}"
     if name == "ratio":
-        two = values.sequence(given[name], here)
+        two = values.yaml_list(given[name], here)
         if len(two) != 2:
             raise InvalidInput(here, f"must be two signals, the one and what it is divided by, and is {len(two)}")
-        return _signal(two[0], f"{here}[0]"), Ratio(_signal(two[1], f"{here}[1]"))
+        return _signal(two[0], f"{here}[0]"), RatioOfSignals(_signal(two[1], f"{here}[1]"))
     signal = _signal(given[name], here)
     if name in SPANNING:
         return signal, SPANNING[name](_over(given, place))
-    return signal, ZScore() if name == "zscore" else Newest()
+    return signal, ZScore() if name == "zscore" else NewestValue()
 
 
 def _over(given: Mapping[str, Any], place: str) -> int:
     if "over" not in given:
         raise InvalidInput(f"{place}.over", "is required: over how many steps")
-    over = values.steps(given["over"], f"{place}.over")
+    over = values.yaml_steps(given["over"], f"{place}.over")
     if not 1 <= over <= MAX_SPAN_STEPS:
         raise InvalidInput(f"{place}.over", f"must be 1 to {MAX_SPAN_STEPS} steps, and is {over}")
     return over
 
 
 def _signal(value: object, place: str) -> str:
-    name = values.text(value, place)
-    if not is_known(name):
+    name = values.yaml_text(value, place)
+    if not is_known_signal(name):
         raise InvalidInput(
             place,
-            f"{name!r} is no signal{likely(name)}; GET /api/v1/signals lists them; "
+            f"{name!r} is no signal{did_you_mean(name)}; GET /api/v1/signals lists them; "
             f"a number of the trainer's own is written scalar:{name[:64]}",
         )
     return name

@@ -6,9 +6,9 @@ from typing import Any
 
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition_yaml import MEASURES, SPANNING
-from trmon.domain.rules.rule import Reads
+from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SAID
-from trmon.domain.rules.signal_names import pattern
+from trmon.domain.rules.signal_names import signal_name_pattern
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
@@ -22,7 +22,7 @@ _SIGNAL: Schema = {"$ref": "#/$defs/signal"}
 _PARTS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/over_signals"}}
 
 
-def schema() -> Schema:
+def rules_json_schema() -> Schema:
     """Return the schema; that names are taken once, and where `clear` may lie, it cannot say."""
     over_signals = [
         *map(_comparison, MEASURES),
@@ -36,7 +36,7 @@ def schema() -> Schema:
         "type": "array",
         "items": {"oneOf": [{"$ref": "#/$defs/rule"}, _disabled()]},
         "$defs": {
-            "signal": {"type": "string", "pattern": pattern()},
+            "signal": {"type": "string", "pattern": signal_name_pattern()},
             "rule": _object(_rule(), *REQUIRED),
             "over_signals": {"oneOf": over_signals},
             "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_over_the_run()]},
@@ -57,7 +57,7 @@ def _rule() -> dict[str, Schema]:
         "severity": _choice(Severity),
         "severity_when_enforcing": _choice(Severity),
         "summary": {**_TEXT, "pattern": rf"^([^{{}}]|\{{\{{|\}}\}}|\{{({names})\}})+$"},
-        "reads": _choice(Reads),
+        "reads": _choice(RowSelection),
         "for_steps": _STEPS,
         "for_seconds": _SECONDS,
         "clear_for_steps": _STEPS,
@@ -91,5 +91,5 @@ def _object(parts: dict[str, Schema], *required: str) -> Schema:
     return {"type": "object", "properties": parts, "required": list(required), "additionalProperties": False}
 
 
-def _choice(members: type[Severity] | type[Reads] | type[RunState]) -> Schema:
+def _choice(members: type[Severity] | type[RowSelection] | type[RunState]) -> Schema:
     return {"enum": [member.value for member in members]}

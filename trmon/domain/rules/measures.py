@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from trmon.domain.rules.signal_reader import Readout
-from trmon.domain.signals.windows import Baseline, Window
+from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.signals.windows import Baseline, SignalWindow
 
 
-class Keeps(Enum):
+class RememberedHistory(Enum):
     """What a run must remember of a signal so that it can be measured."""
 
     NOTHING = "nothing"
@@ -23,10 +23,10 @@ class Measure(Protocol):
     """One way to make a number of a signal; NaN wherever the signal is missing or its past too short."""
 
     @property
-    def keeps(self) -> Keeps:
+    def keeps(self) -> RememberedHistory:
         """What must be remembered of the signal."""
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the number."""
 
     def told(self, signal: str) -> str:
@@ -34,12 +34,12 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestValue:
     """The signal itself."""
 
-    keeps = Keeps.NOTHING
+    keeps = RememberedHistory.NOTHING
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the row's value."""
         return readout[signal]
 
@@ -48,17 +48,17 @@ class Newest:
         return signal
 
 
-NEWEST = Newest()
+NEWEST = NewestValue()
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
+class RatioOfSignals:
     """The signal over another one of the same row."""
 
     to: str
-    keeps = Keeps.NOTHING
+    keeps = RememberedHistory.NOTHING
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the ratio: infinite over 0, NaN where both are 0."""
         value, base = readout[signal], readout[self.to]
         if base == 0:
@@ -75,9 +75,9 @@ class Growth:
     """The median of the signal's newest 5 values over that of 5 around some steps earlier."""
 
     over_steps: int
-    keeps = Keeps.WINDOW
+    keeps = RememberedHistory.WINDOW
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the growth, a ratio."""
         return _window(signal, readout).growth(over_steps=self.over_steps)
 
@@ -87,13 +87,13 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
+class RelativeToMedian:
     """The signal over its rolling median."""
 
     over_steps: int
-    keeps = Keeps.WINDOW
+    keeps = RememberedHistory.WINDOW
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the ratio to the median of the steps before."""
         return _window(signal, readout).relative(over_steps=self.over_steps)
 
@@ -107,9 +107,9 @@ class Slope:
     """The signal's least-squares slope per step."""
 
     over_steps: int
-    keeps = Keeps.WINDOW
+    keeps = RememberedHistory.WINDOW
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the slope, in units of the signal a step."""
         return _window(signal, readout).slope(over_steps=self.over_steps)
 
@@ -122,9 +122,9 @@ class Slope:
 class ZScore:
     """How many robust deviations (median, MAD) the signal lies above the run's own first 20 steps."""
 
-    keeps = Keeps.BASELINE
+    keeps = RememberedHistory.BASELINE
 
-    def of(self, signal: str, readout: Readout) -> float:
+    def of(self, signal: str, readout: SignalReader) -> float:
         """Return the robust z-score."""
         return readout.memory.baselines.get(signal, Baseline()).zscore(readout[signal])
 
@@ -133,6 +133,6 @@ class ZScore:
         return f"z-score of {signal}"
 
 
-def _window(signal: str, readout: Readout) -> Window:
+def _window(signal: str, readout: SignalReader) -> SignalWindow:
     """Return the signal's past up to this row; an empty one where the row lacks it: nothing can be measured of that."""
-    return Window() if math.isnan(readout[signal]) else readout.memory.windows.get(signal, Window())
+    return SignalWindow() if math.isnan(readout[signal]) else readout.memory.windows.get(signal, SignalWindow())

@@ -13,9 +13,9 @@ import msgspec
 
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.measures import NEWEST, Keeps, Measure, Ratio
+from trmon.domain.rules.measures import NEWEST, Measure, RatioOfSignals, RememberedHistory
 from trmon.domain.rules.signal_names import is_scalar
-from trmon.domain.rules.signal_reader import Readout
+from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import RunState
 
 
@@ -27,7 +27,7 @@ class Truth(Enum):
     UNKNOWN = "unknown"
 
 
-class Reads(Enum):
+class RowSelection(Enum):
     """Which rows of a step a rule reads: its gauge row, or every update (true if it is true of any)."""
 
     GAUGE = "gauge"
@@ -43,7 +43,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     threshold: float
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ThresholdEvaluation(msgspec.Struct, frozen=True):
     """What a condition makes of a readout: by its thresholds, and, lingering, by the ones behind which it is clear."""
 
     raised: Evaluation
@@ -53,11 +53,11 @@ class Verdict(msgspec.Struct, frozen=True):
 class Condition(Protocol):
     """Anything that can be asked of a readout."""
 
-    def evaluate(self, readout: Readout) -> Verdict:
+    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
         """Return whether it holds, and still holds, and why."""
 
 
-class Bound(Enum):
+class ThresholdSide(Enum):
     """The side on which a comparison is true."""
 
     ABOVE = "above"
@@ -72,38 +72,40 @@ class Comparison:
     """
 
     signal: str
-    bound: Bound
+    bound: ThresholdSide
     threshold: float
     clear: float
     away_from: float | None = None
     measure: Measure = NEWEST
 
-    def evaluate(self, readout: Readout) -> Verdict:
+    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
         """Return whether the measure lies beyond its thresholds; NaN is unknown."""
         value, told = self.measure.of(self.signal, readout), self.measure.told(self.signal)
         if self.away_from is not None:
             value = abs(value - self.away_from)
         raised = self._beside(self.threshold, value, told)
-        return Verdict(raised, raised if self.clear == self.threshold else self._beside(self.clear, value, told))
+        return ThresholdEvaluation(
+            raised, raised if self.clear == self.threshold else self._beside(self.clear, value, told)
+        )
 
     def _beside(self, limit: float, value: float, told: str) -> Evaluation:
         if math.isnan(value):
             return Evaluation(Truth.UNKNOWN, told, value, limit)
-        beyond = value > limit if self.bound is Bound.ABOVE else value < limit
+        beyond = value > limit if self.bound is ThresholdSide.ABOVE else value < limit
         return Evaluation(Truth.TRUE if beyond else Truth.FALSE, told, value, limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class SignalAbsent:
     """True where a signal is missing or cannot be computed, false where it is there; never unknown."""
 
     signal: str
 
-    def evaluate(self, readout: Readout) -> Verdict:
+    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
         """Return whether the signal is missing."""
         value = readout[self.signal]
         found = Evaluation(Truth.TRUE if math.isnan(value) else Truth.FALSE, self.signal, value, math.nan)
-        return Verdict(found, found)
+        return ThresholdEvaluation(found, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class AnyOf:
 
     parts: tuple[Condition, ...]
 
-    def evaluate(self, readout: Readout) -> Verdict:
+    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
         """Return the first true part, else the first unknown one, else the first."""
         return _decisive(self.parts, Truth.TRUE, readout)
 
@@ -123,7 +125,7 @@ class AllOf:
 
     parts: tuple[Condition, ...]
 
-    def evaluate(self, readout: Readout) -> Verdict:
+    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
         """Return the last false part, else the last unknown one, else the last."""
         return _decisive(reversed(self.parts), Truth.FALSE, readout)
 
@@ -136,13 +138,13 @@ class InState:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class TwoTrainersLive:
     """True while two trainers have lived under the run's name for longer than some seconds, by their heartbeats."""
 
     seconds: float
 
 
-When: TypeAlias = Comparison | Absent | AnyOf | AllOf | InState | SideBySide
+When: TypeAlias = Comparison | SignalAbsent | AnyOf | AllOf | InState | TwoTrainersLive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +161,7 @@ class Rule:
     severity: Severity
     summary: str
     severity_when_enforcing: Severity | None = None
-    reads: Reads = Reads.GAUGE
+    reads: RowSelection = RowSelection.GAUGE
     for_steps: int = 1
     for_seconds: float = 0.0
     clear_for_steps: int = 1
@@ -171,12 +173,12 @@ class Rule:
     @property
     def reads_batches(self) -> bool:
         """Whether it is over signals; the others are over the run itself and judged by the clock and its trainers."""
-        return not isinstance(self.when, InState | SideBySide)
+        return not isinstance(self.when, InState | TwoTrainersLive)
 
     @cached_property
     def condition(self) -> Condition:
         """What it asks of a batch's signals; only of rules that read batches."""
-        assert not isinstance(self.when, InState | SideBySide)
+        assert not isinstance(self.when, InState | TwoTrainersLive)
         return self.when
 
     @cached_property
@@ -185,10 +187,13 @@ class Rule:
         return any(is_scalar(signal) for signal in signals_of(self.when))
 
     @cached_property
-    def kept(self) -> Mapping[Keeps, frozenset[str]]:
+    def kept(self) -> Mapping[RememberedHistory, frozenset[str]]:
         """The signals of which it needs something to be remembered, by what that is."""
         parts = list(comparisons_of(self.when))
-        return {keeps: frozenset(part.signal for part in parts if part.measure.keeps is keeps) for keeps in Keeps}
+        return {
+            keeps: frozenset(part.signal for part in parts if part.measure.keeps is keeps)
+            for keeps in RememberedHistory
+        }
 
     def severity_in(self, mode: str) -> Severity:
         """Return how severe it is in a run of this mode, observe or enforce."""
@@ -210,7 +215,7 @@ class Rule:
         )
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule says of one step: raised (beyond its threshold), or lingering (not yet beyond its clear one).
 
     `steps` counts the run's steps up to this one; `at` is when the row it read was closed.
@@ -224,7 +229,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     raised: Evaluation
     lingering: Evaluation
 
-    def or_worse(self, other: Finding) -> Finding:
+    def or_worse(self, other: RuleFinding) -> RuleFinding:
         """Return the other one, of a later update of the step, unless this one is raised and it is not."""
         return self if self.raised.truth is Truth.TRUE and other.raised.truth is not Truth.TRUE else other
 
@@ -245,13 +250,13 @@ def signals_of(when: object) -> Iterator[str]:
         case AnyOf(parts) | AllOf(parts):
             for part in parts:
                 yield from signals_of(part)
-        case Comparison(measure=Ratio(to)):
+        case Comparison(measure=RatioOfSignals(to)):
             yield from (when.signal, to)
-        case Comparison() | Absent():
+        case Comparison() | SignalAbsent():
             yield when.signal
 
 
-def _decisive(parts: Iterable[Condition], truth: Truth, readout: Readout) -> Verdict:
+def _decisive(parts: Iterable[Condition], truth: Truth, readout: SignalReader) -> ThresholdEvaluation:
     """Return the first part of this truth, behind which none counts, else the first unknown one, else the first."""
     first, *others = parts
     decided = first.evaluate(readout)
@@ -259,7 +264,7 @@ def _decisive(parts: Iterable[Condition], truth: Truth, readout: Readout) -> Ver
         if decided.raised.truth is truth and decided.lingering.truth is truth:
             break
         found = part.evaluate(readout)
-        decided = Verdict(
+        decided = ThresholdEvaluation(
             _decisive_of(decided.raised, found.raised, truth), _decisive_of(decided.lingering, found.lingering, truth)
         )
     return decided

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from trmon.domain.rules.measures import Keeps
-from trmon.domain.rules.rule import Reads, Rule
+from trmon.domain.rules.measures import RememberedHistory
+from trmon.domain.rules.rule import RowSelection, Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RememberedSignals:
     """The signals of which a run's memory holds something, in the order of their names."""
 
     windows: tuple[str, ...]
@@ -40,10 +40,15 @@ class RuleSet:
         return tuple(rule for rule in self.rules if not rule.reads_batches)
 
     @cached_property
-    def kept(self) -> Mapping[Reads, Kept]:
+    def kept(self) -> Mapping[RowSelection, RememberedSignals]:
         """What must be remembered, by the rows that it is of."""
-        return {reads: Kept(self._kept(reads, Keeps.WINDOW), self._kept(reads, Keeps.BASELINE)) for reads in Reads}
+        return {
+            reads: RememberedSignals(
+                self._kept(reads, RememberedHistory.WINDOW), self._kept(reads, RememberedHistory.BASELINE)
+            )
+            for reads in RowSelection
+        }
 
-    def _kept(self, reads: Reads, keeps: Keeps) -> tuple[str, ...]:
+    def _kept(self, reads: RowSelection, keeps: RememberedHistory) -> tuple[str, ...]:
         rules = (rule for rule in self.over_signals if rule.reads is reads)
         return tuple(sorted({signal for rule in rules for signal in rule.kept[keeps]}))

@@ -13,7 +13,7 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.rule import Reads, Rule, When
+from trmon.domain.rules.rule import RowSelection, Rule, When
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SAID = ("signal", "value", "threshold", "run", "step")
@@ -21,28 +21,28 @@ SAID = ("signal", "value", "threshold", "run", "step")
 
 
 @cache
-def builtin() -> tuple[Rule, ...]:
+def builtin_rules() -> tuple[Rule, ...]:
     """Return the built-in rules. Source: formulas, section 9."""
-    return parse(files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8"))
+    return parse_rules(files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8"))
 
 
-def parse(text: str) -> tuple[Rule, ...]:
+def parse_rules(text: str) -> tuple[Rule, ...]:
     """Return the rules in a YAML list.
 
     Errors: InvalidInput naming the place, what was expected and what came.
     """
-    return overlay((), text)
+    return overlay_rules((), text)
 
 
-def overlay(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
+def overlay_rules(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
     """Return a base set with the rules of a YAML list over it.
 
     A rule by the name of one of the base takes its place, `{name: ..., disabled: true}` removes it; the others follow.
     Errors: InvalidInput naming the place, what was expected and what came.
     """
-    entries = values.document(text, "rules")
+    entries = values.yaml_document(text, "rules")
     if not isinstance(entries, list):
-        raise InvalidInput("rules", f"must be a list of rules, and is {values.kind(entries)}")
+        raise InvalidInput("rules", f"must be a list of rules, and is {values.yaml_type_name(entries)}")
     standing: dict[str, Rule | None] = {rule.name: rule for rule in base}
     names: set[str] = set()
     for i, entry in enumerate(entries):
@@ -56,13 +56,13 @@ def overlay(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
 
 def _entry(entry: object, place: str, *, base: Collection[str]) -> tuple[str, Rule | None]:
     """Return a rule and its name, None for one that is disabled."""
-    given = values.mapping(entry, place)
+    given = values.yaml_mapping(entry, place)
     if "disabled" not in given:
         rule = _rule(given, place)
         return rule.name, rule
-    values.only(given, place, "name", "disabled")
+    values.refuse_unknown_keys(given, place, "name", "disabled")
     if given["disabled"] is not True:
-        raise InvalidInput(f"{place}.disabled", f"can only be true, and is {values.kind(given['disabled'])}")
+        raise InvalidInput(f"{place}.disabled", f"can only be true, and is {values.yaml_type_name(given['disabled'])}")
     name = _name(given.get("name"), f"{place}.name")
     if name not in base:
         raise InvalidInput(f"{place}.name", f"{name!r} is no built-in rule, so it cannot be disabled")
@@ -79,13 +79,13 @@ def _rule(given: Mapping[str, Any], place: str) -> Rule:
         if name not in fields:
             raise InvalidInput(f"{place}.{name}", "is required")
     rule = Rule(**fields)
-    if rule.reads is Reads.EVERY_UPDATE and rule.reads_scalars:
+    if rule.reads is RowSelection.EVERY_UPDATE and rule.reads_scalars:
         raise InvalidInput(f"{place}.reads", "every_update cannot go with a trainer's own number, which is of a step")
     return rule
 
 
 def _name(value: object, place: str) -> str:
-    name = values.text(value, place)
+    name = values.yaml_text(value, place)
     if not NAME.fullmatch(name):
         raise InvalidInput(place, f"must be 1 to 64 of a-z, 0-9 and _, beginning with a letter, and is {name[:80]!r}")
     return name
@@ -94,14 +94,14 @@ def _name(value: object, place: str) -> str:
 def _condition(value: object, place: str) -> When:
     """Aliases can make a condition a part of itself."""
     try:
-        return condition_yaml.parse(value, place)
+        return condition_yaml.parse_condition(value, place)
     except RecursionError as error:
         raise InvalidInput(place, "has too many conditions in each other, or one in itself") from error
 
 
 def _summary(value: object, place: str) -> str:
     """Formats are refused too: a width of a billion would be obeyed."""
-    text = values.text(value, place)
+    text = values.yaml_text(value, place)
     try:
         named = [(name, spec or conversion) for _, name, spec, conversion in Formatter().parse(text)]
     except ValueError as error:
@@ -116,16 +116,16 @@ REQUIRED = ("name", "when", "severity", "summary")
 FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "when": _condition,
-    "severity": values.choice(Severity),
-    "severity_when_enforcing": values.choice(Severity),
+    "severity": values.yaml_enum(Severity),
+    "severity_when_enforcing": values.yaml_enum(Severity),
     "summary": _summary,
-    "reads": values.choice(Reads),
-    "for_steps": values.steps,
-    "for_seconds": values.seconds,
-    "clear_for_steps": values.steps,
-    "immune_steps": values.steps,
-    "labels": values.labels,
-    "runbook": values.text,
-    "meaning": values.text,
+    "reads": values.yaml_enum(RowSelection),
+    "for_steps": values.yaml_steps,
+    "for_seconds": values.yaml_seconds,
+    "clear_for_steps": values.yaml_steps,
+    "immune_steps": values.yaml_steps,
+    "labels": values.yaml_labels,
+    "runbook": values.yaml_text,
+    "meaning": values.yaml_text,
 }
 """The parts of a rule and what reads each."""

@@ -22,7 +22,7 @@ TRAINER_SCALARS = (
 """The trainer's own numbers that go by one name everywhere; others are written scalar:NAME. Source: formulas, 5."""
 
 
-def is_known(name: str) -> bool:
+def is_known_signal(name: str) -> bool:
     """Whether a rule may read a name: a signal with or without its pair, or a trainer's scalar."""
     return name in _signals() or is_scalar(name) or (name.startswith(SHADOW_PREFIX) and name != SHADOW_PREFIX)
 
@@ -32,13 +32,13 @@ def is_scalar(name: str) -> bool:
     return name in TRAINER_SCALARS or (name.startswith(SCALAR_PREFIX) and name != SCALAR_PREFIX)
 
 
-def likely(name: str) -> str:
+def did_you_mean(name: str) -> str:
     """Return the known names nearest to an unknown one, as the end of a sentence; empty if none is near."""
     near = get_close_matches(name, [*_signals(), *TRAINER_SCALARS], n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def pattern() -> str:
+def signal_name_pattern() -> str:
     """Return a regular expression of every name that a rule may read."""
     names = "|".join(sorted({*_signals(), *TRAINER_SCALARS}))
     return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"

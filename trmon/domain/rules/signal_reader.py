@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from trmon.domain.signals.windows import Baseline, Window
+from trmon.domain.signals.windows import Baseline, SignalWindow
 from trmon_client.core.columns.schema import Pair
 
 SCALAR_PREFIX = "scalar:"
@@ -16,26 +16,28 @@ SCALAR_PREFIX = "scalar:"
 REMEMBERED_NAMES = 1024
 
 
-class Memory(msgspec.Struct, frozen=True):
+class SignalMemory(msgspec.Struct, frozen=True):
     """The past of those signals that rules measure over time, each by the name that the rules give it."""
 
-    windows: dict[str, Window] = {}
+    windows: dict[str, SignalWindow] = {}
     baselines: dict[str, Baseline] = {}
 
-    def after(self, readout: Readout, *, step: int, windows: Iterable[str], baselines: Iterable[str]) -> Memory:
+    def after(
+        self, readout: SignalReader, *, step: int, windows: Iterable[str], baselines: Iterable[str]
+    ) -> SignalMemory:
         """Return the memory with a gauge row's numbers; what no rule asks for any more is forgotten."""
-        return Memory(
-            windows={name: self.windows.get(name, Window()).put(step, readout[name]) for name in windows},
+        return SignalMemory(
+            windows={name: self.windows.get(name, SignalWindow()).put(step, readout[name]) for name in windows},
             baselines={name: self.baselines.get(name, Baseline()).put(step, readout[name]) for name in baselines},
         )
 
 
-class Readout(msgspec.Struct, frozen=True):
+class SignalReader(msgspec.Struct, frozen=True):
     """The numbers that conditions read; a name without prefix means the mismatch pair, else the primary one."""
 
     numbers: Mapping[str, float]
     primary: Pair
-    memory: Memory = Memory()
+    memory: SignalMemory = SignalMemory()
 
     def __getitem__(self, name: str) -> float:
         """Return a number, NaN where it is missing."""

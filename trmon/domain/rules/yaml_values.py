@@ -13,7 +13,7 @@ from trmon.domain.model.errors import InvalidInput
 _E = TypeVar("_E", bound=Enum)
 
 
-def document(text: str, place: str) -> object:
+def yaml_document(text: str, place: str) -> object:
     """Return what a YAML text holds. Errors: InvalidInput."""
     try:
         return yaml.safe_load(text)
@@ -22,67 +22,67 @@ def document(text: str, place: str) -> object:
         raise InvalidInput(place, f"is not YAML: {error}") from error
 
 
-def mapping(value: object, place: str) -> Mapping[str, Any]:
+def yaml_mapping(value: object, place: str) -> Mapping[str, Any]:
     """Return a mapping with texts for keys."""
     if not isinstance(value, dict):
-        raise InvalidInput(place, f"must be a mapping, and is {kind(value)}")
+        raise InvalidInput(place, f"must be a mapping, and is {yaml_type_name(value)}")
     for name in value:
-        text(name, f"{place}.{name}")
+        yaml_text(name, f"{place}.{name}")
     return value
 
 
-def only(given: Mapping[str, Any], place: str, *allowed: str) -> None:
+def refuse_unknown_keys(given: Mapping[str, Any], place: str, *allowed: str) -> None:
     """Refuse every name that is not allowed."""
     for name in given:
         if name not in allowed:
             raise InvalidInput(f"{place}.{name}", f"does not belong here; allowed: {', '.join(allowed)}")
 
 
-def sequence(value: object, place: str) -> list[object]:
+def yaml_list(value: object, place: str) -> list[object]:
     """Return a list of at least one thing."""
     if not isinstance(value, list) or not value:
-        raise InvalidInput(place, f"must be a list of at least one, and is {kind(value)}")
+        raise InvalidInput(place, f"must be a list of at least one, and is {yaml_type_name(value)}")
     return value
 
 
-def text(value: object, place: str) -> str:
+def yaml_text(value: object, place: str) -> str:
     """Return a text of at least one character."""
     if not isinstance(value, str) or not value:
-        raise InvalidInput(place, f"must be a text, and is {kind(value)}")
+        raise InvalidInput(place, f"must be a text, and is {yaml_type_name(value)}")
     return value
 
 
-def number(value: object, place: str) -> float:
+def yaml_number(value: object, place: str) -> float:
     """Return a number, infinite ones among them, NaN not."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
-        raise InvalidInput(place, f"must be a number, and is {kind(value)}")
+        raise InvalidInput(place, f"must be a number, and is {yaml_type_name(value)}")
     try:
         return float(value)
     except OverflowError as error:
-        raise InvalidInput(place, f"must be a number of at most 1.8e308, and is {kind(value)}") from error
+        raise InvalidInput(place, f"must be a number of at most 1.8e308, and is {yaml_type_name(value)}") from error
 
 
-def seconds(value: object, place: str) -> float:
+def yaml_seconds(value: object, place: str) -> float:
     """Return a time of zero or more."""
-    given = number(value, place)
+    given = yaml_number(value, place)
     if given < 0:
         raise InvalidInput(place, f"must be zero or more seconds, and is {given:g}")
     return given
 
 
-def steps(value: object, place: str) -> int:
+def yaml_steps(value: object, place: str) -> int:
     """Return a whole number of zero or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(place, f"must be a whole number of steps, zero or more, and is {kind(value)}")
+        raise InvalidInput(place, f"must be a whole number of steps, zero or more, and is {yaml_type_name(value)}")
     return value
 
 
-def labels(value: object, place: str) -> dict[str, str]:
+def yaml_labels(value: object, place: str) -> dict[str, str]:
     """Return texts by name."""
-    return {name: text(label, f"{place}.{name}") for name, label in mapping(value, place).items()}
+    return {name: yaml_text(label, f"{place}.{name}") for name, label in yaml_mapping(value, place).items()}
 
 
-def choice(members: type[_E]) -> Callable[[object, str], _E]:
+def yaml_enum(members: type[_E]) -> Callable[[object, str], _E]:
     """Return a reader of an enum's values."""
 
     def read(value: object, place: str) -> _E:
@@ -90,11 +90,11 @@ def choice(members: type[_E]) -> Callable[[object, str], _E]:
             if member.value == value:
                 return member
         allowed = ", ".join(str(member.value) for member in members)
-        raise InvalidInput(place, f"must be one of {allowed}, and is {kind(value)}")
+        raise InvalidInput(place, f"must be one of {allowed}, and is {yaml_type_name(value)}")
 
     return read
 
 
-def kind(value: object) -> str:
+def yaml_type_name(value: object) -> str:
     """Return what a value is, for an error."""
     return "nothing" if value is None else f"{type(value).__name__} {str(value)[:64]!r}"

@@ -53,7 +53,9 @@ class Claim:
         return not self.ended and abs(now - self.seen_at) < live_seconds
 
 
-def resolve(claim: Claim | None, *, launch: str, step: int | None, now: float, live_seconds: float) -> Resolution:
+def resolve_attempt(
+    claim: Claim | None, *, launch: str, step: int | None, now: float, live_seconds: float
+) -> Resolution:
     """Return what becomes of a message of `launch` under the claim of its (attempt, rank).
 
     A claim nobody holds is taken over, and so is one whose holder is gone, unless the new launch goes back in steps;
@@ -72,7 +74,7 @@ def resolve(claim: Claim | None, *, launch: str, step: int | None, now: float, l
     return Resolution.WENT_BACK if _back(step, claim.reached_step) else Resolution.TAKE_OVER
 
 
-def held(
+def renewed_claim(
     claim: Claim | None,
     *,
     launch: str,

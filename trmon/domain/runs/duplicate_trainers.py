@@ -38,7 +38,7 @@ class Speaker:
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class DuplicateTrainers:
     """Two launches that live and speak for one rank, and the seconds for which both have been heard.
 
     `seconds` is negative as long as the heart of one of them has not beaten since the newer one began.
@@ -54,7 +54,7 @@ class Company:
         return f"{self.older.name} and {self.newer.name}"
 
 
-def company(speakers: Iterable[Speaker]) -> Company | None:
+def find_duplicate_trainers(speakers: Iterable[Speaker]) -> DuplicateTrainers | None:
     """Return the two launches that have lived side by side on one rank for longest, or None where no two do.
 
     A launch of which any rank has ended has ended: its other ranks only leave later. A process that restarts leaves one
@@ -71,10 +71,10 @@ def company(speakers: Iterable[Speaker]) -> Company | None:
     return max(found, key=attrgetter("seconds"), default=None)
 
 
-def _pairs(living: list[Speaker]) -> Iterable[Company]:
+def _pairs(living: list[Speaker]) -> Iterable[DuplicateTrainers]:
     """Yield each launch with the one, of those that began before it, that was heard last."""
     older = living[0]
     for newer in living[1:]:
         if newer.launch != older.launch:
-            yield Company(older, newer, min(older.known_until, newer.known_until) - newer.began_at)
+            yield DuplicateTrainers(older, newer, min(older.known_until, newer.known_until) - newer.began_at)
         older = max(older, newer, key=attrgetter("known_until"))

@@ -74,7 +74,7 @@ class LifeChange:
     error: str = ""
 
 
-def heard_report(life: Life, report: AnyReport) -> tuple[Life, LifeChange | None]:
+def after_report(life: Life, report: AnyReport) -> tuple[Life, LifeChange | None]:
     """Return the life after a report: it runs, unless what came is the tail of a launch that has ended.
 
     A damaged report does not say which launch sent it: it revives no run that has ended.
@@ -87,7 +87,7 @@ def heard_report(life: Life, report: AnyReport) -> tuple[Life, LifeChange | None
     return _changed(after, RunState.RUNNING, reason, at=report.received_at, silence_started_at=life.silent_since)
 
 
-def heard_notice(life: Life, notice: StoredNotice) -> tuple[Life, LifeChange | None]:
+def after_notice(life: Life, notice: StoredNotice) -> tuple[Life, LifeChange | None]:
     """Return the life after a start, a pause or an end; the first word of an end stands."""
     message, at = notice.message, notice.received_at
     if isinstance(message, wire.Start) and _revives(life, message):
@@ -102,7 +102,7 @@ def heard_notice(life: Life, notice: StoredNotice) -> tuple[Life, LifeChange | N
     return life, None
 
 
-def watched(
+def after_silence(
     life: Life,
     *,
     now: float,

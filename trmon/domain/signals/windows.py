@@ -18,13 +18,13 @@ MAD_TO_DEVIATION = 1.4826
 """The standard deviation of normal numbers over the median of their absolute deviations."""
 
 
-class Window(msgspec.Struct, frozen=True):
+class SignalWindow(msgspec.Struct, frozen=True):
     """The newest gauge values of one signal with their steps, oldest first, at most WINDOW_ROWS of them."""
 
     steps: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
 
-    def put(self, step: int, value: float) -> Window:
+    def put(self, step: int, value: float) -> SignalWindow:
         """Return the window with a value; what stood at this step or later is forgotten.
 
         So the last update of a step replaces the ones before, and a restart that goes back in steps takes its
@@ -33,7 +33,7 @@ class Window(msgspec.Struct, frozen=True):
         if math.isnan(value):
             return self
         kept = bisect_left(self.steps, step)
-        return Window(
+        return SignalWindow(
             steps=(*self.steps[:kept], step)[-WINDOW_ROWS:], values=(*self.values[:kept], value)[-WINDOW_ROWS:]
         )
 

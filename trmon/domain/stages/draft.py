@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from trmon.domain.batches.assembly import ClosedBatch
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
-from trmon.domain.stages.merge import Closing
-from trmon.domain.stages.replay import Replayed
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.stages.merge import ClosingBatch
+from trmon.domain.stages.replay import ReplayedBatch
+from trmon.domain.state.pipeline_state import PipelineState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class DraftRow:
     """A row as far as the batch alone tells it, its decisions, and when the trainer made it, on its own clock.
 
     A row that is read back to rebuild a mind has no `made_at`; its signals hold what was made of it.
     """
 
-    watch: Watch
-    mind: RunMind
+    watch: PassContext
+    pipeline_state: PipelineState
     row: BatchRow
     former: BatchRow | None = None
     decisions: tuple[DecisionRow, ...] = ()
@@ -31,7 +31,7 @@ class Draft:
     unreplayed: int = 0
 
 
-def draft(replayed: Replayed) -> Draft:
+def draft_row(replayed: ReplayedBatch) -> DraftRow:
     """Return the batch's row, with the next ordinal of the run, or its former one where it is revised."""
     merged = replayed.measured.merged
     closing, columns, reports = merged.closing, merged.columns, merged.closing.batch.reports
@@ -39,14 +39,14 @@ def draft(replayed: Replayed) -> Draft:
     row = BatchRow(
         run_id=closing.watch.run.id,
         key=closing.batch.key,
-        ordinal=former.ordinal if former else closing.mind.ordinal + 1,
+        ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
         closed_at=former.closed_at if former else closing.watch.now,
         n_sequences=columns.n_sequences,
         n_tokens=int(columns["n_tokens"].sum()),
         n_ranks=len({report.key.rank for report in reports}),
         missing_ranks=closing.batch.missing_ranks,
         complete=not closing.batch.standing.lacks_data,
-        revised=former is not None or not closing.mind.follows(closing.batch.key),
+        revised=former is not None or not closing.pipeline_state.follows(closing.batch.key),
         mode=reports[0].report.mode,
         primary_pair=columns.primary,
         kl_is=columns.kl_is,
@@ -56,9 +56,9 @@ def draft(replayed: Replayed) -> Draft:
         signals={**replayed.signals, **circumstances(closing.batch, mismatches=replayed.mismatches)},
         scalars=merged.scalars,
     )
-    return Draft(
+    return DraftRow(
         watch=closing.watch,
-        mind=closing.mind,
+        pipeline_state=closing.pipeline_state,
         row=row.without(set_aside(closing)),
         former=former,
         decisions=replayed.decisions,
@@ -67,7 +67,7 @@ def draft(replayed: Replayed) -> Draft:
     )
 
 
-def set_aside(closing: Closing) -> Iterator[Quarantined]:
+def set_aside(closing: ClosingBatch) -> Iterator[Quarantined]:
     """Yield what is missing from a batch because it is damaged, and what was damaged since the batch before."""
     for report in closing.batch.damaged:
         place = f"rank {report.key.rank}, chunk {report.key.chunk}"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon.domain.stages.merge import Merged
-from trmon_client.core.bounds import error_bounds
+from trmon.domain.stages.merge import MergedBatch
+from trmon_client.core.bounds import surrogate_error
 from trmon_client.core.bounds.alpha_split import AlphaSplit
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.signals import batch_signals
 
 K3_FLOOR = 1e-6
@@ -24,18 +24,18 @@ HEAVY_TAIL_VARIANCE = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredBatch:
     """The merged batch and its signals by name."""
 
-    merged: Merged
+    merged: MergedBatch
     signals: dict[str, float]
 
 
 @np.errstate(all="ignore")
-def measure(merged: Merged) -> Measured:
+def measure_batch(merged: MergedBatch) -> MeasuredBatch:
     """Return the batch's signals, those of the rules and the bounds among them."""
-    columns, sequences = merged.columns, Sequences.of(merged.columns)
-    found = batch_signals.of_sequences(sequences)
+    columns, sequences = merged.columns, SequenceMatrix.of(merged.columns)
+    found = batch_signals.compute_of_sequences(sequences)
     found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
     found |= {f"{pair}_ratio_shift": ratio_shift(sequences, pair) for pair in columns.pairs}
     found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
@@ -44,10 +44,10 @@ def measure(merged: Merged) -> Measured:
     limits = _bounds(columns)
     found |= {"bound_adaptive": limits.adaptive, "bound_trpo": limits.trpo}
     found["bound_vacuous"] = math.nan if limits.vacuous is None else float(limits.vacuous)
-    return Measured(merged=merged, signals=found)
+    return MeasuredBatch(merged=merged, signals=found)
 
 
-def k3_excess(sequences: Sequences, pair: Pair) -> float:
+def k3_excess(sequences: SequenceMatrix, pair: Pair) -> float:
     """Return by what factor kl_k3 exceeds what honest log-probs can show; above 1 they look corrupt.
 
     Returns: kl_k3 / (10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6)); NaN without a valid token.
@@ -61,7 +61,7 @@ def k3_excess(sequences: Sequences, pair: Pair) -> float:
     return sums[f"{pair}_sum_k3"] / n / (K3_FACTOR * honest)
 
 
-def ratio_shift(sequences: Sequences, pair: Pair) -> float:
+def ratio_shift(sequences: SequenceMatrix, pair: Pair) -> float:
     """Return how many standard errors the mean ratio is above 1; far below or above, the supports differ.
 
     Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)), infinite where the standard error is 0 or too small for a float, 0
@@ -115,9 +115,9 @@ def _variance(sums: Mapping[str, float], of: str, squares: str) -> float:
     return max(sums[squares] / n - mean * mean, 0.0)
 
 
-def _bounds(columns: Columns) -> error_bounds.ErrorBounds:
+def _bounds(columns: Columns) -> surrogate_error.ErrorBounds:
     """Columns come from outside: a KL below zero bounds nothing."""
     try:
-        return error_bounds.batch_bounds(columns)
+        return surrogate_error.batch_bounds(columns)
     except ValueError:
-        return error_bounds.UNKNOWN
+        return surrogate_error.UNKNOWN

@@ -8,22 +8,22 @@ from trmon.domain.batches import trainer_scalars
 from trmon.domain.batches.assembly import ClosedBatch
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined
-from trmon.domain.context.pass_context import Watch
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core.columns.columns import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
+class ClosingBatch:
     """What enters the pipeline: a batch whose time has come, or with `former` one that is revised.
 
     `scalars` are those that came in messages of their own. `beside` was set aside since the batch before, and is of no
     batch, or of one that was told already.
     """
 
-    watch: Watch
-    mind: RunMind
+    watch: PassContext
+    pipeline_state: PipelineState
     batch: ClosedBatch
     scalars: dict[str, float] = field(default_factory=dict)
     former: BatchRow | None = None
@@ -31,7 +31,7 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReportPart:
     """One report of a batch, its own columns, and the rows of the merged ones that it gave."""
 
     stored: StoredReport
@@ -40,16 +40,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class MergedBatch:
     """The batch as one: its columns, and the part each report has in them."""
 
-    closing: Closing
+    closing: ClosingBatch
     columns: Columns
-    parts: tuple[Part, ...]
+    parts: tuple[ReportPart, ...]
     scalars: dict[str, float]
 
 
-def merge(closing: Closing) -> Merged:
+def merge_reports(closing: ClosingBatch) -> MergedBatch:
     """Return the batch's columns in the order (rank, chunk, row), with its scalars.
 
     Reports that share no pair with the first cannot be merged with it and are left out.
@@ -61,10 +61,10 @@ def merge(closing: Closing) -> Merged:
         if common & set(columns.pairs):
             common &= set(columns.pairs)
             rows = slice(start, start := start + columns.n_sequences)
-            parts.append(Part(stored=stored, columns=columns, rows=rows))
-    return Merged(
+            parts.append(ReportPart(stored=stored, columns=columns, rows=rows))
+    return MergedBatch(
         closing=closing,
         columns=Columns.merge(*(part.columns for part in parts)),
         parts=tuple(parts),
-        scalars={**trainer_scalars.of_reports(closing.batch.reports), **closing.scalars},
+        scalars={**trainer_scalars.scalars_of_reports(closing.batch.reports), **closing.scalars},
     )

@@ -8,21 +8,21 @@ from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
 from trmon.domain.alerts.deliveries import deliveries_of, jsonable
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.context.pass_context import Watch
-from trmon.domain.rules.signal_reader import Readout
-from trmon.domain.stages.transition import Judged
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.stages.transition import JudgedBatch
+from trmon.domain.state.pipeline_state import PipelineState
 from trmon.domain.state.run_update import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class BatchChanges:
     """Everything one batch, or one change of a run's state, writes and tells, and the mind after it.
 
     `is_gauge` says whether the row is the newest one that gauges show.
     """
 
-    mind: RunMind
+    pipeline_state: PipelineState
     row: BatchRow | None = None
     is_gauge: bool = False
     decisions: tuple[DecisionRow, ...] = ()
@@ -33,12 +33,12 @@ class Published:
     unreplayed: int = 0
 
 
-def publish(judged: Judged) -> Published:
+def publish_batch(judged: JudgedBatch) -> BatchChanges:
     """Return the row, its decisions, and the alerts with their events and deliveries."""
     draft, row = judged.folded.draft, judged.folded.row
-    told = tell(judged.transitions, watch=draft.watch, mind=judged.mind)
-    return Published(
-        mind=judged.mind,
+    told = publish_transitions(judged.transitions, watch=draft.watch, pipeline_state=judged.pipeline_state)
+    return BatchChanges(
+        pipeline_state=judged.pipeline_state,
         row=row,
         is_gauge=judged.folded.is_gauge,
         decisions=draft.decisions,
@@ -50,11 +50,13 @@ def publish(judged: Judged) -> Published:
     )
 
 
-def tell(transitions: tuple[Transition, ...], *, watch: Watch, mind: RunMind) -> Published:
+def publish_transitions(
+    transitions: tuple[Transition, ...], *, watch: PassContext, pipeline_state: PipelineState
+) -> BatchChanges:
     """Return what transitions of alerts write and tell."""
     moved = [transition for transition in transitions if transition.alert is not None]
-    return Published(
-        mind=mind,
+    return BatchChanges(
+        pipeline_state=pipeline_state,
         alerts=tuple(transition.alert for transition in moved if transition.alert is not None),
         alert_events=tuple(transition.event for transition in moved if transition.event is not None),
         deliveries=tuple(delivery for transition in moved for delivery in deliveries_of(transition, watch)),
@@ -64,7 +66,7 @@ def tell(transitions: tuple[Transition, ...], *, watch: Watch, mind: RunMind) ->
 
 def batch_event(row: BatchRow, *, at: float) -> Event:
     """Return what a watcher of the run hears of a row: where it is, and its headline numbers."""
-    readout = Readout(row.signals, row.primary_pair)
+    readout = SignalReader(row.signals, row.primary_pair)
     place = {"attempt_id": row.key.attempt_id, "step": row.key.step, "update": row.key.update}
     state = {"ordinal": row.ordinal, "complete": row.complete, "revised": row.revised}
     return Event(

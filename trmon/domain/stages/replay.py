@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon.domain.batches.batch import DecisionRow, Role
+from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.domain.stages.maskrates import mask_rates
-from trmon.domain.stages.measure import Measured
-from trmon.domain.stages.merge import Merged, Part
+from trmon.domain.stages.measure import MeasuredBatch
+from trmon.domain.stages.merge import MergedBatch, ReportPart
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.policies.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, Readings
+from trmon_client.core.policies.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, StatisticCache
 from trmon_client.core.wire import pack_bits, unpack_bits
 
 UNKNOWN_POLICY = "unknown_policy"
@@ -23,14 +23,14 @@ DISAGREEMENT = "disagreement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayedBatch:
     """The measured batch with its decisions, the active one first; signals now have the mask rates.
 
     `mismatches` counts sequences on which trainer and replay disagree under equal semantics; `unreplayed` counts
     reports whose policy is not known here, or cannot decide without columns that they lack.
     """
 
-    measured: Measured
+    measured: MeasuredBatch
     signals: dict[str, float]
     decisions: tuple[DecisionRow, ...]
     mismatches: int
@@ -47,10 +47,10 @@ class _Standing:
     unreplayed: int
 
 
-def replay(measured: Measured) -> Replayed:
+def replay_decisions(measured: MeasuredBatch) -> ReplayedBatch:
     """Return the batch with a decision for its active policy and for each shadow, and their mask rates."""
     merged = measured.merged
-    readings = Readings(merged.columns)
+    readings = StatisticCache(merged.columns)
     standing = _replay_active(merged, readings)
     shadows = _shadows(merged, readings)
     active = {
@@ -58,7 +58,7 @@ def replay(measured: Measured) -> Replayed:
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
-    return Replayed(
+    return ReplayedBatch(
         measured=measured,
         signals={**measured.signals, **active, **rates},
         decisions=(
@@ -70,7 +70,7 @@ def replay(measured: Measured) -> Replayed:
     )
 
 
-def _replay_active(merged: Merged, readings: Readings) -> _Standing:
+def _replay_active(merged: MergedBatch, readings: StatisticCache) -> _Standing:
     """Judge each report by the policy it names, over its own columns.
 
     Ranks may be on different versions, and merged columns are as exact only as their weakest part.
@@ -90,17 +90,19 @@ def _replay_active(merged: Merged, readings: Readings) -> _Standing:
     return _Standing(accepted=bits, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
 
 
-def _judged_at_once(merged: Merged, readings: Readings) -> list[tuple[tuple[Part, ...], Readings, slice]]:
+def _judged_at_once(
+    merged: MergedBatch, readings: StatisticCache
+) -> list[tuple[tuple[ReportPart, ...], StatisticCache, slice]]:
     """Parts of one policy whose columns say the same as the merged ones are decided together: each sequence for itself.
 
     So a batch of 64 ranks, which are nearly always alike, costs one decision.
     """
     if len(merged.parts) == 1 or len({_manner(part) for part in merged.parts}) == 1:
         return [(merged.parts, readings, slice(None))]
-    return [((part,), Readings(part.columns), part.rows) for part in merged.parts]
+    return [((part,), StatisticCache(part.columns), part.rows) for part in merged.parts]
 
 
-def _manner(part: Part) -> tuple[object, ...]:
+def _manner(part: ReportPart) -> tuple[object, ...]:
     """All that a decision hangs on beside the numbers."""
     report, columns = part.stored.report, part.columns
     versions = columns.trainer_version, columns.old_version
@@ -122,14 +124,14 @@ def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> 
     return +found
 
 
-def _shadows(merged: Merged, readings: Readings) -> dict[str, Decision | None]:
+def _shadows(merged: MergedBatch, readings: StatisticCache) -> dict[str, Decision | None]:
     current = merged.closing.watch.policies.current
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
     return {policy.name: _decide(readings, policy) for policy in others}
 
 
-def _decide(readings: Readings, policy: Policy | None) -> Decision | None:
+def _decide(readings: StatisticCache, policy: Policy | None) -> Decision | None:
     if policy is None:
         return None
     try:
@@ -138,7 +140,7 @@ def _decide(readings: Readings, policy: Policy | None) -> Decision | None:
         return None
 
 
-def _active_row(merged: Merged, standing: _Standing, *, mask_rate: float) -> DecisionRow:
+def _active_row(merged: MergedBatch, standing: _Standing, *, mask_rate: float) -> DecisionRow:
     policies = merged.closing.watch.policies
     named = merged.parts[0].stored.report.policy
     policy = policies.find(named)
@@ -146,20 +148,20 @@ def _active_row(merged: Merged, standing: _Standing, *, mask_rate: float) -> Dec
         key=merged.closing.batch.key,
         policy_hash=named or policies.current.policy.hash,
         policy_name=policy.name if policy else UNKNOWN_POLICY,
-        role=Role.ACTIVE,
+        role=PolicyRole.ACTIVE,
         counts={"accepted": 0, **standing.reasons},
         mask_rate=mask_rate,
         accepted=pack_bits(standing.accepted),
     )
 
 
-def _shadow_rows(merged: Merged, shadows: Iterable[Decision | None]) -> list[DecisionRow]:
+def _shadow_rows(merged: MergedBatch, shadows: Iterable[Decision | None]) -> list[DecisionRow]:
     return [
         DecisionRow(
             key=merged.closing.batch.key,
             policy_hash=decision.policy.hash,
             policy_name=decision.policy.name,
-            role=Role.SHADOW,
+            role=PolicyRole.SHADOW,
             counts=decision.counts(),
             mask_rate=decision.mask_rate,
             accepted=pack_bits(decision.accepted),

@@ -5,39 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trmon.domain.alerts.transitions import QUIET, Track, Transition, advance
-from trmon.domain.context.pass_context import Watch
-from trmon.domain.rules.rule import Finding, Rule
-from trmon.domain.stages.detect import Detected
-from trmon.domain.stages.fold import Folded
-from trmon.domain.state.pipeline_state import RunMind
+from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, advance_alert
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.rules.rule import Rule, RuleFinding
+from trmon.domain.stages.detect import DetectedFindings
+from trmon.domain.stages.fold import FoldedRow
+from trmon.domain.state.pipeline_state import PipelineState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedBatch:
     """The folded row with what became of the run's alerts, and the mind that remembers it."""
 
-    folded: Folded
+    folded: FoldedRow
     transitions: tuple[Transition, ...]
-    mind: RunMind
+    pipeline_state: PipelineState
 
 
-def transition(detected: Detected) -> Judged:
+def move_alerts(detected: DetectedFindings) -> JudgedBatch:
     """Return the transitions of the row's findings, in their order."""
-    made, mind = judge(detected.findings, watch=detected.folded.draft.watch, mind=detected.folded.mind)
-    return Judged(folded=detected.folded, transitions=made, mind=mind)
+    made, pipeline_state = judge_findings(
+        detected.findings, watch=detected.folded.draft.watch, pipeline_state=detected.folded.pipeline_state
+    )
+    return JudgedBatch(folded=detected.folded, transitions=made, pipeline_state=pipeline_state)
 
 
-def judge(
-    findings: Iterable[tuple[Rule, Finding]], *, watch: Watch, mind: RunMind
-) -> tuple[tuple[Transition, ...], RunMind]:
+def judge_findings(
+    findings: Iterable[tuple[Rule, RuleFinding]], *, watch: PassContext, pipeline_state: PipelineState
+) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what findings make of their rules' alerts, and the mind that remembers it."""
     run_id, run = watch.run.id, str(watch.run.key)
-    tracks: dict[str, Track] = {}
+    tracks: dict[str, AlertTrack] = {}
     made = []
     for rule, finding in findings:
-        track = tracks.get(rule.name) or mind.tracks.get(rule.name, QUIET)
-        moved = advance(track, finding, rule=rule, run_id=run_id, run=run)
+        track = tracks.get(rule.name) or pipeline_state.tracks.get(rule.name, QUIET)
+        moved = advance_alert(track, finding, rule=rule, run_id=run_id, run=run)
         tracks[rule.name] = moved.track
         made.append(moved)
-    return tuple(made), mind.tracking(tracks)
+    return tuple(made), pipeline_state.tracking(tracks)

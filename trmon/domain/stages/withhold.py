@@ -5,25 +5,25 @@ from __future__ import annotations
 from trmon.domain.batches import trainer_scalars
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
-from trmon.domain.stages.draft import Draft, circumstances, made_at, set_aside
-from trmon.domain.stages.merge import Closing
+from trmon.domain.stages.draft import DraftRow, circumstances, made_at, set_aside
+from trmon.domain.stages.merge import ClosingBatch
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 
-def withhold(closing: Closing, error: Exception | str) -> Draft:
+def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
     """Return the row of a batch without signals of its sequences and without decisions; it names the error."""
     batch, former, reports = closing.batch, closing.former, closing.batch.reports
     row = BatchRow(
         run_id=closing.watch.run.id,
         key=batch.key,
-        ordinal=former.ordinal if former else closing.mind.ordinal + 1,
+        ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
         closed_at=former.closed_at if former else closing.watch.now,
         n_sequences=sum(report.n_sequences for report in reports),
         n_tokens=sum(report.n_tokens for report in reports),
         n_ranks=len({report.key.rank for report in reports}),
         missing_ranks=batch.missing_ranks,
         complete=False,
-        revised=former is not None or not closing.mind.follows(batch.key),
+        revised=former is not None or not closing.pipeline_state.follows(batch.key),
         mode=reports[0].report.mode if reports else closing.watch.run.mode,
         primary_pair=PRIMARY_ORDER[0],
         kl_is="sampled",
@@ -31,12 +31,12 @@ def withhold(closing: Closing, error: Exception | str) -> Draft:
         mismatches=0,
         last_report_id=batch.last_report_id,
         signals=circumstances(batch, mismatches=0),
-        scalars={**trainer_scalars.of_reports(reports), **closing.scalars},
+        scalars={**trainer_scalars.scalars_of_reports(reports), **closing.scalars},
     )
     reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *set_aside(closing)]
-    return Draft(
+    return DraftRow(
         watch=closing.watch,
-        mind=closing.mind,
+        pipeline_state=closing.pipeline_state,
         row=row.without(reasons),
         former=former,
         made_at=made_at(reports[0]) if reports else None,

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.alerts.transitions import QUIET, Track
+from trmon.domain.alerts.transitions import QUIET, AlertTrack
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.rules.rule import Finding
-from trmon.domain.rules.signal_reader import Memory
-from trmon.domain.signals.windows import Baseline, Window
+from trmon.domain.rules.rule import RuleFinding
+from trmon.domain.rules.signal_reader import SignalMemory
+from trmon.domain.signals.windows import Baseline, SignalWindow
 
-MIND_VERSION = 2
+STATE_VERSION = 2
 """Raised whenever the mind's form, or how rows are folded into it, changes: older checkpoints are then not read.
 
 A field that older checkpoints can do without has a default instead.
@@ -25,7 +25,7 @@ GAPS = 20
 GAUGE_KEYS = 64
 
 
-class RunMind(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a run after the batch `ordinal`; folding the run's rows in order gives it again.
 
     `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
@@ -47,12 +47,12 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
     has_rollout_row: bool = False
     gauge_keys: tuple[BatchKey, ...] = ()
     gaps_seconds: tuple[float, ...] = ()
-    response_length: Window = msgspec.field(default_factory=Window)
+    response_length: SignalWindow = msgspec.field(default_factory=SignalWindow)
     ess_seq: Baseline = msgspec.field(default_factory=Baseline)
-    memory: Memory = msgspec.field(default_factory=Memory)
-    update_memory: Memory = msgspec.field(default_factory=Memory)
-    provisional: dict[str, Finding] = msgspec.field(default_factory=dict)
-    tracks: dict[str, Track] = msgspec.field(default_factory=dict)
+    memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
+    update_memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
+    provisional: dict[str, RuleFinding] = msgspec.field(default_factory=dict)
+    tracks: dict[str, AlertTrack] = msgspec.field(default_factory=dict)
     recall_from: int = 0
     heard_through: int = 0
     silent_since: float = 0.0
@@ -77,7 +77,7 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
                 return key
         return None
 
-    def passing(self, key: BatchKey, *, ordinal: int) -> RunMind:
+    def passing(self, key: BatchKey, *, ordinal: int) -> PipelineState:
         """Return the mind past a batch that cannot be folded: it has a place in the order, and nothing is learned."""
         passed = structs.replace(self, ordinal=max(self.ordinal, ordinal))
         if not self.follows(key):
@@ -86,7 +86,7 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
         found = structs.replace(passed, folded=key, steps=self.steps + begins)
         return structs.replace(found, first_key=key, began_at=None, provisional={}) if begins else found
 
-    def settled(self) -> RunMind:
+    def settled(self) -> PipelineState:
         """Return the mind once what the rules said of the newest step has become final."""
         return structs.replace(self, provisional={})
 
@@ -94,12 +94,12 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
         """Return the pending and firing alerts."""
         return tuple(track.alert for track in self.tracks.values() if track.alert is not None)
 
-    def tracking(self, tracks: Mapping[str, Track]) -> RunMind:
+    def tracking(self, tracks: Mapping[str, AlertTrack]) -> PipelineState:
         """Return the mind with these tracks instead of those of the same rules; quiet ones are forgotten."""
         merged = {**self.tracks, **tracks}
         return structs.replace(self, tracks={rule: track for rule, track in merged.items() if track != QUIET})
 
-    def believing(self, stored: list[Alert]) -> RunMind:
+    def believing(self, stored: list[Alert]) -> PipelineState:
         """Return the mind with exactly these open alerts: what was written outweighs what a replay concludes.
 
         They differ only where a row was revised, or the rulebook changed, after the alert was judged.
@@ -107,19 +107,19 @@ class RunMind(msgspec.Struct, frozen=True, kw_only=True):
         tracks = {alert.rule: self._track(alert) for alert in stored}
         return structs.replace(self, tracks=tracks)
 
-    def _track(self, alert: Alert) -> Track:
+    def _track(self, alert: Alert) -> AlertTrack:
         track = self.tracks.get(alert.rule, QUIET)
         same = track.alert is not None and (track.alert.identity, track.alert.state) == (alert.identity, alert.state)
-        return structs.replace(track, alert=alert) if same else Track(alert=alert, holding_steps=1)
+        return structs.replace(track, alert=alert) if same else AlertTrack(alert=alert, holding_steps=1)
 
     def to_bytes(self) -> bytes:
         """Return the mind as a checkpoint keeps it."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
-    def from_bytes(cls, state: bytes) -> RunMind:
+    def from_bytes(cls, state: bytes) -> PipelineState:
         """Return the mind of a checkpoint of this MIND_VERSION. Errors: msgspec.DecodeError."""
         return _MIND.decode(state)
 
 
-_MIND = msgspec.msgpack.Decoder(RunMind)
+_MIND = msgspec.msgpack.Decoder(PipelineState)

@@ -12,7 +12,7 @@ from trmon_client.core.policies.acceptance import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class RunSnapshot:
     """What holds after a pass: which batch gauges read, how long a step takes, what is advised and proposed."""
 
     gauge_ordinal: int | None = None
@@ -30,7 +30,7 @@ class Outlook:
         }
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Outlook:
+    def of(cls, document: dict[str, Any]) -> RunSnapshot:
         """Return what a document says."""
         advice, proposed = document["advice"], document["proposed"]
         return cls(

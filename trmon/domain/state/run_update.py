@@ -9,7 +9,7 @@ from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_snapshot import Outlook
+from trmon.domain.state.run_snapshot import RunSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunUpdate:
     """Everything one pass over one run writes."""
 
     run_id: int
@@ -71,4 +71,4 @@ class Outcome:
     config: dict[str, Any] = field(default_factory=dict)
     mode: str | None = None
     checkpoint: Checkpoint | None = None
-    outlook: Outlook | None = None
+    outlook: RunSnapshot | None = None

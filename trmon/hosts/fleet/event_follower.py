@@ -11,7 +11,7 @@ from trmon.store.repositories.events import StoredEvent
 MAX_AT_ONCE = 1000
 
 
-class Events(Protocol):
+class EventLog(Protocol):
     """What the tail asks of the store."""
 
     def after(self, event_id: int, *, access: Access, limit: int) -> list[StoredEvent]:
@@ -21,10 +21,10 @@ class Events(Protocol):
         """Return the id of the newest event."""
 
 
-class Tail:
+class EventFollower:
     """Reads on from where it was; from its making on, nothing is left out."""
 
-    def __init__(self, events: Events, *, heard: Callable[[Sequence[StoredEvent]], None]) -> None:
+    def __init__(self, events: EventLog, *, heard: Callable[[Sequence[StoredEvent]], None]) -> None:
         self._events = events
         self._heard = heard
         self._place = events.last_id()

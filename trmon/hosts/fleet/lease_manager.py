@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from trmon.domain.model.slots import Fences, Standing
+from trmon.domain.model.slots import Fences, SlotHoldings
 
 RENEWALS = 5
 """How often a lease is renewed before it would end."""
@@ -17,12 +17,12 @@ RENEWALS = 5
 log = structlog.get_logger(__name__)
 
 
-class Leases(Protocol):
+class LeaseStore(Protocol):
     """What a tenant asks of the store."""
 
     lease_seconds: float
 
-    def renew(self) -> Standing:
+    def renew(self) -> SlotHoldings:
         """Keep what is held, and take what is missing and free. Errors: NotReady."""
 
     def release(self, slots: Collection[int]) -> None:
@@ -32,17 +32,17 @@ class Leases(Protocol):
         """Give up everything. Errors: NotReady."""
 
 
-class Tenancy:
+class LeaseManager:
     """A thread that renews leases on slots of runs; implements trmon.domain.ports.Ownership.
 
     Only its thread calls the database, and never under the lock: a call from another thread returns at once.
     What it says it holds it may have lost a moment ago: each commit is checked against its fence.
     """
 
-    def __init__(self, leases: Leases, *, gained: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, leases: LeaseStore, *, gained: Callable[[], None] = lambda: None) -> None:
         self._leases = leases
         self._gained = gained
-        self._standing = Standing(fences={}, n_workers=1)
+        self._standing = SlotHoldings(fences={}, n_workers=1)
         self._valid_until = 0.0
         self._given_up: frozenset[int] = frozenset()
         self._lock = Lock()

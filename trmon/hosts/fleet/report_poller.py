@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from trmon.store.repositories.new_messages import Came, Kind, Mark
+from trmon.store.repositories.new_messages import Mark, MessageKind, NewMessage
 
 OVERLAP_SECONDS = 3.0
 """How far each look goes back beyond the last one: what has its ids by then was visible to that one, nearly always."""
@@ -17,26 +17,26 @@ UNDER_WAY = 10_000
 """How many ids transactions may hold that are under way at the first look."""
 
 
-class Arrivals(Protocol):
+class NewMessageSource(Protocol):
     """What the lookout asks of the store."""
 
     def mark(self) -> Mark:
         """Return the newest ids."""
 
-    def after(self, mark: Mark) -> list[Came]:
+    def after(self, mark: Mark) -> list[NewMessage]:
         """Return the newest message of each run and kind that came after a mark."""
 
 
-class Lookout:
+class ReportPoller:
     """Looks at ids beyond a mark that is old enough for all before it to be visible; what came is found once."""
 
-    def __init__(self, arrivals: Arrivals, *, clock: Callable[[], float]) -> None:
+    def __init__(self, arrivals: NewMessageSource, *, clock: Callable[[], float]) -> None:
         """Args: clock: seconds, monotonic."""
         self._arrivals = arrivals
         self._clock = clock
         self._marks: deque[tuple[float, Mark]] = deque()
         self._swept_at = clock()
-        self._seen: dict[tuple[int, Kind], int] = {}
+        self._seen: dict[tuple[int, MessageKind], int] = {}
 
     def look(self) -> set[int]:
         """Return the runs of which something came that no earlier look has found."""

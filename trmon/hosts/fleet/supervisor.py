@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Child:
+class ChildProcess:
     """One process: how it is started, and the one that runs now."""
 
     command: Sequence[str]
@@ -50,13 +50,13 @@ class Child:
 
     def stop(self) -> None:
         """Ask it to end; one that does not is killed."""
-        end(self.process)
+        terminate(self.process)
 
 
 class Supervisor:
     """Runs children until it is told to end; one that ends by itself is started again."""
 
-    def __init__(self, children: Sequence[Child]) -> None:
+    def __init__(self, children: Sequence[ChildProcess]) -> None:
         self._children = children
         self._ending = False
         self._replacing = False
@@ -89,13 +89,13 @@ class Supervisor:
             status = child.process.poll()
             if status is not None and time.monotonic() - child.started_at >= BACKOFF_SECONDS:
                 log.error("process_ended", command=" ".join(child.command[3:]), status=status)
-                end(child.process)
+                terminate(child.process)
                 child.start()
         if self._replacing:
             self._replacing = False
             self._replace()
 
-    def _comes(self, child: Child) -> bool:
+    def _comes(self, child: ChildProcess) -> bool:
         return child.is_ready(is_wanted=lambda: not self._ending)
 
     def _replace(self) -> None:
@@ -109,7 +109,7 @@ class Supervisor:
                 child.stop()
                 child.process = former
                 return
-            end(former)
+            terminate(former)
 
     def _stop(self) -> None:
         started = [child for child in self._children if child.started_at]
@@ -119,7 +119,7 @@ class Supervisor:
             child.stop()
 
 
-def end(process: subprocess.Popen[str]) -> None:
+def terminate(process: subprocess.Popen[str]) -> None:
     """Ask a process to end, and kill it where it does not."""
     process.terminate()
     try:

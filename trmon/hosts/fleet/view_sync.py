@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable
 from threading import Lock
 from typing import Protocol
 
-from trmon.store.repositories.run_snapshots import Sight
-from trmon.views.run_view_cache import Live, RunView
+from trmon.store.repositories.run_snapshots import StoredRunView
+from trmon.views.run_view_cache import RunView, RunViewCache
 
 SWEEP_SECONDS = 15.0
 """How long a run that was deleted may still be shown: its events, which would tell of it, are gone with it."""
 
 
-class Outlooks(Protocol):
+class SnapshotSource(Protocol):
     """What the mirror asks of the store."""
 
     def active(self, *, since: float) -> list[int]:
@@ -23,15 +23,15 @@ class Outlooks(Protocol):
     def existing(self, run_ids: Collection[int]) -> set[int]:
         """Return which of those runs exist."""
 
-    def of(self, run_ids: Collection[int]) -> list[Sight]:
+    def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
         """Return the sights of those runs that exist."""
 
 
-class Mirror:
+class ViewSync:
     """Feeds Live from the store: all active runs at the start, then those of which something was said."""
 
-    def __init__(self, outlooks: Outlooks, live: Live, *, idle_after_seconds: float) -> None:
-        self._outlooks = outlooks
+    def __init__(self, run_snapshots: SnapshotSource, live: RunViewCache, *, idle_after_seconds: float) -> None:
+        self._run_snapshots = run_snapshots
         self._live = live
         self._idle_after_seconds = idle_after_seconds
         self._noted: set[int] = set()
@@ -40,7 +40,7 @@ class Mirror:
 
     def fill(self, *, now: float) -> None:
         """Show every run that is active."""
-        self.show(self._outlooks.active(since=now - self._idle_after_seconds), now=now)
+        self.show(self._run_snapshots.active(since=now - self._idle_after_seconds), now=now)
 
     def note(self, run_ids: Iterable[int]) -> None:
         """Have runs shown by the next look; may be called from any thread."""
@@ -63,7 +63,7 @@ class Mirror:
 
     def show(self, run_ids: Collection[int], *, now: float) -> None:
         """Show runs as they are now, and forget those that are gone."""
-        sights = self._outlooks.of(run_ids)
+        sights = self._run_snapshots.of(run_ids)
         for sight in sights:
             self._live.show(_view(sight, now=now))
         for run_id in set(run_ids) - {sight.run.id for sight in sights}:
@@ -71,11 +71,11 @@ class Mirror:
 
     def _sweep(self) -> None:
         shown = {view.run.id for view in self._live.active(time.time())}
-        for run_id in shown - self._outlooks.existing(shown) if shown else ():
+        for run_id in shown - self._run_snapshots.existing(shown) if shown else ():
             self._live.drop(run_id)
 
 
-def _view(sight: Sight, *, now: float) -> RunView:
+def _view(sight: StoredRunView, *, now: float) -> RunView:
     return RunView(
         run=sight.run,
         row=sight.row,

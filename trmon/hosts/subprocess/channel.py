@@ -9,20 +9,20 @@ from threading import Lock
 from typing import Any
 
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.state.run_update import Outcome
-from trmon.runner.pass_changes import Tally
+from trmon.domain.state.run_update import RunUpdate
+from trmon.runner.pass_changes import PassTally
 from trmon.views.run_view_cache import RunView
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RunsChanged:
     """To the worker: runs of which something came, each with its revision."""
 
     revisions: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CommitResult:
     """To the worker: each of the outcomes of a Write is on the disk or, with an error, is not."""
 
     number: int
@@ -30,20 +30,20 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Shutdown:
     """To the worker: bring every run to rest, then end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class CommitRequest:
     """From the worker: outcomes to be written."""
 
     number: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RunUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RoundResult:
     """From the worker, after a round: what is to be seen and counted; whoever hears it may send news again.
 
     A view in `rows` has no row of its own: it is that one of the batches in the outcome of its run, the newest written.
@@ -52,11 +52,11 @@ class Seen:
     views: tuple[RunView, ...]
     rows: Mapping[int, BatchKey]
     dropped: tuple[int, ...]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[PassTally, ...]
     failures: tuple[str, ...]
 
 
-class Line:
+class Channel:
     """One end of a pair of connected sockets; any thread may send, one receives."""
 
     def __init__(self, descriptor: int) -> None:

@@ -11,19 +11,19 @@ from threading import BoundedSemaphore, Lock
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import NotReady
 from trmon.domain.model.slots import Fences
-from trmon.domain.state.run_update import Outcome
-from trmon.hosts.subprocess.channel import Line, Seen, Write, Written
-from trmon.runner.pass_changes import Tally
-from trmon.views.run_view_cache import Live, RunView
+from trmon.domain.state.run_update import RunUpdate
+from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult
+from trmon.runner.pass_changes import PassTally
+from trmon.views.run_view_cache import RunView, RunViewCache
 
 MAX_UNANSWERED = 256
 """Outcomes under way at once: so few answers fit into the line even if nobody takes them out of it."""
 
 
-class Office:
+class ServiceProxy:
     """Sends what the worker finds over the line; is its Outcomes, its Display and its Observer."""
 
-    def __init__(self, line: Line, live: Live) -> None:
+    def __init__(self, line: Channel, live: RunViewCache) -> None:
         self._line = line
         self._live = live
         self._numbers = count()
@@ -33,10 +33,10 @@ class Office:
         self._sent: dict[int, tuple[BatchRow, ...]] = {}
         self._views: dict[int, RunView] = {}
         self._dropped: list[int] = []
-        self._tallies: list[Tally] = []
+        self._tallies: list[PassTally] = []
         self._failures: list[str] = []
 
-    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+    def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
         """Have outcomes written; each future ends when its one is on disk. Errors, from it: NotReady."""
         assert fences is None, "an embedded database has one worker"
         assert len(outcomes) <= MAX_UNANSWERED, "there would never be room for so many"
@@ -49,10 +49,10 @@ class Office:
             number = next(self._numbers)
             self._unanswered[number] = futures
         self._sent |= {outcome.run_id: outcome.batches for outcome in outcomes}
-        self._line.send(Write(number, tuple(outcomes)))
+        self._line.send(CommitRequest(number, tuple(outcomes)))
         return futures
 
-    def answered(self, written: Written) -> None:
+    def answered(self, written: CommitResult) -> None:
         """End the futures of outcomes that were sent together."""
         with self._lock:
             futures = self._unanswered.pop(written.number)
@@ -74,7 +74,7 @@ class Office:
         self._views.pop(run_id, None)
         self._dropped.append(run_id)
 
-    def passed(self, tally: Tally) -> None:
+    def passed(self, tally: PassTally) -> None:
         """Have a pass counted."""
         self._tallies.append(tally)
 
@@ -86,7 +86,7 @@ class Office:
         """Send what the round showed and counted, and be open for news."""
         rows = {run_id: view.row.key for run_id, view in self._views.items() if view.row and self._is_there(view)}
         views = tuple(replace(view, row=None) if run_id in rows else view for run_id, view in self._views.items())
-        seen = Seen(views, rows, tuple(self._dropped), tuple(self._tallies), tuple(self._failures))
+        seen = RoundResult(views, rows, tuple(self._dropped), tuple(self._tallies), tuple(self._failures))
         self._sent, self._views, self._dropped, self._tallies, self._failures = {}, {}, [], [], []
         self._line.send(seen)
 

@@ -19,12 +19,12 @@ from trmon.config.settings import Settings
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import TrmonError
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.state.run_update import Outcome
-from trmon.hosts.subprocess.channel import Leave, Line, News, Seen, Write, Written
-from trmon.runner.scheduler import Display, Observer
+from trmon.domain.state.run_update import RunUpdate
+from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult, RunsChanged, Shutdown
+from trmon.runner.scheduler import PassObserver, ViewSink
 from trmon.views.run_view_cache import RunView
 
-COMMAND = (sys.executable, "-m", "trmon.hosts.subprocess")
+COMMAND = (sys.executable, "-m", "trmon.bootstrap.subprocess_main")
 BACKOFF_SECONDS = 1.0
 """Shortest time between two starts."""
 STOP_SECONDS = 30.0
@@ -33,23 +33,23 @@ STOP_SECONDS = 30.0
 log = structlog.get_logger(__name__)
 
 
-class RunLog(Protocol):
+class RunUpdateLog(Protocol):
     """What the attendant asks of the store."""
 
-    def commit(self, outcomes: Sequence[Outcome]) -> list[Future[None]]:
+    def commit(self, outcomes: Sequence[RunUpdate]) -> list[Future[None]]:
         """Write outcomes."""
 
     def revision(self, run_id: int) -> int:
         """Return a number that changes when somebody changes the run."""
 
 
-class Attendant:
+class WorkerProcess:
     """Keeps one worker's process at work: news go to it, outcomes are written and views shown for it.
 
     News are sent only when the worker listens, so that a thread that commits never waits for it.
     """
 
-    def __init__(self, settings: Settings, run_log: RunLog, *, display: Display, observer: Observer) -> None:
+    def __init__(self, settings: Settings, run_log: RunUpdateLog, *, display: ViewSink, observer: PassObserver) -> None:
         self._settings = settings
         self._log = run_log
         self._display = display
@@ -57,7 +57,7 @@ class Attendant:
         self._woken: set[int] = set()
         self._under_way: set[Future[None]] = set()
         self._written: dict[int, tuple[BatchRow, ...]] = {}
-        self._line: Line | None = None
+        self._line: Channel | None = None
         self._is_listening = False
         self._closing = False
         self._changed = Condition()
@@ -88,7 +88,7 @@ class Attendant:
                 # What came last is told in any case: the worker reads it before it leaves.
                 self._is_listening = True
                 self._tell()
-                _send(self._line, Leave())
+                _send(self._line, Shutdown())
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -128,7 +128,7 @@ class Attendant:
         with theirs:
             command = [*COMMAND, str(theirs.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603 - our own
-        self._line = Line(ours.detach())
+        self._line = Channel(ours.detach())
         _send(self._line, self._settings)
 
     def _attend(self) -> None:
@@ -146,8 +146,8 @@ class Attendant:
             line.close()
         self._process.wait()
 
-    def _hear(self, message: Write | Seen, line: Line) -> None:
-        if isinstance(message, Write):
+    def _hear(self, message: CommitRequest | RoundResult, line: Channel) -> None:
+        if isinstance(message, CommitRequest):
             self._write(message, line)
             return
         for view in message.views:
@@ -173,26 +173,26 @@ class Attendant:
         """Send the news there are, if the worker listens; it will say when it does again."""
         if self._line is not None and self._is_listening and self._woken:
             self._is_listening = False
-            news = News({run_id: self._log.revision(run_id) for run_id in self._woken})
+            news = RunsChanged({run_id: self._log.revision(run_id) for run_id in self._woken})
             if _send(self._line, news):
                 self._woken.clear()
 
-    def _write(self, message: Write, line: Line) -> None:
+    def _write(self, message: CommitRequest, line: Channel) -> None:
         self._written |= {outcome.run_id: outcome.batches for outcome in message.outcomes}
         try:
             futures = self._log.commit(message.outcomes)
         except Exception as error:  # noqa: BLE001 - the edge of the thread: the worker tries again
-            _send(line, Written(message.number, (str(error),) * len(message.outcomes)))
+            _send(line, CommitResult(message.number, (str(error),) * len(message.outcomes)))
             return
         with self._changed:
             self._under_way.update(futures)
         _when_done(futures, lambda: self._answer(message.number, futures, line))
 
-    def _answer(self, number: int, futures: Sequence[Future[None]], line: Line) -> None:
+    def _answer(self, number: int, futures: Sequence[Future[None]], line: Channel) -> None:
         with self._changed:
             self._under_way.difference_update(futures)
         found = (future.exception() for future in futures)
-        _send(line, Written(number, tuple(None if error is None else str(error) for error in found)))
+        _send(line, CommitResult(number, tuple(None if error is None else str(error) for error in found)))
 
 
 def _when_done(futures: Sequence[Future[None]], then: Callable[[], None]) -> None:
@@ -208,7 +208,7 @@ def _when_done(futures: Sequence[Future[None]], then: Callable[[], None]) -> Non
         future.add_done_callback(ended)
 
 
-def _send(line: Line, message: object) -> bool:
+def _send(line: Channel, message: object) -> bool:
     """Send a message; return whether anybody was there. If not, the next process reads the tables."""
     try:
         line.send(message)

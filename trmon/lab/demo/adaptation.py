@@ -18,7 +18,7 @@ SETTLED_STEPS = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptation:
+class AdaptationSummary:
     """How often a run's bounds were moved, and where to, in words.
 
     Mask rates: `settled` was measured in the newest steps; `first` and `last` are what all stored steps would have had
@@ -33,7 +33,7 @@ class Adaptation:
     last: float
 
 
-def lines(adaptation: Adaptation, *, run: str) -> list[str]:
+def adaptation_lines(adaptation: AdaptationSummary, *, run: str) -> list[str]:
     """Return what was adapted as lines of text."""
     asked = f"Adapted: asked to reject {TARGET_MASK_RATE:.0%} of the {run} run"
     if not adaptation.n_moves:

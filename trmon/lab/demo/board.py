@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from trmon.lab.demo.readings import Reading
+from trmon.lab.demo.readings import RunReading
 
 HEADERS = ("run", "step", "", "reward", "kl_k3", "chi2", "ESS", "mask rate", "threshold", "alerts")
 PLAIN_EVERY_STEPS = 20
@@ -35,7 +35,7 @@ class Board:
         if self._live:
             self._live.stop()
 
-    def show(self, readings: Mapping[str, Reading], *, seconds: float) -> None:
+    def show(self, readings: Mapping[str, RunReading], *, seconds: float) -> None:
         """Show the newest readings, by run."""
         if self._live:
             self._live.update(self._table(readings, seconds=seconds), refresh=True)
@@ -43,7 +43,7 @@ class Board:
             for run, reading in readings.items():
                 self._print(run, reading)
 
-    def _table(self, readings: Mapping[str, Reading], *, seconds: float) -> RenderableType:
+    def _table(self, readings: Mapping[str, RunReading], *, seconds: float) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for header in HEADERS:
             table.add_column(header, justify="left" if header in ("run", "", "threshold", "alerts") else "right")
@@ -55,7 +55,7 @@ class Board:
             table.add_row(Text(run, style="bold"), str(done), bar, *cells, threshold, _alerts(reading))
         return Group(table, Text(f"{seconds:.0f} s", style="dim"))
 
-    def _print(self, run: str, reading: Reading) -> None:
+    def _print(self, run: str, reading: RunReading) -> None:
         done = reading.steps[-1] + 1 if reading.steps else 0
         due = self._printed.get(run, 0) + PLAIN_EVERY_STEPS
         if done < min(due, self._n_steps) or done <= self._printed.get(run, 0):
@@ -70,13 +70,13 @@ class Board:
         )
 
 
-def _alerts(reading: Reading) -> Text:
+def _alerts(reading: RunReading) -> Text:
     if not reading.steps:
         return Text("warming up", style="dim")
     return Text(", ".join(reading.firing) or "none", style="bold red" if reading.firing else "green")
 
 
-def _numbers(reading: Reading) -> list[str]:
+def _numbers(reading: RunReading) -> list[str]:
     """Return reward, kl_k3, chi2, ESS and mask rate as text, in the order of the headers."""
     formats = (
         ("reward_mean", "{:.3f}"),

@@ -47,7 +47,7 @@ class Training:
 
 
 @contextmanager
-def service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]:
+def run_service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]:
     """Run `trmon serve` on its usual port, or a free one where that is taken. Errors: DemoError."""
     log = data_dir / "service.log"
     environment = _environment(TRMON_WEBHOOK_URL=webhook_url, TRMON_WEBHOOK_ALLOW_HOSTS="127.0.0.1")
@@ -57,7 +57,7 @@ def service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]:
 
 
 @contextmanager
-def trainer(training: Training, *, url: str, project: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+def run_trainer(training: Training, *, url: str, project: str, log: Path) -> Iterator[subprocess.Popen[str]]:
     """Run `trmon lab`: a trainer in a process of its own, on one core."""
     command = [
         *_trmon("lab"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from trmon.lab.demo.adaptation import SETTING, SETTLED_STEPS, Adaptation
+from trmon.lab.demo.adaptation import SETTING, SETTLED_STEPS, AdaptationSummary
 
 SHOWN = (
     "reward_mean",
@@ -24,7 +24,7 @@ MAX_WHATIF_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RunReading:
     """A run so far: its steps, the shown signals by step, its threshold in words, its alerts, newest first."""
 
     state: str = "starting"
@@ -49,7 +49,7 @@ class Reading:
         return values.get(step, math.nan)
 
 
-class Reader:
+class RunReader:
     """Reads runs of one project from the service."""
 
     def __init__(self, url: str, *, project: str) -> None:
@@ -61,12 +61,12 @@ class Reader:
         """Close the connections."""
         self._http.close()
 
-    def read(self, run: str) -> Reading:
+    def read(self, run: str) -> RunReading:
         """Return the run as it is now; an empty reading before its first report or while the service is away."""
         try:
             return self._read(run)
         except (httpx.TransportError, httpx.HTTPStatusError):
-            return Reading()
+            return RunReading()
 
     def adapt(self, run: str) -> bool:
         """Let a run's bounds follow the demo's target; return whether the run is known yet."""
@@ -75,11 +75,11 @@ class Reader:
         except httpx.TransportError:
             return False
 
-    def adapted(self, run: str, reading: Reading) -> Adaptation:
+    def adapted(self, run: str, reading: RunReading) -> AdaptationSummary:
         """Return how a run's bounds were adapted."""
         versions = self._versions(run)
         first, last = versions[-1]["policy"], versions[0]["policy"]
-        return Adaptation(
+        return AdaptationSummary(
             n_moves=len(versions) - 1,
             first_bound=_bound(first),
             last_bound=_bound(last),
@@ -102,10 +102,10 @@ class Reader:
         answer = self._http.post(f"/runs/{self._project}/{run}/whatif", json=question).raise_for_status()
         return float(answer.json()["total"]["mask_rate"])
 
-    def _read(self, run: str) -> Reading:
+    def _read(self, run: str) -> RunReading:
         at = f"/runs/{self._project}/{run}"
         series = self._get(f"{at}/signals", names=",".join(SHOWN), points=MAX_POINTS)
-        return Reading(
+        return RunReading(
             state=self._get(at)["state"],
             steps=tuple(series["step"]),
             signals={name: tuple(map(_number, band["last"])) for name, band in series["signals"].items()},

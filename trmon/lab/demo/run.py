@@ -15,10 +15,10 @@ from pathlib import Path
 from rich.console import Console
 
 from trmon.lab.demo.board import Board
-from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, service, trainer
-from trmon.lab.demo.readings import Reader, Reading
+from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, run_service, run_trainer
+from trmon.lab.demo.readings import RunReader, RunReading
 from trmon.lab.demo.receiver import Pager
-from trmon.lab.demo.story import Story, lines, tell
+from trmon.lab.demo.story import DemoStory, story_lines, tell_story
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
 
@@ -31,7 +31,7 @@ SETTLE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class DemoChoices:
     """What the user chose."""
 
     injection: Injection
@@ -41,26 +41,26 @@ class Choices:
     data_dir: Path | None
 
 
-def demo(choices: Choices, *, console: Console) -> bool:
+def run_demo(choices: DemoChoices, *, console: Console) -> bool:
     """Train a healthy and an ill run under a service of their own, show both, tell the story; return if it went well.
 
     Errors: DemoError when the service or a trainer does not do its part.
     """
     with ExitStack() as stack:
         data_dir, pager = stack.enter_context(_data_dir(choices)), stack.enter_context(Pager())
-        served = stack.enter_context(service(data_dir, webhook_url=pager.url))
-        reader = stack.enter_context(closing(Reader(served.url, project=PROJECT)))
+        served = stack.enter_context(run_service(data_dir, webhook_url=pager.url))
+        reader = stack.enter_context(closing(RunReader(served.url, project=PROJECT)))
         console.print(f"The service answers at {served.url}. Two trainers warm up, then train.", highlight=False)
         readings = _watch(choices, reader, data_dir=data_dir, console=console)
         adaptation = reader.adapted(HEALTHY, readings[HEALTHY])
-        story = tell(readings, pager.alerts, healthy=HEALTHY, ill=ILL, adaptation=adaptation)
+        story = tell_story(readings, pager.alerts, healthy=HEALTHY, ill=ILL, adaptation=adaptation)
         _print(story, choices=choices, served=served, console=console)
         if choices.keep:
             _wait(served, console=console)
     return story.went_well
 
 
-def _watch(choices: Choices, reader: Reader, *, data_dir: Path, console: Console) -> dict[str, Reading]:
+def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: Console) -> dict[str, RunReading]:
     """Start both trainers, let the healthy run's bounds adapt, show both until they end; return the last readings."""
     started = time.monotonic()
     trainings = [
@@ -72,7 +72,7 @@ def _watch(choices: Choices, reader: Reader, *, data_dir: Path, console: Console
         logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
         trainers = {
             training.name: stack.enter_context(
-                trainer(training, url=reader.url, project=PROJECT, log=logs[training.name])
+                run_trainer(training, url=reader.url, project=PROJECT, log=logs[training.name])
             )
             for training in trainings
         }
@@ -95,7 +95,7 @@ def _check(trainers: Mapping[str, subprocess.Popen[str]], logs: Mapping[str, Pat
             )
 
 
-def _settled(reader: Reader) -> dict[str, Reading]:
+def _settled(reader: RunReader) -> dict[str, RunReading]:
     """Return the readings of both runs once the service has finished with them."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
@@ -108,10 +108,10 @@ def _settled(reader: Reader) -> dict[str, Reading]:
         time.sleep(READ_EVERY_SECONDS)
 
 
-def _print(story: Story, *, choices: Choices, served: ServiceProcess, console: Console) -> None:
+def _print(story: DemoStory, *, choices: DemoChoices, served: ServiceProcess, console: Console) -> None:
     onset_step = LabConfig.injected(choices.injection, choices.seed).onset_step
     console.print()
-    for line in lines(story, injection=choices.injection.value, onset_step=onset_step):
+    for line in story_lines(story, injection=choices.injection.value, onset_step=onset_step):
         console.print(line, highlight=False, soft_wrap=True)
     if choices.keep:
         console.print(f"Where to look: {served.url}/runs/{PROJECT}/{ILL}", highlight=False)
@@ -130,7 +130,7 @@ def _wait(served: ServiceProcess, *, console: Console) -> None:
 
 
 @contextmanager
-def _data_dir(choices: Choices) -> Iterator[Path]:
+def _data_dir(choices: DemoChoices) -> Iterator[Path]:
     """Yield the folder of the demo's database and logs; one of its own is removed at the end, unless kept."""
     if choices.data_dir is not None:
         choices.data_dir.mkdir(parents=True, exist_ok=True)

@@ -7,27 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.lab.demo.adaptation import Adaptation
-from trmon.lab.demo.adaptation import lines as adapted
-from trmon.lab.demo.readings import Reading
-from trmon.lab.testbed.collapse import Collapse, collapse, smoothed
+from trmon.lab.demo.adaptation import AdaptationSummary
+from trmon.lab.demo.adaptation import adaptation_lines as adapted
+from trmon.lab.demo.readings import RunReading
+from trmon.lab.testbed.collapse import Collapse, find_collapse, smoothed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class DemoStory:
     """How the demo went.
 
     `first` is the first notification of the ill run's first alert; `onset` the collapse of its reward, None where
     the reward held; `false_alarms` what came of the healthy run.
     """
 
-    ill: Reading
-    healthy: Reading
+    ill: RunReading
+    healthy: RunReading
     notes: tuple[dict[str, Any], ...]
     first: dict[str, Any] | None
     onset: Collapse | None
     false_alarms: tuple[dict[str, Any], ...]
-    adaptation: Adaptation
+    adaptation: AdaptationSummary
 
     @property
     def went_well(self) -> bool:
@@ -35,14 +35,14 @@ class Story:
         return self.first is not None and not self.false_alarms
 
 
-def tell(
-    readings: dict[str, Reading],
+def tell_story(
+    readings: dict[str, RunReading],
     notes: Sequence[dict[str, Any]],
     *,
     healthy: str,
     ill: str,
-    adaptation: Adaptation,
-) -> Story:
+    adaptation: AdaptationSummary,
+) -> DemoStory:
     """Return the story of a healthy and an ill run from their last readings and the alerts that were told.
 
     Args: adaptation: of the healthy run's bounds.
@@ -50,18 +50,18 @@ def tell(
     fired = [note for note in notes if note["status"] == "firing"]
     of_ill = sorted((note for note in fired if note["run"] == ill), key=lambda note: int(note["step"]))
     reading = readings[ill]
-    return Story(
+    return DemoStory(
         ill=reading,
         healthy=readings[healthy],
         notes=tuple(of_ill),
         first=of_ill[0] if of_ill else None,
-        onset=collapse(reading.signals.get("reward_mean", ()), grad_norms=reading.signals.get("grad_norm", ())),
+        onset=find_collapse(reading.signals.get("reward_mean", ()), grad_norms=reading.signals.get("grad_norm", ())),
         false_alarms=tuple(note for note in fired if note["run"] == healthy),
         adaptation=adaptation,
     )
 
 
-def lines(story: Story, *, injection: str, onset_step: int) -> list[str]:
+def story_lines(story: DemoStory, *, injection: str, onset_step: int) -> list[str]:
     """Return the story as lines of text."""
     return [
         f"What went wrong: from step {onset_step} on, the injection {injection!r} grew in the ill run.",
@@ -72,7 +72,7 @@ def lines(story: Story, *, injection: str, onset_step: int) -> list[str]:
     ]
 
 
-def _detection(story: Story) -> list[str]:
+def _detection(story: DemoStory) -> list[str]:
     if story.first is None:
         return ["Detected: nothing. trmon raised no alert on the ill run."]
     told = [f"Detected at step {story.first['step']}: {story.first['rule']} ({story.first['severity']})."]
@@ -81,7 +81,7 @@ def _detection(story: Story) -> list[str]:
     return told
 
 
-def _reward(story: Story) -> list[str]:
+def _reward(story: DemoStory) -> list[str]:
     averages = [value for value in smoothed(story.ill.signals.get("reward_mean", ())) if not math.isnan(value)]
     if not averages:
         return ["Reward of the ill run: too few steps to tell."]
@@ -95,7 +95,7 @@ def _reward(story: Story) -> list[str]:
     return [f"{collapsed}: {abs(lead)} steps {'after' if lead > 0 else 'before'} the alert."]
 
 
-def _healthy(story: Story) -> str:
+def _healthy(story: DemoStory) -> str:
     if story.false_alarms:
         rules = ", ".join(sorted({note["rule"] for note in story.false_alarms}))
         return f"The healthy run was reported too, wrongly: {rules}."

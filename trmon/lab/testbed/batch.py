@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trmon.lab.testbed.policy import Scored
+from trmon.lab.testbed.policy import ScoredResponses
 from trmon.lab.testbed.rollout import Rollout
-from trmon.lab.testbed.task import Prompts, score
+from trmon.lab.testbed.task import Prompts, score_responses
 
 SMALLEST_STD = 1e-6
 
@@ -32,9 +32,9 @@ class Batch:
     group_ids: Tensor
 
     @classmethod
-    def of(cls, rollout: Rollout, *, learner: Scored, n_responses: int) -> Batch:
+    def of(cls, rollout: Rollout, *, learner: ScoredResponses, n_responses: int) -> Batch:
         """Return a rollout and the learner's reading of it; every n_responses sequences in a row answer one prompt."""
-        scores = score(rollout.tokens, to=rollout.prompts)
+        scores = score_responses(rollout.tokens, to=rollout.prompts)
         return cls(
             prompts=rollout.prompts,
             tokens=rollout.tokens,

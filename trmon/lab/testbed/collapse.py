@@ -34,7 +34,7 @@ class Collapse:
     sign: CollapseSign
 
 
-def collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ()) -> Collapse | None:
+def find_collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ()) -> Collapse | None:
     """Return the onset of a run's collapse, None when there is none or too little of the run to tell.
 
     The reward fell: its moving average lost at least 0.3 (peak - initial), and 100 steps did not bring it back

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from trmon.lab.testbed.batch import Batch
 from trmon.lab.testbed.config import Anchor, LabConfig
-from trmon.lab.testbed.monitor_port import Decision
+from trmon.lab.testbed.monitor_port import DecisionPort
 
 
-def loss(batch: Batch, logprobs: Tensor, *, decision: Decision, config: LabConfig) -> Tensor:
+def clipped_loss(batch: Batch, logprobs: Tensor, *, decision: DecisionPort, config: LabConfig) -> Tensor:
     """Return PPO's clipped loss, a mean over tokens then sequences; a rejected sequence counts and does not teach.
 
     Args: logprobs: the learner's, [B, T], with gradients.

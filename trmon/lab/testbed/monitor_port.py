@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Decision(Protocol):
+class DecisionPort(Protocol):
     """Which of B sequences may teach."""
 
     @property
@@ -27,7 +27,7 @@ class Decision(Protocol):
         """Return the rollout log-probs [B, T], those of rejected sequences replaced by detached `logprobs`."""
 
 
-class Monitor(Protocol):
+class MonitorPort(Protocol):
     """What a trainer's two lines talk to."""
 
     def log_batch(
@@ -47,7 +47,7 @@ class Monitor(Protocol):
         update: int | None = None,
         chunks: int | None = None,
         scalars: Mapping[str, float] | None = None,
-    ) -> Decision:
+    ) -> DecisionPort:
         """Report B sequences and return the decision on them; `chunks` is how many calls this (step, update) has."""
 
     def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:

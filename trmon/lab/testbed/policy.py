@@ -18,7 +18,7 @@ Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class PolicyOutput:
     """What the policy says at [B, L] positions: `logits` [B, L, N_SYMBOLS] and `routing` logits [B, L, N_EXPERTS]."""
 
     logits: Tensor
@@ -31,7 +31,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredResponses:
     """Responses as a policy reads them: `logprobs` [B, T] of their tokens and `routing` logits [B, T, N_EXPERTS]."""
 
     logprobs: Tensor
@@ -43,7 +43,7 @@ class Scored:
         return self.routing.argmax(dim=-1)
 
 
-class Policy(nn.Module):
+class PolicyNetwork(nn.Module):
     """An autoregressive policy over symbols; both engines run it, the learner in parallel, the rollout stepwise."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Policy(nn.Module):
         features, after = self.gru(self.embedding(tokens), state)
         return features, after
 
-    def read(self, features: Tensor, *, router_noise: Tensor | None = None) -> Reading:
+    def read(self, features: Tensor, *, router_noise: Tensor | None = None) -> PolicyOutput:
         """Return the reading of features [B, L, HIDDEN]; router_noise [B, L, N_EXPERTS] is added to routing logits."""
         routing = self.router(features)
         if router_noise is not None:
@@ -68,31 +68,31 @@ class Policy(nn.Module):
         every_expert = torch.einsum("blh,ehk->blek", features, self.experts)
         index = chosen[..., None, None].expand(*chosen.shape, 1, HIDDEN)
         expert = every_expert.gather(2, index).squeeze(2).tanh()
-        return Reading(logits=self.head(features + gate[..., None] * expert), routing=routing)
+        return PolicyOutput(logits=self.head(features + gate[..., None] * expert), routing=routing)
 
-    def score(self, prompts: Prompts, responses: Tensor) -> Scored:
+    def score(self, prompts: Prompts, responses: Tensor) -> ScoredResponses:
         """Return log-probs and experts of responses [B, T] in one parallel pass, with gradients."""
         first = prompts.tokens.shape[1] - 1
         tokens = torch.cat([prompts.tokens, responses[:, :-1]], dim=1)
         features, _ = self.encode(tokens)
         reading = self.read(features[:, first:])
         logprobs = reading.logits.log_softmax(dim=-1).gather(2, responses[..., None]).squeeze(2)
-        return Scored(logprobs=logprobs, routing=reading.routing)
+        return ScoredResponses(logprobs=logprobs, routing=reading.routing)
 
     def weights(self) -> Weights:
         """Return a copy of the parameters."""
         return {name: parameter.detach().clone() for name, parameter in self.named_parameters()}
 
 
-def fresh(seed: int) -> Policy:
+def new_policy(seed: int) -> PolicyNetwork:
     """Return a policy initialised by the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Policy()
+        return PolicyNetwork()
 
 
-def holding(weights: Weights) -> Policy:
+def policy_with_weights(weights: Weights) -> PolicyNetwork:
     """Return a policy that holds a copy of the weights."""
-    policy = fresh(0)
+    policy = new_policy(0)
     policy.load_state_dict(weights)
     return policy

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trmon.lab.testbed.injection import Fault
-from trmon.lab.testbed.policy import N_EXPERTS, Weights, fresh
+from trmon.lab.testbed.policy import N_EXPERTS, Weights, new_policy
 from trmon.lab.testbed.precision import bfloat16, quantised
 from trmon.lab.testbed.task import MAX_LENGTH, Prompts
 
@@ -29,7 +29,7 @@ class RolloutEngine:
 
     def __init__(self, *, generator: torch.Generator) -> None:
         self._generator = generator
-        self._policy = fresh(0)
+        self._policy = new_policy(0)
         self._version = -1
 
     def load(self, weights: Weights, *, version: int, bits: int | None = None) -> None:
@@ -60,7 +60,7 @@ class RolloutEngine:
             shape = (len(features), 1, N_EXPERTS)
             noise = fault.router_noise * torch.randn(shape, generator=self._generator)
         reading = self._policy.read(features, router_noise=noise)
-        logprobs = nucleus(reading.logits[:, 0].log_softmax(dim=-1), top_p=fault.top_p)
+        logprobs = nucleus_logprobs(reading.logits[:, 0].log_softmax(dim=-1), top_p=fault.top_p)
         token = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
         return token, logprobs.gather(1, token), reading.experts
 
@@ -72,7 +72,7 @@ class RolloutEngine:
         return logprobs.masked_fill(loses_its_end & (torch.arange(MAX_LENGTH) >= first_lost), 0.0)
 
 
-def nucleus(logprobs: Tensor, *, top_p: float) -> Tensor:
+def nucleus_logprobs(logprobs: Tensor, *, top_p: float) -> Tensor:
     """Return log-probs [B, V] of the fewest symbols that hold top_p together, renormalised; the rest are -inf."""
     if top_p >= 1.0:
         return logprobs

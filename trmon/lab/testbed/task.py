@@ -53,7 +53,7 @@ class Scores:
     exact: Tensor
 
 
-def draw(n: int, *, generator: torch.Generator) -> Prompts:
+def draw_prompts(n: int, *, generator: torch.Generator) -> Prompts:
     """Return n prompts of uniform length and uniform symbols."""
     symbols = torch.randint(N_SYMBOLS, (n, MAX_LENGTH), generator=generator)
     lengths = torch.randint(MIN_LENGTH, MAX_LENGTH + 1, (n,), generator=generator)
@@ -70,7 +70,7 @@ def prompts(symbols: Tensor, lengths: Tensor) -> Prompts:
     return Prompts(tokens=torch.cat([tokens, separator], dim=1), answers=answers, mask=mask)
 
 
-def score(responses: Tensor, *, to: Prompts) -> Scores:
+def score_responses(responses: Tensor, *, to: Prompts) -> Scores:
     """Return what responses [B, MAX_LENGTH] earn: half for an exact answer, half by the share of right positions."""
     right = (responses == to.answers) & to.mask
     position_match = right.sum(dim=1) / to.mask.sum(dim=1)

@@ -8,10 +8,10 @@ from dataclasses import asdict
 import trmon_client as trmon
 from trmon.domain.model.errors import InvalidInput
 from trmon.lab.testbed.config import LabConfig
-from trmon.lab.testbed.training import StepResult, run
+from trmon.lab.testbed.training import StepResult, run_training
 
 
-def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Generator[StepResult, None, None]:
+def train_watched(config: LabConfig, *, url: str | None, project: str, name: str) -> Generator[StepResult, None, None]:
     """Train as configured under a project and a name, reporting to the service at `url`, and yield every step.
 
     Closed, it ends the run early.
@@ -24,4 +24,4 @@ def train(config: LabConfig, *, url: str | None, project: str, name: str) -> Gen
     except ValueError as error:
         raise InvalidInput("lab", str(error)) from error
     with monitor:
-        yield from run(config, monitor)
+        yield from run_training(config, monitor)

@@ -12,11 +12,11 @@ from torch import Tensor
 from trmon.lab.testbed.batch import Batch
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import LARGEST_LAG, Fault
-from trmon.lab.testbed.loss import loss
-from trmon.lab.testbed.monitor_port import Decision, Monitor
-from trmon.lab.testbed.policy import Policy, Weights, holding
+from trmon.lab.testbed.loss import clipped_loss
+from trmon.lab.testbed.monitor_port import DecisionPort, MonitorPort
+from trmon.lab.testbed.policy import PolicyNetwork, Weights, policy_with_weights
 from trmon.lab.testbed.rollout import RolloutEngine
-from trmon.lab.testbed.task import draw
+from trmon.lab.testbed.task import draw_prompts
 from trmon.lab.testbed.warmstart import WarmStart, warm_start
 
 
@@ -33,19 +33,19 @@ class StepResult:
     grad_norm: float
     router_flip_rate: float
     version_lag: int
-    decision: Decision
+    decision: DecisionPort
 
 
-def prepare(config: LabConfig) -> WarmStart:
+def prepare_training(config: LabConfig) -> WarmStart:
     """Return where a run begins, after setting its threads; `run` calls it, and does not wait where it was called."""
     if config.n_threads is not None:
         torch.set_num_threads(config.n_threads)
     return warm_start(config.seed)
 
 
-def run(config: LabConfig, monitor: Monitor) -> Iterator[StepResult]:
+def run_training(config: LabConfig, monitor: MonitorPort) -> Iterator[StepResult]:
     """Train as configured, reporting to the monitor, and yield every step as it ends."""
-    trainer = Trainer(config, monitor, start=prepare(config))
+    trainer = Trainer(config, monitor, start=prepare_training(config))
     for step in range(config.n_steps):
         yield trainer.step(step)
 
@@ -53,10 +53,10 @@ def run(config: LabConfig, monitor: Monitor) -> Iterator[StepResult]:
 class Trainer:
     """The learner and its rollout engine; a step is one rollout and the updates on it, a version its weights."""
 
-    def __init__(self, config: LabConfig, monitor: Monitor, *, start: WarmStart) -> None:
+    def __init__(self, config: LabConfig, monitor: MonitorPort, *, start: WarmStart) -> None:
         self._config = config
         self._monitor = monitor
-        self._policy = holding(start.weights)
+        self._policy = policy_with_weights(start.weights)
         self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=config.learning_rate)
         self._published: deque[tuple[int, Weights]] = deque(maxlen=LARGEST_LAG + 1)
         self._engine = RolloutEngine(generator=_generator(config.seed, stream=1))
@@ -86,7 +86,7 @@ class Trainer:
         self._published.append((step, self._policy.weights()))
         version, weights = self._published[max(0, len(self._published) - 1 - fault.lag)]
         self._engine.load(weights, version=version, bits=fault.weight_bits)
-        prompts = draw(self._config.n_prompts, generator=self._generator).repeat(self._config.n_responses)
+        prompts = draw_prompts(self._config.n_prompts, generator=self._generator).repeat(self._config.n_responses)
         rollout = self._engine.generate(prompts, fault=fault)
         with torch.no_grad():
             scored = self._policy.score(prompts, rollout.tokens)
@@ -104,7 +104,7 @@ class Trainer:
         logprobs = self._policy.score(batch.prompts, batch.tokens).logprobs
         decision = self._report(batch, step=step, logprobs=logprobs, update=update)
         self._optimizer.zero_grad()
-        torch.autograd.backward(loss(batch, logprobs, decision=decision, config=self._config))
+        torch.autograd.backward(clipped_loss(batch, logprobs, decision=decision, config=self._config))
         norm = _grad_norm(self._policy)
         self._optimizer.step()
         return norm
@@ -117,7 +117,7 @@ class Trainer:
         logprobs: Tensor,
         update: int | None = None,
         scalars: dict[str, float] | None = None,
-    ) -> Decision:
+    ) -> DecisionPort:
         return self._monitor.log_batch(
             step=step,
             update=update,
@@ -136,7 +136,7 @@ class Trainer:
         )
 
 
-def _grad_norm(policy: Policy) -> float:
+def _grad_norm(policy: PolicyNetwork) -> float:
     norms = [parameter.grad.norm() for parameter in policy.parameters() if parameter.grad is not None]
     return float(torch.stack(norms).norm())
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from trmon.lab.testbed.injection import Fault
-from trmon.lab.testbed.policy import N_EXPERTS, Policy, Weights, fresh
+from trmon.lab.testbed.policy import N_EXPERTS, PolicyNetwork, Weights, new_policy
 from trmon.lab.testbed.rollout import RolloutEngine
-from trmon.lab.testbed.task import Prompts, draw, score
+from trmon.lab.testbed.task import Prompts, draw_prompts, score_responses
 
 TARGET_EXACT = 0.35
 LEARNING_RATE = 1e-2
@@ -38,19 +38,19 @@ class WarmStart:
 def warm_start(seed: int) -> WarmStart:
     """Return the warm start of a seed; made once a process, so that runs that are compared begin alike."""
     started = time.perf_counter()
-    policy = fresh(seed)
+    policy = new_policy(seed)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(policy.parameters(), lr=LEARNING_RATE)
     steps, exact = 0, 0.0
     while exact < TARGET_EXACT and steps < MAX_STEPS:
         for _ in range(EXAMINE_EVERY):
-            _imitate(policy, optimizer, draw(BATCH, generator=generator))
+            _imitate(policy, optimizer, draw_prompts(BATCH, generator=generator))
         steps += EXAMINE_EVERY
         exact = _examine(policy, generator)
     return WarmStart(policy.weights(), exact=exact, steps=steps, seconds=time.perf_counter() - started)
 
 
-def _imitate(policy: Policy, optimizer: torch.optim.Optimizer, prompts: Prompts) -> None:
+def _imitate(policy: PolicyNetwork, optimizer: torch.optim.Optimizer, prompts: Prompts) -> None:
     scored = policy.score(prompts, prompts.answers.masked_fill(~prompts.mask, 0))
     loss = -scored.logprobs[prompts.mask].mean() + BALANCE * _imbalance(scored.routing[prompts.mask])
     optimizer.zero_grad()
@@ -68,8 +68,8 @@ def _imbalance(routing: Tensor) -> Tensor:
     return N_EXPERTS * (share * routing.softmax(dim=-1).mean(dim=0)).sum()
 
 
-def _examine(policy: Policy, generator: torch.Generator) -> float:
+def _examine(policy: PolicyNetwork, generator: torch.Generator) -> float:
     engine = RolloutEngine(generator=generator)
     engine.load(policy.weights(), version=0)
-    rollout = engine.generate(draw(N_EXAMINED, generator=generator), fault=Fault())
-    return score(rollout.tokens, to=rollout.prompts).exact.float().mean().item()
+    rollout = engine.generate(draw_prompts(N_EXAMINED, generator=generator), fault=Fault())
+    return score_responses(rollout.tokens, to=rollout.prompts).exact.float().mean().item()

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from trmon.domain.alerts.alert import Delivery
-from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.notice import Notice, notice_of, rfc3339
-from trmon.notifications.receivers.receiver import Result
+from trmon.notifications.receivers.receiver import DeliveryResult
 
 PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
@@ -23,14 +23,14 @@ class Alertmanager:
 
     is_grouping = True
 
-    def __init__(self, peer: Peer, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
+    def __init__(self, peer: HttpPost, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
         self._peer = peer
         self.repeat_seconds = repeat_seconds
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
         """Post alerts."""
         lasts = LASTS_REPEATS * self.repeat_seconds
-        alerts = [alert_of(notice_of(one), now=now, lasts_seconds=lasts) for one in deliveries]
+        alerts = [alertmanager_alert(notice_of(one), now=now, lasts_seconds=lasts) for one in deliveries]
         return self._peer.post(msgspec.json.encode(alerts))
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class Alertmanager:
         self._peer.close()
 
 
-def alert_of(notice: Notice, *, now: float, lasts_seconds: float) -> dict[str, Any]:
+def alertmanager_alert(notice: Notice, *, now: float, lasts_seconds: float) -> dict[str, Any]:
     """Return a notice as Alertmanager has it: numbers in a label would make each of them another alert."""
     ends_at = now + lasts_seconds if notice.is_firing else max(notice.alert.at, notice.alert.since_at)
     annotations = {

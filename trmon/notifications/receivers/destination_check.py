@@ -13,7 +13,7 @@ Resolve = Callable[[str, int], list[str]]
 """Returns the addresses of a host name."""
 
 
-class Forbidden(Exception):
+class DestinationForbidden(Exception):
     """The destination is one that webhooks may not reach."""
 
 
@@ -26,13 +26,13 @@ class Destination:
     server_name: str
 
 
-def resolve(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Errors: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def checked(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: Resolve = resolve) -> Destination:
+def check_destination(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: Resolve = resolve_host) -> Destination:
     """Return where to connect for a URL.
 
     The name is resolved once and the very address that was checked is connected to, so that a second answer of
@@ -41,12 +41,12 @@ def checked(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: Resolve = r
     """
     allowed = url.host in allow_hosts
     if url.scheme != "https" and not (allowed and url.scheme == "http"):
-        raise Forbidden("a webhook must be https; TRMON_WEBHOOK_ALLOW_HOSTS lets a host use http")
+        raise DestinationForbidden("a webhook must be https; TRMON_WEBHOOK_ALLOW_HOSTS lets a host use http")
     port = url.port or (443 if url.scheme == "https" else 80)
     addresses = resolve(url.host, port)
     for address in addresses:
         if not allowed and not _is_public(address):
-            raise Forbidden(
+            raise DestinationForbidden(
                 f"the webhook's host resolves to {address}, which is not public; "
                 "TRMON_WEBHOOK_ALLOW_HOSTS allows a host whatever its address"
             )

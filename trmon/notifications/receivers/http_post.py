@@ -8,13 +8,13 @@ import httpx
 
 from trmon.config import webhook_url
 from trmon.notifications.receivers import destination_check
-from trmon.notifications.receivers.receiver import Outcome, Result
+from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 
 TIMEOUT_SECONDS = 10.0
 RETRIED_STATUSES = frozenset({408, 425, 429})
 
 
-class Peer:
+class HttpPost:
     """Posts to one URL; follows no redirect and connects to no address that was not checked."""
 
     def __init__(
@@ -23,17 +23,19 @@ class Peer:
         *,
         allow_hosts: frozenset[str] = frozenset(),
         timeout_seconds: float = TIMEOUT_SECONDS,
-        resolve: destination_check.Resolve = destination_check.resolve,
+        resolve: destination_check.Resolve = destination_check.resolve_host,
     ) -> None:
-        self._url = webhook_url.address_of(url)
+        self._url = webhook_url.parse_webhook_url(url)
         self._allow_hosts = allow_hosts
         self._resolve = resolve
         self._client = httpx.Client(timeout=timeout_seconds, follow_redirects=False, trust_env=False)
 
-    def post(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> Result:
+    def post(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> DeliveryResult:
         """Post JSON. A 2xx delivers; 408, 425, 429, 5xx and network errors may be tried again."""
         try:
-            target = destination_check.checked(self._url, allow_hosts=self._allow_hosts, resolve=self._resolve)
+            target = destination_check.check_destination(
+                self._url, allow_hosts=self._allow_hosts, resolve=self._resolve
+            )
             with self._client.stream(
                 "POST",
                 target.url,
@@ -42,19 +44,19 @@ class Peer:
                 extensions={"sni_hostname": target.server_name},
             ) as response:
                 return _result(response.status_code)
-        except destination_check.Forbidden as error:
-            return Result(Outcome.REFUSED, str(error))
+        except destination_check.DestinationForbidden as error:
+            return DeliveryResult(DeliveryOutcome.REFUSED, str(error))
         except (httpx.HTTPError, OSError) as error:
-            return Result(Outcome.RETRY, type(error).__name__)
+            return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
 
     def close(self) -> None:
         """Let go of connections."""
         self._client.close()
 
 
-def _result(status: int) -> Result:
+def _result(status: int) -> DeliveryResult:
     if 200 <= status < 300:
-        return Result(Outcome.DELIVERED)
+        return DeliveryResult(DeliveryOutcome.DELIVERED)
     if status in RETRIED_STATUSES or status >= 500:
-        return Result(Outcome.RETRY, f"answered {status}")
-    return Result(Outcome.REFUSED, f"answered {status}")
+        return DeliveryResult(DeliveryOutcome.RETRY, f"answered {status}")
+    return DeliveryResult(DeliveryOutcome.REFUSED, f"answered {status}")

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from trmon.domain.alerts.alert import Delivery
-from trmon_client.core.wire.decodable_types import ready
+from trmon_client.core.wire.decodable_types import decodable
 
 Measured = float | str | None
 """A number as JSON has it: "inf" and "-inf" by name, null for NaN."""
@@ -46,7 +46,7 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
     within_steps: int
 
 
-@ready
+@decodable
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """What receivers are told, as `domain.deliveries` writes it."""
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from trmon.domain.alerts.alert import Delivery
-from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.notice import Notice, notice_of, rfc3339
-from trmon.notifications.receivers.receiver import Result
+from trmon.notifications.receivers.receiver import DeliveryResult
 
 SEVERITIES = {"page": "critical", "warn": "warning"}
 MAX_SUMMARY_LENGTH = 1024
@@ -24,14 +24,14 @@ class PagerDuty:
     repeat_seconds = None
     is_grouping = False
 
-    def __init__(self, peer: Peer, *, routing_key: str) -> None:
+    def __init__(self, peer: HttpPost, *, routing_key: str) -> None:
         self._peer = peer
         self._routing_key = routing_key
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:  # noqa: ARG002 - the port's signature
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
         """Post one event: an incident is of one alert, so that each resolves by itself."""
         [delivery] = deliveries
-        event = {"routing_key": self._routing_key, **event_of(notice_of(delivery))}
+        event = {"routing_key": self._routing_key, **pagerduty_event(notice_of(delivery))}
         return self._peer.post(msgspec.json.encode(event))
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class PagerDuty:
         self._peer.close()
 
 
-def event_of(notice: Notice) -> dict[str, Any]:
+def pagerduty_event(notice: Notice) -> dict[str, Any]:
     """Return the event of a notice, without its routing key."""
     identity = {"dedup_key": incident_key(notice)}
     if not notice.is_firing:

@@ -10,7 +10,7 @@ from typing import Protocol
 from trmon.domain.alerts.alert import Delivery
 
 
-class Outcome(Enum):
+class DeliveryOutcome(Enum):
     """What became of one try."""
 
     DELIVERED = "delivered"
@@ -19,13 +19,13 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DeliveryResult:
     """What became of one try, and why; the reason never holds the receiver's URL, which may be a secret.
 
     RETRY may succeed later; REFUSED never will: the receiver or our own rules do not want it.
     """
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     reason: str = ""
 
 
@@ -40,7 +40,7 @@ class Receiver(Protocol):
     def is_grouping(self) -> bool:
         """Whether one message tells of several alerts of a run; else each is delivered by itself."""
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
         """Try deliveries of one run together; blocks for a bounded time, never raises for what the other side does."""
 
     def close(self) -> None:

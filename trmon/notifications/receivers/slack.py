@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from trmon.domain.alerts.alert import Delivery
-from trmon.notifications.receivers.http_post import Peer
+from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.notice import FiringAlert, Notice, notice_of
-from trmon.notifications.receivers.receiver import Result
+from trmon.notifications.receivers.receiver import DeliveryResult
 
 MARKS = {"page": ":rotating_light:", "warn": ":warning:"}
 RESOLVED_MARK = ":white_check_mark:"
@@ -21,19 +21,19 @@ class Slack:
     repeat_seconds = None
     is_grouping = True
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: HttpPost) -> None:
         self._peer = peer
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:  # noqa: ARG002 - the port's signature
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
         """Post one message."""
-        return self._peer.post(msgspec.json.encode({"text": text_of([notice_of(one) for one in deliveries])}))
+        return self._peer.post(msgspec.json.encode({"text": slack_text([notice_of(one) for one in deliveries])}))
 
     def close(self) -> None:
         """Let go of connections."""
         self._peer.close()
 
 
-def text_of(notices: Sequence[Notice]) -> str:
+def slack_text(notices: Sequence[Notice]) -> str:
     """Return notices of one run in Slack's markup: what, what to do, and where to look."""
     lines = [line for notice in notices for line in _lines(notice)]
     others = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in _others(notices)]

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from trmon.domain.alerts.alert import Delivery
-from trmon.domain.alerts.deliveries import message_of
-from trmon.notifications.receivers.http_post import Peer
-from trmon.notifications.receivers.receiver import Result
+from trmon.domain.alerts.deliveries import group_message
+from trmon.notifications.receivers.http_post import HttpPost
+from trmon.notifications.receivers.receiver import DeliveryResult
 
 SIGNATURE = "X-Trmon-Signature"
 TIMESTAMP = "X-Trmon-Timestamp"
@@ -23,7 +23,7 @@ def sign(secret: str, body: bytes, *, timestamp: int) -> str:
     return hmac.new(secret.encode(), b"%d.%b" % (timestamp, body), hashlib.sha256).hexdigest()
 
 
-def key_of(deliveries: Sequence[Delivery]) -> str:
+def message_key(deliveries: Sequence[Delivery]) -> str:
     """Return what a message is known by: a retry of the same deliveries repeats it."""
     if len(deliveries) == 1:
         return deliveries[0].key
@@ -37,14 +37,14 @@ class Webhook:
     repeat_seconds = None
     is_grouping = True
 
-    def __init__(self, peer: Peer, *, secret: str | None = None) -> None:
+    def __init__(self, peer: HttpPost, *, secret: str | None = None) -> None:
         self._peer = peer
         self._secret = secret
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> Result:
+    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
         """Post deliveries in one message, signed if there is a secret."""
-        body, timestamp = msgspec.json.encode(message_of(deliveries)), int(now)
-        headers = {DEDUP_KEY: key_of(deliveries), TIMESTAMP: str(timestamp)}
+        body, timestamp = msgspec.json.encode(group_message(deliveries)), int(now)
+        headers = {DEDUP_KEY: message_key(deliveries), TIMESTAMP: str(timestamp)}
         if self._secret is not None:
             headers[SIGNATURE] = f"sha256={sign(self._secret, body, timestamp=timestamp)}"
         return self._peer.post(body, headers=headers)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, Select, Table, Text, select
 
 from trmon.store.schema import tables
-from trmon.store.schema.column_types import Json
+from trmon.store.schema.column_types import JsonColumn
 from trmon_client.core.columns.schema import N_BINS, PAIRS
 
 Rows = Sequence[Mapping[str, Any]]
@@ -27,7 +27,7 @@ _ARROW_TYPES: tuple[tuple[type[Any], Any], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class ArchivedTable:
     """A table as an archive keeps it: all its columns but the run's id and what is only a cache."""
 
     name: str
@@ -56,7 +56,7 @@ class Kept:
 
     def written(self, rows: Rows) -> Any:
         """Return rows as a record batch."""
-        documents = [column.name for column in self.columns if isinstance(column.type, Json)]
+        documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
         encoded = [{**row, **{name: _text(row[name]) for name in documents}} for row in rows]
         return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
 
@@ -70,24 +70,24 @@ class Kept:
             if column.nullable and column.name not in given.schema.names:
                 given = given.append_column(column.name, pa.nulls(len(given), _arrow_type(column)))
         known = given.select(self.schema.names).cast(self.schema)
-        documents = [column.name for column in self.columns if isinstance(column.type, Json)]
+        documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
         return [{**row, **{name: msgspec.json.decode(row[name]) for name in documents}} for row in known.to_pylist()]
 
 
-RUNS = Kept(name="runs", table=tables.run)
-ATTEMPTS = Kept(name="attempts", table=tables.attempt)
-REPORTS = Kept(name="reports", table=tables.report)
-NOTICES = Kept(name="notices", table=tables.notice)
-FRONTIERS = Kept(
+RUNS = ArchivedTable(name="runs", table=tables.run)
+ATTEMPTS = ArchivedTable(name="attempts", table=tables.attempt)
+REPORTS = ArchivedTable(name="reports", table=tables.report)
+NOTICES = ArchivedTable(name="notices", table=tables.notice)
+FRONTIERS = ArchivedTable(
     name="frontiers", table=tables.run_state, without=frozenset({"ordinal", "version", "state", "outlook"})
 )
-ALERTS = Kept(name="alerts", table=tables.alert)
-ALERT_EVENTS = Kept(name="alert_events", table=tables.alert_event)
-TAGS = Kept(name="tags", table=tables.run_tag)
-CLAIMS = Kept(name="claims", table=tables.claim)
-DECISIONS = Kept(name="decisions", table=tables.decision)
-POLICIES = Kept(name="policies", table=tables.policy_version)
-ADAPTATIONS = Kept(name="adaptations", table=tables.adaptation)
+ALERTS = ArchivedTable(name="alerts", table=tables.alert)
+ALERT_EVENTS = ArchivedTable(name="alert_events", table=tables.alert_event)
+TAGS = ArchivedTable(name="tags", table=tables.run_tag)
+CLAIMS = ArchivedTable(name="claims", table=tables.claim)
+DECISIONS = ArchivedTable(name="decisions", table=tables.decision)
+POLICIES = ArchivedTable(name="policies", table=tables.policy_version)
+ADAPTATIONS = ArchivedTable(name="adaptations", table=tables.adaptation)
 
 PLAIN = (RUNS, ATTEMPTS, TAGS, CLAIMS, NOTICES, DECISIONS, POLICIES, ADAPTATIONS, FRONTIERS, ALERTS, ALERT_EVENTS)
 """The tables whose rows are written as they are; reports and batches also show what is inside them."""

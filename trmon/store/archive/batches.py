@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined
 from trmon.domain.model.identity import BatchKey
-from trmon.store.rows.name_dictionary import Names, NameSets
+from trmon.store.rows.name_dictionary import NameDictionary, Names
 from trmon.store.schema import tables
 
 NAME = "batches"
@@ -42,7 +42,7 @@ _PLAIN = [name for name in _FIELDS if name not in (*_KEY, "quarantined")]
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class BatchNames:
     """Which signals and scalars a project's batches have: the same schema for all its runs."""
 
     signals: Names
@@ -56,21 +56,21 @@ class Vocabulary:
         return pa.schema([*(pa.field(name, kind) for name, kind in _FIELDS.items()), *numbers])
 
 
-def vocabulary(connection: Connection, project: str, *, names: NameSets) -> Vocabulary:
+def batch_names(connection: Connection, project: str, *, names: NameDictionary) -> BatchNames:
     """Return the names that the batches of a project have, in the order in which they first came."""
     table = tables.batch
     found = select(table.c.signal_names, table.c.scalar_names).join(tables.run).where(tables.run.c.project == project)
     pairs = sorted(tuple(row) for row in connection.execute(found.distinct()))
     sets = names.read(connection, {id_ for pair in pairs for id_ in pair})
-    return Vocabulary(*(_union(sets[id_] for id_ in ids) for ids in (zip(*pairs, strict=True) if pairs else ((), ()))))
+    return BatchNames(*(_union(sets[id_] for id_ in ids) for ids in (zip(*pairs, strict=True) if pairs else ((), ()))))
 
 
-def written(batches: Sequence[BatchRow], vocabulary: Vocabulary) -> Any:
+def batches_to_arrow(batches: Sequence[BatchRow], vocabulary: BatchNames) -> Any:
     """Return batches as a record batch."""
     return pa.RecordBatch.from_pylist([_row(batch) for batch in batches], schema=vocabulary.schema)
 
 
-def read(batch: Any) -> list[BatchRow]:
+def batches_from_arrow(batch: Any) -> list[BatchRow]:
     """Return the batches of a record batch, of no run and under the ids it has. Errors: KeyError for other columns."""
     return [_batch(row) for row in batch.to_pylist()]
 

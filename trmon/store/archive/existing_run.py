@@ -22,10 +22,12 @@ _IDENTITIES: dict[str, tuple[Table, tuple[str, ...], str]] = {
 """What tells the rows of each table apart, beside the name of their attempt, and the order in which they came."""
 
 
-def holds(reader: Engine, run_id: int, *, root: Path, run: str) -> bool:
+def holds_archived_run(reader: Engine, run_id: int, *, root: Path, run: str) -> bool:
     """Whether a run has every report, notice and batch of an archive's; it may have gone on since."""
     names = {
-        row["id"]: row["name"] for batch in table_files.read(root, "attempts", run=run) for row in ATTEMPTS.read(batch)
+        row["id"]: row["name"]
+        for batch in table_files.read_table(root, "attempts", run=run)
+        for row in ATTEMPTS.read(batch)
     }
     with reader.connect() as connection:
         for table, (stored, columns, order) in _IDENTITIES.items():
@@ -39,7 +41,7 @@ def holds(reader: Engine, run_id: int, *, root: Path, run: str) -> bool:
 
 
 def _archived(root: Path, table: str, *, run: str, columns: Sequence[str], names: dict[int, str]) -> Iterator[Identity]:
-    for batch in table_files.read(root, table, run=run, columns=["attempt_id", *columns]):
+    for batch in table_files.read_table(root, table, run=run, columns=["attempt_id", *columns]):
         for row in batch.to_pylist():
             yield names[row["attempt_id"]], *(row[column] for column in columns)
 

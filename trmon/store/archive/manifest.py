@@ -9,7 +9,7 @@ import msgspec
 
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import checked_name
-from trmon_client.core.wire.decodable_types import ready
+from trmon_client.core.wire.decodable_types import decodable
 
 FORMAT = 1
 FILE = "manifest.json"
@@ -18,7 +18,7 @@ TABLE = "table="
 _PART = f".{FILE}.part"
 
 
-@ready
+@decodable
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of an archive and how many rows its tables have; `revision` is the schema's they were written under."""
 
@@ -30,7 +30,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     exported_at: float
 
 
-def write(root: Path, manifest: Manifest) -> None:
+def write_manifest(root: Path, manifest: Manifest) -> None:
     """Write the manifest, durably."""
     part = root / _PART
     with part.open("wb") as file:
@@ -40,7 +40,7 @@ def write(root: Path, manifest: Manifest) -> None:
     part.replace(root / FILE)
 
 
-def read(root: Path) -> Manifest:
+def read_manifest(root: Path) -> Manifest:
     """Return the manifest of an archive. Errors: InvalidInput when there is none, or a newer trmon wrote it."""
     try:
         found = msgspec.json.decode((root / FILE).read_bytes(), type=Manifest)
@@ -55,7 +55,7 @@ def read(root: Path) -> Manifest:
     return found
 
 
-def new_folder(root: Path) -> None:
+def make_archive_folder(root: Path) -> None:
     """Make the folder of a new archive. Errors: Conflict when there is something in it; InvalidInput."""
     try:
         root.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 
-class Ids:
+class RowIds:
     """Pairs of ids, both growing: rows are taken in in the order in which they were first stored."""
 
     def __init__(self) -> None:

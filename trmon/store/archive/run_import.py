@@ -16,13 +16,13 @@ from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.runs.run import RunState
 from trmon.store.archive import archived_tables, batches, table_files
-from trmon.store.archive.archived_tables import Kept
-from trmon.store.archive.row_ids import Ids
+from trmon.store.archive.archived_tables import ArchivedTable
+from trmon.store.archive.row_ids import RowIds
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
 from trmon.store.database.upsert import insert_all, insert_new
 from trmon.store.rows.batch_rows import write_batches
-from trmon.store.rows.name_dictionary import NameSets
-from trmon.store.rows.signal_chunks import extend_history
+from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -45,27 +45,27 @@ _UNREACHED = 1 << 62
 """A frontier beyond every report: workers leave a run alone that is not whole yet."""
 
 
-def hidden(key: RunKey) -> RunKey:
+def hidden_name(key: RunKey) -> RunKey:
     """Return the name of a run that is not whole yet, which no trainer can use."""
     return RunKey(key.project, f"~{key.run}")
 
 
-def is_hidden(run: str) -> bool:
+def is_hidden_name(run: str) -> bool:
     """Whether a run's name is that of one that is not whole yet."""
     return run.startswith("~")
 
 
-class Admission:
+class RunImport:
     """One run on its way into a database, under ids of its own there."""
 
-    def __init__(self, writer: GroupCommit, *, root: Path, run: str, names: NameSets) -> None:
+    def __init__(self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary) -> None:
         self._writer = writer
         self._root = root
         self._run = run
         self._names = names
         self._run_id = 0
         self._attempts: dict[int, int] = {}
-        self._reports, self._notices = Ids(), Ids()
+        self._reports, self._notices = RowIds(), RowIds()
 
     def admit(self, key: RunKey) -> None:
         """Write the run under a key. Errors: InvalidInput for a damaged archive; Conflict if the key is taken now."""
@@ -77,7 +77,9 @@ class Admission:
             [self._attempts[attempt["id"]]] = self._write(_insert_numbered, tables.attempt, [row])
         self._numbered(archived_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
         self._numbered(archived_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
-        for closed in table_files.decoded(self._root, batches.NAME, run=self._run, decode=batches.read):
+        for closed in table_files.read_decoded_rows(
+            self._root, batches.NAME, run=self._run, decode=batches.batches_from_arrow
+        ):
             self._write(self._write_batches, [self._batch(row) for row in closed])
         for kept in SIMPLE:
             for piece in self._pieces(kept):
@@ -88,20 +90,20 @@ class Admission:
     def _write(self, statement: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._writer.submit(lambda transaction: statement(transaction.connection, *args, **kwargs)).result()
 
-    def _pieces(self, kept: Kept, *, n_rows: int = PIECE_ROWS) -> Iterator[list[Row]]:
-        return table_files.decoded(self._root, kept.name, run=self._run, decode=kept.read, n_rows=n_rows)
+    def _pieces(self, kept: ArchivedTable, *, n_rows: int = PIECE_ROWS) -> Iterator[list[Row]]:
+        return table_files.read_decoded_rows(self._root, kept.name, run=self._run, decode=kept.read, n_rows=n_rows)
 
-    def _rows(self, kept: Kept) -> Iterator[Row]:
+    def _rows(self, kept: ArchivedTable) -> Iterator[Row]:
         return chain.from_iterable(self._pieces(kept))
 
-    def _numbered(self, kept: Kept, ids: Ids, *, n_rows: int) -> None:
+    def _numbered(self, kept: ArchivedTable, ids: RowIds, *, n_rows: int) -> None:
         for piece in self._pieces(kept, n_rows=n_rows):
             new = self._write(_insert_numbered, kept.table, [self._placed(row, kept.table) for row in piece])
             ids.extend(zip((row["id"] for row in piece), new, strict=True))
 
     def _write_batches(self, connection: Connection, rows: Sequence[BatchRow]) -> None:
         write_batches(connection, rows, names=self._names)
-        extend_history(connection, rows, names=self._names)
+        extend_chunks(connection, rows, names=self._names)
 
     def _batch(self, row: BatchRow) -> BatchRow:
         key = BatchKey(self._attempt(row.key.attempt_id), row.key.step, row.key.update)
@@ -143,18 +145,18 @@ class Admission:
         except IntegrityError as error:
             raise Conflict(f"a run {str(key)!r} has begun meanwhile; import under another project") from error
         if not shown.rowcount:
-            raise Conflict(at_once(key))
+            raise Conflict(concurrent_import_message(key))
         transaction.touched.add(self._run_id)
 
 
-def at_once(key: RunKey) -> str:
+def concurrent_import_message(key: RunKey) -> str:
     """Return what is said where another import has taken away what this one had written."""
     return f"{str(key)!r} is imported by somebody else at the same time; import again when nobody does"
 
 
 def _begin(connection: Connection, key: RunKey, run: Row) -> int:
     insert_new(connection, tables.project, rows=[{"name": key.project, "created_at": run["created_at"]}])
-    unseen = {"name": hidden(key).run, "state": RunState.FINISHED.value, "archived": True, "attempt_id": None}
+    unseen = {"name": hidden_name(key).run, "state": RunState.FINISHED.value, "archived": True, "attempt_id": None}
     [run_id] = _insert_numbered(connection, tables.run, [{**_anew(run), "project": key.project, **unseen}])
     insert_all(
         connection, tables.run_state, rows=[{"run_id": run_id, "report_id": _UNREACHED, "notice_id": _UNREACHED}]

@@ -30,7 +30,7 @@ SCHEMA = pa.schema(
 REPORTS_SCHEMA = pa.schema([*REPORTS.schema, *HISTOGRAMS])
 
 
-def opened(rows: Sequence[Any]) -> tuple[Any, Any]:
+def reports_to_arrow(rows: Sequence[Any]) -> tuple[Any, Any]:
     """Return stored reports as record batches: of themselves with their histograms, and of their sequences.
 
     A damaged report is kept as it lies in the database, without histograms and sequences.
@@ -45,7 +45,7 @@ def opened(rows: Sequence[Any]) -> tuple[Any, Any]:
 
 def _unpacked(payload: bytes) -> Columns | None:
     try:
-        return report_codec.unpack(payload)[1]()
+        return report_codec.unpack_report(payload)[1]()
     except Damaged:
         return None
 

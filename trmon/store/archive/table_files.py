@@ -25,12 +25,12 @@ PIECE_REPORTS = 16
 """Reports in memory at a time: a payload may have megabytes."""
 
 
-class Parts:
+class TableWriter:
     """Writes one table of a run; without a row, there is no file."""
 
     def __init__(self, root: Path, table: str, *, run: str, schema: Any) -> None:
         self.n_rows = 0
-        self._folder = folder_of(root, table, run=run)
+        self._folder = table_folder(root, table, run=run)
         self._schema = schema
         self._waiting: list[Any] = []
         self._writer: Any = None
@@ -89,7 +89,7 @@ class Parts:
             self._writer = None
 
 
-def read(
+def read_table(
     root: Path, table: str, *, run: str, n_rows: int = PIECE_ROWS, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
     """Yield the rows of a table and run as record batches, checksums compared.
@@ -102,7 +102,7 @@ def read(
             yield from parts.iter_batches(n_rows, columns=columns)
 
 
-def check_whole(root: Path, manifest: Manifest) -> None:
+def check_row_counts(root: Path, manifest: Manifest) -> None:
     """Compare how many rows the files of all runs have with what an archive says; sequences are only for people.
 
     Errors: InvalidInput naming the folder of a table of which files are missing, or the file that is damaged.
@@ -116,11 +116,11 @@ def check_whole(root: Path, manifest: Manifest) -> None:
             )
 
 
-def decoded(
+def read_decoded_rows(
     root: Path, table: str, *, run: str, decode: Callable[[Any], list[T]], n_rows: int = PIECE_ROWS
 ) -> Iterator[list[T]]:
     """Yield the rows of a table and run, decoded from record batches. Errors: InvalidInput for other columns."""
-    for batch in read(root, table, run=run, n_rows=n_rows):
+    for batch in read_table(root, table, run=run, n_rows=n_rows):
         try:
             piece = decode(batch)
         except (KeyError, pa.ArrowException) as error:
@@ -128,13 +128,13 @@ def decoded(
         yield piece
 
 
-def folder_of(root: Path, table: str, *, run: str) -> Path:
+def table_folder(root: Path, table: str, *, run: str) -> Path:
     """Return where the files of a table and run lie."""
     return root / f"{TABLE}{table}" / f"run={run}"
 
 
 def _files(root: Path, table: str, *, run: str) -> list[Path]:
-    folder = folder_of(root, table, run=run)
+    folder = table_folder(root, table, run=run)
     return sorted(folder.glob("part-*.parquet"), key=lambda file: int(file.stem.removeprefix("part-")))
 
 

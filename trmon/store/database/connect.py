@@ -10,7 +10,7 @@ POSTGRES = ("postgresql:", "postgresql+psycopg:", "postgres:")
 
 def engines_of(url: str) -> Engines:
     """Return the engines of a database. Errors: NotReady for a URL that is none, or a folder that cannot be made."""
-    return postgres.engines(url) if is_shared(url) else sqlite.engines(url)
+    return postgres.postgres_engines(url) if is_shared(url) else sqlite.sqlite_engines(url)
 
 
 def is_shared(url: str) -> bool:

@@ -8,11 +8,11 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 
 
-class Again(Exception):
+class RetryTransaction(Exception):
     """The transaction has lost against another process's; nothing of it is written, and it is done once more."""
 
 
-def check_begun(connection: Connection) -> None:
+def check_in_transaction(connection: Connection) -> None:
     """Raise RuntimeError outside a transaction: what the driver runs there is on the disk, each for itself."""
     if not connection.in_transaction():
         raise RuntimeError("a statement must lie in a transaction that has begun")

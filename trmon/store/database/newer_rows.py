@@ -19,11 +19,13 @@ _MOST = bindparam("most", type_=BigInteger)
 
 def newer_rows(connection: Connection, table: Table, after: Mapping[int, int], *, limit: int) -> list[Row[Any]]:
     """Return the rows of runs whose id is larger than each run's, oldest first; any `limit` of them if more."""
-    found = connection.execute(*newer(connection.dialect.name, table, after, limit=limit))
+    found = connection.execute(*newer_rows_query(connection.dialect.name, table, after, limit=limit))
     return sorted(found, key=attrgetter("id"))
 
 
-def newer(dialect: str, table: Table, after: Mapping[int, int], *, limit: int) -> tuple[Select[Any], dict[str, Any]]:
+def newer_rows_query(
+    dialect: str, table: Table, after: Mapping[int, int], *, limit: int
+) -> tuple[Select[Any], dict[str, Any]]:
     """Return the query and what it is given."""
     if dialect == "sqlite":
         return _OVER_SQLITE[table.name], {"most": limit, "after": json.dumps(list(after.items()))}

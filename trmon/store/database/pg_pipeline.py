@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class PgPreparedStatement:
     """A statement that the server reads once a session; its parameters' formats, in order."""
 
     text: bytes
@@ -26,11 +26,11 @@ class Prepared:
 
 
 _EXCHANGE, _PATIENT = "trmon_exchange", "trmon_patient"
-_COMMIT = Prepared(b"COMMIT")
+_COMMIT = PgPreparedStatement(b"COMMIT")
 _FORGET = b"DEALLOCATE ALL"
 
 
-class Exchange:
+class PgPipeline:
     """One session's statements beside those of its driver; it is the driver's alone whenever nothing is under way.
 
     The driver's own way costs a wait for the transaction's begin, a call of the kernel for each statement and a wake-up
@@ -40,20 +40,20 @@ class Exchange:
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
         self._driver = driver
         self._session: PGconn = driver.pgconn
-        self._names: dict[Prepared, bytes] = {}
+        self._names: dict[PgPreparedStatement, bytes] = {}
         self._numbers = count(1)
         self._has_failed = False
         self._reader = Transformer(driver)
         level = driver.isolation_level
         words = "BEGIN" if level is None else f"BEGIN ISOLATION LEVEL {level.name.replace('_', ' ')}"
-        self._begin = Prepared(words.encode())
+        self._begin = PgPreparedStatement(words.encode())
 
     @property
     def under_way(self) -> bool:
         """Whether something was put that nobody has waited for."""
         return bool(self._session.pipeline_status != PipelineStatus.OFF)
 
-    def put(self, statement: Prepared, values: Sequence[bytes | None]) -> None:
+    def put(self, statement: PgPreparedStatement, values: Sequence[bytes | None]) -> None:
         """Add a statement, after the begin of a transaction if none is open. Errors: psycopg's."""
         if not self.under_way:
             status = self._session.transaction_status
@@ -103,7 +103,7 @@ class Exchange:
             with suppress(psycopg.Error):
                 self.wait()
 
-    def _send(self, statement: Prepared, values: Sequence[bytes | None]) -> None:
+    def _send(self, statement: PgPreparedStatement, values: Sequence[bytes | None]) -> None:
         name = self._names.get(statement)
         if name is None:
             name = self._names[statement] = b"trmon_%d" % next(self._numbers)
@@ -152,22 +152,22 @@ class Exchange:
                 raise errors.OperationalError(session.get_error_message())
 
 
-def exchange_of(connection: Connection) -> Exchange:
+def pipeline_of(connection: Connection) -> PgPipeline:
     """Return what sends statements past SQLAlchemy, in the session of a connection."""
-    exchange = known_exchange(connection)
+    exchange = known_pipeline(connection)
     if exchange is None:
         driver: Any = connection.connection.driver_connection
-        exchange = connection.info[_EXCHANGE] = Exchange(driver)
+        exchange = connection.info[_EXCHANGE] = PgPipeline(driver)
     return exchange
 
 
-def known_exchange(connection: Connection) -> Exchange | None:
+def known_pipeline(connection: Connection) -> PgPipeline | None:
     """Return the exchange of a connection; None before it has one, and where its session is lost."""
     return None if connection.invalidated else connection.info.get(_EXCHANGE)
 
 
 @contextmanager
-def patient(connection: Connection) -> Iterator[None]:
+def defer_waits(connection: Connection) -> Iterator[None]:
     """Do not wait for what `sending.Sent` sends before something is asked, or the transaction is committed."""
     known = connection.info
     known[_PATIENT] = True
@@ -177,7 +177,7 @@ def patient(connection: Connection) -> Iterator[None]:
         del known[_PATIENT]
 
 
-def is_patient(connection: Connection) -> bool:
+def waits_are_deferred(connection: Connection) -> bool:
     """Whether nobody waits for what is sent."""
     return _PATIENT in connection.info
 

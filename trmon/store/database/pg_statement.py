@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import ClauseElement, Connection, Dialect, make_url
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from trmon.store.database.engines import check_begun
+from trmon.store.database.engines import check_in_transaction
 from trmon.store.database.pg_parameters import packer_of
-from trmon.store.database.pg_pipeline import Prepared, exchange_of, is_patient
-from trmon.store.database.postgres import failing
+from trmon.store.database.pg_pipeline import PgPreparedStatement, pipeline_of, waits_are_deferred
+from trmon.store.database.postgres import translate_driver_errors
 
 Given = dict[str, Any]
 
@@ -22,7 +22,7 @@ _Dialect: Callable[..., Dialect] = make_url("postgresql+psycopg://").get_dialect
 _DIALECT = _Dialect(paramstyle="numeric_dollar")
 
 
-class Sent:
+class PgStatement:
     """A statement of a transaction that is under way.
 
     Errors, of each call or, where the connection is `patient`, of a later one or the commit: those of SQLAlchemy's
@@ -36,7 +36,7 @@ class Sent:
         self._writers = {name: kind.bind_processor(_DIALECT) for name, kind in kinds.items()}
         packers = {name: packer_of(kind, _DIALECT) for name, kind in kinds.items()}
         self._packers = [(name, pack) for name, (pack, _) in packers.items()]
-        self._prepared = Prepared(str(compiled).encode(), [form for _, form in packers.values()])
+        self._prepared = PgPreparedStatement(str(compiled).encode(), [form for _, form in packers.values()])
 
     def written(self, parameters: Mapping[str, Any]) -> Given:
         """Return parameters as they are sent."""
@@ -48,7 +48,7 @@ class Sent:
     def send(self, connection: Connection, given: Given) -> None:
         """Run it with parameters as they are sent; what it returns is not asked for."""
         self._put(connection, given)
-        if not is_patient(connection):
+        if not waits_are_deferred(connection):
             self._wait(connection)
 
     def rows(self, connection: Connection, given: Given) -> list[tuple[Any, ...]]:
@@ -57,11 +57,11 @@ class Sent:
         return self._wait(connection)
 
     def _put(self, connection: Connection, given: Given) -> None:
-        check_begun(connection)
+        check_in_transaction(connection)
         values = [pack(given[name]) for name, pack in self._packers]
-        with failing(connection):
-            exchange_of(connection).put(self._prepared, values)
+        with translate_driver_errors(connection):
+            pipeline_of(connection).put(self._prepared, values)
 
     def _wait(self, connection: Connection) -> list[tuple[Any, ...]]:
-        with failing(connection):
-            return exchange_of(connection).wait()
+        with translate_driver_errors(connection):
+            return pipeline_of(connection).wait()

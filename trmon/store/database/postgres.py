@@ -13,9 +13,9 @@ from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.store.database.engines import Again, Engines
-from trmon.store.database.pg_pipeline import known_exchange
-from trmon.store.database.url import parsed
+from trmon.store.database.engines import Engines, RetryTransaction
+from trmon.store.database.pg_pipeline import known_pipeline
+from trmon.store.database.url import parse_database_url
 
 CONNECT_SECONDS = 5
 POOL_SIZE = 8
@@ -66,12 +66,12 @@ BINARY = "trmon_binary"
 _LOST_RACES = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
-def engines(url: str) -> Engines:
+def postgres_engines(url: str) -> Engines:
     """Return the engines of a database that other processes may write to as well. Errors: NotReady when they connect.
 
     Args: url: postgresql://user:password@host/database; libpq's parameters may follow it.
     """
-    address = parsed(url).set(drivername="postgresql+psycopg")
+    address = parse_database_url(url).set(drivername="postgresql+psycopg")
     # Readers see one state for as long as a transaction lasts, as they do in SQLite.
     reader = _engine(address, pool_size=POOL_SIZE, overflow=POOL_OVERFLOW, isolation="REPEATABLE READ")
     return Engines(
@@ -105,7 +105,9 @@ def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str, **own: o
         original = context.original_exception
         if not isinstance(original, psycopg.Error):
             return None
-        return explained(engine.url, original) or (told(engine.url, original) if context.connection is None else None)
+        return explain_postgres_error(engine.url, original) or (
+            explain_driver_message(engine.url, original) if context.connection is None else None
+        )
 
     return engine
 
@@ -115,49 +117,49 @@ def _share_sessions(engine: Engine) -> None:
 
     @event.listens_for(engine, "before_cursor_execute")
     def wait(connection: Connection, *_: Any) -> None:
-        exchange = known_exchange(connection)
+        exchange = known_pipeline(connection)
         if exchange is not None and exchange.under_way:
-            with failing(connection):
+            with translate_driver_errors(connection):
                 exchange.wait()
 
     @event.listens_for(engine, "commit")
     def commit(connection: Connection) -> None:
-        exchange = known_exchange(connection)
+        exchange = known_pipeline(connection)
         if exchange is not None:
-            with failing(connection):
+            with translate_driver_errors(connection):
                 exchange.commit()
 
     @event.listens_for(engine, "rollback")
     def rollback(connection: Connection) -> None:
-        exchange = known_exchange(connection)
+        exchange = known_pipeline(connection)
         if exchange is not None:
             exchange.drop()
 
 
 @contextmanager
-def failing(connection: Connection) -> Iterator[None]:
+def translate_driver_errors(connection: Connection) -> Iterator[None]:
     """Raise what fails in the driver as SQLAlchemy's connection does."""
     try:
         yield
     except psycopg.IntegrityError as error:
         raise IntegrityError(None, None, error) from error
     except psycopg.Error as error:
-        raise explained(connection.engine.url, error) or error from error
+        raise explain_postgres_error(connection.engine.url, error) or error from error
 
 
-def explained(url: URL, error: psycopg.Error) -> Exception | None:
+def explain_postgres_error(url: URL, error: psycopg.Error) -> Exception | None:
     """Return what an error means to an operator; None for one that the caller must tell apart itself."""
     if isinstance(error, _LOST_RACES):
-        return Again(str(error))
+        return RetryTransaction(str(error))
     if isinstance(error, psycopg.DataError) and "0x00" in str(error):
         return InvalidInput("text", "must not hold a NUL character")
     advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), None)
     if advice is None and not isinstance(error, psycopg.OperationalError):
         return None
-    return told(url, error, advice=advice)
+    return explain_driver_message(url, error, advice=advice)
 
 
-def told(url: URL, error: psycopg.Error, *, advice: str | None = None) -> NotReady:
+def explain_driver_message(url: URL, error: psycopg.Error, *, advice: str | None = None) -> NotReady:
     """Return what the driver said of a database, with what to do about it."""
     text = " ".join(str(error).split())
     shown = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)

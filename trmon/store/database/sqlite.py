@@ -12,7 +12,7 @@ from sqlalchemy.engine import ExceptionContext
 
 from trmon.domain.model.errors import NotReady
 from trmon.store.database.engines import Engines
-from trmon.store.database.url import parsed
+from trmon.store.database.url import parse_database_url
 
 BUSY_SECONDS = 5.0
 _PRAGMAS = (
@@ -35,15 +35,15 @@ _ADVICE = {
 }
 
 
-def engines(url: str) -> Engines:
+def sqlite_engines(url: str) -> Engines:
     """Return the engines of a file, which is made if it is not there. Errors: NotReady naming the path."""
-    path = file_of(url)
+    path = sqlite_file_of(url)
     return Engines(writing=writer_engine(path), reader=reader_engine(path), folder=path.parent)
 
 
-def file_of(url: str | URL) -> Path:
+def sqlite_file_of(url: str | URL) -> Path:
     """Return the file a URL names. Errors: NotReady when it names none, or another kind of database."""
-    address = parsed(url)
+    address = parse_database_url(url)
     if address.get_backend_name() != "sqlite" or not address.database or address.database == ":memory:":
         shown = address.render_as_string(hide_password=True)
         raise NotReady(f"database {shown}: expected sqlite:///path/to/trmon.db, a file, or postgresql://user@host/db")
@@ -56,20 +56,20 @@ def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     Args: busy_seconds: how long to wait for another process to let go of the lock.
     Errors: NotReady naming the path, here or when it connects.
     """
-    make_folder(path)
+    make_database_folder(path)
     # It holds digests of tokens; what SQLite keeps beside it is as open as it is. Whatever is wrong, SQLite will say.
     with suppress(OSError):
         path.touch(mode=0o600)
     return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds, cache_kib=WRITER_CACHE_KIB)
 
 
-def check_there(path: Path) -> None:
+def check_file_exists(path: Path) -> None:
     """Raise NotReady where there is no such file: whoever only reads makes none."""
     if not path.exists():
         raise NotReady(f"there is no database {path}; `trmon serve` makes one, --data-dir names the folder of another")
 
 
-def make_folder(path: Path) -> None:
+def make_database_folder(path: Path) -> None:
     """Make the folder of a database's file. Errors: NotReady naming the file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,12 +96,12 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float, cach
         try:
             connection.connection.cursor().execute(begin)
         except sqlite3.OperationalError as error:
-            raise explained(path, error) from error
+            raise explain_sqlite_error(path, error) from error
 
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> NotReady | None:
         original = context.original_exception
-        return explained(path, original) if isinstance(original, sqlite3.OperationalError) else None
+        return explain_sqlite_error(path, original) if isinstance(original, sqlite3.OperationalError) else None
 
     return engine
 
@@ -114,11 +114,11 @@ def _connect(path: Path, busy_seconds: float, *, cache_kib: int) -> Any:
         for pragma in (*_PRAGMAS, f"PRAGMA cache_size = -{cache_kib}"):
             connection.execute(pragma)
     except sqlite3.Error as error:
-        raise explained(path, error) from error
+        raise explain_sqlite_error(path, error) from error
     return connection
 
 
-def explained(path: Path, error: sqlite3.Error) -> NotReady:
+def explain_sqlite_error(path: Path, error: sqlite3.Error) -> NotReady:
     """Return what SQLite said of a file, with what to do about it."""
     text = str(error)
     advice = next((advice for known, advice in _ADVICE.items() if text.startswith(known)), None)

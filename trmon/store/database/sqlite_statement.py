@@ -14,15 +14,15 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import IntegrityError
 
-from trmon.store.database.engines import check_begun
-from trmon.store.database.sqlite import explained, file_of
+from trmon.store.database.engines import check_in_transaction
+from trmon.store.database.sqlite import explain_sqlite_error, sqlite_file_of
 
 Row = Mapping[str, Any]
 
 _DIALECT = sqlite.dialect()
 
 
-class PlainSql:
+class SqliteStatement:
     """A statement that is run for rows with the same columns, in a transaction that is under way.
 
     Errors, of each call: those of SQLAlchemy's connection.
@@ -65,10 +65,10 @@ class PlainSql:
 
     def _meant(self, connection: Connection, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.OperationalError):
-            return explained(file_of(connection.engine.url), error)
+            return explain_sqlite_error(sqlite_file_of(connection.engine.url), error)
         return IntegrityError(self._text, None, error) if isinstance(error, sqlite3.IntegrityError) else error
 
 
 def _cursor(connection: Connection) -> DBAPICursor:
-    check_begun(connection)
+    check_in_transaction(connection)
     return connection.connection.cursor()

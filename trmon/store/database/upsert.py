@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from trmon.store.database.pg_statement import Sent
-from trmon.store.database.sqlite_statement import PlainSql
+from trmon.store.database.pg_statement import PgStatement
+from trmon.store.database.sqlite_statement import SqliteStatement
 
 Row = Mapping[str, Any]
 Columns = tuple[str, ...]
@@ -128,18 +128,18 @@ def _arrays(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 @cache
-def _plain(statement: Insert | Update, columns: Columns) -> PlainSql:
-    return PlainSql(statement, columns if isinstance(statement, Insert) else None)
+def _plain(statement: Insert | Update, columns: Columns) -> SqliteStatement:
+    return SqliteStatement(statement, columns if isinstance(statement, Insert) else None)
 
 
 @cache
-def _sent(statement: Insert | Update) -> Sent:
-    return Sent(statement)
+def _sent(statement: Insert | Update) -> PgStatement:
+    return PgStatement(statement)
 
 
 @cache
-def _returning(statement: Insert, table: Table, columns: Columns) -> Sent:
-    return Sent(statement.returning(*(table.c[name] for name in columns)))
+def _returning(statement: Insert, table: Table, columns: Columns) -> PgStatement:
+    return PgStatement(statement.returning(*(table.c[name] for name in columns)))
 
 
 @cache

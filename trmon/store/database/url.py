@@ -8,7 +8,7 @@ from sqlalchemy.exc import ArgumentError
 from trmon.domain.model.errors import NotReady
 
 
-def parsed(url: str | URL) -> URL:
+def parse_database_url(url: str | URL) -> URL:
     """Return a URL in its parts. Errors: NotReady, which does not repeat it: it may hold a password."""
     try:
         return make_url(url)

@@ -13,14 +13,14 @@ from sqlalchemy import URL
 
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.store.database import sqlite
-from trmon.store.database.url import parsed
+from trmon.store.database.url import parse_database_url
 
 PIECE_PAGES = 4096
 """Pages copied between two looks at signals: 32 MiB of trmon's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class DatabaseCopy:
     """A whole, checked database file: its size and the revision of its schema."""
 
     file: Path
@@ -28,25 +28,25 @@ class Copy:
     revision: str
 
 
-def back_up(url: str, file: Path, *, overwrite: bool = False) -> Copy:
+def back_up(url: str, file: Path, *, overwrite: bool = False) -> DatabaseCopy:
     """Copy a database into one file: the state of one moment, checked, on the disk under its name or not at all.
 
     Errors: Conflict when the file is there and is not to be overwritten; NotReady naming the file that is wrong, or
     the command that backs up a PostgreSQL.
     """
     source = _file_of(url, file)
-    sqlite.check_there(source)
+    sqlite.check_file_exists(source)
     if file.exists() and not overwrite:
         raise Conflict(f"{file} is there already; choose another name or overwrite it")
     if file.exists() and file.samefile(source):
         raise Conflict(f"{file} is the database itself; choose another name")
-    with copied(source, beside=file) as copy:
+    with copied_database(source, beside=file) as copy:
         _publish(copy.file, file, overwrite=overwrite)
-        return Copy(file=file, n_bytes=copy.n_bytes, revision=copy.revision)
+        return DatabaseCopy(file=file, n_bytes=copy.n_bytes, revision=copy.revision)
 
 
 @contextmanager
-def copied(source: Path, *, beside: Path) -> Iterator[Copy]:
+def copied_database(source: Path, *, beside: Path) -> Iterator[DatabaseCopy]:
     """Yield a checked copy of a database in a file for this process alone, beside the one it is to become.
 
     Errors: NotReady naming the file that is wrong.
@@ -56,14 +56,14 @@ def copied(source: Path, *, beside: Path) -> Iterator[Copy]:
         # It holds the digests of tokens: nobody else reads it.
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _copy(source, part)
-        yield Copy(file=part, n_bytes=part.stat().st_size, revision=_checked(part, source))
+        yield DatabaseCopy(file=part, n_bytes=part.stat().st_size, revision=_checked(part, source))
     except OSError as error:
         raise NotReady(f"{error.filename or part}: {error.strerror}") from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def opened(file: Path, *, mode: str) -> sqlite3.Connection:
+def open_sqlite_file(file: Path, *, mode: str) -> sqlite3.Connection:
     """Return a connection to a file that is there. Args: mode: ro or rw. Errors: sqlite3.Error."""
     uri = f"{file.resolve().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_SECONDS, isolation_level=None)
@@ -79,18 +79,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def _file_of(url: str, file: Path) -> Path:
-    address = parsed(url)
+    address = parse_database_url(url)
     if address.get_backend_name() == "postgresql":
         shown = URL.create(
             "postgresql", username=address.username, host=address.host, port=address.port, database=address.database
         )
         raise NotReady(f"PostgreSQL backs itself up: pg_dump --format=custom --file={file} {shown}")
-    return sqlite.file_of(url)
+    return sqlite.sqlite_file_of(url)
 
 
 def _copy(source: Path, part: Path) -> None:
     try:
-        with closing(opened(source, mode="rw")) as reading, closing(sqlite3.connect(part)) as writing:
+        with closing(open_sqlite_file(source, mode="rw")) as reading, closing(sqlite3.connect(part)) as writing:
             # A transaction keeps its view of the database: without it every commit beside it starts the copy anew.
             reading.execute("BEGIN")
             reading.execute("SELECT 1 FROM sqlite_schema").fetchone()
@@ -98,14 +98,14 @@ def _copy(source: Path, part: Path) -> None:
             # One file, without a log beside it.
             writing.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        raise sqlite.explained(source, error) from error
+        raise sqlite.explain_sqlite_error(source, error) from error
     with part.open("rb") as written:
         os.fsync(written.fileno())
 
 
 def _checked(part: Path, source: Path) -> str:
     """Return the schema's revision of a copy. Errors: NotReady for one that is damaged or is not trmon's."""
-    with closing(opened(part, mode="ro")) as connection:
+    with closing(open_sqlite_file(part, mode="ro")) as connection:
         try:
             [(found,)] = connection.execute("PRAGMA integrity_check(1)")
             if found != "ok":

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, inspect
 
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.health_check import Observation, doubtful, ill, well
+from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.domain.model.slots import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines
-from trmon.store.maintenance.hot_queries import hot_queries, unindexed
+from trmon.store.maintenance.hot_queries import hot_queries, unindexed_queries
 from trmon.store.repositories.leases import holders
 from trmon.store.schema import tables
 
@@ -20,7 +20,7 @@ SKEW_SECONDS = 1.0
 BAD_SKEW_SECONDS = 30.0
 
 
-def examine(engines: Engines) -> Iterator[Observation]:
+def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
     """Yield what there is to say of a database. Errors: NotReady when it cannot be reached."""
     with engines.reader.connect() as connection:
         current = _schema(connection)
@@ -38,17 +38,19 @@ def examine(engines: Engines) -> Iterator[Observation]:
             yield _integrity(connection)
 
 
-def _schema(connection: Connection) -> Observation:
+def _schema(connection: Connection) -> HealthCheckResult:
     try:
-        migrations.check(connection)
+        migrations.check_revision(connection)
     except NotReady as error:
-        found = migrations.revision(connection)
-        is_newer = found is not None and not migrations.knows(found)
-        return ill("schema", str(error), advice="use a version that knows it" if is_newer else "run `trmon migrate`")
-    return well("schema", f"revision {migrations.revision(connection)}")
+        found = migrations.schema_revision(connection)
+        is_newer = found is not None and not migrations.knows_revision(found)
+        return failing_result(
+            "schema", str(error), advice="use a version that knows it" if is_newer else "run `trmon migrate`"
+        )
+    return healthy_result("schema", f"revision {migrations.schema_revision(connection)}")
 
 
-def _indexes(connection: Connection) -> Observation:
+def _indexes(connection: Connection) -> HealthCheckResult:
     found = inspect(connection)
     missing = [
         f"{index.name} on {table.name}"
@@ -57,70 +59,70 @@ def _indexes(connection: Connection) -> Observation:
         if index.name not in {known["name"] for known in found.get_indexes(table.name)}
     ]
     if missing:
-        return ill(
+        return failing_result(
             "indexes", f"missing: {', '.join(missing)}", advice="make them anew, as in trmon/store/schema/tables.py"
         )
-    return well("indexes", "all there")
+    return healthy_result("indexes", "all there")
 
 
-def _plans(connection: Connection) -> Observation:
-    slow = unindexed(connection)
+def _plans(connection: Connection) -> HealthCheckResult:
+    slow = unindexed_queries(connection)
     if slow:
-        return ill(
+        return failing_result(
             "hot queries", f"read a whole table: {', '.join(slow)}", advice="see which index is missing; ANALYZE"
         )
     n_asked = len(hot_queries(connection.dialect.name))
-    return well("hot queries", f"all {n_asked} are answered from an index")
+    return healthy_result("hot queries", f"all {n_asked} are answered from an index")
 
 
-def _durability(connection: Connection) -> Observation:
+def _durability(connection: Connection) -> HealthCheckResult:
     off = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if _setting(connection, name) == "off"]
     if off:
-        return ill(
+        return failing_result(
             "durability",
             f"{', '.join(off)} off: a crash of the server loses acknowledged reports",
             advice=f"set {', '.join(off)} = on",
         )
-    return well("durability", "a commit is on the disk")
+    return healthy_result("durability", "a commit is on the disk")
 
 
-def _clock(connection: Connection) -> Observation:
+def _clock(connection: Connection) -> HealthCheckResult:
     asked_at = time.time()
     theirs = float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
     skew = theirs - (asked_at + time.time()) / 2
     found, advice = f"the database's is {skew:+.3f} s from this machine's", "synchronise both clocks, e.g. with chrony"
     if abs(skew) >= BAD_SKEW_SECONDS:
-        return ill("clock", found, advice=advice)
-    return well("clock", found) if abs(skew) < SKEW_SECONDS else doubtful("clock", found, advice=advice)
+        return failing_result("clock", found, advice=advice)
+    return healthy_result("clock", found) if abs(skew) < SKEW_SECONDS else warning_result("clock", found, advice=advice)
 
 
-def _connections(connection: Connection) -> Observation:
+def _connections(connection: Connection) -> HealthCheckResult:
     most = int(_setting(connection, "max_connections"))
     used = int(connection.exec_driver_sql("SELECT count(*) FROM pg_stat_activity").scalar_one())
     found = f"{used} of {most} in use"
     if used > 0.8 * most:
-        return doubtful("connections", found, advice="raise max_connections, or run fewer processes")
-    return well("connections", found)
+        return warning_result("connections", found, advice="raise max_connections, or run fewer processes")
+    return healthy_result("connections", found)
 
 
-def _leases(connection: Connection) -> Observation:
+def _leases(connection: Connection) -> HealthCheckResult:
     rows = holders(connection)
     held = {row.holder: row.n_slots for row in rows if row.holder is not None and row.seconds_left > 0}
     n_free = SLOTS - sum(held.values())
     shares = ", ".join(f"{holder}: {n}" for holder, n in held.items())
     if not held:
-        return ill("leases", "no worker holds any run: batches do not close", advice="start `trmon worker`")
+        return failing_result("leases", "no worker holds any run: batches do not close", advice="start `trmon worker`")
     if n_free:
         advice = "wait a moment and look again; else see the workers' logs"
-        return doubtful("leases", f"{n_free} of {SLOTS} slots are nobody's ({shares})", advice=advice)
-    return well("leases", f"{len(held)} workers share {SLOTS} slots ({shares})")
+        return warning_result("leases", f"{n_free} of {SLOTS} slots are nobody's ({shares})", advice=advice)
+    return healthy_result("leases", f"{len(held)} workers share {SLOTS} slots ({shares})")
 
 
-def _integrity(connection: Connection) -> Observation:
+def _integrity(connection: Connection) -> HealthCheckResult:
     found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
     if found != "ok":
-        return ill("integrity", found, advice="restore the newest backup with `trmon restore`")
-    return well("integrity", "quick_check finds nothing")
+        return failing_result("integrity", found, advice="restore the newest backup with `trmon restore`")
+    return healthy_result("integrity", "quick_check finds nothing")
 
 
 def _setting(connection: Connection, name: str) -> str:

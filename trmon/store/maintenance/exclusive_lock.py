@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from trmon.domain.model.errors import NotReady
 from trmon.store.database.connect import is_shared
-from trmon.store.database.sqlite import file_of, make_folder
+from trmon.store.database.sqlite import make_database_folder, sqlite_file_of
 
 
 @contextmanager
-def sole_use(url: str) -> Iterator[None]:
+def exclusive_use(url: str) -> Iterator[None]:
     """Hold a SQLite file, there or not, against services until the block, or the process, ends; PostgreSQL is for many.
 
     Errors: NotReady while another one holds it, or where its folder cannot be made or written to.
@@ -21,8 +21,8 @@ def sole_use(url: str) -> Iterator[None]:
     if is_shared(url):
         yield
         return
-    file = file_of(url)
-    make_folder(file)
+    file = sqlite_file_of(url)
+    make_database_folder(file)
     # Not the file itself: over NFS such a lock and SQLite's own would be the same.
     lock = file.with_name(f"{file.name}.lock")
     try:

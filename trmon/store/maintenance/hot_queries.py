@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, select
 
-from trmon.store.database.newer_rows import newer
+from trmon.store.database.newer_rows import newer_rows_query
 from trmon.store.schema import tables
 
 _report, _notice, _batch, _event = tables.report.c, tables.notice.c, tables.batch.c, tables.event.c
@@ -39,7 +39,7 @@ def hot_queries(dialect: str) -> dict[str, Select[Any]]:
     }
 
 
-def unindexed(connection: Connection) -> list[str]:
+def unindexed_queries(connection: Connection) -> list[str]:
     """Return the names of the questions that would read a whole table."""
     hot = hot_queries(connection.dialect.name)
     if connection.dialect.name == "postgresql":
@@ -50,7 +50,7 @@ def unindexed(connection: Connection) -> list[str]:
 
 
 def _of_many(dialect: str, table: Table) -> Select[Any]:
-    query, given = newer(dialect, table, {1: 1, 2: 1}, limit=9)
+    query, given = newer_rows_query(dialect, table, {1: 1, 2: 1}, limit=9)
     return query.params(given)
 
 

@@ -14,15 +14,15 @@ from trmon.domain.model.errors import Conflict, NotReady
 from trmon.store import migrations
 from trmon.store.database import sqlite
 from trmon.store.database.connect import is_shared
-from trmon.store.maintenance.backup import copied, opened, sync_folder
-from trmon.store.maintenance.exclusive_lock import sole_use
+from trmon.store.maintenance.backup import copied_database, open_sqlite_file, sync_folder
+from trmon.store.maintenance.exclusive_lock import exclusive_use
 
 LOGS = ("-wal", "-journal")
 """What SQLite keeps beside a file, and takes for its own whichever file has the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class RestoredDatabase:
     """A database that was put in place; `replaced` is where the one before lies now, None if there was none."""
 
     file: Path
@@ -30,7 +30,7 @@ class Restored:
     replaced: Path | None
 
 
-def restore(url: str, backup: Path) -> Restored:
+def restore_backup(url: str, backup: Path) -> RestoredDatabase:
     """Put a copy of a backup where a URL says the database is; the one that was there is kept beside it.
 
     Whenever it ends, the one or the other is there, whole.
@@ -41,11 +41,11 @@ def restore(url: str, backup: Path) -> Restored:
         raise NotReady(
             f"PostgreSQL restores itself, into a database without tables: pg_restore --no-owner --dbname=URL {backup}"
         )
-    file = sqlite.file_of(url)
+    file = sqlite.sqlite_file_of(url)
     if not backup.is_file():
         raise NotReady(f"{backup} is no file")
-    with sole_use(url), copied(backup, beside=file) as copy:
-        if not migrations.knows(copy.revision):
+    with exclusive_use(url), copied_database(backup, beside=file) as copy:
+        if not migrations.knows_revision(copy.revision):
             raise NotReady(f"{backup} has schema {copy.revision}, which a newer trmon wrote; restore it with that one")
         replaced = None
         if file.exists():
@@ -53,7 +53,7 @@ def restore(url: str, backup: Path) -> Restored:
         else:
             _name(copy.file, file)
         sync_folder(file.parent)
-        return Restored(file=file, n_bytes=copy.n_bytes, replaced=replaced)
+        return RestoredDatabase(file=file, n_bytes=copy.n_bytes, replaced=replaced)
 
 
 def _replace(copy: Path, file: Path) -> Path:
@@ -85,7 +85,7 @@ def _name(copy: Path, file: Path) -> None:
 def _unused(file: Path) -> Iterator[None]:
     """Hold a database to oneself, its log folded in. Errors: Conflict while another process has it open."""
     try:
-        with closing(opened(file, mode="rw")) as connection:
+        with closing(open_sqlite_file(file, mode="rw")) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = DELETE")

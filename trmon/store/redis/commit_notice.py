@@ -8,7 +8,7 @@ MAX_RUNS = 10_000
 """Beyond it, news do not say which runs."""
 
 
-class News(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class CommitNotice(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Runs for which something came, and those that somebody changed; whether there is something to tell people.
 
     `missed` says that there may be more, so that everything is to be looked at.
@@ -19,32 +19,32 @@ class News(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     addressed: bool = False
     missed: bool = False
 
-    def and_then(self, later: News) -> News:
+    def and_then(self, later: CommitNotice) -> CommitNotice:
         """Return both together; too many runs are everything."""
         if self.missed or later.missed or len(self.touched) + len(later.touched) > MAX_RUNS:
-            return News(addressed=self.addressed or later.addressed, missed=True)
-        return News(
+            return CommitNotice(addressed=self.addressed or later.addressed, missed=True)
+        return CommitNotice(
             touched=self.touched | later.touched,
             edited=self.edited | later.edited,
             addressed=self.addressed or later.addressed,
         )
 
 
-class Letter(msgspec.Struct, frozen=True, array_like=True):
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
     """News and the process they are from."""
 
     sender: str
-    news: News
+    news: CommitNotice
 
 
-_LETTER = msgspec.msgpack.Decoder(Letter)
+_LETTER = msgspec.msgpack.Decoder(Envelope)
 
 
-def written(letter: Letter) -> bytes:
+def encode_envelope(letter: Envelope) -> bytes:
     """Return a letter as bytes."""
     return msgspec.msgpack.encode(letter)
 
 
-def read(data: bytes) -> Letter:
+def decode_envelope(data: bytes) -> Envelope:
     """Return a letter. Errors: msgspec.MsgspecError for what is none, e.g. one of a later version."""
     return _LETTER.decode(data)

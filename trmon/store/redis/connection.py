@@ -13,7 +13,7 @@ FAILURES = (redis.RedisError, OSError)
 """What a connection raises when Redis is away, hangs, or is not what it should be."""
 
 
-def connected(url: str) -> redis.Redis:
+def connect_redis(url: str) -> redis.Redis:
     """Return a client that fails within half a second; it connects when it is first used.
 
     Args: url: redis://, rediss:// or unix://.
@@ -31,6 +31,6 @@ def connected(url: str) -> redis.Redis:
         raise NotReady(f"TRMON_REDIS_URL: {error}") from error
 
 
-def prefix(client: redis.Redis) -> str:
+def key_prefix(client: redis.Redis) -> str:
     """Return how the names of a deployment begin: channels know nothing of database numbers."""
     return f"trmon:{client.connection_pool.connection_kwargs.get('db', 0)}"

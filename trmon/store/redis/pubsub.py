@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from trmon.store.redis import commit_notice as letters
-from trmon.store.redis.commit_notice import Letter, News
-from trmon.store.redis.connection import connected, prefix
+from trmon.store.redis.commit_notice import CommitNotice, Envelope
+from trmon.store.redis.connection import connect_redis, key_prefix
 
 RETRY_SECONDS = 0.5
 PAUSE_SECONDS = 0.05
@@ -26,22 +26,22 @@ SILENCE_SECONDS = 3.0
 _log = structlog.get_logger(__name__)
 
 
-class Bell:
+class PubSub:
     """Rings on a thread of its own and hears the others on another.
 
     What rings while Redis is away is kept, as one, and rings when it is back. Whoever is away himself hears, when it
     begins and when it ends, that he may have missed something.
     """
 
-    def __init__(self, url: str, *, heard: Callable[[News], None], failed: Callable[[str], None]) -> None:
+    def __init__(self, url: str, *, heard: Callable[[CommitNotice], None], failed: Callable[[str], None]) -> None:
         """Args: heard: called with others' news, must be quick; failed: counts failures, by what failed."""
-        self._client = connected(url)
-        self._channel = f"{prefix(self._client)}:news"
+        self._client = connect_redis(url)
+        self._channel = f"{key_prefix(self._client)}:news"
         self._name = uuid.uuid4().hex
         self._heard = heard
         self._failed = failed
         self._changed = Condition()
-        self._waiting: News | None = None
+        self._waiting: CommitNotice | None = None
         self._closing = False
         self._hears = False
         self._is_away = False
@@ -60,7 +60,7 @@ class Bell:
         for thread in self._threads:
             thread.start()
 
-    def ring(self, news: News) -> None:
+    def ring(self, news: CommitNotice) -> None:
         """Tell the others, soon; never waits."""
         with self._changed:
             self._waiting = news if self._waiting is None else self._waiting.and_then(news)
@@ -88,15 +88,15 @@ class Bell:
             elif not self._pause(news):
                 return
 
-    def _published(self, news: News) -> bool:
+    def _published(self, news: CommitNotice) -> bool:
         try:
-            self._client.publish(self._channel, letters.written(Letter(self._name, news)))
+            self._client.publish(self._channel, letters.encode_envelope(Envelope(self._name, news)))
         except Exception:  # noqa: BLE001 - the edge of the thread: whoever is not told looks by himself
             self._failed("publish")
             return False
         return True
 
-    def _pause(self, unheard: News) -> bool:
+    def _pause(self, unheard: CommitNotice) -> bool:
         """Keep what nobody heard and rest; false when there is no more time for it."""
         with self._changed:
             self._waiting = unheard if self._waiting is None else unheard.and_then(self._waiting)
@@ -133,7 +133,7 @@ class Bell:
             _log.warning("redis_away", error=str(error))
         if self._hears:
             self._hears = False
-            self._say(News(missed=True))
+            self._say(CommitNotice(missed=True))
 
     def _take(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
@@ -141,17 +141,17 @@ class Bell:
             if self._is_away:
                 self._is_away = False
                 _log.info("redis_back")
-            self._say(News(missed=True))
+            self._say(CommitNotice(missed=True))
         elif message["type"] == "message":
             try:
-                letter = letters.read(message["data"])
+                letter = letters.decode_envelope(message["data"])
             except msgspec.MsgspecError:
                 self._failed("read")
                 return
             if letter.sender != self._name:
                 self._say(letter.news)
 
-    def _say(self, news: News) -> None:
+    def _say(self, news: CommitNotice) -> None:
         try:
             self._heard(news)
         except Exception as error:  # noqa: BLE001 - the edge of the thread: whoever cannot take it looks by himself

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trmon.domain.model.errors import NotReady
-from trmon.store.redis.connection import FAILURES, connected, prefix
+from trmon.store.redis.connection import FAILURES, connect_redis, key_prefix
 
 # The clock is Redis' own, since those of replicas differ. A bucket may owe what replicas let through unknowingly, but
 # never more than a burst; it is forgotten once it would be full.
@@ -27,8 +27,8 @@ class SharedBuckets:
     """The buckets of callers, refilled at one rate up to one burst."""
 
     def __init__(self, url: str, *, per_second: float, burst: int) -> None:
-        self._client = connected(url)
-        self._prefix = f"{prefix(self._client)}:limit"
+        self._client = connect_redis(url)
+        self._prefix = f"{key_prefix(self._client)}:limit"
         self._spend = self._client.register_script(_SPEND)
         self._per_second = per_second
         self._burst = burst

@@ -17,7 +17,7 @@ from trmon_client.core import wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class ArrivedMessage:
     """A message of a run and when it came, seconds on the server's clock."""
 
     key: RunKey
@@ -91,13 +91,13 @@ def _place(run: RunEntry, row: Any) -> None:
         attempt.claims[row.rank] = _claim(row)
 
 
-def make_run(connection: Connection, arrival: Arrival) -> RunEntry:
+def make_run(connection: Connection, arrival: ArrivedMessage) -> RunEntry:
     """Insert the run of a message, and its project if it is the first."""
     _make_projects(connection, [arrival])
     return RunEntry(_new_id(connection, tables.run, _run_row(arrival)))
 
 
-def make_runs(connection: Connection, arrivals: Iterable[Arrival]) -> None:
+def make_runs(connection: Connection, arrivals: Iterable[ArrivedMessage]) -> None:
     """Insert the runs of messages; one that another process makes meanwhile is left alone."""
     first = {arrival.key: arrival for arrival in sorted(arrivals, key=lambda arrival: arrival.at, reverse=True)}
     # All processes insert in the order of the names, so that none waits for another in a circle.
@@ -106,12 +106,12 @@ def make_runs(connection: Connection, arrivals: Iterable[Arrival]) -> None:
     insert_new(connection, tables.run, rows=[_run_row(arrival) for arrival in ordered])
 
 
-def _make_projects(connection: Connection, arrivals: Iterable[Arrival]) -> None:
+def _make_projects(connection: Connection, arrivals: Iterable[ArrivedMessage]) -> None:
     made = {arrival.key.project: arrival.at for arrival in arrivals}
     insert_new(connection, tables.project, rows=[{"name": name, "created_at": at} for name, at in made.items()])
 
 
-def _run_row(arrival: Arrival) -> dict[str, object]:
+def _run_row(arrival: ArrivedMessage) -> dict[str, object]:
     return {
         "project": arrival.key.project,
         "name": arrival.key.run,
@@ -127,7 +127,7 @@ def make_attempt(
     connection: Connection,
     run: RunEntry,
     *,
-    arrival: Arrival,
+    arrival: ArrivedMessage,
     name: str,
     origin: AttemptEntry | None = None,
     reason: Resolution | None = None,

@@ -8,10 +8,10 @@ from dataclasses import fields
 from sqlalchemy import Connection, update
 
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.attempts import Claim, fork_name, held, resolve
+from trmon.domain.runs.attempts import Claim, fork_name, renewed_claim, resolve_attempt
 from trmon.store.database.upsert import Row, upsert
 from trmon.store.registry.registry_entries import (
-    Arrival,
+    ArrivedMessage,
     AttemptEntry,
     RunEntry,
     make_attempt,
@@ -19,7 +19,7 @@ from trmon.store.registry.registry_entries import (
     read_entries,
     select_entries,
 )
-from trmon.store.rows.run_rows import named
+from trmon.store.rows.run_rows import has_name
 from trmon.store.schema import tables
 from trmon_client.core import wire
 
@@ -28,7 +28,7 @@ MAX_RUNS = 10_000
 _OF_CLAIM = tuple(field.name for field in fields(Claim))
 
 
-class Directory:
+class RunRegistry:
     """The runs that speak, with their attempts and claims, read from the tables as they are first needed.
 
     Only the writer's thread uses it, inside a transaction; after a rollback it must `forget`. Where other processes
@@ -57,7 +57,7 @@ class Directory:
         """Know these runs and no others."""
         self._runs = dict(runs)
 
-    def place(self, connection: Connection, arrival: Arrival) -> AttemptEntry:
+    def place(self, connection: Connection, arrival: ArrivedMessage) -> AttemptEntry:
         """Return the attempt of a message that is to be stored, and extend its claim."""
         message = arrival.message
         run = self._run(connection, arrival.key) or self._make_run(connection, arrival)
@@ -65,7 +65,7 @@ class Directory:
         if attempt is None:
             attempt = make_attempt(connection, run, arrival=arrival, name=message.attempt)
         attempt = attempt.forks.get(message.launch, attempt)
-        resolution = resolve(
+        resolution = resolve_attempt(
             attempt.claims.get(message.rank),
             launch=message.launch,
             step=_step(message),
@@ -80,7 +80,7 @@ class Directory:
         self._extend(attempt, arrival)
         return attempt
 
-    def touch(self, connection: Connection, arrival: Arrival) -> None:
+    def touch(self, connection: Connection, arrival: ArrivedMessage) -> None:
         """Note a sign of life; one of a run, attempt or launch that never said anything else is nothing."""
         message = arrival.message
         run = self._run(connection, arrival.key)
@@ -97,9 +97,9 @@ class Directory:
         upsert(connection, tables.claim, key=("attempt_id", "rank"), rows=list(self._changed.values()))
         self._changed.clear()
 
-    def _extend(self, attempt: AttemptEntry, arrival: Arrival) -> None:
+    def _extend(self, attempt: AttemptEntry, arrival: ArrivedMessage) -> None:
         message = arrival.message
-        claim = held(
+        claim = renewed_claim(
             attempt.claims.get(message.rank),
             launch=message.launch,
             step=_step(message),
@@ -119,11 +119,11 @@ class Directory:
 
     def _run(self, connection: Connection, key: RunKey) -> RunEntry | None:
         run = self._runs.get(key)
-        if run is None and (run := read_entries(connection, select_entries(named(key))).get(key)) is not None:
+        if run is None and (run := read_entries(connection, select_entries(has_name(key))).get(key)) is not None:
             self._remember(connection, key, run)
         return run
 
-    def _make_run(self, connection: Connection, arrival: Arrival) -> RunEntry:
+    def _make_run(self, connection: Connection, arrival: ArrivedMessage) -> RunEntry:
         run = make_run(connection, arrival)
         self._remember(connection, arrival.key, run)
         return run

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 
 from sqlalchemy import Engine, select
 
-from trmon.domain.adaptation.adaptation_setting import Mode, Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.store.database.upsert import upsert
-from trmon.store.rows.run_rows import visible
+from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -23,15 +23,19 @@ class Adaptations:
         self._reader = reader
         self._writer = writer
 
-    def get(self, run_id: int, *, access: Access = EVERYTHING) -> Setting:
+    def get(self, run_id: int, *, access: Access = EVERYTHING) -> AdaptationSetting:
         """Return a run's setting; off if none was ever set."""
         table = tables.adaptation
-        found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible(access))
+        found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         with self._reader.connect() as connection:
             stored = connection.scalar(found)
-        return Setting() if stored is None else replace(Setting(**stored), mode=Mode(stored["mode"]))
+        return (
+            AdaptationSetting()
+            if stored is None
+            else replace(AdaptationSetting(**stored), mode=AdaptationMode(stored["mode"]))
+        )
 
-    def put(self, run_id: int, setting: Setting, *, author: str, now: float) -> Future[None]:
+    def put(self, run_id: int, setting: AdaptationSetting, *, author: str, now: float) -> Future[None]:
         """Set how a run's bounds are adapted."""
         row = {
             "run_id": run_id,

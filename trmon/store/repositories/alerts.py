@@ -9,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select, update
 
-from trmon.domain.alerts.alert import Ack, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertEvent, AlertState
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import Event
-from trmon.store.repositories.keyset_page import Page, decode, page
-from trmon.store.rows.alert_rows import alert_of, event_of
-from trmon.store.rows.run_rows import visible
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.alert_rows import alert_from_row, event_from_row
+from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -29,7 +29,7 @@ class ListedAlert:
     id: int
     run: RunKey
     alert: Alert
-    ack: Ack | None = None
+    ack: Acknowledgement | None = None
 
 
 class Alerts:
@@ -51,19 +51,19 @@ class Alerts:
     ) -> Page[ListedAlert]:
         """Return alerts, newest first. Errors: InvalidInput for a cursor that is none."""
         table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible(access))
+        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         wanted = {of_run.project: project, of_run.name: run, table.c.state: state and state.value}
         found = found.where(*(column == value for column, value in wanted.items() if value is not None))
         if after is not None:
-            found = found.where(table.c.id < decode(after, length=1)[0])
+            found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        return page([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
+        return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
 
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
         """Return the firing alerts of some runs by run, oldest first."""
         table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible(access))
+        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         found = found.where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
         by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
         with self._reader.connect() as connection:
@@ -71,7 +71,7 @@ class Alerts:
                 by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
         return by_run
 
-    def acknowledge(self, identity: str, ack: Ack, *, access: Access) -> Future[ListedAlert]:
+    def acknowledge(self, identity: str, ack: Acknowledgement, *, access: Access) -> Future[ListedAlert]:
         """Note that somebody has taken up a firing alert; a later word replaces an earlier one.
 
         Errors, from the future: NotFound; Conflict when it does not fire.
@@ -80,7 +80,7 @@ class Alerts:
         newest = (
             select(table, of_run.project, of_run.name)
             .join(tables.run)
-            .where(table.c.identity == identity, visible(access))
+            .where(table.c.identity == identity, visible_runs(access))
             .order_by(table.c.id.desc())
             .limit(1)
         )
@@ -106,23 +106,25 @@ class Alerts:
         Errors: InvalidInput for a cursor that is none.
         """
         table = tables.alert_event
-        found = select(table).join(tables.run).where(table.c.identity == identity, visible(access))
+        found = select(table).join(tables.run).where(table.c.identity == identity, visible_runs(access))
         if after is not None:
-            found = found.where(table.c.id < decode(after, length=1)[0])
+            found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        shown = page(rows, limit=limit, key=lambda row: (row.id,))
-        return Page(tuple(event_of(row) for row in shown.items), shown.next)
+        shown = page_of(rows, limit=limit, key=lambda row: (row.id,))
+        return Page(tuple(event_from_row(row) for row in shown.items), shown.next)
 
     def counts(self, *, access: Access) -> dict[AlertState, int]:
         """Return how many alerts are in each state."""
         table = tables.alert
-        counted = select(table.c.state, func.count()).join(tables.run).where(visible(access)).group_by(table.c.state)
+        counted = (
+            select(table.c.state, func.count()).join(tables.run).where(visible_runs(access)).group_by(table.c.state)
+        )
         with self._reader.connect() as connection:
             found = {AlertState(state): count for state, count in connection.execute(counted)}
         return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
 
 
 def _listed(row: Any) -> ListedAlert:
-    ack = None if row.acked_at is None else Ack(author=row.acked_by, note=row.ack_note, at=row.acked_at)
-    return ListedAlert(id=row.id, run=RunKey(row.project, row.name), alert=alert_of(row), ack=ack)
+    ack = None if row.acked_at is None else Acknowledgement(author=row.acked_by, note=row.ack_note, at=row.acked_at)
+    return ListedAlert(id=row.id, run=RunKey(row.project, row.name), alert=alert_from_row(row), ack=ack)

@@ -19,11 +19,11 @@ from trmon.store import migrations
 from trmon.store.archive import manifest
 from trmon.store.archive.manifest import Manifest
 from trmon.store.repositories.runs import Runs
-from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.writing.group_commit import GroupCommit
 
 
-class Admitted(Enum):
+class ImportOutcome(Enum):
     """What became of a run of an archive."""
 
     IMPORTED = "imported"
@@ -31,17 +31,17 @@ class Admitted(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class AdmittedRun:
+class ImportedRun:
     """A run of an archive under its key here, and what became of it."""
 
     key: RunKey
-    outcome: Admitted
+    outcome: ImportOutcome
 
 
 class Archives:
     """Writes projects as partitioned parquet, and takes them in again; see trmon.store.archive."""
 
-    def __init__(self, reader: Engine, writer: GroupCommit, *, names: NameSets, runs: Runs) -> None:
+    def __init__(self, reader: Engine, writer: GroupCommit, *, names: NameDictionary, runs: Runs) -> None:
         self._reader = reader
         self._writer = writer
         self._names = names
@@ -56,24 +56,24 @@ class Archives:
         written: Manifest = _part("export").export(self._reader, project, root, names=self._names, now=now)
         return written
 
-    def take_in(self, root: Path, *, project: str | None = None) -> Iterator[AdmittedRun]:
+    def take_in(self, root: Path, *, project: str | None = None) -> Iterator[ImportedRun]:
         """Take an archive's runs in, one after the other; one that is here already stays as it is.
 
         Args: project: another name for the project.
         Errors: InvalidInput for what is no archive, or a damaged one; Conflict when another run stands under a name,
         with those before it taken in; NotReady without pyarrow.
         """
-        found = manifest.read(root)
-        if found.revision is None or not migrations.knows(found.revision):
+        found = manifest.read_manifest(root)
+        if found.revision is None or not migrations.knows_revision(found.revision):
             raise InvalidInput(
                 "DIR", f"{root} has schema {found.revision}, which a newer trmon wrote; upgrade this one"
             )
         _part("parts").check_whole(root, found)
         for run in found.runs:
             key = RunKey(project or found.project, run)
-            yield AdmittedRun(key, self._take_in(root, run=run, key=key))
+            yield ImportedRun(key, self._take_in(root, run=run, key=key))
 
-    def _take_in(self, root: Path, *, run: str, key: RunKey) -> Admitted:
+    def _take_in(self, root: Path, *, run: str, key: RunKey) -> ImportOutcome:
         admission, standing = _part("admission"), _part("standing")
         try:
             run_id = self._runs.get(key, access=EVERYTHING).id
@@ -85,10 +85,10 @@ class Archives:
                 raise Conflict(admission.at_once(key)) from error
             finally:
                 self._drop_half(admission.hidden(key))
-            return Admitted.IMPORTED
+            return ImportOutcome.IMPORTED
         if not standing.holds(self._reader, run_id, root=root, run=run):
             raise Conflict(f"there is another run {str(key)!r}; import it under another project")
-        return Admitted.STANDING
+        return ImportOutcome.STANDING
 
     def _drop_half(self, key: RunKey) -> None:
         """Delete what an import left behind that did not come to its end."""

@@ -7,21 +7,21 @@ from typing import Any
 
 from sqlalchemy import Engine, Select, and_, func, or_, select
 
-from trmon.domain.batches.batch import BatchRow, DecisionRow, Role
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import BatchKey
-from trmon.store.repositories.keyset_page import Page, decode, page
-from trmon.store.rows.batch_rows import decision_of, is_batch, read_batches
-from trmon.store.rows.name_dictionary import NameSets
-from trmon.store.rows.run_rows import visible
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.batch_rows import decision_from_row, is_batch, read_batches
+from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 
 
 class Batches:
     """The batches of runs, and the decisions of their policies."""
 
-    def __init__(self, reader: Engine, *, names: NameSets) -> None:
+    def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
         self._reader = reader
         self._names = names
 
@@ -37,17 +37,17 @@ class Batches:
     ) -> Page[BatchRow]:
         """Return a run's batches, newest first. Errors: InvalidInput for a cursor that is none."""
         table = tables.batch
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible(access))
+        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         if attempt_id is not None:
             found = found.where(table.c.attempt_id == attempt_id)
         if step is not None:
             found = found.where(table.c.step == step)
         if after is not None:
-            found = found.where(table.c.ordinal < decode(after, length=1)[0])
+            found = found.where(table.c.ordinal < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             newest = found.order_by(table.c.ordinal.desc()).limit(limit + 1)
             batches = read_batches(connection, newest, names=self._names)
-        return page(batches, limit=limit, key=lambda batch: (batch.ordinal,))
+        return page_of(batches, limit=limit, key=lambda batch: (batch.ordinal,))
 
     def gauge_keys(
         self,
@@ -65,7 +65,7 @@ class Batches:
         Args: before: only steps older than this one's, to read on where an answer ended.
         """
         attempt = tables.attempt
-        found = select(attempt.c.id).join(tables.run).where(attempt.c.run_id == run_id, visible(access))
+        found = select(attempt.c.id).join(tables.run).where(attempt.c.run_id == run_id, visible_runs(access))
         if attempt_id is not None:
             found = found.where(attempt.c.id == attempt_id)
         if before is not None:
@@ -84,7 +84,7 @@ class Batches:
 
     def get(self, key: BatchKey, *, access: Access) -> BatchRow:
         """Return a batch. Errors: NotFound."""
-        found = select(tables.batch).join(tables.run).where(*is_batch(tables.batch, key), visible(access))
+        found = select(tables.batch).join(tables.run).where(*is_batch(tables.batch, key), visible_runs(access))
         with self._reader.connect() as connection:
             batches = read_batches(connection, found, names=self._names)
         if not batches:
@@ -98,19 +98,23 @@ class Batches:
         table = tables.decision
         of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
         wanted = or_(*(and_(*is_batch(table, key)) for key in keys))
-        found = select(table).select_from(of_run).where(wanted, table.c.role == Role.ACTIVE.value, visible(access))
+        found = (
+            select(table)
+            .select_from(of_run)
+            .where(wanted, table.c.role == PolicyRole.ACTIVE.value, visible_runs(access))
+        )
         with self._reader.connect() as connection:
-            rows = [decision_of(row) for row in connection.execute(found)]
+            rows = [decision_from_row(row) for row in connection.execute(found)]
         return {row.key: row for row in rows}
 
     def decisions(self, key: BatchKey, *, access: Access) -> tuple[DecisionRow, ...]:
         """Return what each policy decided over a batch, the active one first."""
         table = tables.decision
         of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
-        found = select(table).select_from(of_run).where(*is_batch(table, key), visible(access))
+        found = select(table).select_from(of_run).where(*is_batch(table, key), visible_runs(access))
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.role, table.c.policy_name)).all()
-        return tuple(decision_of(row) for row in rows)
+        return tuple(decision_from_row(row) for row in rows)
 
 
 def _gauge_rows(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from sqlalchemy import select, update
 
 from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.deliveries import farewell
-from trmon.domain.alerts.transitions import Reason
-from trmon.store.rows.alert_rows import delivery_of, write_deliveries
+from trmon.domain.alerts.deliveries import closing_delivery
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.store.rows.alert_rows import delivery_from_row, write_deliveries
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
 
@@ -21,7 +21,7 @@ Heard = dict[tuple[str, str | None], Delivery]
 """What was told by receiver and episode."""
 
 
-def tell_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> None:
+def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> None:
     """Let every receiver that may have heard an alert of a run fire hear that it is over; then the run may go.
 
     What waits to say so stays in the outbox, as a delivery of no run; for alerts that fire, one is made.
@@ -32,16 +32,16 @@ def tell_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> No
     stays = {"run_id": None, "state": DeliveryState.DUE.value}
     transaction.connection.execute(update(table).where(table.c.id.in_([one.id for one in waiting])).values(**stays))
     transaction.addressed.update(one.receiver for one in waiting)
-    _end(transaction, _open(deliveries), reason=Reason.DELETED, now=now)
+    _end(transaction, _open(deliveries), reason=TransitionReason.DELETED, now=now)
 
 
-def tell_of_name(transaction: Transaction, run_id: int, *, name: str, now: float) -> None:
+def notify_of_rename(transaction: Transaction, run_id: int, *, name: str, now: float) -> None:
     """Let every receiver that may have heard an alert of a run fire hear of it under the run's new name.
 
     Receivers know alerts by names: under the former one it is over, or nobody would ever close what was opened.
     """
     table, heard = tables.delivery, _open(_of_alerts(transaction, run_id))
-    _end(transaction, heard, reason=Reason.RENAMED, now=now)
+    _end(transaction, heard, reason=TransitionReason.RENAMED, now=now)
     for one in heard:
         body = one.body | {"run": one.body["run"] | {"run": name}}
         again = {"body": body, "state": DeliveryState.STANDING.value, "due_at": now}
@@ -51,7 +51,7 @@ def tell_of_name(transaction: Transaction, run_id: int, *, name: str, now: float
 def _of_alerts(transaction: Transaction, run_id: int) -> list[Delivery]:
     table = tables.delivery
     found = select(table).where(table.c.run_id == run_id, table.c.episode.is_not(None)).order_by(table.c.id)
-    return [delivery_of(row) for row in transaction.connection.execute(found)]
+    return [delivery_from_row(row) for row in transaction.connection.execute(found)]
 
 
 def _heard(deliveries: Sequence[Delivery]) -> Heard:
@@ -64,15 +64,15 @@ def _open(deliveries: Sequence[Delivery]) -> list[Delivery]:
     return [one for place, one in _heard(deliveries).items() if place not in ended]
 
 
-def _end(transaction: Transaction, heard: Sequence[Delivery], *, reason: Reason, now: float) -> None:
+def _end(transaction: Transaction, heard: Sequence[Delivery], *, reason: TransitionReason, now: float) -> None:
     made = [_farewell(one, reason=reason, now=now) for one in heard]
     write_deliveries(transaction.connection, made)
     transaction.addressed.update(one.receiver for one in made)
 
 
-def _farewell(heard: Delivery, *, reason: Reason, now: float) -> Delivery:
+def _farewell(heard: Delivery, *, reason: TransitionReason, now: float) -> Delivery:
     was_tried = heard.attempts > 0 or heard.rounds > 0
-    made = farewell(heard, reason=reason, now=now)
+    made = closing_delivery(heard, reason=reason, now=now)
     return made if was_tried else replace(made, due_at=now + IN_FLIGHT_SECONDS)
 
 

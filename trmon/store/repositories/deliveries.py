@@ -10,9 +10,9 @@ from sqlalchemy import Engine, select
 from trmon.domain.alerts.alert import Delivery, DeliveryState
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
-from trmon.store.repositories.keyset_page import Page, decode, page
-from trmon.store.rows.alert_rows import delivery_of
-from trmon.store.rows.run_rows import visible
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.alert_rows import delivery_from_row
+from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 
 
@@ -39,20 +39,20 @@ class Deliveries:
     ) -> Page[ListedDelivery]:
         """Return deliveries, newest first. Errors: InvalidInput for a cursor that is none."""
         table, of_run = tables.delivery, tables.run.c
-        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible(access))
+        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         if state is not None:
             found = found.where(table.c.state == state.value)
         if after is not None:
-            found = found.where(table.c.id < decode(after, length=1)[0])
+            found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        return page([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.delivery.id,))
+        return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.delivery.id,))
 
 
 def _listed(row: Any) -> ListedDelivery:
     return ListedDelivery(
         run=RunKey(row.project, row.name),
-        delivery=delivery_of(row),
+        delivery=delivery_from_row(row),
         state=DeliveryState(row.state),
         tried_at=row.tried_at,
         last_error=row.last_error,

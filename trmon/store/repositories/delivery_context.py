@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, or_, select
 
 from trmon.domain.alerts.alert import Alert, AlertState, DeliveryState
-from trmon.domain.alerts.muting import LATE_SECONDS, Situation
+from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryContext
 from trmon.store.repositories.silences import read_silences
-from trmon.store.rows.alert_rows import alert_of, event_of
+from trmon.store.rows.alert_rows import alert_from_row, event_from_row
 from trmon.store.rows.run_rows import read_run
 from trmon.store.schema import tables
 
@@ -20,21 +20,21 @@ Pairs = frozenset[tuple[str, str]]
 """Receivers and episodes."""
 
 
-def read_situation(connection: Connection, run_id: int, *, now: float) -> Situation:
+def read_delivery_context(connection: Connection, run_id: int, *, now: float) -> DeliveryContext:
     """Return what is true of a run now. Errors: NotFound."""
     run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
     alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
     tried, waiting = _read_heard(connection, run_id, made_after=now - LATE_SECONDS)
     events = select(tables.alert_event).where(tables.alert_event.c.run_id == run_id)
     newest = events.order_by(tables.alert_event.c.id.desc()).limit(MAX_EVENTS)
-    return Situation(
+    return DeliveryContext(
         run=run,
         alerts=alerts,
         tried=tried,
         waiting=waiting,
         acked=acked,
         silences=read_silences(connection, project=run.key.project, now=now),
-        events=tuple(event_of(row) for row in connection.execute(newest)),
+        events=tuple(event_from_row(row) for row in connection.execute(newest)),
     )
 
 
@@ -47,8 +47,8 @@ def _read_alerts(
     ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
     found = select(tables.alert).where(table.run_id == run_id, or_(fires, ended)).order_by(table.id)
     rows = connection.execute(found).all()
-    acked = (alert_of(row).episode for row in rows if row.acked_at is not None)
-    return tuple(alert_of(row) for row in rows), frozenset(acked)
+    acked = (alert_from_row(row).episode for row in rows if row.acked_at is not None)
+    return tuple(alert_from_row(row) for row in rows), frozenset(acked)
 
 
 def _read_heard(connection: Connection, run_id: int, *, made_after: float) -> tuple[Pairs, Pairs]:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, func, select
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import Event
-from trmon.store.rows.run_rows import visible
+from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 
 
@@ -36,7 +36,7 @@ class Events:
         statement = (
             select(table, tables.run.c.project, tables.run.c.name)
             .join(tables.run)
-            .where(table.c.id > event_id, visible(access))
+            .where(table.c.id > event_id, visible_runs(access))
         )
         if run is not None:
             statement = statement.where(tables.run.c.project == run.project, tables.run.c.name == run.run)

@@ -26,18 +26,18 @@ class Page(Generic[T]):
     next: str | None = None
 
 
-def page(items: Sequence[T], *, limit: int, key: Callable[[T], tuple[int, ...]]) -> Page[T]:
+def page_of(items: Sequence[T], *, limit: int, key: Callable[[T], tuple[int, ...]]) -> Page[T]:
     """Return the first `limit` items as a page; one item more than that says that another page follows."""
     shown = items[:limit]
-    return Page(tuple(shown), encode(key(shown[-1])) if shown and len(items) > limit else None)
+    return Page(tuple(shown), encode_cursor(key(shown[-1])) if shown and len(items) > limit else None)
 
 
-def encode(key: tuple[int, ...]) -> str:
+def encode_cursor(key: tuple[int, ...]) -> str:
     """Return a key as an opaque cursor."""
     return base64.urlsafe_b64encode(msgspec.msgpack.encode(key)).decode().rstrip("=")
 
 
-def decode(cursor: str, *, length: int) -> tuple[int, ...]:
+def decode_cursor(cursor: str, *, length: int) -> tuple[int, ...]:
     """Return the key of a cursor. Errors: InvalidInput when it is not one."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))

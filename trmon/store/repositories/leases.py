@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 
 from trmon.domain.model.errors import Fenced
-from trmon.domain.model.slots import SLOTS, Fences, Standing
+from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings
 from trmon.store.database import advisory_locks
-from trmon.store.database.advisory_locks import Of
-from trmon.store.database.pg_statement import Sent
+from trmon.store.database.advisory_locks import LockSpace
+from trmon.store.database.pg_statement import PgStatement
 from trmon.store.database.upsert import insert_new, unnested, upsert
 from trmon.store.schema import tables
 
@@ -49,12 +49,12 @@ class Leases:
         self._engine = engine
         self._holder = holder
 
-    def renew(self) -> Standing:
+    def renew(self) -> SlotHoldings:
         """Say that the process lives, keep what it holds, take what it lacks and nobody holds. Errors: NotReady."""
         with self._engine.begin() as connection:
-            standing = Standing(fences=self._kept(connection), n_workers=self._counted(connection))
+            standing = SlotHoldings(fences=self._kept(connection), n_workers=self._counted(connection))
             taken = self._taken(connection, at_most=standing.missing) if standing.missing else {}
-        return Standing(fences={**standing.fences, **taken}, n_workers=standing.n_workers)
+        return SlotHoldings(fences={**standing.fences, **taken}, n_workers=standing.n_workers)
 
     def release(self, slots: Collection[int]) -> None:
         """Give slots up, for others to take at once. Errors: NotReady."""
@@ -106,7 +106,9 @@ def check_fences(connection: Connection, fences: Fences) -> None:
     """
     if not fences:
         return
-    advisory_locks.hold(connection, [advisory_locks.number(Of.LEASE, slot) for slot in fences], shared=True)
+    advisory_locks.lock_numbers(
+        connection, [advisory_locks.lock_number(LockSpace.LEASE, slot) for slot in fences], shared=True
+    )
     held = _held().rows(connection, {"slot": list(fences), "fence": list(fences.values())})
     found = {slot for (slot,) in held}
     if lost := fences.keys() - found:
@@ -121,15 +123,17 @@ def holders(connection: Connection) -> Sequence[Any]:
 
 
 @cache
-def _held() -> Sent:
+def _held() -> PgStatement:
     """Return the query for those slots, of some with a fence each, that are held under it."""
     given = unnested(tables.lease, ("slot", "fence")).subquery()
     same = (_LEASE.slot == given.c.slot) & (_LEASE.fence == given.c.fence) & _LEASE.holder.is_not(None)
-    return Sent(select(_LEASE.slot).join_from(tables.lease, given, same))
+    return PgStatement(select(_LEASE.slot).join_from(tables.lease, given, same))
 
 
 def _is_quiet(connection: Connection, slot: int) -> bool:
-    return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(advisory_locks.number(Of.LEASE, slot)))))
+    return bool(
+        connection.scalar(select(func.pg_try_advisory_xact_lock(advisory_locks.lock_number(LockSpace.LEASE, slot))))
+    )
 
 
 def _make_slots(connection: Connection) -> None:

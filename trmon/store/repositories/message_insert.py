@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from trmon.domain.model.messages import Intake, Receipt, Stored
+from trmon.domain.model.messages import PreparedMessage, WriteOutcome, WriteResult
 from trmon.store.database.upsert import Row
-from trmon.store.registry.registry_entries import Arrival, AttemptEntry
-from trmon.store.registry.run_registry import Directory
+from trmon.store.registry.registry_entries import ArrivedMessage, AttemptEntry
+from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.rows import report_codec
 from trmon.store.schema import tables
 from trmon.store.writing.idempotent_insert import store_once
@@ -17,7 +17,9 @@ from trmon.store.writing.transaction import Transaction
 from trmon_client.core import wire
 
 
-def take_in(transaction: Transaction, directory: Directory, *, items: Sequence[tuple[Intake, float]]) -> list[Receipt]:
+def insert_messages(
+    transaction: Transaction, directory: RunRegistry, *, items: Sequence[tuple[PreparedMessage, float]]
+) -> list[WriteResult]:
     """Store messages with the time they came, and return what became of each, in order."""
     connection = transaction.connection
     rows = [_row(intake, directory.place(connection, _arrival(intake, at)), at=at) for intake, at in items]
@@ -32,11 +34,11 @@ def take_in(transaction: Transaction, directory: Directory, *, items: Sequence[t
 
 def _receipts(
     connection: Connection, rows: Sequence[Row], *, indices: Sequence[int], notices: bool
-) -> dict[int, Receipt]:
+) -> dict[int, WriteResult]:
     table, key = (tables.notice, tables.NOTICE_KEY) if notices else (tables.report, tables.REPORT_KEY)
     found = store_once(connection, table, key=key, rows=[rows[i] for i in indices])
     return {
-        i: Receipt(
+        i: WriteResult(
             status=status if notices else _judged_anew(status, rows[i], standing),
             id=standing["id"],
             run_id=standing["run_id"],
@@ -47,18 +49,18 @@ def _receipts(
     }
 
 
-def _judged_anew(status: Stored, row: Row, standing: Row) -> Stored:
+def _judged_anew(status: WriteOutcome, row: Row, standing: Row) -> WriteOutcome:
     """What stands may have been packed by another version of the service, and has another digest then."""
-    if status is Stored.CONFLICT and report_codec.is_same(row["payload"], standing["payload"]):
-        return Stored.DUPLICATE
+    if status is WriteOutcome.CONFLICT and report_codec.is_same_report(row["payload"], standing["payload"]):
+        return WriteOutcome.DUPLICATE
     return status
 
 
-def _arrival(intake: Intake, at: float) -> Arrival:
-    return Arrival(key=intake.key, message=intake.message, at=at)
+def _arrival(intake: PreparedMessage, at: float) -> ArrivedMessage:
+    return ArrivedMessage(key=intake.key, message=intake.message, at=at)
 
 
-def _row(intake: Intake, attempt: AttemptEntry, *, at: float) -> Row:
+def _row(intake: PreparedMessage, attempt: AttemptEntry, *, at: float) -> Row:
     message = intake.message
     row = {
         "run_id": attempt.run_id,

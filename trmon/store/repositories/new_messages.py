@@ -11,7 +11,7 @@ from sqlalchemy import Engine, Select, Table, bindparam, func, select
 from trmon.store.schema import tables
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     """What came."""
 
     REPORT = "report"
@@ -19,20 +19,20 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class NewMessage:
     """The newest message of a kind that came of a run."""
 
     run_id: int
-    kind: Kind
+    kind: MessageKind
     id: int
 
 
-Mark = dict[Kind, int]
+Mark = dict[MessageKind, int]
 """The newest id of each kind at one moment."""
-_TABLES: dict[Kind, Table] = {Kind.REPORT: tables.report, Kind.NOTICE: tables.notice}
+_TABLES: dict[MessageKind, Table] = {MessageKind.REPORT: tables.report, MessageKind.NOTICE: tables.notice}
 
 
-class Arrivals:
+class NewMessages:
     """Reports and notices by their ids.
 
     Ids of different runs become visible in any order, so whoever asks what came after a mark must ask again, for as
@@ -48,11 +48,11 @@ class Arrivals:
             newest = connection.execute(_NEWEST_IDS).one()
         return {kind: id_ or 0 for kind, id_ in zip(_TABLES, newest, strict=True)}
 
-    def after(self, mark: Mark) -> list[Came]:
+    def after(self, mark: Mark) -> list[NewMessage]:
         """Return the newest message of each run and kind that came after a mark."""
         with self._reader.connect() as connection:
             return [
-                Came(run_id, kind, id_)
+                NewMessage(run_id, kind, id_)
                 for kind, newest in _NEWEST_OF_RUNS.items()
                 for run_id, id_ in connection.execute(newest, {"after": mark[kind]})
             ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Engine, func, or_, select
 
 from trmon.domain.alerts.alert import AlertState, DeliveryState
-from trmon.store.rows.alert_rows import alert_of
+from trmon.store.rows.alert_rows import alert_from_row
 from trmon.store.schema import tables
-from trmon.store.writing.batched_delete import delete_all
+from trmon.store.writing.batched_delete import delete_in_batches
 from trmon.store.writing.group_commit import GroupCommit
 
 DONE = (DeliveryState.DELIVERED.value, DeliveryState.MUTED.value)
@@ -16,7 +16,7 @@ DEAD_FACTOR = 3.0
 DEAD_ROWS = 10_000
 
 
-class Bygones:
+class NotificationCleanup:
     """Deletes what nobody will ask for any more, in small transactions."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
@@ -37,15 +37,15 @@ class Bygones:
             surplus = connection.scalar(newest) or 0
         dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
         closed = func.coalesce(table.episode, "").not_in(self._episodes_since_before(oldest))
-        return delete_all(self._writer, tables.delivery, or_(done, dead) & closed)
+        return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & closed)
 
     def prune_silences(self, *, now: float, max_age_seconds: float) -> int:
         """Delete silences that ended long ago and return how many."""
-        return delete_all(self._writer, tables.silence, tables.silence.c.ends_at < now - max_age_seconds)
+        return delete_in_batches(self._writer, tables.silence, tables.silence.c.ends_at < now - max_age_seconds)
 
     def _episodes_since_before(self, oldest: float) -> list[str]:
         """Return the episodes that still fire since before a moment."""
         table = tables.alert.c
         found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
         with self._reader.connect() as connection:
-            return [alert_of(row).episode for row in connection.execute(found)]
+            return [alert_from_row(row).episode for row in connection.execute(found)]

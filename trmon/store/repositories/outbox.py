@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, Double, Engine, Select, any_, bindparam, func, select, update
 
 from trmon.domain.alerts.alert import Delivery, DeliveryState
-from trmon.domain.alerts.muting import Situation
+from trmon.domain.alerts.muting import DeliveryContext
 from trmon.domain.alerts.settlement import Settlement
 from trmon.domain.model.slots import SLOTS, Fences
-from trmon.store.repositories.delivery_context import read_situation
+from trmon.store.repositories.delivery_context import read_delivery_context
 from trmon.store.repositories.leases import check_fences
-from trmon.store.rows.alert_rows import delivery_of
+from trmon.store.rows.alert_rows import delivery_from_row
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -54,12 +54,12 @@ class Outbox:
                 rows = connection.execute(_OVERDUE, given).all()
             else:
                 rows = connection.execute(_OVERDUE_IN_SLOTS, {**given, "slots": list(slots)}).all()
-        return [delivery_of(row) for row in rows]
+        return [delivery_from_row(row) for row in rows]
 
-    def situation(self, run_id: int, *, now: float) -> Situation:
+    def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return what is true of a run now, all of it at one moment. Errors: NotFound."""
         with self._reader.connect() as connection:
-            return read_situation(connection, run_id, now=now)
+            return read_delivery_context(connection, run_id, now=now)
 
     def settle(self, settlements: Sequence[Settlement], *, fences: Fences | None = None) -> None:
         """Note what became of deliveries, all of it together, while these slots are held. Errors: Fenced."""

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Engine, insert, select
 
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
-from trmon.store.repositories.keyset_page import Page, decode, page
-from trmon.store.rows.run_rows import read_run, visible
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.run_rows import read_run, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -31,14 +31,14 @@ class Policies:
         with self._reader.connect() as connection:
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
             row = connection.execute(newest).one_or_none()
-        return default_version(now=run.created_at) if row is None else version_of(row)
+        return default_version(now=run.created_at) if row is None else policy_version_from_row(row)
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
         """Return every version that was set, oldest first."""
         table = tables.policy_version
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible(access))
+        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         with self._reader.connect() as connection:
-            return [version_of(row) for row in connection.execute(found.order_by(table.c.id))]
+            return [policy_version_from_row(row) for row in connection.execute(found.order_by(table.c.id))]
 
     def list(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[PolicyVersion]:
         """Return the versions a run's policy had, newest first; the last one is what every run begins with.
@@ -48,13 +48,13 @@ class Policies:
         table = tables.policy_version.c
         found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(limit + 1)
         if after is not None:
-            found = found.where(table.id < decode(after, length=1)[0])
+            found = found.where(table.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-            versions = [(row.id, version_of(row)) for row in connection.execute(found)]
+            versions = [(row.id, policy_version_from_row(row)) for row in connection.execute(found)]
         if len(versions) <= limit:
             versions.append((0, default_version(now=run.created_at)))
-        shown = page(versions, limit=limit, key=lambda version: version[:1])
+        shown = page_of(versions, limit=limit, key=lambda version: version[:1])
         return Page(tuple(version for _, version in shown.items), shown.next)
 
     def put(self, run_id: int, version: PolicyVersion) -> Future[None]:
@@ -98,7 +98,7 @@ def _is_awaited(connection: Connection, run_id: int, replaces: str) -> bool:
     return row.hash == replaces and not row.pinned
 
 
-def version_of(row: Any) -> PolicyVersion:
+def policy_version_from_row(row: Any) -> PolicyVersion:
     """Return a policy version from its row."""
     return PolicyVersion(
         policy=Policy.parse(row.policy),

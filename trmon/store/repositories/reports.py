@@ -15,15 +15,15 @@ from trmon.domain.model.messages import (
     AnyReport,
     DamagedNotice,
     DamagedReport,
-    Intake,
-    Receipt,
+    PreparedMessage,
     StoredNotice,
     StoredReport,
+    WriteResult,
 )
 from trmon.store.database.postgres import BINARY
-from trmon.store.registry.registry_entries import Arrival
-from trmon.store.registry.run_registry import Directory
-from trmon.store.repositories.message_insert import take_in
+from trmon.store.registry.registry_entries import ArrivedMessage
+from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.repositories.message_insert import insert_messages
 from trmon.store.rows import report_codec
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
@@ -36,7 +36,7 @@ FLUSH_SECONDS = 10.0
 class Reports:
     """What trainers say, as it lies on the disk."""
 
-    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory, is_alone: bool) -> None:
+    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: RunRegistry, is_alone: bool) -> None:
         """Args: is_alone: no other process reads what comes, so that it may wait in memory."""
         self._is_alone = is_alone
         self._reader = reader
@@ -44,16 +44,16 @@ class Reports:
         self._directory = directory
         self._flushed_at = 0.0
 
-    def append(self, intakes: Sequence[Intake], *, now: float) -> list[Future[Receipt]]:
+    def append(self, intakes: Sequence[PreparedMessage], *, now: float) -> list[Future[WriteResult]]:
         """Queue messages, in their order; each future ends when its message is on the disk.
 
         Args: intakes: anything but heartbeats; now: when they came, seconds on the server's clock.
         Errors: Overloaded, with none of them queued.
         """
-        arrivals = [Arrival(key=intake.key, message=intake.message, at=now) for intake in intakes]
+        arrivals = [ArrivedMessage(key=intake.key, message=intake.message, at=now) for intake in intakes]
         return self._writer.submit_each(self._store, [(intake, now) for intake in intakes], runs=arrivals)
 
-    def touch(self, arrivals: Sequence[Arrival]) -> None:
+    def touch(self, arrivals: Sequence[ArrivedMessage]) -> None:
         """Note heartbeats: where no other process needs them, written at most every 10 seconds. Errors: Overloaded."""
         self._writer.submit_each(self._touch, arrivals, runs=arrivals)
 
@@ -82,10 +82,10 @@ class Reports:
             rows = connection.execute(statement, given).all()
         return [stored_report(row) for row in rows]
 
-    def _store(self, transaction: Transaction, items: Sequence[tuple[Intake, float]]) -> list[Receipt]:
-        return take_in(transaction, self._directory, items=items)
+    def _store(self, transaction: Transaction, items: Sequence[tuple[PreparedMessage, float]]) -> list[WriteResult]:
+        return insert_messages(transaction, self._directory, items=items)
 
-    def _touch(self, transaction: Transaction, arrivals: Sequence[Arrival]) -> list[None]:
+    def _touch(self, transaction: Transaction, arrivals: Sequence[ArrivedMessage]) -> list[None]:
         for arrival in arrivals:
             self._directory.touch(transaction.connection, arrival)
         newest = max(arrival.at for arrival in arrivals)
@@ -117,7 +117,7 @@ def stored_report(row: Any) -> AnyReport:
     """Return a report as it lies in its row, by its place alone where it is damaged."""
     key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
     try:
-        report, columns = report_codec.unpack(row.payload)
+        report, columns = report_codec.unpack_report(row.payload)
     except Damaged as error:
         return DamagedReport(id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=str(error))
     return StoredReport(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Engine, case, func, or_, select
 
-from trmon.store.repositories.notification_cleanup import Bygones
+from trmon.store.repositories.notification_cleanup import NotificationCleanup
 from trmon.store.schema import tables
-from trmon.store.writing.batched_delete import delete_all
+from trmon.store.writing.batched_delete import delete_in_batches
 from trmon.store.writing.group_commit import GroupCommit
 
 EVENT_SECONDS = 24 * 3600.0
@@ -34,7 +34,7 @@ class Retention:
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
-        self._bygones = Bygones(reader, writer)
+        self._bygones = NotificationCleanup(reader, writer)
 
     def prune(
         self,
@@ -58,7 +58,7 @@ class Retention:
             # Each by its own age: a clock that was behind for a moment makes one report old, not those before it.
             old = (table.id <= last_old) & (table.received_at < oldest)
             beyond = (table.run_id == run_id) & (old | (table.id <= last_surplus))
-            reports += delete_all(self._writer, tables.report, beyond, goes_on=goes_on)
+            reports += delete_in_batches(self._writer, tables.report, beyond, goes_on=goes_on)
         return Pruned(
             reports=reports,
             events=self._prune_events(now, goes_on=goes_on),
@@ -99,4 +99,4 @@ class Retention:
         with self._reader.connect() as connection:
             last_id = connection.scalar(select(func.max(table.id))) or 0
         old = or_(table.at < now - EVENT_SECONDS, table.id <= last_id - EVENT_ROWS)
-        return delete_all(self._writer, tables.event, old, goes_on=goes_on)
+        return delete_in_batches(self._writer, tables.event, old, goes_on=goes_on)

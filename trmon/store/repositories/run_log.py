@@ -9,32 +9,32 @@ from typing import Any
 
 from sqlalchemy import Engine, exists, func, or_, select
 
-from trmon.domain.adaptation.adaptation_setting import Setting
+from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Fenced
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyNotice, AnyReport, Mail
+from trmon.domain.model.messages import AnyNotice, AnyReport, Unread
 from trmon.domain.model.slots import SLOTS, Fences, slot_of
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.duplicate_trainers import Speaker
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.domain.state.run_update import Checkpoint, Frontier, Outcome, Reached
-from trmon.store.registry.run_registry import Directory
+from trmon.domain.state.run_update import Checkpoint, Frontier, Reached, RunUpdate
+from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.policies import Policies
 from trmon.store.repositories.reports import Reports
-from trmon.store.repositories.run_updates import write_outcomes
+from trmon.store.repositories.run_updates import write_run_updates
 from trmon.store.repositories.runs import Runs
-from trmon.store.repositories.unread_messages import read_mail
-from trmon.store.rows.alert_rows import alert_of
+from trmon.store.repositories.unread_messages import read_unread_messages
+from trmon.store.rows.alert_rows import alert_from_row
 from trmon.store.rows.batch_rows import is_batch, read_batches
-from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.rows.run_rows import read_runs, select_runs
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import Commit, GroupCommit
+from trmon.store.writing.group_commit import CommittedGroup, GroupCommit
 from trmon.store.writing.transaction import Transaction
 
 _ENDED = [state.value for state in RunState if state.ended]
@@ -49,8 +49,8 @@ class SqlRunLog:
         reader: Engine,
         writer: GroupCommit,
         *,
-        directory: Directory,
-        names: NameSets,
+        directory: RunRegistry,
+        names: NameDictionary,
         runs: Runs,
         reports: Reports,
         policies: Policies,
@@ -107,10 +107,10 @@ class SqlRunLog:
         """Return the run's notices with a larger id, oldest first."""
         return self._reports.notices_after(run_id, notice_id, limit=limit)
 
-    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Mail] | None:
+    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind."""
         with self._reader.connect() as connection:
-            return read_mail(connection, read, limit=limit)
+            return read_unread_messages(connection, read, limit=limit)
 
     def batch_reports(self, key: BatchKey) -> list[AnyReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
@@ -134,7 +134,7 @@ class SqlRunLog:
         table = tables.alert.c
         found = select(tables.alert).where(table.run_id == run_id, table.state.in_(_OPEN))
         with self._reader.connect() as connection:
-            return [alert_of(row) for row in connection.execute(found.order_by(table.id))]
+            return [alert_from_row(row) for row in connection.execute(found.order_by(table.id))]
 
     def policy(self, run_id: int) -> PolicyVersion:
         """Return the run's current policy version, the default one if none was ever set."""
@@ -144,7 +144,7 @@ class SqlRunLog:
         """Return every policy version the run had, oldest first."""
         return self._policies.history(run_id)
 
-    def adaptation(self, run_id: int) -> Setting:
+    def adaptation(self, run_id: int) -> AdaptationSetting:
         """Return how the run's bounds are adapted."""
         return self._adaptations.get(run_id)
 
@@ -170,7 +170,7 @@ class SqlRunLog:
         with self._reader.connect() as connection:
             return [_speaker(row) for row in connection.execute(found)]
 
-    def commit(self, outcomes: Sequence[Outcome], *, fences: Fences | None = None) -> list[Future[None]]:
+    def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
         """Write outcomes, each in one transaction; each future ends when its one is on disk. Errors, from it: Fenced.
 
         Args: fences: those under which the runs' slots are held; None where there is one worker only.
@@ -188,16 +188,16 @@ class SqlRunLog:
         for run_id, revision in revisions.items():
             self._revisions[run_id] = revision
 
-    def _write(self, transaction: Transaction, items: Sequence[tuple[Outcome, int | None]]) -> list[None]:
+    def _write(self, transaction: Transaction, items: Sequence[tuple[RunUpdate, int | None]]) -> list[None]:
         check_fences(transaction.connection, _common_fences(items))
-        write_outcomes(transaction, [outcome for outcome, _ in items], names=self._names)
+        write_run_updates(transaction, [outcome for outcome, _ in items], names=self._names)
         return [None] * len(items)
 
-    def _note(self, commit: Commit) -> None:
+    def _note(self, commit: CommittedGroup) -> None:
         self._revisions.update(commit.edited)
 
 
-def _common_fences(items: Sequence[tuple[Outcome, int | None]]) -> dict[int, int]:
+def _common_fences(items: Sequence[tuple[RunUpdate, int | None]]) -> dict[int, int]:
     """Return the fence of each slot. Errors: Fenced where a slot was lost and taken again between two outcomes."""
     fences: dict[int, int] = {}
     for outcome, fence in items:

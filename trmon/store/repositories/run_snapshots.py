@@ -8,17 +8,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
 
-from trmon.domain.adaptation.adaptation_setting import Mode
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
-from trmon.domain.state.run_snapshot import Outlook
-from trmon.store.repositories.policies import version_of
-from trmon.store.rows.alert_rows import alert_of
+from trmon.domain.state.run_snapshot import RunSnapshot
+from trmon.store.repositories.policies import policy_version_from_row
+from trmon.store.rows.alert_rows import alert_from_row
 from trmon.store.rows.batch_rows import read_batches
-from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.rows.run_rows import read_runs, select_runs
 from trmon.store.schema import tables
 
@@ -27,21 +27,21 @@ PAGE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class StoredRunView:
     """One run as its worker last wrote it; `row` is the batch that gauges read."""
 
     run: Run
     row: BatchRow | None
     policy: PolicyVersion
     alerts: tuple[Alert, ...]
-    adaptation: Mode
-    outlook: Outlook
+    adaptation: AdaptationMode
+    outlook: RunSnapshot
 
 
-class Outlooks:
+class RunSnapshots:
     """The sights of runs."""
 
-    def __init__(self, reader: Engine, *, names: NameSets) -> None:
+    def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
         self._reader = reader
         self._names = names
 
@@ -57,38 +57,38 @@ class Outlooks:
         with self._reader.connect() as connection:
             return set(connection.scalars(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
 
-    def of(self, run_ids: Collection[int]) -> list[Sight]:
+    def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
         """Return the sights of those runs that exist."""
         ids = sorted(run_ids)
-        sights: list[Sight] = []
+        sights: list[StoredRunView] = []
         with self._reader.connect() as connection:
             for first in range(0, len(ids), PAGE):
                 sights += self._read(connection, ids[first : first + PAGE])
         return sights
 
-    def _read(self, connection: Connection, ids: Sequence[int]) -> list[Sight]:
-        outlooks = _outlooks(connection, ids)
-        rows = self._rows(connection, outlooks)
+    def _read(self, connection: Connection, ids: Sequence[int]) -> list[StoredRunView]:
+        run_snapshots = _run_snapshots(connection, ids)
+        rows = self._rows(connection, run_snapshots)
         policies, alerts = _policies(connection, ids), _alerts(connection, ids)
         modes = _modes(connection, ids)
         runs = read_runs(connection, select_runs(EVERYTHING).where(tables.run.c.id.in_(ids)))
         return [
-            Sight(
+            StoredRunView(
                 run=run,
                 row=rows.get(run.id),
                 policy=policies.get(run.id) or default_version(now=run.created_at),
                 alerts=alerts.get(run.id, ()),
-                adaptation=modes.get(run.id, Mode.OFF),
-                outlook=outlooks.get(run.id, Outlook()),
+                adaptation=modes.get(run.id, AdaptationMode.OFF),
+                outlook=run_snapshots.get(run.id, RunSnapshot()),
             )
             for run in runs
         ]
 
-    def _rows(self, connection: Connection, outlooks: dict[int, Outlook]) -> dict[int, BatchRow]:
+    def _rows(self, connection: Connection, run_snapshots: dict[int, RunSnapshot]) -> dict[int, BatchRow]:
         table = tables.batch.c
         wanted: list[ColumnElement[bool]] = [
             (table.run_id == run_id) & (table.ordinal == outlook.gauge_ordinal)
-            for run_id, outlook in outlooks.items()
+            for run_id, outlook in run_snapshots.items()
             if outlook.gauge_ordinal is not None
         ]
         if not wanted:
@@ -97,17 +97,17 @@ class Outlooks:
         return {row.run_id: row for row in found}
 
 
-def _outlooks(connection: Connection, ids: Sequence[int]) -> dict[int, Outlook]:
+def _run_snapshots(connection: Connection, ids: Sequence[int]) -> dict[int, RunSnapshot]:
     table = tables.run_state.c
     found = select(table.run_id, table.outlook).where(table.run_id.in_(ids), table.outlook.is_not(None))
-    return {row.run_id: Outlook.of(row.outlook) for row in connection.execute(found)}
+    return {row.run_id: RunSnapshot.of(row.outlook) for row in connection.execute(found)}
 
 
 def _policies(connection: Connection, ids: Sequence[int]) -> dict[int, PolicyVersion]:
     table = tables.policy_version.c
     newest = select(func.max(table.id)).where(table.run_id.in_(ids)).group_by(table.run_id)
     found: Any = connection.execute(select(tables.policy_version).where(table.id.in_(newest)))
-    return {row.run_id: version_of(row) for row in found}
+    return {row.run_id: policy_version_from_row(row) for row in found}
 
 
 def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert, ...]]:
@@ -115,11 +115,11 @@ def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert
     found = select(tables.alert).where(table.run_id.in_(ids), table.state.in_(_OPEN)).order_by(table.id)
     by_run: dict[int, tuple[Alert, ...]] = {}
     for row in connection.execute(found):
-        by_run[row.run_id] = (*by_run.get(row.run_id, ()), alert_of(row))
+        by_run[row.run_id] = (*by_run.get(row.run_id, ()), alert_from_row(row))
     return by_run
 
 
-def _modes(connection: Connection, ids: Sequence[int]) -> dict[int, Mode]:
+def _modes(connection: Connection, ids: Sequence[int]) -> dict[int, AdaptationMode]:
     table = tables.adaptation.c
     found = select(table.run_id, table.setting).where(table.run_id.in_(ids))
-    return {row.run_id: Mode(row.setting["mode"]) for row in connection.execute(found)}
+    return {row.run_id: AdaptationMode(row.setting["mode"]) for row in connection.execute(found)}

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from trmon.domain.state.run_update import Outcome
+from trmon.domain.state.run_update import RunUpdate
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.policies import write_policy
-from trmon.store.rows.alert_rows import forget_acks, write_alerts, write_deliveries, write_events
+from trmon.store.rows.alert_rows import forget_acknowledgements, write_alerts, write_deliveries, write_events
 from trmon.store.rows.batch_rows import write_batches, write_decisions
-from trmon.store.rows.name_dictionary import NameSets
+from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.rows.run_rows import write_runs, write_tags
-from trmon.store.rows.signal_chunks import extend_history
+from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
 
 
-def write_outcomes(transaction: Transaction, outcomes: Sequence[Outcome], *, names: NameSets) -> None:
+def write_run_updates(transaction: Transaction, outcomes: Sequence[RunUpdate], *, names: NameDictionary) -> None:
     """Write outcomes; batches, decisions and alerts are written over, known transitions and deliveries stay."""
     connection = transaction.connection
     batches = list(chain.from_iterable(outcome.batches for outcome in outcomes))
     write_batches(connection, batches, names=names)
     write_decisions(connection, list(chain.from_iterable(outcome.decisions for outcome in outcomes)))
-    extend_history(connection, batches, names=names)
+    extend_chunks(connection, batches, names=names)
     events = list(chain.from_iterable(outcome.alert_events for outcome in outcomes))
-    forget_acks(connection, events)
+    forget_acknowledgements(connection, events)
     write_alerts(connection, list(chain.from_iterable(outcome.alerts for outcome in outcomes)))
     write_events(connection, events)
     deliveries = list(chain.from_iterable(outcome.deliveries for outcome in outcomes))
@@ -42,7 +42,7 @@ def write_outcomes(transaction: Transaction, outcomes: Sequence[Outcome], *, nam
     _write_states(transaction, outcomes)
 
 
-def _write_states(transaction: Transaction, outcomes: Sequence[Outcome]) -> None:
+def _write_states(transaction: Transaction, outcomes: Sequence[RunUpdate]) -> None:
     """Those with a checkpoint or an outlook and those without write different columns."""
     alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in map(_state_row, outcomes):
@@ -51,7 +51,7 @@ def _write_states(transaction: Transaction, outcomes: Sequence[Outcome]) -> None
         upsert(transaction.connection, tables.run_state, key=("run_id",), rows=rows)
 
 
-def _run_columns(outcome: Outcome) -> dict[str, Any]:
+def _run_columns(outcome: RunUpdate) -> dict[str, Any]:
     given = {
         "state": outcome.state and outcome.state.value,
         "last_step": outcome.last_step,
@@ -63,7 +63,7 @@ def _run_columns(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _state_row(outcome: Outcome) -> dict[str, Any]:
+def _state_row(outcome: RunUpdate) -> dict[str, Any]:
     row: dict[str, Any] = {
         "run_id": outcome.run_id,
         "report_id": outcome.frontier.report_id,

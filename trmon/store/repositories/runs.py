@@ -10,27 +10,27 @@ from sqlalchemy import Connection, Engine, delete, exists, select
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.owner_change import Handover
+from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import Conflict
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.store.registry.run_registry import Directory
-from trmon.store.repositories.closing_notifications import tell_of_deletion, tell_of_name
-from trmon.store.repositories.keyset_page import Page, decode, page
-from trmon.store.rows.alert_rows import alert_of, write_deliveries
+from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.repositories.closing_notifications import notify_of_deletion, notify_of_rename
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.alert_rows import alert_from_row, write_deliveries
 from trmon.store.rows.run_rows import (
-    attempt_of,
-    named,
+    attempt_from_row,
+    has_name,
     read_run,
     read_runs,
     select_runs,
-    visible,
+    visible_runs,
     write_runs,
     write_tags,
 )
 from trmon.store.schema import tables
-from trmon.store.writing.batched_delete import delete_all
+from trmon.store.writing.batched_delete import delete_in_batches
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
 
@@ -38,7 +38,7 @@ from trmon.store.writing.transaction import Transaction
 class Runs:
     """The runs; every call names who asks, and what they may not see does not exist."""
 
-    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: Directory) -> None:
+    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: RunRegistry) -> None:
         self._reader = reader
         self._writer = writer
         self._directory = directory
@@ -56,20 +56,20 @@ class Runs:
     def attempts(self, run_id: int, *, access: Access = EVERYTHING) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
         table = tables.attempt
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible(access))
+        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         with self._reader.connect() as connection:
-            return [attempt_of(row) for row in connection.execute(found.order_by(table.c.ordinal))]
+            return [attempt_from_row(row) for row in connection.execute(found.order_by(table.c.ordinal))]
 
     def list_attempts(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[Attempt]:
         """Return a run's attempts, newest first. Errors: InvalidInput for a cursor that is none."""
         table = tables.attempt
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible(access))
+        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         if after is not None:
-            found = found.where(table.c.ordinal < decode(after, length=1)[0])
+            found = found.where(table.c.ordinal < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.ordinal.desc()).limit(limit + 1))
-            attempts = [attempt_of(row) for row in rows]
-        return page(attempts, limit=limit, key=lambda attempt: (attempt.ordinal,))
+            attempts = [attempt_from_row(row) for row in rows]
+        return page_of(attempts, limit=limit, key=lambda attempt: (attempt.ordinal,))
 
     def list(
         self,
@@ -92,10 +92,10 @@ class Runs:
             tags = tables.run_tag.c
             statement = statement.where(exists().where(tags.run_id == table.id, tags.tag == tag))
         if after is not None:
-            statement = statement.where(table.id < decode(after, length=1)[0])
+            statement = statement.where(table.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             runs = read_runs(connection, statement.order_by(table.id.desc()).limit(limit + 1))
-        return page(runs, limit=limit, key=lambda run: (run.id,))
+        return page_of(runs, limit=limit, key=lambda run: (run.id,))
 
     def update(
         self,
@@ -107,7 +107,7 @@ class Runs:
         tags: Collection[str] | None = None,
         owner: str | None = None,
         archived: bool | None = None,
-        handover: Handover | None = None,
+        owner_change: OwnerChange | None = None,
     ) -> Future[Run]:
         """Change what is given, in one transaction: all of it or nothing.
 
@@ -128,8 +128,8 @@ class Runs:
             write_tags(transaction.connection, before.id, tags=tags)
             transaction.edit(before.id)
             changed = _get(transaction.connection, renamed, access)
-            if handover is not None and changed.owner != before.owner:
-                _hand_over(transaction, handover, before=before, after=changed)
+            if owner_change is not None and changed.owner != before.owner:
+                _hand_over(transaction, owner_change, before=before, after=changed)
             return changed
 
         return self._writer.submit(change, run=key)
@@ -139,7 +139,7 @@ class Runs:
             write_runs(transaction.connection, {run.id: {"name": key.run}})
         except IntegrityError as error:
             raise Conflict(f"there is a run {str(key)!r} already; choose another name") from error
-        tell_of_name(transaction, run.id, name=key.run, now=now)
+        notify_of_rename(transaction, run.id, name=key.run, now=now)
         self._directory.forget()
         return replace(run, key=key)
 
@@ -150,14 +150,14 @@ class Runs:
         """
         run = self.get(key, access=access)
         for table in (tables.report, tables.notice, tables.batch, tables.event):
-            delete_all(self._writer, table, table.c.run_id == run.id)
+            delete_in_batches(self._writer, table, table.c.run_id == run.id)
         for attempt in self.attempts(run.id):
             for table in (tables.decision, tables.signal_chunk):
-                delete_all(self._writer, table, table.c.attempt_id == attempt.id)
+                delete_in_batches(self._writer, table, table.c.attempt_id == attempt.id)
         self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id, now=now), run=run.key).result()
 
     def _delete_rest(self, transaction: Transaction, run_id: int, *, now: float) -> None:
-        tell_of_deletion(transaction, run_id, now=now)
+        notify_of_deletion(transaction, run_id, now=now)
         transaction.connection.execute(delete(tables.run).where(tables.run.c.id == run_id))
         transaction.unsay(run_id)
         transaction.edited.add(run_id)
@@ -165,14 +165,14 @@ class Runs:
         self._directory.last_seen.pop(run_id, None)
 
 
-def _hand_over(transaction: Transaction, handover: Handover, *, before: Run, after: Run) -> None:
+def _hand_over(transaction: Transaction, owner_change: OwnerChange, *, before: Run, after: Run) -> None:
     table = tables.alert.c
     firing = select(tables.alert).where(table.run_id == after.id, table.state == AlertState.FIRING.value)
-    alerts = [alert_of(row) for row in transaction.connection.execute(firing.order_by(table.id))]
-    deliveries = handover.deliveries(alerts, before=before, after=after)
+    alerts = [alert_from_row(row) for row in transaction.connection.execute(firing.order_by(table.id))]
+    deliveries = owner_change.deliveries(alerts, before=before, after=after)
     write_deliveries(transaction.connection, deliveries)
     transaction.addressed.update(delivery.receiver for delivery in deliveries)
 
 
 def _get(connection: Connection, key: RunKey, access: Access) -> Run:
-    return read_run(connection, named(key), name=str(key), access=access)
+    return read_run(connection, has_name(key), name=str(key), access=access)

@@ -12,7 +12,7 @@ from trmon.domain.model.identity import BatchKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Band:
+class SeriesBand:
     """One signal over the points, float64 [points] each; NaN where no batch of a point has a value.
 
     `min`, `max` and `mean` leave NaN out; `last` is the newest batch's value, NaN or not.
@@ -25,7 +25,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Series:
+class SignalSeries:
     """Signals of a run by name over shared points, [points] each, oldest first.
 
     Each point stands for `count` batches in a row; `attempt_id`, `step`, `update` (-1: the whole rollout batch) and
@@ -38,7 +38,7 @@ class Series:
     update: Any
     closed_at: Any
     count: Any
-    bands: Mapping[str, Band]
+    bands: Mapping[str, SeriesBand]
 
     def batches(self) -> list[BatchKey]:
         """Return the batch of each point; of one that stands for many, the last."""
@@ -46,7 +46,7 @@ class Series:
         return [BatchKey(attempt_id, step, None if update < 0 else update) for attempt_id, step, update in places]
 
 
-def bucketed(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: int) -> Series:
+def bucket_series(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: int) -> SignalSeries:
     """Return batches as at most so many points of equal counts.
 
     Args: axes: [batches] with fields step, update, closed_at; values: float64 [batches] by name; attempt_id: [batches].
@@ -55,18 +55,20 @@ def bucketed(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: i
     exact = n <= points
     edges = np.arange(n + 1) if exact else np.linspace(0, n, points + 1).astype(np.int64)
     last = edges[1:] - 1
-    return Series(
+    return SignalSeries(
         exact=exact,
         attempt_id=attempt_id[last],
         step=axes["step"][last],
         update=axes["update"][last],
         closed_at=axes["closed_at"][last],
         count=np.diff(edges),
-        bands={name: Band(*[column] * 4) if exact else _band(column, edges[:-1]) for name, column in values.items()},
+        bands={
+            name: SeriesBand(*[column] * 4) if exact else _band(column, edges[:-1]) for name, column in values.items()
+        },
     )
 
 
-def _band(column: Any, starts: Any) -> Band:
+def _band(column: Any, starts: Any) -> SeriesBand:
     """Reduce a column from every start to the next one."""
     known = ~np.isnan(column)
     counts = np.add.reduceat(known, starts, dtype=np.int64)
@@ -74,7 +76,7 @@ def _band(column: Any, starts: Any) -> Band:
     last = np.append(starts[1:], len(column)) - 1
     with np.errstate(invalid="ignore"):
         sums = np.add.reduceat(np.where(known, column, 0.0), starts)
-        return Band(
+        return SeriesBand(
             min=np.where(some, np.minimum.reduceat(np.where(known, column, np.inf), starts), np.nan),
             max=np.where(some, np.maximum.reduceat(np.where(known, column, -np.inf), starts), np.nan),
             mean=np.where(some, sums / np.maximum(counts, 1), np.nan),

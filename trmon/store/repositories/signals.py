@@ -11,10 +11,18 @@ from sqlalchemy import Connection, Engine, or_, select
 
 from trmon.domain.model.access import Access
 from trmon.domain.runs.attempts import Resolution
-from trmon.store.repositories.signal_series import Series, bucketed, gauge_rows
-from trmon.store.rows.name_dictionary import NameSets
-from trmon.store.rows.run_rows import visible
-from trmon.store.rows.signal_chunks import AXES, axes_of, chunked_to, read_axes, read_signal, tail_of, values_of
+from trmon.store.repositories.signal_series import SignalSeries, bucket_series, gauge_rows
+from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.run_rows import visible_runs
+from trmon.store.rows.signal_chunks import (
+    AXES,
+    axes_of,
+    last_chunked_ordinal,
+    read_axes,
+    read_signal,
+    tail_of,
+    values_by_signal,
+)
 from trmon.store.schema import tables
 
 NAMED_BATCHES = 256
@@ -47,7 +55,7 @@ class _Strand:
 class Signals:
     """What became of every signal of a run since it began."""
 
-    def __init__(self, reader: Engine, *, names: NameSets) -> None:
+    def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
         self._reader = reader
         self._names = names
 
@@ -55,7 +63,7 @@ class Signals:
         """Return the names of the signals and scalars in a run's newest batches, sorted."""
         table = tables.batch
         newest = select(table.c.signal_names, table.c.scalar_names).join(tables.run)
-        newest = newest.where(table.c.run_id == run_id, visible(access)).order_by(table.c.ordinal.desc())
+        newest = newest.where(table.c.run_id == run_id, visible_runs(access)).order_by(table.c.ordinal.desc())
         with self._reader.connect() as connection:
             rows = connection.execute(newest.limit(NAMED_BATCHES)).all()
             sets = self._names.read(connection, {id_ for row in rows for id_ in row})
@@ -72,7 +80,7 @@ class Signals:
         to_step: int | None = None,
         points: int = 1000,
         updates: Literal["gauge", "all"] = "gauge",
-    ) -> Series:
+    ) -> SignalSeries:
         """Return signals over the steps asked for, both ends included, as at most `points` points.
 
         Without an attempt, the history is one line: what a restart trained again replaces what it went back over, and
@@ -86,7 +94,7 @@ class Signals:
         if updates == "gauge":
             strands = [strand.where(gauge_rows(strand.axes)) for strand in strands]
         strands = _spliced(strands)
-        return bucketed(
+        return bucket_series(
             np.concatenate([np.empty(0, AXES), *(strand.axes for strand in strands)]),
             {name: np.concatenate([np.empty(0), *(strand.values[name] for strand in strands)]) for name in names},
             attempt_id=np.repeat(attempt_ids, [len(strand.axes) for strand in strands]).astype(np.int64),
@@ -113,9 +121,9 @@ class Signals:
             table.attempt_id == attempt_id, table.first_step <= window.last_step, table.last_step >= window.first_step
         )
         axes = {row[0]: read_axes(row[1]) for row in connection.execute(chunks.order_by(table.first_ordinal))}
-        rows = connection.execute(tail_of(attempt_id, chunked_to(connection, attempt_id))).all()
+        rows = connection.execute(tail_of(attempt_id, last_chunked_ordinal(connection, attempt_id))).all()
         sets = self._names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
-        newest = values_of(rows, sets)
+        newest = values_by_signal(rows, sets)
         columns = _columns(connection, attempt_id, names, axes)
         values = {
             name: np.concatenate([*columns[name], newest.get(name, np.full(len(rows), np.nan))]) for name in names
@@ -126,7 +134,7 @@ class Signals:
 
 def _attempts(connection: Connection, run_id: int, attempt_id: int | None, access: Access) -> list[int]:
     table = tables.attempt
-    found = select(table.c.id).join(tables.run).where(table.c.run_id == run_id, visible(access))
+    found = select(table.c.id).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
     if attempt_id is not None:
         found = found.where(table.c.id == attempt_id)
     else:

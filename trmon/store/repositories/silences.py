@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, t
 from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
-from trmon.store.repositories.keyset_page import Page, decode, page
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -51,10 +51,10 @@ class Silences:
         if ending_after is not None:
             found = found.where(table.ends_at > ending_after)
         if after is not None:
-            found = found.where(table.id < decode(after, length=1)[0])
+            found = found.where(table.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
-        return page([_silence(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
+        return page_of([_silence(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
 
     def expire(self, silence_id: int, *, access: Access, now: float) -> Future[None]:
         """End a silence now; one that has ended stays as it is. Errors, from the future: NotFound."""

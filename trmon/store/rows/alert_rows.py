@@ -24,7 +24,7 @@ def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
             connection.execute(delete(tables.alert).where(*episode))
 
 
-def forget_acks(connection: Connection, events: Sequence[AlertEvent]) -> None:
+def forget_acknowledgements(connection: Connection, events: Sequence[AlertEvent]) -> None:
     """Forget who took up an alert of a rule over states that fires again at the same step: that was another episode.
 
     Before the alerts themselves are written.
@@ -79,7 +79,7 @@ def write_deliveries(connection: Connection, deliveries: Sequence[Delivery]) -> 
     insert_new(connection, tables.delivery, rows=rows)
 
 
-def alert_of(row: Any) -> Alert:
+def alert_from_row(row: Any) -> Alert:
     """Return an alert from its row."""
     return Alert(
         identity=row.identity,
@@ -100,7 +100,7 @@ def alert_of(row: Any) -> Alert:
     )
 
 
-def event_of(row: Any) -> AlertEvent:
+def event_from_row(row: Any) -> AlertEvent:
     """Return a transition from its row."""
     return AlertEvent(
         identity=row.identity,
@@ -117,7 +117,7 @@ def event_of(row: Any) -> AlertEvent:
     )
 
 
-def delivery_of(row: Any) -> Delivery:
+def delivery_from_row(row: Any) -> Delivery:
     """Return a delivery from its row."""
     return Delivery(
         id=row.id,

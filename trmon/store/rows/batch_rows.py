@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, Table
 
-from trmon.domain.batches.batch import BatchRow, DecisionRow, Role
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
 from trmon.domain.model.identity import BatchKey
 from trmon.store.database.upsert import Row, upsert
-from trmon.store.rows.name_dictionary import Names, NameSets, packed, unpacked
+from trmon.store.rows.name_dictionary import NameDictionary, Names, pack_values, unpack_values
 from trmon.store.schema import tables
 
 
-def write_batches(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:
+def write_batches(connection: Connection, batches: Sequence[BatchRow], *, names: NameDictionary) -> None:
     """Write batches over those with the same key."""
     rows = [_batch_row(connection, batch, names) for batch in batches]
     upsert(connection, tables.batch, key=tables.BATCH_KEY, rows=rows)
 
 
-def read_batches(connection: Connection, statement: Select[Any], *, names: NameSets) -> list[BatchRow]:
+def read_batches(connection: Connection, statement: Select[Any], *, names: NameDictionary) -> list[BatchRow]:
     """Return the batches that a query of whole rows finds."""
     rows = connection.execute(statement).all()
     sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
@@ -46,13 +46,13 @@ def write_decisions(connection: Connection, decisions: Sequence[DecisionRow]) ->
     upsert(connection, tables.decision, key=(*tables.BATCH_KEY, "policy_hash"), rows=rows)
 
 
-def decision_of(row: Any) -> DecisionRow:
+def decision_from_row(row: Any) -> DecisionRow:
     """Return a decision from its row."""
     return DecisionRow(
-        key=key_of(row),
+        key=batch_key_from_row(row),
         policy_hash=row.policy_hash,
         policy_name=row.policy_name,
-        role=Role(row.role),
+        role=PolicyRole(row.role),
         counts=row.counts,
         mask_rate=row.mask_rate,
         accepted=row.accepted,
@@ -64,7 +64,7 @@ def key_columns(key: BatchKey) -> dict[str, Any]:
     return dict(zip(tables.BATCH_KEY, (key.attempt_id, key.step, key.update), strict=True))
 
 
-def key_of(row: Any) -> BatchKey:
+def batch_key_from_row(row: Any) -> BatchKey:
     """Return the key of a row."""
     return BatchKey(row.attempt_id, row.step, row.update_index)
 
@@ -74,7 +74,7 @@ def is_batch(table: Table, key: BatchKey) -> list[ColumnElement[bool]]:
     return [table.c[name] == value for name, value in key_columns(key).items()]
 
 
-def _batch_row(connection: Connection, batch: BatchRow, names: NameSets) -> Row:
+def _batch_row(connection: Connection, batch: BatchRow, names: NameDictionary) -> Row:
     return key_columns(batch.key) | {
         "run_id": batch.run_id,
         "ordinal": batch.ordinal,
@@ -92,9 +92,9 @@ def _batch_row(connection: Connection, batch: BatchRow, names: NameSets) -> Row:
         "mismatches": batch.mismatches,
         "last_report_id": batch.last_report_id,
         "signal_names": names.id_of(connection, tuple(batch.signals)),
-        "signals": packed(batch.signals),
+        "signals": pack_values(batch.signals),
         "scalar_names": names.id_of(connection, tuple(batch.scalars)),
-        "scalars": packed(batch.scalars),
+        "scalars": pack_values(batch.scalars),
         "quarantined": batch.quarantined or None,
     }
 
@@ -103,8 +103,8 @@ def _batch(row: Any, sets: Mapping[int, Names]) -> BatchRow:
     """A row whose numbers are damaged has none, and says so."""
     try:
         signals, scalars = (
-            unpacked(sets[row.signal_names], row.signals),
-            unpacked(sets[row.scalar_names], row.scalars),
+            unpack_values(sets[row.signal_names], row.signals),
+            unpack_values(sets[row.scalar_names], row.scalars),
         )
     except ValueError as error:
         return _placed(row, signals={}, scalars={}).without([quarantined(QuarantinePart.ROW, "the stored row", error)])
@@ -114,7 +114,7 @@ def _batch(row: Any, sets: Mapping[int, Names]) -> BatchRow:
 def _placed(row: Any, *, signals: dict[str, float], scalars: dict[str, float]) -> BatchRow:
     return BatchRow(
         run_id=row.run_id,
-        key=key_of(row),
+        key=batch_key_from_row(row),
         ordinal=row.ordinal,
         closed_at=row.closed_at,
         n_sequences=row.n_sequences,

@@ -15,7 +15,7 @@ from trmon.store.schema import tables
 Names = tuple[str, ...]
 
 
-class NameSets:
+class NameDictionary:
     """The rows of `name_set`, remembered; any thread may read, only the writer's may add."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class NameSets:
         """Return the id of a set of names, adding it if it is new."""
         if names not in self._ids:
             text = msgspec.json.encode(names).decode()
-            advisory_locks.alone(connection, advisory_locks.Lock.NAMES)
+            advisory_locks.lock_exclusively(connection, advisory_locks.AdvisoryLock.NAMES)
             insert_new(connection, tables.name_set, rows=[{"names": text}])
             found = select(tables.name_set.c.id).where(tables.name_set.c.names == text)
             self._ids[names] = connection.scalars(found).one()
@@ -49,11 +49,11 @@ class NameSets:
         return names
 
 
-def packed(values: Mapping[str, float]) -> bytes:
+def pack_values(values: Mapping[str, float]) -> bytes:
     """Return values as little-endian float64, in their order; NaN and inf survive."""
     return np.array(list(values.values()), "<f8").tobytes()
 
 
-def unpacked(names: Names, data: bytes) -> dict[str, float]:
+def unpack_values(names: Names, data: bytes) -> dict[str, float]:
     """Return what was packed under the names."""
     return dict(zip(names, np.frombuffer(data, "<f8").tolist(), strict=True))

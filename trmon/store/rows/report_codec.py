@@ -15,7 +15,7 @@ from trmon_client.core import wire
 from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.wire.compression import compressed, decompressed
+from trmon_client.core.wire.compression import compress, decompress_frame
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ _LAYOUT = msgspec.msgpack.Decoder(_Layout)
 _NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wire.Scalars | wire.Pause | wire.Finish)
 
 
-def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
+def pack_report(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
     """Return the stored form of a report without columns, with the parcel that holds them.
 
     Nothing is lost: `unpack` gives back the same bits. Callers pack before they queue, so that the writer need not.
@@ -59,7 +59,7 @@ def pack(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
     return msgspec.msgpack.encode(_Payload(FORMAT, parcel.n_sequences, said, layout, parcel.data))
 
 
-def unpack(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
+def unpack_report(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
     """Return a stored report without its columns, and a call that decodes them.
 
     Errors: Damaged, also from the call, if it cannot be decoded or a service of another format wrote it.
@@ -83,12 +83,12 @@ def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wi
     return message
 
 
-def digest(message: wire.Message) -> bytes:
+def message_digest(message: wire.Message) -> bytes:
     """Return 16 bytes over what a message without columns says: not when it was sent, or what its sender lost."""
     return blake2b(_said(message), digest_size=DIGEST_BYTES).digest()
 
 
-def report_digest(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
+def report_digest(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
     """Return 16 bytes over what a report without columns says, as of `digest`, and over its columns as they are stored.
 
     The same report has the same digest in every encoding, but not from every version of the service: where digests
@@ -102,7 +102,7 @@ def report_digest(report: wire.Report, *, parcel: wire.Parcel) -> bytes:
     return said.digest()[:DIGEST_BYTES]
 
 
-def is_same(payload: bytes, other: bytes) -> bool:
+def is_same_report(payload: bytes, other: bytes) -> bool:
     """Whether two stored reports say the same, whatever packed them; a damaged one says nothing that is known."""
     try:
         return _content(payload) == _content(other)
@@ -114,7 +114,7 @@ def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
     packed = _opened(payload)
     said, layout = _said(_decoded(_REPORT, packed.report)), _layout_in(packed)
     try:
-        return said, layout, decompressed(packed.body)
+        return said, layout, decompress_frame(packed.body)
     except ZstdError as error:
         raise _damaged(error) from error
 
@@ -140,9 +140,9 @@ def _opened(payload: bytes) -> _Payload:
 
 def _columns(report: wire.Report, packed: _Payload) -> Columns:
     layout = _layout_in(packed)
-    parcel = wire.Parcel(packed.n_sequences, layout.names, layout.pairs, packed.body)
+    parcel = wire.PackedColumns(packed.n_sequences, layout.names, layout.pairs, packed.body)
     try:
-        return wire.columns_of(report, parcel)
+        return wire.columns_of_packed(report, parcel)
     except (ArithmeticError, LookupError, TypeError, ValueError, ZstdError) as error:
         raise _damaged(error) from error
 
@@ -165,7 +165,7 @@ def _damaged(error: Exception) -> Damaged:
     return Damaged(f"a stored report is damaged: {error}")
 
 
-def _layout_of(parcel: wire.Parcel) -> bytes:
+def _layout_of(parcel: wire.PackedColumns) -> bytes:
     return msgspec.msgpack.encode(_Layout(parcel.names, parcel.pairs))
 
 
@@ -174,7 +174,7 @@ def _layout_of(parcel: wire.Parcel) -> bytes:
 
 @lru_cache(REMEMBERED_LAYOUTS)
 def _packed_layout(layout: bytes) -> bytes:
-    return compressed(layout)
+    return compress(layout)
 
 
 @lru_cache(REMEMBERED_LAYOUTS)
@@ -182,4 +182,4 @@ def _unpacked_layout(packed: bytes) -> _Layout:
     # A damaged head may state any size, which would be allocated before anything is read.
     if not 0 <= frame_content_size(packed) <= MAX_LAYOUT_BYTES:
         raise ZstdError("the frame of the layout states a size that no layout has")
-    return _LAYOUT.decode(decompressed(packed))
+    return _LAYOUT.decode(decompress_frame(packed))

@@ -31,17 +31,17 @@ _LAST_REPORT_AT = (
 )
 
 
-def visible(access: Access) -> ColumnElement[bool]:
+def visible_runs(access: Access) -> ColumnElement[bool]:
     """Return the predicate that a run is one the caller may see; the statement must read the table `run`."""
     return true() if access.project is None else tables.run.c.project == access.project
 
 
 def select_runs(access: Access) -> Select[Any]:
     """Return a query for rows of runs the caller may see."""
-    return select(tables.run, _LAST_REPORT_AT.label("last_report_at")).where(visible(access))
+    return select(tables.run, _LAST_REPORT_AT.label("last_report_at")).where(visible_runs(access))
 
 
-def named(key: RunKey) -> ColumnElement[bool]:
+def has_name(key: RunKey) -> ColumnElement[bool]:
     """Return the predicate that a run has a name."""
     return (tables.run.c.project == key.project) & (tables.run.c.name == key.run)
 
@@ -79,7 +79,7 @@ def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | N
         connection.execute(insert(tables.run_tag), [{"run_id": run_id, "tag": tag} for tag in sorted(set(tags))])
 
 
-def attempt_of(row: Any) -> Attempt:
+def attempt_from_row(row: Any) -> Attempt:
     """Return an attempt from its row."""
     return Attempt(
         id=row.id,

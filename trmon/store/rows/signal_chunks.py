@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.store.database.upsert import upsert
-from trmon.store.rows.name_dictionary import Names, NameSets
+from trmon.store.rows.name_dictionary import NameDictionary, Names
 from trmon.store.schema import tables
-from trmon_client.core.wire.compression import compressed, decompressed, shuffled, unshuffled
+from trmon_client.core.wire.compression import byte_shuffle, byte_unshuffle, compress, decompress_frame
 
 CHUNK_BATCHES = 256
 LOOK_BATCHES = 32
@@ -28,7 +28,7 @@ _NEWEST = (
 """Made once: making it costs more than asking it."""
 
 
-def extend_history(connection: Connection, batches: Sequence[BatchRow], *, names: NameSets) -> None:
+def extend_chunks(connection: Connection, batches: Sequence[BatchRow], *, names: NameDictionary) -> None:
     """Write the chunks that these batches, just written, revise or complete."""
     by_attempt: dict[int, list[int]] = {}
     for batch in batches:
@@ -45,7 +45,7 @@ def extend_history(connection: Connection, batches: Sequence[BatchRow], *, names
             _complete(connection, attempt_id, chunked_to=chunked[attempt_id], names=names)
 
 
-def _complete(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameSets) -> None:
+def _complete(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameDictionary) -> None:
     """Write the tail's chunks that are whole."""
     rows = connection.execute(tail_of(attempt_id, chunked_to)).all()
     for first in range(0, len(rows) - CHUNK_BATCHES + 1, CHUNK_BATCHES):
@@ -58,7 +58,7 @@ def _chunked_to_each(connection: Connection, attempt_ids: Collection[int]) -> di
     return dict.fromkeys(attempt_ids, 0) | {row[0]: row[1] for row in found}
 
 
-def chunked_to(connection: Connection, attempt_id: int) -> int:
+def last_chunked_ordinal(connection: Connection, attempt_id: int) -> int:
     """Return the last ordinal that is in a chunk, 0 without chunks."""
     newest = select(func.max(tables.chunk_axes.c.last_ordinal)).where(tables.chunk_axes.c.attempt_id == attempt_id)
     return connection.scalar(newest) or 0
@@ -74,7 +74,7 @@ def axes_of(rows: Sequence[Any]) -> Any:
     return axes
 
 
-def values_of(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
+def values_by_signal(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
     """Return the scalars and signals of batch rows by name, float64 [rows], NaN where a row lacks one or is damaged.
 
     A scalar that is named like a signal gives way to it.
@@ -95,14 +95,14 @@ def values_of(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
 
 def read_axes(data: bytes) -> Any:
     """Return the axes of a chunk, [rows] of AXES."""
-    planes = np.frombuffer(decompressed(data), np.uint8).reshape(AXES.itemsize, -1)
+    planes = np.frombuffer(decompress_frame(data), np.uint8).reshape(AXES.itemsize, -1)
     return np.ascontiguousarray(planes.T).view(AXES).reshape(-1)
 
 
 def read_signal(data: bytes) -> Any:
     """Return the values of one signal in a chunk, float64 [rows]."""
-    planes = decompressed(data)
-    return unshuffled(planes, dtype="f8", shape=(1, len(planes) // 8))[0]
+    planes = decompress_frame(data)
+    return byte_unshuffle(planes, dtype="f8", shape=(1, len(planes) // 8))[0]
 
 
 def tail_of(attempt_id: int, chunked_to: int) -> Select[Any]:
@@ -125,7 +125,7 @@ def _revised(connection: Connection, attempt_id: int, ordinals: Sequence[int]) -
     return {(first, last) for first, last in found if any(first <= ordinal <= last for ordinal in ordinals)}
 
 
-def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any], names: NameSets) -> None:
+def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any], names: NameDictionary) -> None:
     sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
     axes = axes_of(rows)
     key = {"attempt_id": attempt_id, "first_ordinal": int(axes["ordinal"][0])}
@@ -134,10 +134,10 @@ def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any]
         "first_step": int(axes["step"].min()),
         "last_step": int(axes["step"].max()),
     }
-    planes = shuffled(axes.tobytes(), AXES.itemsize)
-    upsert(connection, tables.chunk_axes, key=tuple(key), rows=[key | span | {"axes": compressed(planes)}])
+    planes = byte_shuffle(axes.tobytes(), AXES.itemsize)
+    upsert(connection, tables.chunk_axes, key=tuple(key), rows=[key | span | {"axes": compress(planes)}])
     blobs = [
-        key | {"name": name, "data": compressed(shuffled(column.astype("<f8", copy=False).tobytes(), 8))}
-        for name, column in values_of(rows, sets).items()
+        key | {"name": name, "data": compress(byte_shuffle(column.astype("<f8", copy=False).tobytes(), 8))}
+        for name, column in values_by_signal(rows, sets).items()
     ]
     upsert(connection, tables.signal_chunk, key=(*key, "name"), rows=blobs)

@@ -35,7 +35,7 @@ class _Written(TypeDecorator[Any]):
         return self.read(value)
 
 
-class Number(_Written):
+class NumberColumn(_Written):
     """A float that may be NaN: SQLite turns NaN into NULL, so NULL is NaN on every database."""
 
     impl = Double
@@ -52,7 +52,7 @@ class Number(_Written):
         return math.nan if value is None else value
 
 
-class Json(_Written):
+class JsonColumn(_Written):
     """A JSON document as text; NaN becomes null, as everywhere on the wire."""
 
     impl = Text
@@ -69,7 +69,7 @@ class Json(_Written):
         return None if value is None else msgspec.json.decode(value)
 
 
-class UpdateIndex(_Written):
+class UpdateIndexColumn(_Written):
     """A batch's update; None is -1, since NULLs never collide in a unique key and must sort first."""
 
     impl = BigInteger
@@ -87,7 +87,7 @@ class UpdateIndex(_Written):
         return None if value < 0 else value
 
 
-class SilenceStart(_Written):
+class SilenceStartColumn(_Written):
     """When a silence began; None, for rules without a clock, is 0 since NULLs never collide."""
 
     impl = Double

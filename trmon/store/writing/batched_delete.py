@@ -13,7 +13,7 @@ PIECE_ROWS = 100
 """Reports are tens of kilobytes each: what waits behind a piece should not notice it."""
 
 
-def delete_all(
+def delete_in_batches(
     writer: GroupCommit, table: Table, where: ColumnElement[bool], *, goes_on: Callable[[], bool] = lambda: True
 ) -> int:
     """Delete the rows of a predicate and return how many they were; other writes go in between.

@@ -9,15 +9,15 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from trmon.domain.model.errors import NotReady, Overloaded, TrmonError
-from trmon.store.database.engines import Again
-from trmon.store.database.pg_pipeline import patient
+from trmon.store.database.engines import RetryTransaction
+from trmon.store.database.pg_pipeline import defer_waits
 from trmon.store.rows.event_rows import write_stream
 from trmon.store.writing.run_locks import RunLocks
-from trmon.store.writing.transaction import Failed, Group, Transaction, Work
+from trmon.store.writing.transaction import FailedWrite, Transaction, WriteGroup, WriteItem
 
 MAX_TRIES = 5
 
-Perform = Callable[[Transaction, Sequence[Work]], list[Any]]
+Perform = Callable[[Transaction, Sequence[WriteItem]], list[Any]]
 """Does works that share a handler, and returns a result for each."""
 
 
@@ -31,7 +31,7 @@ class Committer:
         self._connection: Connection | None = None
         self._stack = ExitStack()
 
-    def commit(self, group: Group, slices: Iterable[list[Work]]) -> Transaction:
+    def commit(self, group: WriteGroup, slices: Iterable[list[WriteItem]]) -> Transaction:
         """Write works, a handler's together, and note their results in the group; they are durable at the return.
 
         Slices are asked for as long as they come: SQLite's only writer loses nothing by taking in what arrives
@@ -40,14 +40,14 @@ class Committer:
         handler's works in a savepoint, so that one that fails spoils no other.
         Errors: whatever ends the transaction; Overloaded when others won against it too often.
         """
-        given: Iterable[list[Work]] = slices if self._locks is None else list(slices)
+        given: Iterable[list[WriteItem]] = slices if self._locks is None else list(slices)
         perform: Perform = _done
         for _ in range(MAX_TRIES):
             try:
                 return self._write(group, given, perform=perform)
             except NotReady:
                 raise
-            except Again:
+            except RetryTransaction:
                 pass
             except Exception:
                 if perform is not _done:
@@ -63,7 +63,7 @@ class Committer:
         self._connection = None
         self._stack.close()
 
-    def _write(self, group: Group, slices: Iterable[list[Work]], *, perform: Perform) -> Transaction:
+    def _write(self, group: WriteGroup, slices: Iterable[list[WriteItem]], *, perform: Perform) -> Transaction:
         connection = self._connected(together=perform is _done)
         try:
             with connection.begin():
@@ -85,25 +85,25 @@ class Committer:
             self._connection = self._stack.enter_context(self._engine.connect())
             # What fails alone is to fail where it is done: a savepoint must not end before its statements have.
             if together and self._locks is not None:
-                self._stack.enter_context(patient(self._connection))
+                self._stack.enter_context(defer_waits(self._connection))
         return self._connection
 
-    def _perform(self, transaction: Transaction, works: Sequence[Work]) -> list[Any]:
+    def _perform(self, transaction: Transaction, works: Sequence[WriteItem]) -> list[Any]:
         """Return a result or Failed for each work, done together or, when that fails, one by one."""
         n_said = len(transaction.said)
         try:
             with transaction.connection.begin_nested():
                 return _done(transaction, works)
-        except (NotReady, Again):
+        except (NotReady, RetryTransaction):
             raise
         except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: the caller gets the error
             del transaction.said[n_said:]
             if not isinstance(error, TrmonError):
                 self._undone()
             if len(works) == 1:
-                return [Failed(error)]
+                return [FailedWrite(error)]
             return [result for work in works for result in self._perform(transaction, [work])]
 
 
-def _done(transaction: Transaction, works: Sequence[Work]) -> list[Any]:
+def _done(transaction: Transaction, works: Sequence[WriteItem]) -> list[Any]:
     return list(works[0].handler(transaction, [work.item for work in works]))

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from trmon.domain.model.errors import NotReady, Overloaded
 from trmon.store.writing.committer import Committer
 from trmon.store.writing.run_locks import RunLocks
-from trmon.store.writing.transaction import MAX_OPERATIONS, Group, Handler, Item, Operation, RunRef, T, Work
+from trmon.store.writing.transaction import MAX_OPERATIONS, Handler, Item, Operation, RunRef, T, WriteGroup, WriteItem
 
 SLICE_OPERATIONS = 64
 """How many items a handler gets at once: below it the cost of a statement shows, above it a group grows long."""
@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class CommittedGroup:
     """A committed group, as of `Transaction`: runs touched, those edited, receivers addressed; how long it took."""
 
     touched: frozenset[int]
@@ -51,11 +51,11 @@ class GroupCommit:
         self._committer = Committer(engine, locks=locks, undone=self._undone)
         self._slice_operations = SLICE_OPERATIONS if locks is None else SHARED_SLICE_OPERATIONS
         self._max_waiting = max_waiting
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[WriteItem] = deque()
         self._wakeup = Condition()
         self._closing = False
         self._per_second = 0.0
-        self._on_commit: list[Callable[[Commit], None]] = []
+        self._on_commit: list[Callable[[CommittedGroup], None]] = []
         self._on_rollback: list[Callable[[], None]] = []
         self._thread = Thread(target=self._run, name="trmon-writer", daemon=True)
 
@@ -81,7 +81,7 @@ class GroupCommit:
         """How many operations wait."""
         return len(self._waiting)
 
-    def on_commit(self, listener: Callable[[Commit], None]) -> None:
+    def on_commit(self, listener: Callable[[CommittedGroup], None]) -> None:
         """Call the listener after each commit, before its callers are answered, on the writer's thread: be quick."""
         self._on_commit.append(listener)
 
@@ -100,7 +100,7 @@ class GroupCommit:
 
         Errors: Overloaded, with none of the items queued; NotReady after close.
         """
-        works = [Work(handler, item, Future(), run) for item, run in zip(items, runs, strict=False)]
+        works = [WriteItem(handler, item, Future(), run) for item, run in zip(items, runs, strict=False)]
         with self._wakeup:
             if not self.alive:
                 raise NotReady("the writer has stopped; the service is shutting down")
@@ -129,7 +129,7 @@ class GroupCommit:
             return bool(self._waiting)
 
     def _commit_group(self) -> None:
-        group = Group()
+        group = WriteGroup()
         # Taken before the transaction begins: where it cannot, there must be somebody who hears of it.
         first = self._take(group)
         if not first:
@@ -141,7 +141,7 @@ class GroupCommit:
             group.fail(error)
             _log.warning("group_failed", operations=len(group.works), error=str(error))
             return
-        commit = Commit(
+        commit = CommittedGroup(
             touched=frozenset(transaction.touched | transaction.edited),
             edited=frozenset(transaction.edited),
             addressed=frozenset(transaction.addressed),
@@ -152,14 +152,14 @@ class GroupCommit:
         self._tell(commit)
         group.resolve()
 
-    def _slices(self, group: Group) -> Iterator[list[Work]]:
+    def _slices(self, group: WriteGroup) -> Iterator[list[WriteItem]]:
         """Yield what waits, a handler's works together, until nothing does or it is time to commit."""
         while not group.full and (works := self._take(group)):
             yield works
 
-    def _take(self, group: Group) -> list[Work]:
+    def _take(self, group: WriteGroup) -> list[WriteItem]:
         """Move the next works that share a handler to the group; those whose caller has gone away are dropped."""
-        works: list[Work] = []
+        works: list[WriteItem] = []
         with self._wakeup:
             while self._waiting and len(works) < self._slice_operations:
                 if works and self._waiting[0].handler != works[0].handler:
@@ -174,7 +174,7 @@ class GroupCommit:
         for listener in self._on_rollback:
             listener()
 
-    def _tell(self, commit: Commit) -> None:
+    def _tell(self, commit: CommittedGroup) -> None:
         rate = commit.n_operations / max(commit.seconds, 1e-6)
         self._per_second = RATE_MEMORY * (self._per_second or rate) + (1 - RATE_MEMORY) * rate
         for listener in self._on_commit:

@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from trmon.domain.model.messages import Stored
+from trmon.domain.model.messages import WriteOutcome
 from trmon.store.database.upsert import Row, new_ids, rows_under
 
 
 def store_once(
     connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
-) -> list[tuple[Stored, Row]]:
+) -> list[tuple[WriteOutcome, Row]]:
     """Insert rows whose key is new, and return for each row what became of it and the row that stands, with its id.
 
     Rows of one call may share a key: the first is stored, the others are judged by it. Rows are the same when their
@@ -33,7 +33,7 @@ def store_once(
     ]
 
 
-def _judged(row: Row, standing: Row, *, new: bool) -> Stored:
+def _judged(row: Row, standing: Row, *, new: bool) -> WriteOutcome:
     if new:
-        return Stored.STORED
-    return Stored.DUPLICATE if row["digest"] == standing["digest"] else Stored.CONFLICT
+        return WriteOutcome.STORED
+    return WriteOutcome.DUPLICATE if row["digest"] == standing["digest"] else WriteOutcome.CONFLICT

@@ -10,14 +10,14 @@ from sqlalchemy import ARRAY, BigInteger, Connection, any_, bindparam, select
 
 from trmon.domain.model.identity import RunKey
 from trmon.store.database import advisory_locks
-from trmon.store.database.advisory_locks import Of
-from trmon.store.database.engines import Again
-from trmon.store.database.pg_statement import Sent
+from trmon.store.database.advisory_locks import LockSpace
+from trmon.store.database.engines import RetryTransaction
+from trmon.store.database.pg_statement import PgStatement
 from trmon.store.database.upsert import unnested
-from trmon.store.registry.registry_entries import Arrival, entries_of, make_runs, select_entries
-from trmon.store.registry.run_registry import Directory
+from trmon.store.registry.registry_entries import ArrivedMessage, entries_of, make_runs, select_entries
+from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.schema import tables
-from trmon.store.writing.transaction import Work
+from trmon.store.writing.transaction import WriteItem
 from trmon_client.core import wire
 
 MAX_KNOWN = 100_000
@@ -26,7 +26,7 @@ _IDS = any_(bindparam("ids", type_=ARRAY(BigInteger)))
 _RANKS = any_(bindparam("ranks", type_=ARRAY(BigInteger)))
 _SPOKEN = select_entries(tables.run.c.id == _IDS, claims=tables.claim.c.rank == _RANKS)
 """The runs of a group, with the claims of the ranks that speak in it."""
-_SENT = Sent(_SPOKEN)
+_SENT = PgStatement(_SPOKEN)
 _Spoken = msgspec.defstruct("_Spoken", map(str, _SPOKEN.selected_columns.keys()))
 
 
@@ -39,7 +39,7 @@ class RunLocks:
     trainers do not wait for the run's worker.
     """
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: RunRegistry) -> None:
         self._directory = directory
         self._known: dict[RunKey, int] = {}
 
@@ -47,21 +47,21 @@ class RunLocks:
         """Drop everything; the tables know it."""
         self._known.clear()
 
-    def take(self, connection: Connection, works: Sequence[Work]) -> None:
+    def take(self, connection: Connection, works: Sequence[WriteItem]) -> None:
         """Lock the runs of works. Errors: Again when one of them was renamed or deleted meanwhile."""
         refs = [work.run for work in works]
-        arrivals = [ref for ref in refs if isinstance(ref, Arrival)]
+        arrivals = [ref for ref in refs if isinstance(ref, ArrivedMessage)]
         spoken = self._ids(connection, {arrival.key for arrival in arrivals}, make=arrivals)
         edited = self._ids(connection, {ref for ref in refs if isinstance(ref, RunKey)})
-        numbers = {advisory_locks.number(Of.MESSAGES, id_) for id_ in {*spoken.values(), *edited.values()}}
+        numbers = {advisory_locks.lock_number(LockSpace.MESSAGES, id_) for id_ in {*spoken.values(), *edited.values()}}
         others = {*edited.values(), *(ref for ref in refs if isinstance(ref, int))}
-        numbers |= {advisory_locks.number(Of.ROWS, id_) for id_ in others}
-        advisory_locks.hold(connection, numbers)
+        numbers |= {advisory_locks.lock_number(LockSpace.ROWS, id_) for id_ in others}
+        advisory_locks.lock_numbers(connection, numbers)
         if spoken:
             self._read(connection, spoken, ranks={arrival.message.rank for arrival in arrivals})
 
     def _ids(
-        self, connection: Connection, keys: Collection[RunKey], *, make: Iterable[Arrival] = ()
+        self, connection: Connection, keys: Collection[RunKey], *, make: Iterable[ArrivedMessage] = ()
     ) -> dict[RunKey, int]:
         """Return the ids of those runs that exist, after making those that begin with one of these messages."""
         unknown = [key for key in keys if key not in self._known]
@@ -89,5 +89,5 @@ class RunLocks:
         given = {"ids": list(ids.values()), "ranks": list(ranks)}
         entries = entries_of(starmap(_Spoken, _SENT.rows(connection, given)))
         if entries.keys() != ids.keys():
-            raise Again("a run of the group was renamed or deleted")
+            raise RetryTransaction("a run of the group was renamed or deleted")
         self._directory.renew(entries)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import EDIT, Event
-from trmon.store.registry.registry_entries import Arrival
+from trmon.store.registry.registry_entries import ArrivedMessage
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -53,12 +53,12 @@ Handler = Callable[[Transaction, Sequence[Item]], Sequence[T]]
 """Writes many items at once and answers each, in order."""
 
 
-RunRef = int | RunKey | Arrival
+RunRef = int | RunKey | ArrivedMessage
 """A run by its id or its name, or by a message of it, which may be the first that is heard of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WriteItem:
     """An item that waits for its handler, and the future its caller waits for; `run` is whose rows it writes."""
 
     handler: Handler[Any, Any]
@@ -68,17 +68,17 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedWrite:
     """The result of a work that raised."""
 
     error: Exception
 
 
 @dataclass(slots=True)
-class Group:
+class WriteGroup:
     """The works of one transaction and their results, which nobody sees before it is committed."""
 
-    works: list[Work] = field(default_factory=list)
+    works: list[WriteItem] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     began_at: float = field(default_factory=time.perf_counter)
 
@@ -92,7 +92,7 @@ class Group:
         """Whether it is time to commit, whatever still waits."""
         return len(self.works) >= MAX_OPERATIONS or self.seconds >= MAX_SECONDS
 
-    def slices(self) -> list[list[Work]]:
+    def slices(self) -> list[list[WriteItem]]:
         """Return its works, those in a row that share a handler together."""
         return [list(works) for _, works in groupby(self.works, key=attrgetter("handler"))]
 
@@ -104,7 +104,7 @@ class Group:
     def resolve(self) -> None:
         """Hand every caller the result: it is on the disk."""
         for work, result in zip(self.works, self.results, strict=True):
-            if isinstance(result, Failed):
+            if isinstance(result, FailedWrite):
                 work.future.set_exception(result.error)
             else:
                 work.future.set_result(result)

@@ -228,7 +228,7 @@ def devices_of(values: Iterable[object]) -> list[Device]:
     return list(dict.fromkeys(value.device for value in far))
 
 
-def bring(value: Any, device: Device) -> Array:
+def to_computable(value: Any, device: Device) -> Array:
     """Return a tensor, array, nested list or list of tensors as a detached array where the statistics are computed.
 
     Args: device: a device of torch; None for numpy, which views a tensor of the CPU without a copy.
@@ -247,7 +247,7 @@ def bring(value: Any, device: Device) -> Array:
     return (native.pin_memory() if device.type == "cuda" else native).to(device, non_blocking=True)
 
 
-def bring_argument(name: str, value: Any, device: Device) -> Array:
+def argument_to_computable(name: str, value: Any, device: Device) -> Array:
     """Return an argument as `bring` does.
 
     Errors: ValueError naming it when it is no array, or one that has to be made a plain one first.
@@ -257,7 +257,7 @@ def bring_argument(name: str, value: Any, device: Device) -> Array:
     if is_tensor(value) and hasattr(value, "full_tensor"):
         raise ValueError(f"{name} is distributed; expected .to_local() of whole sequences, else .full_tensor()")
     try:
-        return bring(value, device)
+        return to_computable(value, device)
     except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(f"{name} is no array: {error}; expected numbers in rows of one length") from error
 
@@ -272,7 +272,7 @@ def _host(tensor: Array) -> Array:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def kind(array: Array) -> str:
+def dtype_kind(array: Array) -> str:
     """Return what an array holds: b(ool), i(nteger), f(loat), or anything else."""
     if not is_tensor(array):
         return "i" if array.dtype.kind == "u" else array.dtype.kind

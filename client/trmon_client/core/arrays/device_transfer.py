@@ -13,7 +13,7 @@ import numpy as np
 from trmon_client.core.arrays.backend import Array, is_tensor
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """Something that a device will have done."""
 
     def synchronize(self) -> None:
@@ -21,19 +21,19 @@ class Event(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class HostCopy:
     """Bytes of the host, uint8 [n], that a device fills until the event."""
 
     host: Array
-    event: Event
+    event: DeviceEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class TensorBundle:
     """Tensors of one device in one copy: the places of them among the values, their dtypes and shapes."""
 
     places: tuple[tuple[int, np.dtype[Any], tuple[int, ...]], ...]
-    copy: Copy
+    copy: HostCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Transfer:
 
     values: tuple[Any, ...]
     """None where a parcel brings the value."""
-    parcels: tuple[Parcel, ...]
+    parcels: tuple[TensorBundle, ...]
 
     @classmethod
-    def begin(cls, values: Sequence[Any], *, start: Callable[[Array], Copy] | None = None) -> Transfer:
+    def begin(cls, values: Sequence[Any], *, start: Callable[[Array], HostCopy] | None = None) -> Transfer:
         """Start to copy all tensors among the values, of each device at once, on its current stream.
 
         Args: start: starts the copy of bytes, uint8 [n]; by default from CUDA into pinned memory.
@@ -70,12 +70,14 @@ class Transfer:
         return found
 
 
-def _pack(values: Sequence[Any], places: list[int], start: Callable[[Array], Copy]) -> Parcel:
+def _pack(values: Sequence[Any], places: list[int], start: Callable[[Array], HostCopy]) -> TensorBundle:
     torch = sys.modules["torch"]
     # The widest first, so that every array starts at a multiple of its own width.
     order = sorted(places, key=lambda index: -values[index].itemsize)
     packed = torch.cat([values[index].detach().contiguous().view(-1).view(torch.uint8) for index in order])
-    return Parcel(tuple((index, _dtype(values[index]), tuple(values[index].shape)) for index in order), start(packed))
+    return TensorBundle(
+        tuple((index, _dtype(values[index]), tuple(values[index].shape)) for index in order), start(packed)
+    )
 
 
 class _Done:
@@ -83,16 +85,16 @@ class _Done:
         """Return at once: the host's own copy is no work of a device."""
 
 
-def _to_pinned(packed: Array) -> Copy:
+def _to_pinned(packed: Array) -> HostCopy:
     if not packed.is_cuda:
-        return Copy(packed, _Done())
+        return HostCopy(packed, _Done())
     torch = sys.modules["torch"]
     host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True)
     host.copy_(packed, non_blocking=True)
     # A thread that waits for a blocking event sleeps; it would keep a core busy otherwise.
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(packed.device))
-    return Copy(host, event)
+    return HostCopy(host, event)
 
 
 def _dtype(tensor: Array) -> np.dtype[Any]:

@@ -13,7 +13,7 @@ from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows(Mapping[str, Array]):
+class RowMatrix(Mapping[str, Array]):
     """A mapping of name to row: `matrices` are numpy [columns, B], one a dtype, `names` those of their rows.
 
     A row is made when it is asked for, of the matrix' own memory.
@@ -41,7 +41,7 @@ class Rows(Mapping[str, Array]):
         return np.concatenate(self.matrices, dtype=np.float64)
 
     @classmethod
-    def merge(cls, parts: Sequence[Rows]) -> Rows:
+    def merge(cls, parts: Sequence[RowMatrix]) -> RowMatrix:
         """Return the rows of all parts, which have the same names, one after the other."""
         matrices = zip(*(part.matrices for part in parts), strict=True)
         return cls(tuple(np.concatenate(of_dtype, 1) for of_dtype in matrices), parts[0].names)

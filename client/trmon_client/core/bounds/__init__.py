@@ -1,5 +1,5 @@
 """Error bounds of the surrogate objective, and what follows from them."""
 
-from trmon_client.core.bounds.error_bounds import ErrorBounds, batch_bounds, error_bounds, max_delta
+from trmon_client.core.bounds.surrogate_error import ErrorBounds, batch_bounds, error_bounds, max_delta
 
 __all__ = ["ErrorBounds", "batch_bounds", "error_bounds", "max_delta"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ def alpha_split(columns: Columns) -> AlphaSplit:
 
     Source: [3P] theorem 2; formulas, section 7.
     """
-    sequences = Sequences.of(columns.numpy())
+    sequences = SequenceMatrix.of(columns.numpy())
     return AlphaSplit(staleness=_largest_gap(sequences, "staleness"), mismatch=_largest_gap(sequences, "mismatch"))
 
 
-def _largest_gap(sequences: Sequences, pair: Pair) -> float:
+def _largest_gap(sequences: SequenceMatrix, pair: Pair) -> float:
     if pair not in sequences.columns.pairs:
         return math.nan
     return float(sequences.matrix((f"{pair}_max_prob_diff",)).max())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from trmon_client.core.arrays.backend import Array, bring
-from trmon_client.core.bounds.error_bounds import batch_bounds
+from trmon_client.core.arrays.backend import Array, to_computable
 from trmon_client.core.bounds.surrogate import surrogate
+from trmon_client.core.bounds.surrogate_error import batch_bounds
 from trmon_client.core.columns.columns import Columns
 
 STANDARD_ERRORS = 2.0
@@ -41,7 +41,7 @@ def improvement(columns: Columns, *, accepted: Array, centred: bool = False, rew
     if columns.kl_is != "exact" or columns.kl_pair != columns.primary:
         return Improvement.KL_NOT_EXACT
     decided = (columns["n_tokens"] + columns["n_invalid"]) > 0
-    if not bring(accepted, None)[decided].all():
+    if not to_computable(accepted, None)[decided].all():
         return Improvement.REJECTIONS
     promised = surrogate(columns, centred=centred)
     least = promised.value - STANDARD_ERRORS * promised.standard_error

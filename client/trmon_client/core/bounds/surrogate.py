@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, bring
+from trmon_client.core.arrays.backend import Array, to_computable
 from trmon_client.core.columns.columns import Columns
 
 
@@ -36,7 +36,7 @@ def surrogate(columns: Columns, *, accepted: Array | None = None, centred: bool 
     n = int(rows.sum())
     if not centred or "advantage" not in columns or not n:
         return Surrogate(math.nan, math.nan, n)
-    mask = np.ones(columns.n_sequences, bool) if accepted is None else bring(accepted, None)
+    mask = np.ones(columns.n_sequences, bool) if accepted is None else to_computable(accepted, None)
     with np.errstate(all="ignore"):
         gain = columns["advantage"] * columns[f"{columns.primary}_sum_ratio_dev"]
         terms = np.where(mask, gain, 0.0)[rows]

@@ -13,7 +13,7 @@ from trmon_client.core.arrays.backend import Array as Array
 from trmon_client.core.arrays.backend import functions_of, is_tensor
 from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
-from trmon_client.core.arrays.row_matrix import Rows
+from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
 
 
@@ -125,9 +125,9 @@ def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
 
 def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
     """Columns of one dtype become one array: what is done to each of some 90 costs more than what is in them."""
-    rows = [part.by_name for part in parts if isinstance(part.by_name, Rows)]
+    rows = [part.by_name for part in parts if isinstance(part.by_name, RowMatrix)]
     if len(rows) == len(parts) and len({of_part.names for of_part in rows}) == 1:
-        return Rows.merge(rows)
+        return RowMatrix.merge(rows)
     given = frozenset(tuple(part.by_name) for part in parts)
     layout = _layout(given)
     values = [part.by_name if len(given) == 1 else _completed(part, layout.names) for part in parts]

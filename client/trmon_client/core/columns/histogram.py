@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, bring, is_tensor
+from trmon_client.core.arrays.backend import Array, Device, is_tensor, to_computable
 from trmon_client.core.columns.schema import HISTOGRAM_EDGES, N_BINS
 
 EDGES = np.array(HISTOGRAM_EDGES)
@@ -30,7 +30,7 @@ def histograms(d: Array, *, valid: Array) -> Array:
     return counts
 
 
-def sorted_in_place(d: Array, *, n_absent: int) -> Array:
+def histogram_in_place(d: Array, *, n_absent: int) -> Array:
     """Return the counts [N_BINS] int64 of float32 tokens of the host, but for so many whose 0 does not count.
 
     Args: d: of any shape, contiguous; sorted piece by piece on return.
@@ -70,4 +70,4 @@ def _tensor_counts(d: Array) -> Array:
 def _edges(device: Device) -> Array:
     import torch
 
-    return torch.from_numpy(EDGES) if device.type == "cpu" else bring(EDGES, device)
+    return torch.from_numpy(EDGES) if device.type == "cpu" else to_computable(EDGES, device)

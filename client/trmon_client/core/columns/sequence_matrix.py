@@ -12,12 +12,12 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
-from trmon_client.core.arrays.row_matrix import Rows
+from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.columns import Array, Columns
 
 
 @dataclass(frozen=True)
-class Sequences:
+class SequenceMatrix:
     """The N sequences with at least one valid token: the only ones over which means are taken.
 
     A batch without a valid token is seen as one sequence of NaN: every signal is then NaN, and none needs a branch.
@@ -30,10 +30,10 @@ class Sequences:
     values: Array
 
     @classmethod
-    def of(cls, columns: Columns) -> Sequences:
+    def of(cls, columns: Columns) -> SequenceMatrix:
         """Return the sequences of numpy columns. Source: formulas, section 2."""
         by_name = columns.by_name
-        values = by_name.float64() if isinstance(by_name, Rows) else np.array(list(by_name.values()), np.float64)
+        values = by_name.float64() if isinstance(by_name, RowMatrix) else np.array(list(by_name.values()), np.float64)
         rows = columns["n_tokens"] > 0
         if len(rows) and rows.all():
             return cls(columns, None, values)
@@ -66,11 +66,11 @@ class Sequences:
 
     def of_column(self, name: str) -> Array:
         """Return one column, [N] float64."""
-        return self.values[places(self.names)[name]]
+        return self.values[column_rows(self.names)[name]]
 
     def matrix(self, names: Sequence[str]) -> Array:
         """Return the named columns as [len(names), N] float64."""
-        at = places(self.names)
+        at = column_rows(self.names)
         return self.values[[at[name] for name in names]]
 
     def labels(self, name: str) -> Array:
@@ -81,6 +81,6 @@ class Sequences:
 
 
 @lru_cache(REMEMBERED_LAYOUTS)
-def places(names: tuple[str, ...]) -> dict[str, int]:
+def column_rows(names: tuple[str, ...]) -> dict[str, int]:
     """Return the row of each column; remembered, as all batches of a run have the same columns."""
     return {name: row for row, name in enumerate(names)}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Arrays, bring, functions_of
-from trmon_client.core.inputs.logits import Logits
+from trmon_client.core.arrays.backend import Array, Arrays, functions_of, to_computable
+from trmon_client.core.inputs.logits import CheckedLogits
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Softmax:
         return self.weights / self.total[..., None]
 
 
-def token_divergences(logits: Logits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
+def blockwise_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
     """Return the divergences at every token that counts, float64 [B, T] by quantity; elsewhere anything.
 
     Args: rollout, target: the names of mu's and of the training engine's logits; tv: also total variation.
@@ -59,7 +59,7 @@ def token_divergences(logits: Logits, *, rollout: str, target: str, tv: bool) ->
         for block in logits.blocks():
             p, q = (Softmax.of(logits.read(name, block)) for name in (rollout, target))
             for quantity, array in _divergences(p, q, tv=tv).items():
-                found[quantity][block] = bring(array, logits.device)
+                found[quantity][block] = to_computable(array, logits.device)
     return found
 
 

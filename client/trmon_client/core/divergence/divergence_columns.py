@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from trmon_client.core.arrays.backend import Array, bring, functions_of, is_tensor
+from trmon_client.core.arrays.backend import Array, functions_of, is_tensor, to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS
 from trmon_client.core.divergence import blockwise, topk_certificate
-from trmon_client.core.divergence.token_divergences import reduced
-from trmon_client.core.inputs.logits import Logits, checked, per_token, target
+from trmon_client.core.divergence.token_divergences import reduce_divergences
+from trmon_client.core.inputs.logits import CheckedLogits, check_logits, per_token, target
 
 Backend = Literal["blocks", "triton"]
 """What computes exact divergences: numpy or torch block by block, or a kernel of Triton on tensors of a device."""
@@ -43,9 +43,9 @@ def exact(
     """
     name, given, pair = target(logits=logits, old_logits=old_logits)
     pass_over = _pass(backend)
-    inputs = checked({"rollout_logits": rollout_logits, name: given}, mask=mask, support=support)
+    inputs = check_logits({"rollout_logits": rollout_logits, name: given}, mask=mask, support=support)
     found = pass_over(inputs, rollout="rollout_logits", target=name, tv=tv)
-    return reduced(found, mask=inputs.mask, kl_is="exact", kl_pair=pair)
+    return reduce_divergences(found, mask=inputs.mask, kl_is="exact", kl_pair=pair)
 
 
 def topk_lower_bound(
@@ -69,15 +69,15 @@ def topk_lower_bound(
     Source: formulas, section 4.
     """
     name, given, pair = target(logits=logits, old_logits=old_logits)
-    inputs = checked({name: given}, mask=mask)
+    inputs = check_logits({name: given}, mask=mask)
     topk = _topk(inputs, ids=topk_ids, logprobs=topk_logprobs, sampled_ids=token_ids, sampled_logprobs=rollout_logprobs)
     if topk.is_refused(inputs.mask):
         return Columns({"n_tokens": functions_of(inputs.mask).sum(inputs.mask, -1)}, kl_is="sampled")
     bounds = topk_certificate.lower_bounds(inputs, target=name, topk=topk)
-    return reduced({"kl": bounds}, mask=inputs.mask, kl_is="lower_bound", kl_pair=pair)
+    return reduce_divergences({"kl": bounds}, mask=inputs.mask, kl_is="lower_bound", kl_pair=pair)
 
 
-def attach(columns: Columns, divergences: Columns) -> Columns:
+def with_divergences(columns: Columns, divergences: Columns) -> Columns:
     """Return the columns with the divergence columns of the same sequences beside them, where the columns lie.
 
     Args: columns: of `statistics.columns`; divergences: of `exact` or `topk_lower_bound` over the same valid tokens.
@@ -87,22 +87,24 @@ def attach(columns: Columns, divergences: Columns) -> Columns:
         raise ValueError(f"divergences has {divergences.n_sequences} sequences; expected {columns.n_sequences}")
     n_tokens = columns["n_tokens"]
     device = n_tokens.device if is_tensor(n_tokens) else None
-    by_name = {**{name: bring(array, device) for name, array in divergences.items()}, **columns.by_name}
+    by_name = {**{name: to_computable(array, device) for name, array in divergences.items()}, **columns.by_name}
     ordered = {name: by_name[name] for name in COLUMNS if name in by_name}
     return replace(columns, by_name=ordered, kl_is=divergences.kl_is, kl_pair=divergences.kl_pair)
 
 
 def _pass(backend: Backend) -> Any:
     if backend == "blocks":
-        return blockwise.token_divergences
+        return blockwise.blockwise_divergences
     if backend != "triton":
         raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
     from trmon_client.core.divergence import triton_kernel
 
-    return triton_kernel.token_divergences
+    return triton_kernel.triton_divergences
 
 
-def _topk(inputs: Logits, *, ids: Any, logprobs: Any, sampled_ids: Any, sampled_logprobs: Any) -> topk_certificate.TopK:
+def _topk(
+    inputs: CheckedLogits, *, ids: Any, logprobs: Any, sampled_ids: Any, sampled_logprobs: Any
+) -> topk_certificate.TopK:
     device, shape = inputs.device, tuple(inputs.mask.shape)
     if getattr(logprobs, "itemsize", 8) < 4:
         raise ValueError(f"topk_logprobs has dtype {logprobs.dtype}; expected float32 or float64: half proves nothing")

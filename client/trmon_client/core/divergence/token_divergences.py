@@ -18,7 +18,7 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
 """The columns of every quantity are named `<reduction>_<quantity>`."""
 
 
-def reduced(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair: Pair) -> Columns:
+def reduce_divergences(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair: Pair) -> Columns:
     """Return the columns of what was found, with `n_tokens`, the tokens that were counted.
 
     Args: by_quantity: float64 [B, T] by the names of `REDUCTIONS`, KL at least; mask: bool [B, T].

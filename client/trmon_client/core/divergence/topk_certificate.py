@@ -12,7 +12,7 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import Array, Arrays, functions_of, is_tensor
 from trmon_client.core.divergence.blockwise import Softmax
-from trmon_client.core.inputs.logits import Logits
+from trmon_client.core.inputs.logits import CheckedLogits
 from trmon_client.core.inputs.token_validity import is_sound
 from trmon_client.core.reduction.kl_estimators import MIN_REST, NO_REST
 
@@ -50,15 +50,15 @@ class TopK:
         of_sampled = (self.ids == self.sampled_ids[..., None]) & is_sound(self.logprobs)
         with np.errstate(all="ignore"):
             apart = xp.abs(self.logprobs - self.sampled_logprobs[..., None]) > MAX_DISAGREEMENT
-            impossible = (mask & (Chosen.of(self).mass > 1.0 + MAX_DISAGREEMENT)).any()
-            whole = xp.abs(Chosen.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
+            impossible = (mask & (TopKSupport.of(self).mass > 1.0 + MAX_DISAGREEMENT)).any()
+            whole = xp.abs(TopKSupport.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
         disagrees = (of_sampled & apart & mask[..., None]).any()
         renormalised = (whole & mask).sum() > RENORMALISED_SHARE * mask.sum()
         return bool(disagrees | impossible | (renormalised & (self.ids.shape[-1] < self.vocabulary)))
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TopKSupport:
     """S at every token: its ids and mu's log-probs and probabilities [B, T, n], each token of S in it once.
 
     Where `kept` is unset the entry is a duplicate or was not returned: its probability is 0, its id is another entry's.
@@ -73,7 +73,7 @@ class Chosen:
     """[B, T]: S has no token."""
 
     @classmethod
-    def of(cls, topk: TopK, *, sampled: bool = True) -> Chosen:
+    def of(cls, topk: TopK, *, sampled: bool = True) -> TopKSupport:
         """Return S; entries without a valid id and log-prob are left to the rest. Args: sampled: S has that token."""
         xp = topk.xp
         ids, logp = topk.ids, topk.logprobs
@@ -96,7 +96,7 @@ class Chosen:
         return self.xp.sum(self.p, -1)
 
 
-def lower_bounds(logits: Logits, *, target: str, topk: TopK) -> Array:
+def lower_bounds(logits: CheckedLogits, *, target: str, topk: TopK) -> Array:
     """Return KL_S at every token that counts, float64 [B, T]; elsewhere anything.
 
     Args: target: the name of the training engine's logits; topk: not refused.
@@ -104,7 +104,7 @@ def lower_bounds(logits: Logits, *, target: str, topk: TopK) -> Array:
     """
     xp = topk.xp
     with np.errstate(all="ignore"):
-        chosen = Chosen.of(topk)
+        chosen = TopKSupport.of(topk)
         log_q, q_rest = _seen_by(logits, target=target, chosen=chosen)
         q_rest = xp.at_least(xp.where(chosen.is_empty, 1.0, q_rest), MIN_REST)
         p_rest = 1.0 - chosen.mass
@@ -113,7 +113,7 @@ def lower_bounds(logits: Logits, *, target: str, topk: TopK) -> Array:
         return xp.at_least(xp.sum(terms, -1) + rest, 0.0)
 
 
-def _seen_by(logits: Logits, *, target: str, chosen: Chosen) -> tuple[Array, Array]:
+def _seen_by(logits: CheckedLogits, *, target: str, chosen: TopKSupport) -> tuple[Array, Array]:
     """Return q's log-probs of S, float64 [B, T, n], and 1 - q_S, summed outside S: 1 - sum would lose what is small."""
     log_q = chosen.xp.empty(chosen.ids.shape, "f8", logits.device)
     rest = chosen.xp.empty(logits.mask.shape, "f8", logits.device)

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from trmon_client.core.arrays.backend import Array
-from trmon_client.core.inputs.logits import Logits
+from trmon_client.core.inputs.logits import CheckedLogits
 
 TILE = 2048
 """Logits of each policy that a program holds at a time."""
@@ -28,7 +28,7 @@ SUMS = ("top_a", "top_b", "shift", "z", "w", "z_eps", "w_eps", "z_phi", "z_gamma
 """What the kernel stores of each token; z and w are exp(a - top_a) and exp(b - top_b)."""
 
 
-def token_divergences(logits: Logits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
+def triton_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
     """Return the divergences at every token that counts, float64 [B, T] by quantity; elsewhere NaN.
 
     Args: rollout, target: the names of mu's and of the training engine's logits; tv: also total variation, by a

@@ -9,19 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Arrays, Device, bring_argument, functions_of, is_tensor, kind
+from trmon_client.core.arrays.backend import (
+    Array,
+    Arrays,
+    Device,
+    argument_to_computable,
+    dtype_kind,
+    functions_of,
+    is_tensor,
+)
 from trmon_client.core.inputs import packed
 from trmon_client.core.inputs.group_labels import group_labels
-from trmon_client.core.inputs.input_layout import Form
-from trmon_client.core.inputs.ragged import is_ragged, pad, rows_of
-from trmon_client.core.inputs.token_inputs import device_of, read
+from trmon_client.core.inputs.input_layout import InputLayout
+from trmon_client.core.inputs.ragged import is_ragged, pad_rows, to_rows
+from trmon_client.core.inputs.token_inputs import device_of, read_token_inputs
 
 POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 """The arguments that hold log-probs, in the order mu, pi_old, pi."""
 
 
 @dataclass(frozen=True)
-class Inputs:
+class CheckedInputs:
     """The checked arguments: log-probs [B, T] by argument name, mask bool [B, T]; the others [B] or [B, T] or None.
 
     `form` is that of the log-probs as they were given.
@@ -29,7 +37,7 @@ class Inputs:
 
     logprobs: dict[str, Array]
     mask: Array
-    form: Form
+    form: InputLayout
     advantages: Array | None = None
     rewards: Array | None = None
     group_ids: Array | None = None
@@ -40,7 +48,7 @@ class Inputs:
         """The array functions that work on these."""
         return functions_of(self.mask)
 
-    def blocks(self, *, max_tokens: int) -> Iterator[Inputs]:
+    def blocks(self, *, max_tokens: int) -> Iterator[CheckedInputs]:
         """Yield the same sequences in blocks of rows of at most `max_tokens` positions, one row at least."""
         n_sequences, horizon = self.mask.shape
         stride = max(1, max_tokens // max(1, horizon))
@@ -50,7 +58,7 @@ class Inputs:
         for start in range(0, n_sequences, stride):
             yield self.mapped(itemgetter(slice(start, start + stride)))
 
-    def mapped(self, change: Callable[[Array], Array]) -> Inputs:
+    def mapped(self, change: Callable[[Array], Array]) -> CheckedInputs:
         """Return the same arguments with every array changed."""
         others = ("mask", "advantages", "rewards", "group_ids", "versions")
         given = {name: array for name in others if (array := getattr(self, name)) is not None}
@@ -61,7 +69,7 @@ class Inputs:
         )
 
 
-def checked(
+def check_inputs(
     logprobs: dict[str, Any],
     *,
     mask: Any,
@@ -70,7 +78,7 @@ def checked(
     rewards: Any = None,
     group_ids: Any = None,
     versions: Any = None,
-) -> Inputs:
+) -> CheckedInputs:
     """Return the arguments as `Inputs`.
 
     Args: logprobs: what was given for each of `POLICIES`, None where nothing; the others as `statistics.columns` has.
@@ -81,12 +89,12 @@ def checked(
         got = f"only {next(iter(given))}" if given else "none of them"
         raise ValueError(f"at least two of {', '.join(POLICIES)} are needed; got {got}")
     device = device_of({**given, "mask": mask})
-    tokens = read(given, mask=mask, cu_seqlens=cu_seqlens, device=device)
+    tokens = read_token_inputs(given, mask=mask, cu_seqlens=cu_seqlens, device=device)
     whole = tokens.mask
     optional = _Optional(tuple(whole.shape), next(iter(given)), tokens.form, device)
-    inputs = Inputs(
+    inputs = CheckedInputs(
         logprobs=tokens.logprobs,
-        mask=whole if kind(whole) == "b" else whole != 0,
+        mask=whole if dtype_kind(whole) == "b" else whole != 0,
         form=tokens.form,
         advantages=optional.per_token("advantages", advantages, kinds="fib"),
         rewards=optional.per_sequence("rewards", rewards, kinds="fib"),
@@ -102,13 +110,13 @@ class _Optional:
 
     shape: tuple[int, ...]
     like: str
-    form: Form
+    form: InputLayout
     device: Device
 
     def per_sequence(self, name: str, value: Any, *, kinds: str) -> Array | None:
         if value is None:
             return None
-        return self._check(name, bring_argument(name, value, self.device), [self.shape[:1]], kinds)
+        return self._check(name, argument_to_computable(name, value, self.device), [self.shape[:1]], kinds)
 
     def per_token(self, name: str, value: Any, *, kinds: str) -> Array | None:
         if value is None:
@@ -116,21 +124,21 @@ class _Optional:
         lengths = list(self.form.lengths or ())
         if self.form.is_packed:
             array = self._check(
-                name, bring_argument(name, value, self.device), [self.shape[:1], (sum(lengths),)], kinds
+                name, argument_to_computable(name, value, self.device), [self.shape[:1], (sum(lengths),)], kinds
             )
             # A number a sequence, where there are as many sequences as tokens.
-            return array if len(array) == self.shape[0] else packed.pad(array, lengths=lengths)
+            return array if len(array) == self.shape[0] else packed.pad_packed(array, lengths=lengths)
         if self.form.lengths is not None and is_ragged(value):
-            array = pad(name, rows_of(name, value, self.device), like=(self.like, lengths))
+            array = pad_rows(name, to_rows(name, value, self.device), like=(self.like, lengths))
         else:
-            array = bring_argument(name, value, self.device)
+            array = argument_to_computable(name, value, self.device)
         return self._check(name, array, [self.shape[:1], self.shape], kinds)
 
     def labels(self, name: str, value: Any) -> Array | None:
         if value is None:
             return None
         if isinstance(value, (list, tuple)) and value and is_tensor(value[0]):
-            value = bring_argument(name, value, self.device)
+            value = argument_to_computable(name, value, self.device)
         shape = tuple(value.shape) if hasattr(value, "shape") else (len(value),) if hasattr(value, "__len__") else ()
         if shape != self.shape[:1]:
             raise ValueError(f"{name} has shape {shape}; expected {self.shape[:1]}, one label a sequence")
@@ -141,7 +149,7 @@ class _Optional:
             expected = " or ".join(str(shape) for shape in shapes)
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {expected} like {self.like}")
         # Without elements there is nothing to misread, and an empty list has no dtype of its own.
-        if kind(array) not in kinds and 0 not in array.shape:
+        if dtype_kind(array) not in kinds and 0 not in array.shape:
             expected = "an integer dtype" if kinds == "i" else "a real dtype"
             raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
         # What is on a device is not waited for.
@@ -150,7 +158,7 @@ class _Optional:
         return array
 
 
-def _widened(inputs: Inputs) -> Inputs:
+def _widened(inputs: CheckedInputs) -> CheckedInputs:
     """Return inputs of [B, 0] with one position that does not count: reductions need one."""
 
     def widen(array: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, bring, is_tensor, kind
+from trmon_client.core.arrays.backend import Array, Device, dtype_kind, is_tensor, to_computable
 
 INT64 = np.iinfo(np.int64)
 
@@ -19,11 +19,11 @@ def group_labels(labels: Any, device: Device) -> Array:
     Args: labels: tensor, array or list of integers, strings, bytes or anything whose `str` names it.
     Source: formulas, section 3.
     """
-    if hasattr(labels, "dtype") and kind(labels) == "i" and not str(labels.dtype).endswith("uint64"):
-        array = bring(labels, device)
+    if hasattr(labels, "dtype") and dtype_kind(labels) == "i" and not str(labels.dtype).endswith("uint64"):
+        array = to_computable(labels, device)
         return array.long() if is_tensor(array) else array.astype(np.int64, copy=False)
     values = labels.tolist() if hasattr(labels, "tolist") else labels
-    return bring(np.array([_label(value) for value in values], dtype=np.int64), device)
+    return to_computable(np.array([_label(value) for value in values], dtype=np.int64), device)
 
 
 def _label(value: Any) -> int:

@@ -9,7 +9,7 @@ from trmon_client.core.inputs import packed
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class InputLayout:
     """Padded to a horizon; or ragged, a list of rows; or packed, one row after the other, with the lengths of rows."""
 
     horizon: int
@@ -21,5 +21,5 @@ class Form:
         if self.lengths is None:
             return padded[:, : self.horizon]
         if self.is_packed:
-            return packed.unpad(padded, lengths=list(self.lengths))
+            return packed.unpad_packed(padded, lengths=list(self.lengths))
         return [row[:length] for row, length in zip(padded, self.lengths, strict=True)]

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, bring, devices_of, functions_of, is_tensor, kind
+from trmon_client.core.arrays.backend import (
+    Array,
+    Device,
+    devices_of,
+    dtype_kind,
+    functions_of,
+    is_tensor,
+    to_computable,
+)
 from trmon_client.core.columns.schema import Pair
 
 BLOCK_ELEMENTS = 1 << 16
@@ -21,7 +29,7 @@ Block = tuple[slice, slice]
 
 
 @dataclass(frozen=True)
-class Logits:
+class CheckedLogits:
     """Checked logits [B, T, V] by argument name, as they were given; mask bool [B, T], numpy or on the device.
 
     `support` is bool [V] or [B, T, V], as given; `device` is None on the host, where numpy computes.
@@ -51,16 +59,16 @@ class Logits:
 
     def read(self, name: str, block: Block) -> Array:
         """Return the logits of a block as float64, -inf outside the support."""
-        logits = bring(self.by_name[name][block], self.device)
+        logits = to_computable(self.by_name[name][block], self.device)
         xp = functions_of(logits)
         wide = xp.cast(logits, "f8")
         if self.support is None:
             return wide
         support = self.support[block] if self.support.ndim == 3 else self.support
-        return xp.where(bring(support, self.device), wide, -np.inf)
+        return xp.where(to_computable(support, self.device), wide, -np.inf)
 
 
-def checked(given: dict[str, Any], *, mask: Any, support: Any = None) -> Logits:
+def check_logits(given: dict[str, Any], *, mask: Any, support: Any = None) -> CheckedLogits:
     """Return the arguments as `Logits`.
 
     Args: given: torch or numpy arrays [B, T, V] of one shape and any floating dtypes and strides; the others as
@@ -79,8 +87,8 @@ def checked(given: dict[str, Any], *, mask: Any, support: Any = None) -> Logits:
         raise ValueError(f"logits and support lie on several devices ({where}); expected one")
     device = devices[0] if devices else None
     counts = per_token("mask", mask, shape=shape[:2], device=device, kinds="bif")
-    counts = counts if kind(counts) == "b" else counts != 0
-    return Logits(by_name, counts, device, _support(support, shape=shape, device=device))
+    counts = counts if dtype_kind(counts) == "b" else counts != 0
+    return CheckedLogits(by_name, counts, device, _support(support, shape=shape, device=device))
 
 
 def target(*, logits: Any, old_logits: Any) -> tuple[str, Any, Pair]:
@@ -102,10 +110,10 @@ def per_token(name: str, value: Any, *, shape: tuple[int, ...], device: Device, 
     """
     if value is None:
         raise ValueError(f"{name} is None; expected shape {shape}")
-    array = bring(value, device)
+    array = to_computable(value, device)
     if tuple(array.shape) != shape:
         raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape}")
-    if kind(array) not in kinds:
+    if dtype_kind(array) not in kinds:
         expected = {"i": "an integer dtype", "f": "a floating dtype"}.get(kinds, "booleans, integers or floats")
         raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
     return array
@@ -117,7 +125,7 @@ def _array(name: str, value: Any) -> Array:
         raise ValueError(f"{name} is {type(value).__name__}; expected a torch or numpy array {axes}")
     if value.ndim != 3 or not value.shape[-1]:
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {axes}")
-    if kind(value) != "f":
+    if dtype_kind(value) != "f":
         raise ValueError(f"{name} has dtype {value.dtype}; expected a floating dtype")
     return value.detach() if is_tensor(value) else value
 
@@ -130,6 +138,6 @@ def _support(support: Any, *, shape: tuple[int, ...], device: Device) -> Array |
         raise ValueError(
             f"support has shape {tuple(array.shape)}; expected {shape[-1:]} or {shape} like rollout_logits"
         )
-    if kind(array) != "b":
+    if dtype_kind(array) != "b":
         raise ValueError(f"support has dtype {array.dtype}; expected booleans, set where a token may be sampled")
-    return bring(array, device) if array.ndim == 1 else array
+    return to_computable(array, device) if array.ndim == 1 else array

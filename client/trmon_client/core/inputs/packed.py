@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, bring, bring_argument, is_tensor, kind
-from trmon_client.core.inputs.ragged import mask_of
+from trmon_client.core.arrays.backend import Array, argument_to_computable, dtype_kind, is_tensor, to_computable
+from trmon_client.core.inputs.ragged import row_mask
 
 
 def lengths_of(cu_seqlens: Any) -> list[int]:
@@ -16,8 +16,8 @@ def lengths_of(cu_seqlens: Any) -> list[int]:
     Offsets on a device are waited for: their values say how many tokens the longest sequence has.
     Errors: ValueError saying which offset is wrong.
     """
-    offsets = bring_argument("cu_seqlens", cu_seqlens, None)
-    if offsets.ndim != 1 or not len(offsets) or kind(offsets) != "i":
+    offsets = argument_to_computable("cu_seqlens", cu_seqlens, None)
+    if offsets.ndim != 1 or not len(offsets) or dtype_kind(offsets) != "i":
         raise ValueError(
             f"cu_seqlens has shape {tuple(offsets.shape)} and dtype {offsets.dtype}; "
             "expected integers (B + 1,): where each of B sequences begins, and where the last one ends"
@@ -30,23 +30,23 @@ def lengths_of(cu_seqlens: Any) -> list[int]:
     return listed
 
 
-def pad(array: Array, *, lengths: list[int]) -> Array:
+def pad_packed(array: Array, *, lengths: list[int]) -> Array:
     """Return packed tokens as [B, T]; behind a sequence's end anything."""
     shape = (len(lengths), max(lengths, default=0))
     if not is_tensor(array):
         padded = np.zeros(shape, array.dtype)
-        padded[mask_of(lengths, None)] = array
+        padded[row_mask(lengths, None)] = array
         return padded
     first = np.cumsum([0, *lengths[:-1]])[: len(lengths), None]
     places = np.minimum(first + np.arange(shape[1]), max(0, len(array) - 1))
-    return array[bring(places, array.device)]
+    return array[to_computable(places, array.device)]
 
 
-def unpad(padded: Array, *, lengths: list[int]) -> Array:
+def unpad_packed(padded: Array, *, lengths: list[int]) -> Array:
     """Return [B, T, ...] as packed tokens, [N, ...]."""
     rows = np.repeat(np.arange(len(lengths)), lengths)
     first = np.cumsum([0, *lengths[:-1]])[: len(lengths)]
     positions = np.arange(len(rows)) - np.repeat(first, lengths)
     if not is_tensor(padded):
         return padded[rows, positions]
-    return padded[bring(rows, padded.device), bring(positions, padded.device)]
+    return padded[to_computable(rows, padded.device), to_computable(positions, padded.device)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, bring, bring_argument, is_tensor
+from trmon_client.core.arrays.backend import Array, Device, argument_to_computable, is_tensor, to_computable
 
 
 def is_ragged(value: object) -> bool:
@@ -19,12 +19,12 @@ def is_ragged(value: object) -> bool:
     return not value or getattr(value[0], "ndim", 1 if isinstance(value[0], (list, tuple)) else 0) > 0
 
 
-def rows_of(name: str, rows: Sequence[Any], device: Device) -> list[Array]:
+def to_rows(name: str, rows: Sequence[Any], device: Device) -> list[Array]:
     """Return every sequence as a 1-D array where the statistics are computed.
 
     Errors: ValueError naming the sequence that is not one-dimensional.
     """
-    arrays = [bring_argument(f"{name}[{index}]", row, device) for index, row in enumerate(rows)]
+    arrays = [argument_to_computable(f"{name}[{index}]", row, device) for index, row in enumerate(rows)]
     for index, array in enumerate(arrays):
         if array.ndim != 1:
             raise ValueError(
@@ -33,7 +33,7 @@ def rows_of(name: str, rows: Sequence[Any], device: Device) -> list[Array]:
     return arrays
 
 
-def pad(name: str, rows: list[Array], *, like: tuple[str, list[int]]) -> Array:
+def pad_rows(name: str, rows: list[Array], *, like: tuple[str, list[int]]) -> Array:
     """Return rows as one array [B, T], zero behind their ends.
 
     Args: like: the name and lengths of the argument whose sequences these must match.
@@ -61,6 +61,6 @@ def _zeros(shape: tuple[int, int], rows: list[Array]) -> Array:
     return np.zeros(shape, np.result_type(*dtypes))
 
 
-def mask_of(lengths: list[int], device: Device) -> Array:
+def row_mask(lengths: list[int], device: Device) -> Array:
     """Return the boolean mask [B, T] of the positions before each sequence's end."""
-    return bring(np.arange(max(lengths, default=0)) < np.array(lengths, np.int64)[:, None], device)
+    return to_computable(np.arange(max(lengths, default=0)) < np.array(lengths, np.int64)[:, None], device)

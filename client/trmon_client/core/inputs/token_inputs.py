@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.core.arrays.backend import Array, Device, bring_argument, devices_of, kind
+from trmon_client.core.arrays.backend import Array, Device, argument_to_computable, devices_of, dtype_kind
 from trmon_client.core.inputs import packed
-from trmon_client.core.inputs.input_layout import Form
-from trmon_client.core.inputs.ragged import is_ragged, mask_of, pad, rows_of
+from trmon_client.core.inputs.input_layout import InputLayout
+from trmon_client.core.inputs.ragged import is_ragged, pad_rows, row_mask, to_rows
 
 
 @dataclass(frozen=True)
-class TokenInput:
+class TokenInputs:
     """Log-probs by argument name and the mask, [B, T] in one place, and the form they came in."""
 
     logprobs: dict[str, Array]
     mask: Array
-    form: Form
+    form: InputLayout
 
 
-def read(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, device: Device) -> TokenInput:
+def read_token_inputs(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, device: Device) -> TokenInputs:
     """Return what was given, at least one log-prob, padded.
 
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
@@ -47,44 +47,44 @@ def device_of(given: dict[str, Any]) -> Device:
     return devices[0] if devices else None
 
 
-def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> TokenInput:
-    padded = {name: bring_argument(name, value, device) for name, value in given.items()}
+def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> TokenInputs:
+    padded = {name: argument_to_computable(name, value, device) for name, value in given.items()}
     if mask is None:
         shape = tuple(next(iter(padded.values())).shape)
         raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
-    whole = bring_argument("mask", mask, device)
-    return TokenInput(padded, whole, Form(whole.shape[-1] if whole.ndim else 0))
+    whole = argument_to_computable("mask", mask, device)
+    return TokenInputs(padded, whole, InputLayout(whole.shape[-1] if whole.ndim else 0))
 
 
-def _from_packed(given: dict[str, Any], mask: Any, cu_seqlens: Any, device: Device) -> TokenInput:
+def _from_packed(given: dict[str, Any], mask: Any, cu_seqlens: Any, device: Device) -> TokenInputs:
     lengths = packed.lengths_of(cu_seqlens)
-    flat = {name: bring_argument(name, value, device) for name, value in given.items()}
+    flat = {name: argument_to_computable(name, value, device) for name, value in given.items()}
     if mask is not None:
-        flat["mask"] = bring_argument("mask", mask, device)
+        flat["mask"] = argument_to_computable("mask", mask, device)
     for name, array in flat.items():
         if tuple(array.shape) != (sum(lengths),):
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected ({sum(lengths)},) by cu_seqlens")
-    padded = {name: packed.pad(array, lengths=lengths) for name, array in flat.items()}
-    whole, counted = mask_of(lengths, device), padded.pop("mask", None)
-    form = Form(max(lengths, default=0), tuple(lengths), is_packed=True)
-    return TokenInput(padded, whole if counted is None else whole & (counted != 0), form)
+    padded = {name: packed.pad_packed(array, lengths=lengths) for name, array in flat.items()}
+    whole, counted = row_mask(lengths, device), padded.pop("mask", None)
+    form = InputLayout(max(lengths, default=0), tuple(lengths), is_packed=True)
+    return TokenInputs(padded, whole if counted is None else whole & (counted != 0), form)
 
 
-def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInput:
+def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInputs:
     for name, value in given.items():
         if not is_ragged(value):
             form = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else "a list of numbers"
             raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one a sequence, as for the others")
-    rows = {name: rows_of(name, value, device) for name, value in given.items()}
+    rows = {name: to_rows(name, value, device) for name, value in given.items()}
     first = next(iter(rows))
     like = (first, [len(row) for row in rows[first]])
-    padded = {name: pad(name, arrays, like=like) for name, arrays in rows.items()}
-    came = Form(max(like[1], default=0), tuple(like[1]))
+    padded = {name: pad_rows(name, arrays, like=like) for name, arrays in rows.items()}
+    came = InputLayout(max(like[1], default=0), tuple(like[1]))
     if mask is None:
-        return TokenInput(padded, mask_of(like[1], device), came)
+        return TokenInputs(padded, row_mask(like[1], device), came)
     if not is_ragged(mask):
         raise ValueError(f"mask is an array; expected a list of 1-D arrays like {first}, or None if all tokens count")
-    return TokenInput(padded, pad("mask", rows_of("mask", mask, device), like=like), came)
+    return TokenInputs(padded, pad_rows("mask", to_rows("mask", mask, device), like=like), came)
 
 
 def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:
@@ -96,7 +96,7 @@ def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:
         if tuple(array.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
     for name, array in logprobs.items():
-        if kind(array) != "f":
+        if dtype_kind(array) != "f":
             raise ValueError(f"{name} has dtype {array.dtype}; expected a floating dtype")
-    if kind(mask) not in "bif":
+    if dtype_kind(mask) not in "bif":
         raise ValueError(f"mask has dtype {mask.dtype}; expected booleans, integers or floats")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trmon_client.core.arrays.backend import Array
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs, checked
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
 
 MAX_LOGPROB = 1e-4
 """Above it a log-prob is no rounding of 0 but a probability that cannot be."""
@@ -23,10 +23,10 @@ def valid_mask(
     Source: formulas, section 2.
     """
     given = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    return valid_tokens(checked(given, mask=mask))
+    return valid_tokens(check_inputs(given, mask=mask))
 
 
-def valid_tokens(inputs: Inputs) -> Array:
+def valid_tokens(inputs: CheckedInputs) -> Array:
     """Return the same of checked arguments."""
     valid = inputs.mask
     for array in inputs.logprobs.values():

@@ -8,7 +8,7 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import NUMPY, Array
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.inputs.checked_inputs import Inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.inputs.token_validity import MAX_LOGPROB, MIN_LOGPROB, valid_tokens
 
 
@@ -40,7 +40,7 @@ class Block:
     """The highest of each."""
 
     @classmethod
-    def of(cls, inputs: Inputs, *, buffers: Array) -> Block:
+    def of(cls, inputs: CheckedInputs, *, buffers: Array) -> Block:
         """Return the tokens of a block.
 
         Args: buffers: float32 [policies, rows, horizon], for log-probs that have to be changed.

@@ -10,9 +10,9 @@ from trmon_client.core.arrays.backend import NUMPY, Array
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, LABELS, PAIRS, Pair, Reduction
 from trmon_client.core.large_batches.block import BlockSums
-from trmon_client.core.large_batches.row_blocks import places
+from trmon_client.core.large_batches.row_blocks import sequence_positions
 from trmon_client.core.reduction.block_reduction import NAMES
-from trmon_client.core.reduction.kl_estimators import clamped, k3
+from trmon_client.core.reduction.kl_estimators import clamp_log_ratio, k3
 
 EXTREMES = {
     name
@@ -25,7 +25,7 @@ QUADRATIC = 1e-7
 """Below it k3 is d^2 / 2 to seven digits, and rho - 1 - d loses more."""
 
 
-def finished(parts: Sequence[BlockSums]) -> Columns:
+def finish_columns(parts: Sequence[BlockSums]) -> Columns:
     """Return the columns of the batch.
 
     Args: parts: of either kind of block, in any order; together they hold every column of every sequence.
@@ -58,7 +58,7 @@ def _gathered(parts: Sequence[BlockSums]) -> dict[str, Array]:
         if len(alike) == 1 and isinstance(alike[0].rows, slice):
             found |= alike[0].by_name
             continue
-        order = np.argsort(np.concatenate([places(part.rows) for part in alike]))
+        order = np.argsort(np.concatenate([sequence_positions(part.rows) for part in alike]))
         found |= {name: np.concatenate([part.by_name[name] for part in alike])[order] for name in names}
     return found
 
@@ -71,6 +71,6 @@ def _of_pair(sums: dict[str, Array], pair: Pair) -> dict[str, Array]:
     of_sums = np.maximum(sums["sum_ratio_dev"] - sums["sum_d"], 0.0)
     found["sum_k3"] = np.where(np.abs(ends).max(0) < QUADRATIC, sums["sum_sq_d"] / 2.0, of_sums)
     # It grows with the distance from d = 0, on either side, as long as d is not clamped.
-    of_ends = k3(NUMPY, ends, np.expm1(clamped(NUMPY, ends))).max(0)
+    of_ends = k3(NUMPY, ends, np.expm1(clamp_log_ratio(NUMPY, ends))).max(0)
     found["max_k3"] = np.where(np.isnan(sums["max_k3"]), of_ends, sums["max_k3"])
     return {NAMES[pair][stem]: array for stem, array in found.items()}

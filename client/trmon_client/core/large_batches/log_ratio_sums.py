@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon_client.core.arrays.backend import NUMPY, Array, running_sums
-from trmon_client.core.columns.histogram import sorted_in_place
+from trmon_client.core.columns.histogram import histogram_in_place
 from trmon_client.core.columns.schema import Pair, primary
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.large_batches.block import Block, BlockSums
-from trmon_client.core.large_batches.row_blocks import Portion
-from trmon_client.core.large_batches.scratch_buffers import Scratch
+from trmon_client.core.large_batches.row_blocks import RowBlock
+from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
 from trmon_client.core.reduction.block_reduction import NAMES, SATURATED_BELOW, SUM_LOGP
 from trmon_client.core.reduction.kl_estimators import (
     BAND_HIGH,
@@ -27,7 +27,7 @@ from trmon_client.core.reduction.ppo_clipping import ClipRange, clip_columns, cl
 from trmon_client.core.reduction.sequence_labels import sequence_labels
 
 
-def log_ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch, *, clip: ClipRange) -> BlockSums:
+def log_ratio_sums(inputs: CheckedInputs, portion: RowBlock, scratch: ScratchBuffers, *, clip: ClipRange) -> BlockSums:
     """Return the columns of d, of the tokens and of the labels, and the histograms. Source: formulas, section 3."""
     given = portion.of(inputs)
     shape = given.mask.shape
@@ -48,7 +48,7 @@ def log_ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch, *, clip: 
         if given.advantages is not None and pair == clipped_pair(pairs):
             found |= _of_clipping(given.advantages, ratio, clip=clip)
         found |= {name: by_stem[stem] for stem, name in NAMES[pair].items() if stem in by_stem}
-        histograms[pair] = sorted_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
+        histograms[pair] = histogram_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
     return BlockSums(portion.rows, found | sequence_labels(given, valid=block.valid), histograms)
 
 

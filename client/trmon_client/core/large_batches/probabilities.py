@@ -12,7 +12,7 @@ from trmon_client.core.reduction.kl_estimators import MIN_REST, NO_REST
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class TokenProbabilities:
     """What one policy says of the tokens of a block."""
 
     p: Array
@@ -25,7 +25,7 @@ class Policy:
 
 
 @dataclass(slots=True)
-class Probabilities:
+class ProbabilityCache:
     """The policies of a block, each computed when the first pair asks for it.
 
     Arguments named `logp` and `wide` are float64 buffers; the former hold the log-probs of the policy in question, the
@@ -35,9 +35,9 @@ class Probabilities:
     block: Block
     memory: dict[str, Array]
     """Buffers for the probabilities, by the name of the log-probs."""
-    known: dict[str, Policy] = field(default_factory=dict)
+    known: dict[str, TokenProbabilities] = field(default_factory=dict)
 
-    def of(self, name: str, *, logp: Array) -> Policy:
+    def of(self, name: str, *, logp: Array) -> TokenProbabilities:
         """Return a policy, by the exponential of its log-probs unless it is known."""
         return self.known[name] if name in self.known else self._exponential(name, logp)
 
@@ -71,14 +71,14 @@ class Probabilities:
     def _at_most_0(self, name: str, logp: Array) -> Array:
         return np.clip(logp, -np.inf, 0.0, out=logp) if self._exceed_1(name) else logp
 
-    def _exponential(self, name: str, logp: Array) -> Policy:
+    def _exponential(self, name: str, logp: Array) -> TokenProbabilities:
         p = np.exp(self._at_most_0(name, logp), out=self.memory[name])
         if self.block.invalid is not None:
             np.copyto(p, 0.0, where=self.block.invalid)
         return self._learn(name, p, is_product=False)
 
-    def _learn(self, name: str, p: Array, *, is_product: bool) -> Policy:
-        self.known[name] = Policy(p, NUMPY.sum(p, -1), NUMPY.sum_product(p, p, -1), is_product)
+    def _learn(self, name: str, p: Array, *, is_product: bool) -> TokenProbabilities:
+        self.known[name] = TokenProbabilities(p, NUMPY.sum(p, -1), NUMPY.sum_product(p, p, -1), is_product)
         return self.known[name]
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from trmon_client.core.arrays.backend import NUMPY, Array
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.large_batches.block import Block, BlockSums
-from trmon_client.core.large_batches.probabilities import Probabilities, binary_kl
-from trmon_client.core.large_batches.row_blocks import Portion
-from trmon_client.core.large_batches.scratch_buffers import Scratch
+from trmon_client.core.large_batches.probabilities import ProbabilityCache, binary_kl
+from trmon_client.core.large_batches.row_blocks import RowBlock
+from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
 from trmon_client.core.reduction.block_reduction import NAMES
 from trmon_client.core.reduction.kl_estimators import MAX_ABS_EXPONENT, RATIOS, TRUNCATION, pairs_of
 
@@ -31,7 +31,7 @@ class _Terms(NamedTuple):
     flags: Array
 
 
-def ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch) -> BlockSums:
+def ratio_sums(inputs: CheckedInputs, portion: RowBlock, scratch: ScratchBuffers) -> BlockSums:
     """Return the columns of rho, p and q, and the sum of d. Source: formulas, section 3."""
     given = portion.of(inputs)
     shape, n_policies = given.mask.shape, len(given.logprobs)
@@ -39,7 +39,7 @@ def ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch) -> BlockSums:
     d, dev, wide, rest, mismatch_dev, *p = scratch.buffers("f8", 5 + n_policies, shape)
     terms = _Terms(d, dev, wide, rest, single, *scratch.buffers("?", 1, shape))
     block = Block.of(given, buffers=logp)
-    policies = Probabilities(block, dict(zip(given.logprobs, p, strict=True)))
+    policies = ProbabilityCache(block, dict(zip(given.logprobs, p, strict=True)))
     found: dict[str, Array] = {}
     for pair in pairs_of(block.logp):
         # That of mismatch is kept, where it will be compared with that of total.
@@ -52,7 +52,7 @@ def ratio_sums(inputs: Inputs, portion: Portion, scratch: Scratch) -> BlockSums:
     return BlockSums(portion.rows, found)
 
 
-def _of_pair(block: Block, policies: Probabilities, above: str, below: str, *, terms: _Terms) -> dict[str, Array]:
+def _of_pair(block: Block, policies: ProbabilityCache, above: str, below: str, *, terms: _Terms) -> dict[str, Array]:
     """Return the pair's columns by stem, [rows]; rho - 1 is left in `dev`."""
     d, dev, wide, _, single, flags = terms
     np.copyto(d, block.logp[above])

@@ -15,13 +15,13 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import n_threads
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.checked_inputs import Inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.large_batches.block import BlockSums
-from trmon_client.core.large_batches.finish import finished
+from trmon_client.core.large_batches.finish import finish_columns
 from trmon_client.core.large_batches.log_ratio_sums import log_ratio_sums
 from trmon_client.core.large_batches.ratio_sums import ratio_sums
-from trmon_client.core.large_batches.row_blocks import portions
-from trmon_client.core.large_batches.scratch_buffers import Scratch
+from trmon_client.core.large_batches.row_blocks import row_blocks
+from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
 from trmon_client.core.reduction.ppo_clipping import ClipRange
 
 BLOCK_TOKENS = 1 << 17
@@ -36,7 +36,7 @@ THREADED_TOKENS = 1 << 19
 """Fewer positions are done before a second thread has started."""
 
 
-def is_large(inputs: Inputs) -> bool:
+def is_large(inputs: CheckedInputs) -> bool:
     """Return whether these are best reduced here: many tokens, in long rows, on the host, that float32 holds."""
     n_sequences, horizon = inputs.mask.shape
     if not isinstance(inputs.mask, np.ndarray) or horizon < LONG_ROW or n_sequences * horizon < LARGE_TOKENS:
@@ -45,12 +45,12 @@ def is_large(inputs: Inputs) -> bool:
     return all(array.itemsize == 4 for array in inputs.logprobs.values())
 
 
-def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
+def reduce_large_batch(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     """Return the columns of a large batch, by two threads where the trainer lets torch have as many.
 
     The threads end with the call: a forked trainer never misses one. Source: formulas, section 3.
     """
-    slabs, blocks = portions(inputs.mask, SLAB_TOKENS, BLOCK_TOKENS)
+    slabs, blocks = row_blocks(inputs.mask, SLAB_TOKENS, BLOCK_TOKENS)
     waiting = deque(
         [
             *(partial(log_ratio_sums, inputs, slab, clip=clip) for slab in slabs),
@@ -58,7 +58,7 @@ def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
         ]
     )
     found: list[BlockSums] = []
-    mine, other = Scratch.mine(2)
+    mine, other = ScratchBuffers.mine(2)
     # From both ends: two threads that took the same steps would wait for the interpreter at each.
     if n_threads() < 2 or inputs.mask.size < THREADED_TOKENS:
         _work(waiting.pop, found, mine)
@@ -67,10 +67,12 @@ def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
             helper = pool.submit(_work, waiting.popleft, found, other)
             _work(waiting.pop, found, mine)
             helper.result()
-    return finished(found)
+    return finish_columns(found)
 
 
-def _work(take: Callable[[], Callable[[Scratch], BlockSums]], found: list[BlockSums], scratch: Scratch) -> None:
+def _work(
+    take: Callable[[], Callable[[ScratchBuffers], BlockSums]], found: list[BlockSums], scratch: ScratchBuffers
+) -> None:
     """Do what there is to take, until there is none."""
     with np.errstate(all="ignore"):
         while True:

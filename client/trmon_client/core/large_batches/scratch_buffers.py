@@ -11,16 +11,16 @@ from trmon_client.core.arrays.backend import Array
 _LOCAL = threading.local()
 
 
-class Scratch:
+class ScratchBuffers:
     """The buffers of one thread: to fetch new memory for every term would cost as much as the arithmetic."""
 
     def __init__(self) -> None:
         self._memory: dict[str, Array] = {}
 
     @classmethod
-    def mine(cls, n: int) -> list[Scratch]:
+    def mine(cls, n: int) -> list[ScratchBuffers]:
         """Return n of the calling thread's own, for it and its helpers."""
-        kept: list[Scratch] = getattr(_LOCAL, "scratches", [])
+        kept: list[ScratchBuffers] = getattr(_LOCAL, "scratches", [])
         _LOCAL.scratches = kept = kept + [cls() for _ in range(n - len(kept))]
         return kept[:n]
 

@@ -11,7 +11,7 @@ from trmon_client.core.arrays.backend import Array, functions_of
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
 from trmon_client.core.policies.criterion import Criterion, PairChoice, Where
-from trmon_client.core.policies.decision import FIRST_CRITERION, Decision, Outcome
+from trmon_client.core.policies.decision import FIRST_CRITERION, Decision, SequenceOutcome
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import CERTIFICATE_MARGIN, PRESETS, TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import STATISTICS, PairView, PolicyError
@@ -26,11 +26,11 @@ __all__ = [
     "TOKEN_RULES",
     "Criterion",
     "Decision",
-    "Outcome",
+    "SequenceOutcome",
     "PairChoice",
     "Policy",
     "PolicyError",
-    "Readings",
+    "StatisticCache",
     "TokenRule",
     "Where",
     "decide",
@@ -49,17 +49,17 @@ def decide(columns: Columns, policy: Policy) -> Decision:
     Errors: PolicyError naming the argument that is missing (`Policy.needs`).
     Source: formulas, section 6.
     """
-    return Readings(columns).decide(policy)
+    return StatisticCache(columns).decide(policy)
 
 
-class Readings:
+class StatisticCache:
     """What policies read of one batch: each statistic once, however many of them ask for it."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._where = functions_of(columns["n_tokens"]).where
-        codes = self._where(columns["n_tokens"] > 0, int(Outcome.ACCEPTED), int(Outcome.EMPTY))
-        self._codes = self._where(columns["n_invalid"] > 0, int(Outcome.INVALID_LOGPROBS), codes)
+        codes = self._where(columns["n_tokens"] > 0, int(SequenceOutcome.ACCEPTED), int(SequenceOutcome.EMPTY))
+        self._codes = self._where(columns["n_invalid"] > 0, int(SequenceOutcome.INVALID_LOGPROBS), codes)
         self._undecided, self._none = self._codes == 0, self._codes < 0
         self._read: dict[tuple[str, Pair], Array] = {}
 
@@ -82,7 +82,10 @@ class Readings:
                 if criterion.where == "advantage_negative":
                     advantage = PairView(columns, pair).of_sequence("advantage")
                     unjudgeable = undecided & (advantage != advantage)
-                    codes, undecided = where(unjudgeable, int(Outcome.ADVANTAGE), codes), undecided ^ unjudgeable
+                    codes, undecided = (
+                        where(unjudgeable, int(SequenceOutcome.ADVANTAGE), codes),
+                        undecided ^ unjudgeable,
+                    )
                     broken = broken & (advantage < 0)
                 failed = undecided & broken
                 codes, undecided = where(failed, code, codes), undecided ^ failed

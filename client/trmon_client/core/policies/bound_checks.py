@@ -39,6 +39,6 @@ def check_order(lower: float | None, upper: float | None, *, of: str) -> None:
         raise PolicyError(f"{of}: lower ({lower:g}) must not be above upper ({upper:g})")
 
 
-def compared(bound: float | None, *, is_ratio: bool) -> float | None:
+def comparable_bound(bound: float | None, *, is_ratio: bool) -> float | None:
     """Return the bound as it is compared: ratios as logs, so that client and service agree to the last bit."""
     return math.log(bound) if bound is not None and is_ratio else bound

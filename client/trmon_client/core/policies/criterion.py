@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, compared
+from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, comparable_bound
 from trmon_client.core.policies.pair_choice import PairChoice as PairChoice
-from trmon_client.core.policies.pair_choice import resolved
+from trmon_client.core.policies.pair_choice import resolve_pair
 from trmon_client.core.policies.sequence_statistics import STATISTICS, PolicyError, SequenceStatistic
 
 Where = Literal["advantage_negative", "kl_exact", "kl_lower_bound", "kl_not_exact"]
@@ -44,7 +44,7 @@ class Criterion:
         for key in ("lower", "upper"):
             bound = checked_bound(key, getattr(self, key), of=self.statistic, is_ratio=is_ratio)
             object.__setattr__(self, key, bound)
-            object.__setattr__(self, f"{key}_compared", compared(bound, is_ratio=is_ratio))
+            object.__setattr__(self, f"{key}_compared", comparable_bound(bound, is_ratio=is_ratio))
         if self.lower is None and self.upper is None:
             raise PolicyError(f"{self.statistic}: a criterion needs lower, upper or both")
         check_order(self.lower, self.upper, of=self.statistic)
@@ -72,7 +72,7 @@ class Criterion:
 
     def resolve(self, columns: Columns) -> Pair:
         """Return the pair to read. Errors: PolicyError if these columns lack it."""
-        return resolved(self.pair, columns.pairs, reader=self.statistic)
+        return resolve_pair(self.pair, columns.pairs, reader=self.statistic)
 
     def applies(self, columns: Columns, pair: Pair) -> bool:
         """Whether the batch's KL columns are what `where` asks for; another pair's KL says nothing of this one."""

@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, bring, functions_of
+from trmon_client.core.arrays.backend import Array, functions_of, to_computable
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy
 
 
-class Outcome(IntEnum):
+class SequenceOutcome(IntEnum):
     """What became of a sequence; codes from FIRST_CRITERION on say which criterion failed first."""
 
     ACCEPTED = 0
@@ -24,7 +24,7 @@ class Outcome(IntEnum):
     ADVANTAGE = 3
 
 
-FIRST_CRITERION = len(Outcome)
+FIRST_CRITERION = len(SequenceOutcome)
 _OUTCOME_REASONS = ("invalid_logprobs", "empty", "advantage")
 
 
@@ -92,7 +92,7 @@ class Decision:
     @cached_property
     def _counts(self) -> dict[str, int]:
         """Two criteria may have one statistic, and so one reason."""
-        accepted, *rejected = np.bincount(bring(self.codes, None), minlength=1).tolist()
+        accepted, *rejected = np.bincount(to_computable(self.codes, None), minlength=1).tolist()
         counts = {"accepted": accepted}
         for reason, n in zip(self.reason_names, rejected, strict=False):
             if n:

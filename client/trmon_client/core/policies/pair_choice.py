@@ -12,7 +12,7 @@ PairChoice = Literal["primary", "mismatch", "staleness", "total", "mismatch_or_p
 """`primary` and `mismatch_or_primary` depend on the pairs at hand."""
 
 
-def resolved(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) -> Pair:
+def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) -> Pair:
     """Return the pair to read.
 
     Args: pairs: those at hand; reader: what wants to read, for the error.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.policies import verl_options
 from trmon_client.core.policies.criterion import Criterion, PairChoice
-from trmon_client.core.policies.presets import TOKEN_POLICIES, Bounds, criteria, token_rule
+from trmon_client.core.policies.presets import TOKEN_POLICIES, PresetBounds, preset_criteria, preset_token_rule
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.reduction.kl_estimators import RATIOS
@@ -59,7 +59,7 @@ class Policy:
         if not isinstance(policy, Mapping):
             raise PolicyError(f"a policy must be a preset's name or a mapping, and is {type(policy).__name__}")
         if policy.keys() & verl_options.KEYS:
-            return cls(*verl_options.rules(policy))
+            return cls(*verl_options.rules_from_verl(policy))
         if not {"name", "criteria"} <= policy.keys() <= {"name", "criteria", "tokens"}:
             keys = ", ".join(str(key)[:64] for key in list(policy)[:8])
             raise PolicyError(
@@ -111,7 +111,7 @@ def preset(name: str, *, delta: float | None = None, lower: float | None = None,
     Errors: PolicyError for an unknown name, a keyword it does not take, or a bound out of range.
     Source: formulas, section 6.
     """
-    bounds = Bounds(delta, lower, upper)
+    bounds = PresetBounds(delta, lower, upper)
     if not bounds.given():
         return _published(name)
     moved, own = _preset(name, bounds), _published(name)
@@ -123,13 +123,13 @@ def preset(name: str, *, delta: float | None = None, lower: float | None = None,
 @cache
 def _published(name: str) -> Policy:
     """One for all runs that are judged by it: made once, and in the processor's caches."""
-    return _preset(name, Bounds())
+    return _preset(name, PresetBounds())
 
 
-def _preset(name: str, bounds: Bounds) -> Policy:
+def _preset(name: str, bounds: PresetBounds) -> Policy:
     if name in TOKEN_POLICIES:
-        return Policy(name, (), (token_rule(name, bounds),))
-    return Policy(name, criteria(name, bounds))
+        return Policy(name, (), (preset_token_rule(name, bounds),))
+    return Policy(name, preset_criteria(name, bounds))
 
 
 def _parsed(key: str, specs: Any, *, parse: Callable[[Mapping[str, Any]], Rule], limit: int) -> tuple[Rule, ...]:

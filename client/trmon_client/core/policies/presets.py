@@ -19,7 +19,7 @@ MAX_ABS_D = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PresetBounds:
     """What a caller moves; None keeps the preset's own."""
 
     delta: float | None = None
@@ -37,11 +37,11 @@ class Preset:
     """One preset: the keywords it takes, the criteria it makes of them, and who proposed it."""
 
     takes: tuple[str, ...]
-    build: Callable[[Bounds], tuple[Criterion, ...]]
+    build: Callable[[PresetBounds], tuple[Criterion, ...]]
     source: str
 
 
-def criteria(name: str, bounds: Bounds) -> tuple[Criterion, ...]:
+def preset_criteria(name: str, bounds: PresetBounds) -> tuple[Criterion, ...]:
     """Return a preset's criteria with the caller's bounds.
 
     Errors: PolicyError for a name that is no preset, and for a keyword it does not take.
@@ -53,7 +53,7 @@ def criteria(name: str, bounds: Bounds) -> tuple[Criterion, ...]:
     return preset.build(bounds)
 
 
-def token_rule(name: str, bounds: Bounds) -> TokenRule:
+def preset_token_rule(name: str, bounds: PresetBounds) -> TokenRule:
     """Return a token policy's rule with the caller's bounds; a single k1 bound u means [1/u, u].
 
     Errors: PolicyError for a keyword it does not take.
@@ -62,11 +62,11 @@ def token_rule(name: str, bounds: Bounds) -> TokenRule:
     _check_keywords(name, bounds, takes=("lower", "upper") if rule.kind.has_lower else ("upper",))
     lower, upper = bounds.lower, bounds.upper
     if name == "token_k1":
-        lower, upper = both_ways(bounds, of=name)
+        lower, upper = two_sided_ratio(bounds, of=name)
     return replace(rule, lower=rule.lower if lower is None else lower, upper=rule.upper if upper is None else upper)
 
 
-def both_ways(bounds: Bounds, *, of: str) -> tuple[float | None, float | None]:
+def two_sided_ratio(bounds: PresetBounds, *, of: str) -> tuple[float | None, float | None]:
     """Return the bounds of a ratio, a single one u as [1/u, u]. Errors: PolicyError for what is no ratio."""
     lower = checked_bound("lower", bounds.lower, of=of, is_ratio=True)
     upper = checked_bound("upper", bounds.upper, of=of, is_ratio=True)
@@ -77,18 +77,18 @@ def both_ways(bounds: Bounds, *, of: str) -> tuple[float | None, float | None]:
     return lower, upper
 
 
-def _check_keywords(name: str, bounds: Bounds, *, takes: tuple[str, ...]) -> None:
+def _check_keywords(name: str, bounds: PresetBounds, *, takes: tuple[str, ...]) -> None:
     for keyword in bounds.given():
         if keyword not in takes:
             raise PolicyError(f"{name} takes {' and '.join(takes)}, not {keyword}")
 
 
-def _delta(bounds: Bounds, default: float, *, of: str) -> float:
+def _delta(bounds: PresetBounds, default: float, *, of: str) -> float:
     delta = checked_bound("delta", bounds.delta, of=of, is_ratio=False)
     return default if delta is None else delta
 
 
-def _trm_max(bounds: Bounds) -> tuple[Criterion, ...]:
+def _trm_max(bounds: PresetBounds) -> tuple[Criterion, ...]:
     delta = _delta(bounds, MAX_DELTA, of="max_kl")
     certain = delta + CERTIFICATE_MARGIN
     return (
@@ -99,7 +99,7 @@ def _trm_max(bounds: Bounds) -> tuple[Criterion, ...]:
     )
 
 
-def _trm_avg(bounds: Bounds) -> tuple[Criterion, ...]:
+def _trm_avg(bounds: PresetBounds) -> tuple[Criterion, ...]:
     delta = _delta(bounds, AVG_DELTA, of="mean_kl")
     return (
         Criterion("mean_kl", upper=delta, where="kl_exact"),
@@ -107,13 +107,13 @@ def _trm_avg(bounds: Bounds) -> tuple[Criterion, ...]:
     )
 
 
-def _trm(bounds: Bounds) -> tuple[Criterion, ...]:
+def _trm(bounds: PresetBounds) -> tuple[Criterion, ...]:
     """`delta` moves the bound on the largest KL; the mean's stays."""
-    return (*_trm_max(bounds), *_trm_avg(Bounds()))
+    return (*_trm_max(bounds), *_trm_avg(PresetBounds()))
 
 
 def _one(criterion: Criterion, source: str) -> Preset:
-    def build(bounds: Bounds) -> tuple[Criterion, ...]:
+    def build(bounds: PresetBounds) -> tuple[Criterion, ...]:
         lower = criterion.lower if bounds.lower is None else bounds.lower
         upper = criterion.upper if bounds.upper is None else bounds.upper
         return (replace(criterion, lower=lower, upper=upper),)
@@ -124,10 +124,10 @@ def _one(criterion: Criterion, source: str) -> Preset:
 def _symmetric(criterion: Criterion, source: str) -> Preset:
     """A single k1 bound u means [1/u, u]."""
 
-    def build(bounds: Bounds) -> tuple[Criterion, ...]:
+    def build(bounds: PresetBounds) -> tuple[Criterion, ...]:
         if not bounds.given():
             return (criterion,)
-        lower, upper = both_ways(bounds, of=criterion.statistic)
+        lower, upper = two_sided_ratio(bounds, of=criterion.statistic)
         return (replace(criterion, lower=lower, upper=upper),)
 
     return Preset(("lower", "upper"), build, source)

@@ -14,13 +14,13 @@ import numpy as np
 from trmon_client.core.arrays.backend import Array, Arrays
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, Pair
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs, checked
-from trmon_client.core.inputs.input_layout import Form
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
+from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.token_validity import valid_tokens
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.reduction.block_size import block_tokens
-from trmon_client.core.reduction.kl_estimators import RATIOS, clamped, k3, pairs_of
+from trmon_client.core.reduction.kl_estimators import RATIOS, clamp_log_ratio, k3, pairs_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +35,14 @@ class TokenDecision:
     mask: Array
     weights: Array
     columns: dict[str, Array]
-    form: Form
+    form: InputLayout
 
     def attached_to(self, columns: Columns) -> Columns:
         """Return the columns of the same sequences with these beside them."""
         return replace(columns, by_name={**columns.by_name, **self.columns})
 
 
-def apply(
+def apply_token_rules(
     policy: Policy,
     *,
     rollout_logprobs: Any = None,
@@ -59,10 +59,10 @@ def apply(
     Source: formulas, section 6.
     """
     logps = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    return applied(policy, checked(logps, mask=mask, cu_seqlens=cu_seqlens))
+    return apply_token_rules_to_inputs(policy, check_inputs(logps, mask=mask, cu_seqlens=cu_seqlens))
 
 
-def applied(policy: Policy, inputs: Inputs) -> TokenDecision:
+def apply_token_rules_to_inputs(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
     """Return what a policy's token rules decide on checked arguments, block by block as the columns are reduced."""
     with np.errstate(all="ignore"):
         parts = [_decided(policy, block) for block in inputs.blocks(max_tokens=block_tokens(inputs))]
@@ -84,7 +84,7 @@ class _Block:
     logp: dict[str, Array]
 
     @classmethod
-    def of(cls, inputs: Inputs) -> _Block:
+    def of(cls, inputs: CheckedInputs) -> _Block:
         logp = {name: inputs.functions.cast(array, "f8") for name, array in inputs.logprobs.items()}
         return cls(inputs.functions, valid_tokens(inputs), logp)
 
@@ -109,7 +109,7 @@ class _Ruling:
     cut: Array | None = None
 
 
-def _decided(policy: Policy, inputs: Inputs) -> TokenDecision:
+def _decided(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
     block = _Block.of(inputs)
     xp, kept, cut = block.xp, block.valid, block.valid & False
     weights = xp.cast(block.valid, "f8")
@@ -138,15 +138,15 @@ def _k2(rule: TokenRule, _xp: Arrays, d: Array) -> _Ruling:
 
 
 def _k3(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(kept=k3(xp, d, xp.expm1(clamped(xp, d))) <= rule.upper_compared)
+    return _Ruling(kept=k3(xp, d, xp.expm1(clamp_log_ratio(xp, d))) <= rule.upper_compared)
 
 
 def _icepop(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(kept=_k1(rule, xp, d).kept, weight=xp.exp(clamped(xp, d)))
+    return _Ruling(kept=_k1(rule, xp, d).kept, weight=xp.exp(clamp_log_ratio(xp, d)))
 
 
 def _tis(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(weight=xp.at_most(xp.exp(clamped(xp, d)), rule.upper), cut=d > rule.upper_compared)
+    return _Ruling(weight=xp.at_most(xp.exp(clamp_log_ratio(xp, d)), rule.upper), cut=d > rule.upper_compared)
 
 
 def _seq_tis(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, compared
-from trmon_client.core.policies.pair_choice import PairChoice, resolved
+from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, comparable_bound
+from trmon_client.core.policies.pair_choice import PairChoice, resolve_pair
 from trmon_client.core.policies.sequence_statistics import PolicyError
 
 _KEYS = ("rule", "pair", "lower", "upper")
@@ -61,7 +61,7 @@ class TokenRule:
         for key in ("lower", "upper"):
             bound = checked_bound(key, getattr(self, key), of=self.rule, is_ratio=is_ratio)
             object.__setattr__(self, key, bound)
-            object.__setattr__(self, f"{key}_compared", compared(bound, is_ratio=is_ratio))
+            object.__setattr__(self, f"{key}_compared", comparable_bound(bound, is_ratio=is_ratio))
         if self.upper is None or (self.lower is None) == self.kind.has_lower:
             raise PolicyError(f"{self.rule} takes {'lower and upper' if self.kind.has_lower else 'upper alone'}")
         if self.upper <= 0:
@@ -91,4 +91,4 @@ class TokenRule:
 
     def resolve(self, pairs: tuple[Pair, ...]) -> Pair:
         """Return the pair to read. Errors: PolicyError if it is not at hand."""
-        return resolved(self.pair, pairs, reader=self.rule)
+        return resolve_pair(self.pair, pairs, reader=self.rule)

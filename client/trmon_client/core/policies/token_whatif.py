@@ -19,7 +19,7 @@ NEWTON_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TokenFraction:
     """A fraction of the valid tokens: what it is at least and at most, and an estimate between them; nan of none.
 
     The estimate takes tokens to lie evenly within a bin, 26% wide.
@@ -30,7 +30,7 @@ class Share:
     at_most: float
 
 
-def outside(counts: Array, *, lower: float = -math.inf, upper: float = math.inf) -> Share:
+def fraction_outside(counts: Array, *, lower: float = -math.inf, upper: float = math.inf) -> TokenFraction:
     """Return the fraction of tokens whose d lies below `lower` or above `upper`, in nats, of a histogram [N_BINS].
 
     Errors: ValueError unless lower <= upper.
@@ -40,16 +40,16 @@ def outside(counts: Array, *, lower: float = -math.inf, upper: float = math.inf)
         raise ValueError(f"lower must be at most upper, and they are {lower} and {upper}")
     total = float(counts.sum())
     if not total:
-        return Share(math.nan, math.nan, math.nan)
+        return TokenFraction(math.nan, math.nan, math.nan)
     below, up_to = _n_below(counts, lower), _n_below(counts, upper)
-    return Share(
+    return TokenFraction(
         at_least=(below.at_least + total - up_to.at_most) / total,
         estimate=(below.estimate + total - up_to.estimate) / total,
         at_most=min(1.0, (below.at_most + total - up_to.at_least) / total),
     )
 
 
-def masked_or_cut(columns: Columns, policy: Policy) -> dict[str, Share]:
+def masked_or_cut(columns: Columns, policy: Policy) -> dict[str, TokenFraction]:
     """Return for each token rule of a policy the share of valid tokens it would mask, or cut the weight of.
 
     Args: columns: numpy, with the histogram of the rule's pair.
@@ -75,27 +75,27 @@ def kept_range(rule: TokenRule) -> tuple[float, float]:
     return -math.inf if rule.lower_compared is None else rule.lower_compared, upper
 
 
-def _share(columns: Columns, rule: TokenRule, pair: Pair) -> Share:
+def _share(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFraction:
     if rule.rule == "seq_tis":
         tokens = columns["n_tokens"]
         cut = tokens[columns[f"{pair}_sum_d"] > rule.upper_compared].sum()
         fraction = float(cut / tokens.sum()) if tokens.sum() else math.nan
-        return Share(fraction, fraction, fraction)
+        return TokenFraction(fraction, fraction, fraction)
     if pair not in columns.histograms:
         raise PolicyError(f"{rule.rule} needs the histogram of {pair}, and this batch has none")
     lower, upper = kept_range(rule)
-    return outside(columns.histograms[pair], lower=lower, upper=upper)
+    return fraction_outside(columns.histograms[pair], lower=lower, upper=upper)
 
 
-def _n_below(counts: Array, bound: float) -> Share:
+def _n_below(counts: Array, bound: float) -> TokenFraction:
     """Return how many tokens lie below a bound; of an overflow bin's inside, half of them."""
     if math.isinf(bound):
-        return Share(*[float(counts.sum()) if bound > 0 else 0.0] * 3)
+        return TokenFraction(*[float(counts.sum()) if bound > 0 else 0.0] * 3)
     index = int(np.searchsorted(EDGES, bound, side="right"))
     whole, inside = float(counts[:index].sum()), float(counts[index])
     is_overflow = not 0 < index < len(EDGES)
     part = 0.5 if is_overflow else float((bound - EDGES[index - 1]) / (EDGES[index] - EDGES[index - 1]))
-    return Share(whole, whole + part * inside, whole + inside)
+    return TokenFraction(whole, whole + part * inside, whole + inside)
 
 
 def _k3_root(upper: float, *, start: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.presets import TOKEN_POLICIES, Bounds, criteria, token_rule
+from trmon_client.core.policies.presets import TOKEN_POLICIES, PresetBounds, preset_criteria, preset_token_rule
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 
@@ -29,7 +29,7 @@ Rules = tuple[str, tuple[Criterion, ...], tuple[TokenRule, ...]]
 """A policy's name, criteria and token rules."""
 
 
-def rules(options: Mapping[str, Any]) -> Rules:
+def rules_from_verl(options: Mapping[str, Any]) -> Rules:
     """Return what verl's options make of sequences and tokens; an option that is None is not given.
 
     Errors: PolicyError naming the option, what was expected and what came.
@@ -64,7 +64,11 @@ def _mode(mode: str, threshold: str) -> Rules:
     if bounds.lower is not None and not mode.endswith("k1"):
         raise PolicyError(f"rollout_rs_threshold of {mode} must be one upper bound, and is {threshold!r:.64}")
     name = f"{mode}={threshold}"
-    return (name, (), (token_rule(mode, bounds),)) if mode in TOKEN_POLICIES else (name, criteria(mode, bounds), ())
+    return (
+        (name, (), (preset_token_rule(mode, bounds),))
+        if mode in TOKEN_POLICIES
+        else (name, preset_criteria(mode, bounds), ())
+    )
 
 
 def _weighting(level: Any, threshold: Any) -> Rules:
@@ -72,7 +76,7 @@ def _weighting(level: Any, threshold: Any) -> Rules:
     if not isinstance(level, str) or level not in ("token", "sequence"):
         raise PolicyError(f"rollout_is must be token or sequence, and is {level!r:.64}")
     rule = "seq_tis" if level == "sequence" else "tis" if bounds.lower is None else "icepop"
-    return f"{level} is={threshold}", (), (token_rule(rule, bounds),)
+    return f"{level} is={threshold}", (), (preset_token_rule(rule, bounds),)
 
 
 def _listed(key: str, value: Any) -> list[str]:
@@ -84,9 +88,9 @@ def _listed(key: str, value: Any) -> list[str]:
     return parts
 
 
-def _bounds(key: str, text: str) -> Bounds:
+def _bounds(key: str, text: str) -> PresetBounds:
     lower, separator, upper = text.partition("_")
     try:
-        return Bounds(lower=float(lower), upper=float(upper)) if separator else Bounds(upper=float(lower))
+        return PresetBounds(lower=float(lower), upper=float(upper)) if separator else PresetBounds(upper=float(lower))
     except ValueError:
         raise PolicyError(f"{key} must be a bound, or lower_upper such as 0.5_5.0, and is {text!r:.64}") from None

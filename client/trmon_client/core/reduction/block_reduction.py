@@ -10,11 +10,11 @@ from trmon_client.core.arrays.backend import Array
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.histogram import histograms
 from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, primary
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
-from trmon_client.core.reduction.kl_estimators import BAND_HIGH, BAND_LOW, MAX_ABS_EXPONENT, TRUNCATION, Ratios
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
+from trmon_client.core.reduction.kl_estimators import BAND_HIGH, BAND_LOW, MAX_ABS_EXPONENT, TRUNCATION, TokenRatios
 from trmon_client.core.reduction.ppo_clipping import ClipRange, clip_columns, clipped_pair
 from trmon_client.core.reduction.sequence_labels import sequence_labels
-from trmon_client.core.reduction.token_block import Tokens, arranged
+from trmon_client.core.reduction.token_block import TokenBlock, time_last
 
 SATURATED_BELOW = float(np.log(0.99))
 """A token that mu is certain of and the trainer gives less than this is saturated."""
@@ -24,10 +24,10 @@ DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
 NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in PAIR_STEMS} for pair in PAIRS}
 
 
-def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
+def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     """Return the columns and histograms of one block. Source: formulas, section 3."""
-    tokens = Tokens.of(inputs)
-    ratios = Ratios.of(tokens)
+    tokens = TokenBlock.of(inputs)
+    ratios = TokenRatios.of(tokens)
     by_stem = _pair_columns(tokens, ratios)
     sequence = _sequence_columns(tokens, ratios)
     if inputs.advantages is not None:
@@ -36,12 +36,12 @@ def reduced(inputs: Inputs, *, clip: ClipRange) -> Columns:
     for row, pair in enumerate(ratios.pairs):
         values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
     values |= {name: tokens.xp.cast(array, COLUMNS[name].dtype) for name, array in sequence.items()}
-    values |= sequence_labels(inputs, valid=arranged(tokens.valid, axis=tokens.axis))
+    values |= sequence_labels(inputs, valid=time_last(tokens.valid, axis=tokens.axis))
     counts = histograms(ratios.d, valid=tokens.valid)
     return Columns(values, dict(zip(ratios.pairs, counts, strict=True)))
 
 
-def _pair_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
+def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
     """Return the columns of all pairs by stem, [pairs, B]."""
     xp, d, dev = tokens.xp, ratios.d, ratios.dev
     sum_, max_, count = (partial(function, axis=tokens.axis) for function in (xp.sum, xp.max, xp.count))
@@ -86,7 +86,7 @@ def _pair_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
     return {stem: xp.cast(array, DTYPES[stem]) for stem, array in found.items()}
 
 
-def _sequence_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
+def _sequence_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
     """Return the columns of the sequence itself, [B]."""
     xp = tokens.xp
     sum_, count = partial(xp.sum, axis=tokens.axis), partial(xp.count, axis=tokens.axis)
@@ -108,8 +108,8 @@ def _sequence_columns(tokens: Tokens, ratios: Ratios) -> dict[str, Array]:
     return found
 
 
-def _clip_columns(advantages: Array, tokens: Tokens, ratios: Ratios, *, clip: ClipRange) -> dict[str, Array]:
+def _clip_columns(advantages: Array, tokens: TokenBlock, ratios: TokenRatios, *, clip: ClipRange) -> dict[str, Array]:
     dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
     per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
-    signs = arranged(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
+    signs = time_last(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
     return clip_columns(tokens.xp, dev > clip.high, dev < -clip.low, advantages=signs, axis=tokens.axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trmon_client.core.inputs.checked_inputs import Inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs
 
 BLOCK_TOKENS = 1 << 14
 """Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
@@ -12,6 +12,6 @@ DEVICE_BLOCK_TOKENS = 1 << 18
 """Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
 
 
-def block_tokens(inputs: Inputs) -> int:
+def block_tokens(inputs: CheckedInputs) -> int:
     """Return the positions of a block where these arguments lie."""
     return BLOCK_TOKENS if isinstance(inputs.mask, np.ndarray) else DEVICE_BLOCK_TOKENS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trmon_client.core.arrays.backend import Array, Arrays
 from trmon_client.core.columns.schema import PAIRS, Pair
-from trmon_client.core.reduction.token_block import Tokens
+from trmon_client.core.reduction.token_block import TokenBlock
 
 RATIOS: dict[Pair, tuple[str, str]] = {
     "mismatch": ("old_logprobs", "rollout_logprobs"),
@@ -32,7 +32,7 @@ SERIES_BELOW = 1e-5
 
 
 @dataclass(frozen=True)
-class Ratios:
+class TokenRatios:
     """The terms of every token under every pair."""
 
     pairs: tuple[Pair, ...]
@@ -50,7 +50,7 @@ class Ratios:
     """KL(denominator||numerator) of {the token, the rest}."""
 
     @classmethod
-    def of(cls, tokens: Tokens) -> Ratios:
+    def of(cls, tokens: TokenBlock) -> TokenRatios:
         """Return the ratios of all pairs whose two policies are given. Source: formulas, sections 1, 3 and 4."""
         xp = tokens.xp
         pairs = pairs_of(tokens.policies)
@@ -61,7 +61,7 @@ class Ratios:
         rest = xp.at_least(1.0 - tokens.p, MIN_REST)
         log_rest = xp.log(rest)
         log_rest_ratio = xp.gather(log_rest, above) - xp.gather(log_rest, below)
-        dev = xp.expm1(clamped(xp, d))
+        dev = xp.expm1(clamp_log_ratio(xp, d))
         rest_below = xp.gather(rest, below)
         rest_kl = xp.where(rest_below > NO_REST, -rest_below * log_rest_ratio, -xp.gather(rest, above))
         binary_kl = xp.at_least(rest_kl - q * bounded_d, 0.0)
@@ -74,7 +74,7 @@ def pairs_of(policies: Iterable[str]) -> tuple[Pair, ...]:
     return tuple(pair for pair in PAIRS if given.issuperset(RATIOS[pair]))
 
 
-def clamped(xp: Arrays, d: Array) -> Array:
+def clamp_log_ratio(xp: Arrays, d: Array) -> Array:
     """Return log-ratios within the range of exponentials. Source: formulas, section 2."""
     return xp.at_most(xp.at_least(d, -MAX_ABS_EXPONENT), MAX_ABS_EXPONENT)
 

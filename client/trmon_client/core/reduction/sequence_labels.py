@@ -8,10 +8,10 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import Array
 from trmon_client.core.columns.schema import COLUMNS
-from trmon_client.core.inputs.checked_inputs import Inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs
 
 
-def sequence_labels(inputs: Inputs, *, valid: Array) -> dict[str, Array]:
+def sequence_labels(inputs: CheckedInputs, *, valid: Array) -> dict[str, Array]:
     """Return the columns of what was given, [B], in memory of their own.
 
     Args: valid: bool [B, T]; where a sequence has no such token, what is given per token is NaN or -1.
@@ -30,14 +30,14 @@ def sequence_labels(inputs: Inputs, *, valid: Array) -> dict[str, Array]:
     return {name: inputs.functions.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
 
 
-def _mean(inputs: Inputs, given: Array, valid: Array) -> Array:
+def _mean(inputs: CheckedInputs, given: Array, valid: Array) -> Array:
     if given.ndim == 1:
         return given
     xp = inputs.functions
     return xp.sum(xp.where(valid, xp.cast(given, "f8"), 0.0), -1) / xp.count(valid, -1)
 
 
-def _range(inputs: Inputs, given: Array, valid: Array) -> tuple[Array, Array]:
+def _range(inputs: CheckedInputs, given: Array, valid: Array) -> tuple[Array, Array]:
     if given.ndim == 1:
         return given, given
     xp = inputs.functions

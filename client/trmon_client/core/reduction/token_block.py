@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trmon_client.core.arrays.backend import Array, Arrays
-from trmon_client.core.inputs.checked_inputs import POLICIES, Inputs
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.inputs.token_validity import is_sound
 
 TIME_FIRST_BELOW = 256
@@ -17,7 +17,7 @@ TIME_FIRST_BELOW = 256
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenBlock:
     """Validity, log-probs and probabilities of every token of a block."""
 
     xp: Arrays
@@ -38,13 +38,13 @@ class Tokens:
     """[policies, ...]: probabilities, at most 1."""
 
     @classmethod
-    def of(cls, inputs: Inputs) -> Tokens:
+    def of(cls, inputs: CheckedInputs) -> TokenBlock:
         """Return the tokens of a block. Source: formulas, section 2."""
         xp = inputs.functions
         policies = tuple(name for name in POLICIES if name in inputs.logprobs)
         axis = -2 if inputs.mask.shape[1] < TIME_FIRST_BELOW else -1
-        raw = _stacked(xp, [arranged(inputs.logprobs[name], axis=axis) for name in policies])
-        counts = valid = arranged(inputs.mask, axis=axis)
+        raw = _stacked(xp, [time_last(inputs.logprobs[name], axis=axis) for name in policies])
+        counts = valid = time_last(inputs.mask, axis=axis)
         for sound in is_sound(raw):
             valid = valid & sound
         logp = xp.where(valid, raw, 0.0)
@@ -54,7 +54,7 @@ class Tokens:
         return cls(xp, axis, policies, counts, valid, weight, logp, bounded, p)
 
 
-def arranged(array: Array, *, axis: int) -> Array:
+def time_last(array: Array, *, axis: int) -> Array:
     """Return [B, T] with time on the axis, as a view."""
     return array if axis == -1 else array.T
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.quantiles import percentile
-from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
 from trmon_client.core.signals.group_signals import group_signals
 from trmon_client.core.signals.pair_signals import pair_signals
@@ -23,10 +23,10 @@ def compute(columns: Columns) -> dict[str, float]:
     Returns: names within `SIGNALS`; nan where a signal cannot be computed, as for a batch without a valid token.
     Source: formulas, section 5.
     """
-    return of_sequences(Sequences.of(columns.numpy()))
+    return compute_of_sequences(SequenceMatrix.of(columns.numpy()))
 
 
-def of_sequences(sequences: Sequences) -> dict[str, float]:
+def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the same of sequences that are at hand."""
     with np.errstate(all="ignore"):
         return {
@@ -43,7 +43,7 @@ def of_sequences(sequences: Sequences) -> dict[str, float]:
         }
 
 
-def _lengths(sequences: Sequences) -> dict[str, float]:
+def _lengths(sequences: SequenceMatrix) -> dict[str, float]:
     lengths = sequences.lengths
     return {
         "response_length_mean": sequences.sums["n_tokens"] / len(lengths),
@@ -52,7 +52,7 @@ def _lengths(sequences: Sequences) -> dict[str, float]:
     }
 
 
-def _token_fractions(sequences: Sequences) -> dict[str, float]:
+def _token_fractions(sequences: SequenceMatrix) -> dict[str, float]:
     sums = sequences.sums
     n = sums["n_tokens"]
     return {signal: sums[name] / n * factor for name, (signal, factor) in _OF_TOKENS.items() if name in sums}
@@ -69,7 +69,7 @@ _OF_TOKENS = {
 }
 
 
-def _token_weights(sequences: Sequences) -> dict[str, float]:
+def _token_weights(sequences: SequenceMatrix) -> dict[str, float]:
     sums = sequences.sums
     if "sum_token_weight" not in sums or "sum_sq_token_weight" not in sums:
         return {}
@@ -77,7 +77,7 @@ def _token_weights(sequences: Sequences) -> dict[str, float]:
     return {"token_weight_ess": float(total * total / (sums["n_tokens"] * total_sq))}
 
 
-def _suspicious_fractions(sequences: Sequences) -> dict[str, float]:
+def _suspicious_fractions(sequences: SequenceMatrix) -> dict[str, float]:
     """Fractions of valid + invalid tokens: sequences whose tokens are all invalid count here."""
     columns, sums = sequences.columns, sequences.sums
     if sequences.rows is not None:
@@ -91,7 +91,7 @@ def _suspicious_fractions(sequences: Sequences) -> dict[str, float]:
 _SUSPICIOUS = {"n_invalid": "invalid_fraction", "n_saturated": "saturated_fraction", "n_clamped": "clamped_fraction"}
 
 
-def _perplexities(sequences: Sequences) -> dict[str, float]:
+def _perplexities(sequences: SequenceMatrix) -> dict[str, float]:
     present = [name for name in _LOGPS if name in sequences.columns]
     if not present:
         return {}
@@ -103,7 +103,7 @@ def _perplexities(sequences: Sequences) -> dict[str, float]:
 _LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
 
 
-def _rewards(sequences: Sequences) -> dict[str, float]:
+def _rewards(sequences: SequenceMatrix) -> dict[str, float]:
     if "reward" not in sequences.columns:
         return {}
     rewards = sequences.of_column("reward")
@@ -113,7 +113,7 @@ def _rewards(sequences: Sequences) -> dict[str, float]:
     return {"reward_mean": float(mean), "reward_std": float(np.sqrt(((rewards - mean) ** 2).sum() / n))}
 
 
-def _versions(sequences: Sequences) -> dict[str, float]:
+def _versions(sequences: SequenceMatrix) -> dict[str, float]:
     columns = sequences.columns
     if "version_min" not in columns or "version_max" not in columns:
         return {}
@@ -125,7 +125,7 @@ def _versions(sequences: Sequences) -> dict[str, float]:
     return signals
 
 
-def _divergences(sequences: Sequences) -> dict[str, float]:
+def _divergences(sequences: SequenceMatrix) -> dict[str, float]:
     columns = sequences.columns
     signals = {
         signal: float(sequences.of_column(name).max())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.sequence_matrix import Sequences
+from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Groups:
         return float(np.add.reduce(statistic[self.is_group]) / np.float64(np.count_nonzero(self.is_group)))
 
 
-def group_signals(sequences: Sequences) -> dict[str, float]:
+def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the signals that need group ids; those whose other inputs are not given are absent.
 
     Source: formulas, section 5.
@@ -65,7 +65,7 @@ def _zero_variance(rewards: Array, ids: Array, groups: _Groups) -> float:
     return groups.mean_of(lowest == highest)
 
 
-def _ratio_variance(sequences: Sequences, groups: _Groups) -> float:
+def _ratio_variance(sequences: SequenceMatrix, groups: _Groups) -> float:
     """Mean over groups of the variance of exp(S/T) on the primary pair: how unevenly a prompt's responses weigh."""
     geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
     ordered = geo[groups.order]

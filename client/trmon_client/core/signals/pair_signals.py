@@ -12,8 +12,8 @@ from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.columns.quantiles import abs_quantiles, percentile
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.columns.sequence_matrix import Sequences, places
-from trmon_client.core.reduction.kl_estimators import clamped
+from trmon_client.core.columns.sequence_matrix import SequenceMatrix, column_rows
+from trmon_client.core.reduction.kl_estimators import clamp_log_ratio
 
 CHI2_SEQ_CAP = 1e12
 MIN_VARIANCE = 1e-12
@@ -41,7 +41,7 @@ class _Pairs:
     mean: dict[str, Array]
 
 
-def pair_signals(sequences: Sequences) -> dict[str, float]:
+def pair_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the signals of every pair by their full names. Source: formulas, section 5."""
     pairs = sequences.columns.pairs
     batch = _gather(sequences, pairs)
@@ -64,11 +64,11 @@ def _names(pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(REMEMBERED_LAYOUTS)
 def _rows(columns: tuple[str, ...], pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> Array:
     """Return the rows of all pairs' columns among all columns, [stems, P]."""
-    at = places(columns)
+    at = column_rows(columns)
     return np.array([at[name] for name in _names(pairs, stems)]).reshape(len(stems), len(pairs))
 
 
-def _gather(sequences: Sequences, pairs: tuple[Pair, ...]) -> _Pairs:
+def _gather(sequences: SequenceMatrix, pairs: tuple[Pair, ...]) -> _Pairs:
     each = sequences.values[_rows(sequences.names, pairs, _EACH)]
     means = sequences.totals[_rows(sequences.names, pairs, _MEANS)] / sequences.sums["n_tokens"]
     return _Pairs(
@@ -112,8 +112,8 @@ def _token_weights(batch: _Pairs) -> dict[str, Array]:
         "ess_token": 1 / (1 + chi2_sn),
         "ess_truncated": mean["sum_trunc_ratio"] ** 2 / mean["sum_sq_trunc_ratio"],
         "is_weight_std": np.sqrt(variance),
-        "is_weight_min": np.exp(clamped(NUMPY, batch.lowest["min_d"])),
-        "is_weight_max": np.exp(clamped(NUMPY, batch.highest["max_d"])),
+        "is_weight_min": np.exp(clamp_log_ratio(NUMPY, batch.lowest["min_d"])),
+        "is_weight_max": np.exp(clamp_log_ratio(NUMPY, batch.highest["max_d"])),
         "band_fraction": mean["n_band_low"] + mean["n_band_high"],
         "trunc_fraction": mean["n_trunc"],
     }
@@ -178,7 +178,7 @@ def _highest(array: Array) -> Array:
     return np.maximum.reduce(array, -1)
 
 
-def _tails(sequences: Sequences, largest: Array) -> dict[str, float]:
+def _tails(sequences: SequenceMatrix, largest: Array) -> dict[str, float]:
     """Percentiles of |d|, for the pairs whose histogram is at hand."""
     pairs = sequences.columns.pairs
     at_hand = [pair for pair in pairs if pair in sequences.columns.histograms]

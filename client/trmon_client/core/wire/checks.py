@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trmon_client.core.wire.errors import WireError, shown
+from trmon_client.core.wire.errors import WireError, shorten_value
 from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
     ChunkCount,
@@ -30,11 +30,13 @@ _BEYOND = 1 << 62
 _BEYOND_FLOAT = 1 << 1023
 
 
-def check(message: Message) -> None:
+def check_message(message: Message) -> None:
     """Raise WireError naming the first field that is out of bounds."""
     if message.wire[0] != WIRE_MAJOR:
         major, minor = message.wire
-        raise WireError("wire", f"version {shown(major)}.{shown(minor)} is not supported; supported: 1.0 to 1.x")
+        raise WireError(
+            "wire", f"version {shorten_value(major)}.{shorten_value(minor)} is not supported; supported: 1.0 to 1.x"
+        )
     _check_origin(message)
     if isinstance(message, Report | Heartbeat | Finish):
         for n in (*message.losses.dropped.values(), message.losses.spooled_bytes, message.losses.queued):
@@ -62,7 +64,7 @@ def _check_origin(message: Message) -> None:
     for field in ("rank", "step", "update", "chunk", "sequence"):
         _check_count(field, getattr(message, field, None))
     if not 0 < message.world_size <= MAX_WORLD_SIZE:
-        raise WireError("world_size", f"must be 1 to {MAX_WORLD_SIZE}, and is {shown(message.world_size)}")
+        raise WireError("world_size", f"must be 1 to {MAX_WORLD_SIZE}, and is {shorten_value(message.world_size)}")
     if message.rank >= message.world_size:
         raise WireError("rank", f"must be below world_size ({message.world_size}), and is {message.rank}")
 
@@ -94,12 +96,12 @@ def _check_chunk_counts(finished: Sequence[ChunkCount]) -> None:
 
 def _check_count(field: str, value: int | None) -> None:
     if value is not None and not 0 <= value < _BEYOND:
-        raise WireError(field, f"must be zero or more and below 2**62, and is {shown(value)}")
+        raise WireError(field, f"must be zero or more and below 2**62, and is {shorten_value(value)}")
 
 
 def _check_whole(field: str, value: int | None) -> None:
     if value is not None and not -_BEYOND < value < _BEYOND:
-        raise WireError(field, f"must be a whole number of 63 bits, and is {shown(value)}")
+        raise WireError(field, f"must be a whole number of 63 bits, and is {shorten_value(value)}")
 
 
 def _check_document(field: str, document: Mapping[str, object]) -> None:
@@ -126,7 +128,9 @@ def _check_name(field: str, name: str | None, *, optional: bool = False) -> None
     if optional and name is None:
         return
     if name is None or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise WireError(field, f"must have 1 to {MAX_NAME_LENGTH} printable characters, and is {shown(repr(name))}")
+        raise WireError(
+            field, f"must have 1 to {MAX_NAME_LENGTH} printable characters, and is {shorten_value(repr(name))}"
+        )
 
 
 def _check_text(field: str, text: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trmon_client.core.wire.checks import check
-from trmon_client.core.wire.decodable_types import ready
-from trmon_client.core.wire.errors import ANY_KEY, UNREADABLE, WireError, refusal, shown
+from trmon_client.core.wire.checks import check_message
+from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.errors import ANY_KEY, UNREADABLE, WireError, shorten_value, wire_error_of
 from trmon_client.core.wire.messages import Ack, Acks, Bundle, JsonNumber, Message, WireColumn
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _MSGPACK = msgspec.msgpack.Encoder()
 _JSON = msgspec.json.Encoder()
 
 
-@ready
+@decodable
 class _Mappings(msgspec.Struct):
     """The mappings of a message, their values unread."""
 
@@ -66,7 +66,7 @@ def decode(body: bytes, *, media_type: str = MSGPACK) -> Message:
         message: Message = decoder.decode(body)
     except UNREADABLE as error:
         raise _refusal(error, body, media_type) from error
-    check(message)
+    check_message(message)
     return message
 
 
@@ -79,7 +79,7 @@ def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | W
     try:
         bundle = decoder.decode(body)
     except UNREADABLE as error:
-        raise refusal(error) from error
+        raise wire_error_of(error) from error
     if len(bundle.messages) > MAX_BUNDLE_MESSAGES:
         raise WireError("messages", f"at most {MAX_BUNDLE_MESSAGES} a bundle, and has {len(bundle.messages)}")
     return [_decode_or_error(bytes(raw), media_type) for raw in bundle.messages]
@@ -99,7 +99,7 @@ def _decode_answer(body: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except UNREADABLE as error:
-        raise refusal(error) from error
+        raise wire_error_of(error) from error
 
 
 def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
@@ -111,7 +111,7 @@ def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
 
 def _refusal(error: Exception, body: bytes, media_type: str) -> WireError:
     """Return the error that names the field, and within a mapping the key, which msgspec does not."""
-    refused = refusal(error)
+    refused = wire_error_of(error)
     mapping, any_key, rest = refused.field.partition(ANY_KEY)
     if not any_key or mapping not in _VALUE_TYPES:
         return refused
@@ -119,10 +119,10 @@ def _refusal(error: Exception, body: bytes, media_type: str) -> WireError:
     try:
         values: dict[str, msgspec.Raw] = getattr(codec.decode(body, type=_Mappings), mapping)
     except UNREADABLE as unreadable:
-        return refusal(unreadable)
+        return wire_error_of(unreadable)
     for key, raw in values.items():
         try:
             codec.decode(raw, type=_VALUE_TYPES[mapping])
         except UNREADABLE:
-            return WireError(f"{mapping}.{shown(key)}{rest}", refused.message)
+            return WireError(f"{mapping}.{shorten_value(key)}{rest}", refused.message)
     return refused

@@ -19,7 +19,7 @@ _ODD = b"\x7f\x80\xff"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class ColumnBlocks:
     """The columns of B sequences, a block a dtype: where they are `canonical`, the same data is the same bytes.
 
     `rows` holds little-endian numbers, [columns, B] a dtype; `names` says whose rows they are, sorted. `histograms`
@@ -52,7 +52,7 @@ class Blocks:
         return dict(zip(self.pairs, counts, strict=True))
 
 
-def canonical(rows: bytes, dtype: DType) -> bytes:
+def canonical_numbers(rows: bytes, dtype: DType) -> bytes:
     """Return little-endian numbers with one NaN and one zero."""
     if dtype not in FLOATS or not may_be_odd(top_bytes(rows, dtype)):
         return rows

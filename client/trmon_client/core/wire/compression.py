@@ -17,29 +17,29 @@ MAX_NOISE_BYTES = 1 << 18
 """Beyond it level 3 finds likeness far apart, which gains 3% of the raw size."""
 
 
-def shuffled(numbers: bytes, size: int) -> bytes:
+def byte_shuffle(numbers: bytes, size: int) -> bytes:
     """Return numbers of so many bytes each as planes: all first bytes, then all second ones."""
     return b"".join([numbers[i::size] for i in range(size)])
 
 
-def unshuffled(data: bytes, *, dtype: DType, shape: tuple[int, int], offset: int = 0) -> Any:
+def byte_unshuffle(data: bytes, *, dtype: DType, shape: tuple[int, int], offset: int = 0) -> Any:
     """Return the [rows, n] numbers whose planes begin at an offset."""
     size = int(dtype[1])
     planes = np.frombuffer(data, np.uint8, shape[0] * shape[1] * size, offset).reshape(size, -1)
     return np.ascontiguousarray(planes.T).view(f"<{dtype}").reshape(shape)
 
 
-def compressed(data: bytes) -> bytes:
+def compress(data: bytes) -> bytes:
     """Return bytes as one checked zstd frame."""
     return _contexts.compressor.compress(data)
 
 
-def compressed_noise(data: bytes) -> bytes:
+def compress_noise(data: bytes) -> bytes:
     """Return the same of bytes that are mostly noise, sooner."""
     return (_contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor).compress(data)
 
 
-def decompressed(data: bytes, *, n_bytes: int | None = None) -> bytes:
+def decompress_frame(data: bytes, *, n_bytes: int | None = None) -> bytes:
     """Return the bytes of a frame.
 
     Args: n_bytes: how many there must be; no more are made of them, whatever the frame says.

@@ -14,7 +14,7 @@ import msgspec
 T = TypeVar("T")
 
 
-def ready(kind: type[T]) -> type[T]:
+def decodable(kind: type[T]) -> type[T]:
     """Return a struct or a dataclass that `msgspec.convert` may make in any thread; a decorator."""
     msgspec.json.Decoder(kind)
     return kind

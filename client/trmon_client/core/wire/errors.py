@@ -23,7 +23,7 @@ class WireError(ValueError):
         self.message = message
 
 
-def refusal(error: Exception) -> WireError:
+def wire_error_of(error: Exception) -> WireError:
     """Return what decoding raised as an error that names the field, a missing one too."""
     message, _, path = str(error).partition(" - at `$")
     field = path.rstrip("`").lstrip(".")
@@ -33,7 +33,7 @@ def refusal(error: Exception) -> WireError:
     return WireError(field or "body", message)
 
 
-def shown(value: object) -> str:
+def shorten_value(value: object) -> str:
     """Return a value of the sender short enough for a message."""
     text = str(value)
     return text if len(text) <= 64 else f"{text[:64]}... ({len(text)} characters)"

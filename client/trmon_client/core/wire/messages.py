@@ -14,14 +14,14 @@ WIRE_MAJOR = 1
 WIRE_MINOR = 0
 
 
-class PackedColumn(msgspec.Struct, frozen=True, gc=False):
+class EncodedColumn(msgspec.Struct, frozen=True, gc=False):
     """One column as little-endian bytes; it holds nothing that could hold it."""
 
     dtype: DType
     data: bytes
 
 
-class Parcel(msgspec.Struct, frozen=True):
+class PackedColumns(msgspec.Struct, frozen=True):
     """The columns and histograms of B sequences in one piece, half as long: as they are stored.
 
     `data` is one zstd frame of byte-shuffled little-endian numbers: [columns, B] of each dtype, whose rows `names`
@@ -41,7 +41,7 @@ class Parcel(msgspec.Struct, frozen=True):
 
 
 JsonNumber: TypeAlias = int | float | None | Literal["inf", "-inf", "nan"]
-WireColumn: TypeAlias = PackedColumn | list[JsonNumber]
+WireColumn: TypeAlias = EncodedColumn | list[JsonNumber]
 
 
 class ChunkCount(msgspec.Struct, frozen=True, array_like=True):
@@ -92,7 +92,7 @@ class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
     chunk: int = 0
     columns: dict[str, WireColumn] = {}
     histograms: dict[Pair, WireColumn] = {}
-    parcel: Parcel | None = None
+    parcel: PackedColumns | None = None
     kl_is: KlIs = "sampled"
     kl_pair: Pair | None = None
     trainer_version: int | None = None

@@ -23,7 +23,7 @@ class SegmentError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class SegmentScan:
     """What a segment held: its messages in order, records that failed their checksum, and bytes of a torn tail."""
 
     messages: list[bytes]
@@ -31,7 +31,7 @@ class Scan:
     torn_bytes: int = 0
 
 
-def frame(message: bytes) -> bytes:
+def encode_record(message: bytes) -> bytes:
     """Return a message as a record.
 
     Errors: SegmentError if it is empty or longer than MAX_MESSAGE_BYTES.
@@ -41,14 +41,14 @@ def frame(message: bytes) -> bytes:
     return _FRAME.pack(len(message), zlib.crc32(message)) + message
 
 
-def scan(data: bytes) -> Scan:
+def scan_segment(data: bytes) -> SegmentScan:
     """Return what a segment holds; a torn tail, as a crash leaves it, ends it and is no error.
 
     Errors: SegmentError if it is not a segment, or one of another version.
     """
     if not data.startswith(HEADER):
         if HEADER.startswith(data):
-            return Scan([], torn_bytes=len(data))
+            return SegmentScan([], torn_bytes=len(data))
         raise SegmentError(f"a segment starts with {HEADER!r}, and this one with {data[: len(HEADER)]!r}")
     messages: list[bytes] = []
     n_damaged = 0
@@ -65,4 +65,4 @@ def scan(data: bytes) -> Scan:
         else:
             n_damaged += 1
         at = end
-    return Scan(messages, n_damaged, len(data) - at)
+    return SegmentScan(messages, n_damaged, len(data) - at)

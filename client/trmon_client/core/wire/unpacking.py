@@ -17,10 +17,16 @@ import numpy as np
 from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS, Pair, Reduction
-from trmon_client.core.wire.column_blocks import DTYPES, FLOATS, Blocks, canonical, may_be_odd
-from trmon_client.core.wire.errors import WireError, shown
-from trmon_client.core.wire.messages import WIRE_MINOR, JsonNumber, PackedColumn, Parcel, Report, WireColumn
-from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, Opened, Section, opened, packed
+from trmon_client.core.wire.column_blocks import DTYPES, FLOATS, ColumnBlocks, canonical_numbers, may_be_odd
+from trmon_client.core.wire.errors import WireError, shorten_value
+from trmon_client.core.wire.messages import WIRE_MINOR, EncodedColumn, JsonNumber, PackedColumns, Report, WireColumn
+from trmon_client.core.wire.packed_columns import (
+    MAX_SEQUENCES,
+    DTypeSection,
+    UnpackedColumns,
+    open_packed_columns,
+    pack_blocks,
+)
 
 MAX_PARCEL_BYTES = 64 << 20
 """What a parcel that comes may unpack to: a report of 90,000 sequences."""
@@ -54,26 +60,26 @@ def unpack_columns(report: Report) -> Columns:
     return _columns(report, {name: values[name] for name in layout.given}, blocks.histograms_by_pair())
 
 
-def storable(report: Report) -> tuple[Parcel, int]:
+def storable_columns(report: Report) -> tuple[PackedColumns, int]:
     """Return the columns of a report, checked, as they are stored, and how many valid tokens they count.
 
     Errors: as of `unpack_columns`.
     """
     if report.parcel is not None:
         _check_parcel(report.parcel)
-        found = opened(report.parcel)
+        found = open_packed_columns(report.parcel)
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
             return report.parcel, found.n_tokens
     plain = _plain(report)
     blocks = _blocks(plain, _layout_of(plain))
-    rows = {dtype: canonical(rows, dtype) for dtype, rows in blocks.rows.items()}
-    return packed(replace(blocks, rows=rows)), blocks.n_tokens
+    rows = {dtype: canonical_numbers(rows, dtype) for dtype, rows in blocks.rows.items()}
+    return pack_blocks(replace(blocks, rows=rows)), blocks.n_tokens
 
 
-def columns_of(report: Report, parcel: Parcel) -> Columns:
+def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
     """Return what is in a parcel as the columns of a report. Errors: WireError where it cannot be opened."""
-    found = opened(parcel)
+    found = open_packed_columns(parcel)
     return _columns(report, found.by_name(), found.histograms_by_pair())
 
 
@@ -88,7 +94,7 @@ def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, A
     )
 
 
-def _check_parcel(parcel: Parcel) -> None:
+def _check_parcel(parcel: PackedColumns) -> None:
     _check_told_once("parcel.names", _names(parcel))
     _check_told_once("parcel.pairs", parcel.pairs)
     if parcel.n_bytes > MAX_PARCEL_BYTES:
@@ -98,27 +104,27 @@ def _check_parcel(parcel: Parcel) -> None:
 @lru_cache(REMEMBERED_LAYOUTS)
 def _check_told_once(field: str, names: tuple[str, ...]) -> None:
     if len(set(names)) < len(names):
-        raise WireError(field, f"{shown(Counter(names).most_common(1)[0][0])} is there twice")
+        raise WireError(field, f"{shorten_value(Counter(names).most_common(1)[0][0])} is there twice")
 
 
 def _plain(report: Report) -> Report:
     """Return a report whose columns come one by one."""
     if report.parcel is None:
         return report
-    found = opened(report.parcel)
+    found = open_packed_columns(report.parcel)
     return msgspec.structs.replace(
         report,
         columns={
-            name: PackedColumn(dtype, row.tobytes())
+            name: EncodedColumn(dtype, row.tobytes())
             for dtype, names in report.parcel.names.items()
             for name, row in zip(names, found.columns[dtype].numbers(), strict=True)
         },
-        histograms={pair: PackedColumn("i8", counts.tobytes()) for pair, counts in found.histograms_by_pair().items()},
+        histograms={pair: EncodedColumn("i8", counts.tobytes()) for pair, counts in found.histograms_by_pair().items()},
         parcel=None,
     )
 
 
-def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
+def _is_canonical(found: UnpackedColumns, *, wire: tuple[int, int]) -> bool:
     """Whether what is in a parcel is in order, and as it is stored; if not, unpacking it tells what is wrong.
 
     What is looked for shows in the top bytes of the numbers, which lie together. Errors: WireError naming a column.
@@ -134,19 +140,19 @@ def _is_canonical(found: Opened, *, wire: tuple[int, int]) -> bool:
     )
 
 
-def _names(parcel: Parcel) -> tuple[str, ...]:
+def _names(parcel: PackedColumns) -> tuple[str, ...]:
     return tuple(chain.from_iterable(parcel.names.values()))
 
 
-def _is_odd(section: Section) -> bool:
+def _is_odd(section: DTypeSection) -> bool:
     """Whether there is another NaN or another zero among floats than those of the canonical form."""
     if not may_be_odd(section.top_bytes):
         return False
     rows: bytes = section.numbers().tobytes()
-    return canonical(rows, section.dtype) != rows
+    return canonical_numbers(rows, section.dtype) != rows
 
 
-def number(value: JsonNumber) -> float:
+def wire_number(value: JsonNumber) -> float:
     """Return a wire number as a float: null is NaN."""
     return math.nan if value is None else float(value)
 
@@ -165,7 +171,7 @@ def _layout(given: tuple[str, ...]) -> _Layout:
     """Remembered, as all reports of a run have the same columns."""
     for name in given:
         if name not in COLUMNS:
-            raise WireError(f"columns.{shown(name)}", "unknown column; this service knows wire version 1.0")
+            raise WireError(f"columns.{shorten_value(name)}", "unknown column; this service knows wire version 1.0")
     names = sorted(set(given))
     for needed in ("n_tokens", "n_invalid"):
         if needed not in names:
@@ -194,14 +200,14 @@ def _n_sequences(n_tokens: WireColumn) -> int:
     return n
 
 
-def _blocks(report: Report, layout: _Layout) -> Blocks:
+def _blocks(report: Report, layout: _Layout) -> ColumnBlocks:
     """Return the columns of a report, checked, bit for bit."""
     n = _n_sequences(report.columns["n_tokens"])
     rows = {dtype: _rows(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
     _check_counts(rows["i8"], layout, n=n)
     _check_bits(report.accepted, n)
     pairs = tuple(sorted(report.histograms))
-    return Blocks(n, layout.by_dtype, rows, pairs, _histograms(report, pairs))
+    return ColumnBlocks(n, layout.by_dtype, rows, pairs, _histograms(report, pairs))
 
 
 def _rows(columns: Mapping[str, WireColumn], names: tuple[str, ...], *, dtype: DType, n: int) -> bytes:
@@ -252,7 +258,7 @@ def _check_bits(accepted: bytes | None, n: int) -> None:
 
 
 def _array(field: str, packed: WireColumn, dtype: DType) -> Any:
-    if isinstance(packed, PackedColumn):
+    if isinstance(packed, EncodedColumn):
         if packed.dtype != dtype:
             raise WireError(field, f"dtype must be {dtype}, and is {packed.dtype}")
         if len(packed.data) % int(dtype[1]):
@@ -269,7 +275,7 @@ def _array(field: str, packed: WireColumn, dtype: DType) -> Any:
 def _floats(field: str, packed: list[JsonNumber], dtype: DType) -> Any:
     try:
         with np.errstate(over="ignore"):
-            return np.array([number(value) for value in packed], dtype=f"<{dtype}")
+            return np.array([wire_number(value) for value in packed], dtype=f"<{dtype}")
     except OverflowError as error:
         raise WireError(field, "holds a number too large for a float64") from error
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, bring
+from trmon_client.core.arrays.backend import Array, to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import KlIs
 
@@ -67,7 +67,7 @@ def batch_bounds(
     columns = columns.numpy()
     rows = columns["n_tokens"] > 0
     if accepted is not None:
-        rows = rows & bring(accepted, None)
+        rows = rows & to_computable(accepted, None)
     if not {"max_kl", "sum_kl"} <= columns.keys() or not rows.any():
         return UNKNOWN
     # The smaller of two maxima, never the maximum of the smaller ones. NaN stays NaN.
