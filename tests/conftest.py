@@ -12,6 +12,8 @@ from tests.fixtures import postgres
 from tests.fixtures.postgres import Postgres
 from trmon.store import Store
 
+pytest_plugins = ["tests.fixtures.running_service"]
+
 PACKAGES = {
     "chromium": "chromium",
     "prometheus": "prometheus",

@@ -7,9 +7,9 @@ from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
 
-_STATISTIC = "core/test_acceptance.py::test_each_statistic_is_what_its_name_says"
-_OTHER_STATISTIC = "core/test_acceptance.py::test_each_statistic_of_other_inputs_is_what_its_name_says"
-_BOUND = "core/test_bounds.py::test_golden_bounds_hold"
+_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_is_what_its_name_says"
+_OTHER_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_of_other_inputs_is_what_its_name_says"
+_BOUND = "core/bounds/test_error_bounds.py::test_golden_bounds_hold"
 
 _SIGNALS_OF = {
     **dict.fromkeys(("reward", "zero", "group", "version"), "the_labels"),
@@ -24,7 +24,7 @@ def _of_signal(spec: SignalSpec) -> Formula:
     function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
     if spec.stem in ("zero_variance_groups", "group_ratio_variance"):
         function = "signals.group_signals.group_signals"
-    test = f"core/test_signal_definitions.py::test_signals_of_{given}_are_what_their_definitions_say"
+    test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_are_what_their_definitions_say"
     return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
 
 
@@ -35,14 +35,14 @@ _SIGNALS = (
         "k1, k2, k3",
         "at rho = 0.5, 1, 2, 10, 100",
         "signals.compute",
-        "core/test_signals.py::test_k_estimators_have_their_golden_values",
+        "core/signals/test_batch_signals.py::test_k_estimators_have_their_golden_values",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "response_length_growth",
         "median of the last 5 over the median of 5 around 100 steps earlier",
         "trmon.domain.signals.windows.SignalWindow.growth",
-        "domain/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
+        "domain/signals/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
@@ -87,7 +87,7 @@ def _bounds_of(criterion: Criterion) -> str:
 def _of_token_policy(name: str) -> Formula:
     rule, kind = TOKEN_POLICIES[name], TOKEN_RULES[name]
     bounds = f"upper {rule.upper:g}" if rule.lower is None else f"lower {rule.lower:g}, upper {rule.upper:g}"
-    test = "core/test_token_decision.py::test_masks_and_weights_equal_the_plain_reference"
+    test = "core/policies/test_token_decision.py::test_masks_and_weights_equal_the_plain_reference"
     return Formula(
         ACCEPTANCE,
         name,
@@ -104,14 +104,14 @@ _ACCEPTANCE = (
         "invalid_logprobs, empty, then criteria",
         "n_invalid > 0; n_tokens = 0; NaN fails",
         "acceptance.decide",
-        "core/test_acceptance.py::test_golden_decisions_hold",
+        "core/policies/test_acceptance.py::test_golden_decisions_hold",
     ),
     Formula(
         ACCEPTANCE,
         "mask_rate",
         "rejected/(accepted + rejected), empty ones left out",
         "policies.decision.Decision.mask_rate",
-        "core/test_acceptance.py::test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside",
+        "core/policies/test_acceptance.py::test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside",
     ),
     *(
         Formula(
@@ -129,7 +129,7 @@ _ACCEPTANCE = (
             name,
             "; ".join(map(_bounds_of, preset(name).criteria)),
             "policies.policy.preset",
-            "core/test_acceptance.py::test_golden_decisions_hold",
+            "core/policies/test_acceptance.py::test_golden_decisions_hold",
             published.source,
         )
         for name, published in PRESETS.items()
@@ -140,21 +140,21 @@ _ACCEPTANCE = (
         "verl's options",
         "the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
         "policies.verl_options.rules_from_verl",
-        "core/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_says",
+        "core/policies/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_says",
     ),
     Formula(
         ACCEPTANCE,
         "what a token rule would mask or cut",
         "share of tokens outside its range of d",
         "policies.token_whatif.masked_or_cut",
-        "core/test_token_whatif.py::test_a_policys_what_if_holds_what_the_policy_does",
+        "core/policies/test_token_whatif.py::test_a_policys_what_if_holds_what_the_policy_does",
     ),
     Formula(
         ACCEPTANCE,
         "L, se(L)",
         "(1/N) sum_i M_i A_i (sum_t rho_t - T_i)",
         "bounds.surrogate.surrogate",
-        "core/test_surrogate.py::test_it_is_the_plain_mean_over_sequences_and_its_standard_error",
+        "core/bounds/test_surrogate.py::test_it_is_the_plain_mean_over_sequences_and_its_standard_error",
     ),
 )
 
@@ -169,21 +169,21 @@ _BOUNDS = (
         "D of a batch",
         "min(largest KL(p||q), largest KL(q||p), delta)",
         "bounds.batch_bounds",
-        "core/test_bounds.py::test_the_smaller_of_the_two_largest_kls_bounds_never_the_largest_of_the_smaller",
+        "core/bounds/test_error_bounds.py::test_the_smaller_of_the_two_largest_kls_bounds_never_the_largest_of_the_smaller",
     ),
     Formula(
         BOUNDS,
         "of accepted sequences",
         "D = min(delta, largest accepted KL)",
         "bounds.batch_bounds",
-        "core/test_bounds.py::test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delta",
+        "core/bounds/test_error_bounds.py::test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delta",
     ),
     Formula(
         BOUNDS,
         "rewards of range r",
         "r times each bound",
         "bounds.error_bounds",
-        "core/test_bounds.py::test_a_range_of_rewards_scales_the_bounds_and_what_counts_as_vacuous",
+        "core/bounds/test_error_bounds.py::test_a_range_of_rewards_scales_the_bounds_and_what_counts_as_vacuous",
     ),
     Formula(BOUNDS, "max_delta", "max(3b/(4 T^1.5), (b/2T)^2/D_seq)", "bounds.max_delta", _BOUND),
     Formula(
@@ -191,14 +191,14 @@ _BOUNDS = (
         "improvement_supported",
         "KL exact, nothing rejected, L - 2 se(L) > adaptive",
         "bounds.improvement.improvement",
-        "core/test_improvement.py::test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported",
+        "core/bounds/test_improvement.py::test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported",
     ),
     Formula(
         BOUNDS,
         "alpha split",
         "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
         "bounds.alpha_split.alpha_split",
-        "core/test_alpha.py::test_the_split_is_of_the_largest_gaps_of_probability",
+        "core/bounds/test_alpha_split.py::test_the_split_is_of_the_largest_gaps_of_probability",
     ),
 )
 

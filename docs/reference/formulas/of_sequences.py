@@ -7,8 +7,8 @@ from trmon_client.core.columns.schema import DIVERGENCE_STEMS
 from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula
 
 _PLAIN = "core/test_statistics.py::test_columns_equal_the_plain_reference"
-_OF_TOKENS = "core/test_token_decision.py::test_columns_count_what_masks_and_weights_hold"
-_DEFINITION = "core/test_divergence.py::test_columns_equal_their_definitions_in_extended_precision"
+_OF_TOKENS = "core/policies/test_token_decision.py::test_columns_count_what_masks_and_weights_hold"
+_DEFINITION = "core/divergence/test_divergence_columns.py::test_columns_equal_their_definitions_in_extended_precision"
 
 _POLICIES = (
     Formula(
@@ -25,14 +25,14 @@ _POLICIES = (
         "mismatch, else primary",
         "the pair that engine rules read",
         "policies.pair_choice.resolve_pair",
-        "core/test_token_decision.py::test_a_rule_reads_its_pair",
+        "core/policies/test_token_decision.py::test_a_rule_reads_its_pair",
     ),
     Formula(
         VALIDITY,
         "valid",
         "mask set, and -1000 < every log-prob <= 1e-4",
         "inputs.token_validity.valid_mask",
-        "core/test_divergence.py::test_the_valid_mask_is_the_tokens_that_statistics_count",
+        "core/divergence/test_divergence_columns.py::test_the_valid_mask_is_the_tokens_that_statistics_count",
     ),
     Formula(VALIDITY, "clamped", "|d| <= 20 inside exponentials", "reduction.kl_estimators.clamp_log_ratio", _PLAIN),
     Formula(
@@ -40,7 +40,7 @@ _POLICIES = (
         "empty",
         "no token counts: outside every mean",
         "columns.sequence_matrix.SequenceMatrix.of",
-        "core/test_signals.py::test_empty_and_all_invalid_sequences_are_outside_every_mean",
+        "core/signals/test_batch_signals.py::test_empty_and_all_invalid_sequences_are_outside_every_mean",
     ),
 )
 
@@ -106,9 +106,9 @@ _COLUMNS = (
             name,
             text,
             "statistics.columns",
-            "core/test_sequence_labels.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
+            "core/reduction/test_sequence_labels.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
             if name != "reward"
-            else "core/test_sequence_labels.py::test_labels_of_a_sequence_pass_through",
+            else "core/reduction/test_sequence_labels.py::test_labels_of_a_sequence_pass_through",
         )
         for name, text in _LABEL_FORMULAS.items()
     ),
@@ -117,7 +117,7 @@ _COLUMNS = (
         "group_id",
         "64 bits, or the first 8 bytes of BLAKE2b",
         "inputs.group_labels.group_labels",
-        "core/test_labels.py::test_group_labels",
+        "core/inputs/test_group_labels.py::test_group_labels",
     ),
     *(
         Formula(COLUMNS, name, text, "policies.token_decision.apply_token_rules", _OF_TOKENS)
@@ -136,28 +136,28 @@ _COLUMNS = (
         "histogram of a large batch",
         "#(edge_i <= d < edge_(i+1))",
         "columns.histogram.histogram_in_place",
-        "core/test_large.py::test_the_columns_are_those_of_the_plain_reduction",
+        "core/large_batches/test_reduce.py::test_the_columns_are_those_of_the_plain_reduction",
     ),
     Formula(
         COLUMNS,
         "quantile of |d|",
         "from the histogram, within a bin",
         "columns.quantiles.abs_quantiles",
-        "core/test_quantiles.py::test_quantiles_of_the_histogram_are_right_within_a_bin",
+        "core/columns/test_quantiles.py::test_quantiles_of_the_histogram_are_right_within_a_bin",
     ),
     Formula(
         COLUMNS,
         "percentile over sequences",
         "linear between neighbours",
         "columns.quantiles.percentile",
-        "core/test_quantiles.py::test_percentiles_interpolate_linearly_as_numpy_does",
+        "core/columns/test_quantiles.py::test_percentiles_interpolate_linearly_as_numpy_does",
     ),
     Formula(
         COLUMNS,
         "outside [lower, upper]",
         "fraction of the histogram, within a bin",
         "policies.token_whatif.fraction_outside",
-        "core/test_token_whatif.py::test_the_share_outside_lies_between_its_bounds",
+        "core/policies/test_token_whatif.py::test_the_share_outside_lies_between_its_bounds",
     ),
     Formula(
         COLUMNS,
@@ -179,10 +179,14 @@ _DIVERGENCE_FORMULAS = {
 
 def _of_divergence(stem: str) -> Formula:
     if stem == "n_unbounded":
-        test = "core/test_divergence.py::test_every_golden_column_holds"
+        test = "core/divergence/test_divergence_columns.py::test_every_golden_column_holds"
         return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", test)
     reduction, _, quantity = stem.partition("_")
-    test = _DEFINITION if reduction != "argmax" else "core/test_divergence.py::test_every_golden_column_holds"
+    test = (
+        _DEFINITION
+        if reduction != "argmax"
+        else "core/divergence/test_divergence_columns.py::test_every_golden_column_holds"
+    )
     text = f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}"
     return Formula(DIVERGENCES, stem, text, "divergence.exact", test)
 
@@ -194,28 +198,28 @@ _DIVERGENCES = (
         "KL_S",
         "KL of {each v in S, the rest} <= KL(p||q)",
         "divergence.topk_lower_bound",
-        "core/test_certificate.py::test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not",
+        "core/divergence/test_topk_certificate.py::test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not",
     ),
     Formula(
         DIVERGENCES,
         "KL_S of one token",
         "its last term -(1 - q_S) where 1 - p_S <= 1e-5",
         "divergence.topk_certificate.lower_bounds",
-        "core/test_certificate.py::test_every_golden_token_holds",
+        "core/divergence/test_topk_certificate.py::test_every_golden_token_holds",
     ),
     Formula(
         DIVERGENCES,
         "refused top-k",
         "disagrees with mu by > 1e-3, or sums to 1 though k < V",
         "divergence.topk_certificate.TopK.is_refused",
-        "core/test_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_refused",
+        "core/divergence/test_topk_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_refused",
     ),
     Formula(
         DIVERGENCES,
         "certified",
         "KL_S > delta + 1e-4, or KL > delta",
         "acceptance.decide",
-        "core/test_certificate.py::test_a_drift_beyond_delta_is_certified_without_the_engines_logits",
+        "core/divergence/test_topk_certificate.py::test_a_drift_beyond_delta_is_certified_without_the_engines_logits",
     ),
 )
 
