@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from tests.fixtures.receiver import Posted, WebhookServer
 from tests.notifications.receivers.notices import ALERT, told
 from trmon.domain.alerts.deliveries import group_message
@@ -45,7 +45,7 @@ def is_from_trmon() -> Callable[..., bool]:
 
 def test_the_body_has_the_fields_that_the_page_shows() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    delivery_context = DeliveryContext(run=watch().run, alerts=(ALERT,), tried=frozenset())
+    delivery_context = DeliveryContext(run=pass_context().run, alerts=(ALERT,), tried=frozenset())
     assert shape(json.loads(shown)) == shape(group_message([present_delivery(told(), delivery_context, now=SENT_AT)]))
 
 

@@ -10,14 +10,14 @@ from functools import cache
 import pytest
 
 from tests.domain.illness import Numbers, batch_of
-from tests.domain.stages.closings import closing, watch
+from tests.domain.stages.closings import closing, pass_context
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.state.pipeline_state import PipelineState
 
 QUIET_STEPS = 130
 """Enough for every window and baseline to be full."""
-WATCH = watch()
+WATCH = pass_context()
 
 Told = tuple[str, str, int]
 """A rule, a state and a step."""
@@ -45,7 +45,7 @@ class RuleRun:
         for _ in range(steps):
             reports = batch.reports(self.step, mode=self.mode)
             now = replace(WATCH, now=1000.0 + self.step)
-            published = close_batch(closing(*reports, pipeline_state=self.pipeline_state, watched=now))
+            published = close_batch(closing(*reports, pipeline_state=self.pipeline_state, context=now))
             self.pipeline_state, self.row = published.pipeline_state, published.row
             rules = {alert.identity: alert.rule for alert in published.alerts}
             self.told += [(rules[e.identity], e.state.value, e.step) for e in published.alert_events]

@@ -31,7 +31,7 @@ def close_or_quarantine(closing: ClosingBatch) -> BatchChanges:
     except MemoryError:
         raise
     except Exception as error:
-        log.error("batch_quarantined", run_id=closing.watch.run.id, batch=str(closing.batch.key), exc_info=error)
+        log.error("batch_quarantined", run_id=closing.context.run.id, batch=str(closing.batch.key), exc_info=error)
         return withheld(closing, error)
 
 

@@ -39,13 +39,13 @@ class RecoveredRun:
     quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
 
 
-def recover_run(log: RunLog, watch: PassContext) -> RecoveredRun:
+def recover_run(log: RunLog, context: PassContext) -> RecoveredRun:
     """Return a run's mind from its newest checkpoint and the rows after it, and what notices still mean.
 
     What rules say while rows are folded again is discarded: the alerts that were written are believed instead.
     A checkpoint may be older than the newest row's late scalars: these are considered once more.
     """
-    run = watch.run
+    run = context.run
     reached = log.reached(run.id)
     quarantined: Counter[QuarantinePart] = Counter()
     pipeline_state = _checkpointed(reached.checkpoint, quarantined, run_id=run.id)
@@ -59,11 +59,11 @@ def recover_run(log: RunLog, watch: PassContext) -> RecoveredRun:
     while rows := log.batches_after(run.id, known.pipeline_state.ordinal, limit=PAGE):
         for row in rows:
             quarantined.update(entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
-            known.pipeline_state = replay_row(row, watch=watch, pipeline_state=known.pipeline_state)
+            known.pipeline_state = replay_row(row, context=context, pipeline_state=known.pipeline_state)
     pipeline_state = _anchored(known.pipeline_state, log)
     newest = log.batch(pipeline_state.gauge_keys[-1]) if pipeline_state.gauge_keys else None
     if newest is not None:
-        pipeline_state = reconsider(newest, watch=watch, pipeline_state=pipeline_state)
+        pipeline_state = reconsider(newest, context=context, pipeline_state=pipeline_state)
     known.pipeline_state = pipeline_state.believing(log.open_alerts(run.id))
     for notice in _notices(log, run.id, after=known.pipeline_state.recall_from, through=known.frontier.notice_id):
         _recall_notice(known, notice)

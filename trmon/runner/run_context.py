@@ -65,7 +65,7 @@ class RunContext:
         self.policies = PolicyRegistry.of(log.policy(run_id), versions=log.policy_versions(run_id))
         self.adaptation = log.adaptation(run_id)
 
-    def watch(self, now: float) -> PassContext:
+    def pass_context(self, now: float) -> PassContext:
         """Return what the pipeline needs of it at a time."""
         return PassContext(
             run=self.run,

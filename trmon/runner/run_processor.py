@@ -66,7 +66,7 @@ class RunProcessor:
         self._watch_config = watch_config
         self._watching_since = now
         self._run_context = RunContext(log, run_id, watch_config=watch_config)
-        known = recover_run(log, self._run_context.watch(now))
+        known = recover_run(log, self._run_context.pass_context(now))
         self._pipeline_state, self._life, self._inbox = (
             known.pipeline_state,
             known.life,
@@ -123,7 +123,9 @@ class RunProcessor:
         page = self._inbox.next_page() if mail is None else self._inbox.all_of(mail)
         late = self._hear_all(page.messages, pass_changes, now=now)
         self._tell(
-            retire_removed_rules(watch=self._run_context.watch(now), pipeline_state=self._pipeline_state, now=now),
+            retire_removed_rules(
+                context=self._run_context.pass_context(now), pipeline_state=self._pipeline_state, now=now
+            ),
             pass_changes,
             now=now,
         )
@@ -141,7 +143,9 @@ class RunProcessor:
             self._look_around(pass_changes, now=now)
             if is_ending := self._is_ending:
                 self._tell(
-                    judge_run_end(watch=self._run_context.watch(now), pipeline_state=self._pipeline_state, now=now),
+                    judge_run_end(
+                        context=self._run_context.pass_context(now), pipeline_state=self._pipeline_state, now=now
+                    ),
                     pass_changes,
                     now=now,
                 )
@@ -170,7 +174,7 @@ class RunProcessor:
 
     def _advice(self, now: float) -> Advice | None:
         """A run whose batches call somebody out of bed is advised to stop."""
-        of_state = {rule.name for rule in self._run_context.watch(now).state_rules}
+        of_state = {rule.name for rule in self._run_context.pass_context(now).state_rules}
         alerts = [
             alert
             for alert in self._pipeline_state.open_alerts()
@@ -252,7 +256,7 @@ class RunProcessor:
         )
         for batch in due:
             closing = ClosingBatch(
-                watch=self._run_context.watch(now),
+                context=self._run_context.pass_context(now),
                 pipeline_state=self._pipeline_state,
                 batch=batch.decoded(),
                 scalars=self._waiting.shelf.of(batch.key.attempt_id, batch.key.step),
@@ -278,14 +282,17 @@ class RunProcessor:
             if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
             closing = ClosingBatch(
-                watch=self._run_context.watch(now), pipeline_state=self._pipeline_state, batch=batch, former=row
+                context=self._run_context.pass_context(now),
+                pipeline_state=self._pipeline_state,
+                batch=batch,
+                former=row,
             )
             self._close(closing, pass_changes)
             # A revised row is not folded again: the next batch tells what was found damaged in it.
             found = quarantined_in(pass_changes.rows[key], closing)
             self._beside += [structs.replace(entry, place=f"step {key.step}, {entry.place}") for entry in found]
             read = structs.replace(row, scalars=pass_changes.rows[key].scalars)
-            self._pipeline_state = reconsider(read, watch=closing.watch, pipeline_state=self._pipeline_state)
+            self._pipeline_state = reconsider(read, context=closing.context, pipeline_state=self._pipeline_state)
 
     def _close(self, closing: ClosingBatch, pass_changes: PassChanges) -> None:
         published = close_or_quarantine(closing)
@@ -338,7 +345,9 @@ class RunProcessor:
             pass_changes.tally.unplaced_scalars += 1
         elif scalars.items() - row.scalars.items():
             row = structs.replace(row, scalars={**row.scalars, **scalars})
-            pipeline_state = reconsider(row, watch=self._run_context.watch(now), pipeline_state=self._pipeline_state)
+            pipeline_state = reconsider(
+                row, context=self._run_context.pass_context(now), pipeline_state=self._pipeline_state
+            )
             self._add(
                 BatchChanges(pipeline_state=pipeline_state, row=row, events=(batch_event(row, at=now),)), pass_changes
             )
@@ -369,7 +378,7 @@ class RunProcessor:
             found = None
         self._tell(
             judge_duplicate_trainers(
-                found, watch=self._run_context.watch(now), pipeline_state=self._pipeline_state, now=now
+                found, context=self._run_context.pass_context(now), pipeline_state=self._pipeline_state, now=now
             ),
             pass_changes,
             now=now,
@@ -382,7 +391,9 @@ class RunProcessor:
         run = self._run_context.run
         key = self._newest or BatchKey(run.attempt_id or 0, run.last_step or 0, None)
         self._tell(
-            judge_change(change, watch=self._run_context.watch(now), pipeline_state=self._pipeline_state, key=key),
+            judge_change(
+                change, context=self._run_context.pass_context(now), pipeline_state=self._pipeline_state, key=key
+            ),
             pass_changes,
             now=now,
         )
@@ -394,7 +405,7 @@ class RunProcessor:
         if transitions:
             self._add(
                 publish_transitions(
-                    transitions, watch=self._run_context.watch(now), pipeline_state=self._pipeline_state
+                    transitions, context=self._run_context.pass_context(now), pipeline_state=self._pipeline_state
                 ),
                 pass_changes,
             )

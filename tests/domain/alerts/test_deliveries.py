@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.deliveries import deliveries_of, group_message, jsonable
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert, transition_event
@@ -41,7 +41,7 @@ def fired(alert: Alert = ALERT, *, silence_started_at: float | None = None) -> T
 
 
 def test_every_receiver_has_a_delivery_of_its_own() -> None:
-    made = deliveries_of(fired(), watch(receivers=("hook", "slack")))
+    made = deliveries_of(fired(), pass_context(receivers=("hook", "slack")))
     assert [delivery.receiver for delivery in made] == ["hook", "slack"]
     assert [delivery.dedup_key for delivery in made] == ["hook:1/high:3:7:firing", "slack:1/high:3:7:firing"]
 
@@ -56,12 +56,12 @@ def test_every_receiver_has_a_delivery_of_its_own() -> None:
     ],
 )
 def test_the_key_says_where_it_happened(transition: Transition, key: str) -> None:
-    (delivery,) = deliveries_of(transition, watch())
+    (delivery,) = deliveries_of(transition, pass_context())
     assert delivery.dedup_key == key
 
 
 def test_the_body_is_json_and_says_what_where_and_what_to_do() -> None:
-    (delivery,) = deliveries_of(fired(), watch(public_url="https://trmon.example/"))
+    (delivery,) = deliveries_of(fired(), pass_context(public_url="https://trmon.example/"))
     body = json.loads(json.dumps(delivery.body, allow_nan=False))
     assert (body["status"], body["reason"], body["value"], body["step"]) == (
         "firing",
@@ -85,21 +85,23 @@ def test_the_body_is_json_and_says_what_where_and_what_to_do() -> None:
     ],
 )
 def test_some_transitions_are_told_to_nobody(transition: Transition, state: RunState) -> None:
-    watched = watch()
-    assert deliveries_of(transition, replace(watched, run=replace(watched.run, state=state))) == ()
+    context = pass_context()
+    assert deliveries_of(transition, replace(context, run=replace(context.run, state=state))) == ()
 
 
 def test_that_an_alert_is_over_is_told_of_a_finished_run_too() -> None:
     over = end_alert(AlertTrack(alert=ALERT), reason=TransitionReason.FINISHED, now=30.0)
-    watched = watch()
-    (delivery,) = deliveries_of(over, replace(watched, run=replace(watched.run, state=RunState.FINISHED)))
+    context = pass_context()
+    (delivery,) = deliveries_of(over, replace(context, run=replace(context.run, state=RunState.FINISHED)))
     assert (delivery.told_state, delivery.episode) == (AlertState.RESOLVED, ALERT.episode)
     assert delivery.body["reason"] == "the run has finished"
 
 
 def test_a_message_tells_of_every_alert_and_of_the_run_once() -> None:
-    (first,) = deliveries_of(fired(), watch())
-    (second,) = deliveries_of(fired(replace(ALERT, identity="1/low", rule="low", state=AlertState.RESOLVED)), watch())
+    (first,) = deliveries_of(fired(), pass_context())
+    (second,) = deliveries_of(
+        fired(replace(ALERT, identity="1/low", rule="low", state=AlertState.RESOLVED)), pass_context()
+    )
     known = {"firing": [{"rule": "high"}], "flapping": None, "told_before": 2}
     message = group_message(
         [replace(first, body=first.body | known, rounds=2), replace(second, body=second.body | known)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes
@@ -32,7 +32,7 @@ HANDOVER = OwnerChange(routes=ROUTES, public_url=None, now=500.0)
 def test_only_those_that_the_former_owner_did_not_have_hear_of_it(
     before: str | None, after: str, receivers: list[str]
 ) -> None:
-    run = watch().run
+    run = pass_context().run
     made = HANDOVER.deliveries([ALERT], before=replace(run, owner=before), after=replace(run, owner=after))
     assert [delivery.receiver for delivery in made] == receivers
     assert {delivery.body["run"]["owner"] for delivery in made} <= {after}
@@ -40,6 +40,6 @@ def test_only_those_that_the_former_owner_did_not_have_hear_of_it(
 
 
 def test_what_does_not_fire_or_only_informs_is_not_told() -> None:
-    run = watch().run
+    run = pass_context().run
     quiet = [replace(ALERT, state=AlertState.PENDING), replace(ALERT, severity=Severity.INFO)]
     assert HANDOVER.deliveries(quiet, before=replace(run, owner="ana"), after=replace(run, owner="bo")) == ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.alerts.test_deliveries import ALERT, fired
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.deliveries import deliveries_of
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS
@@ -17,14 +17,14 @@ from trmon.domain.alerts.transitions import transition_event
 from trmon.domain.model.severity import Severity
 
 WARNING = replace(ALERT, severity=Severity.WARN)
-[DELIVERY] = deliveries_of(fired(), watch())
+[DELIVERY] = deliveries_of(fired(), pass_context())
 
 
 def delivery_context(*firing: Alert, transitions: int = 1, acked: bool = False) -> DeliveryContext:
     """A run on which an alert fires that has changed a number of times in as many steps, the last at its own."""
     events = [transition_event(replace(ALERT, step=ALERT.step - back)) for back in range(transitions)]
     return DeliveryContext(
-        run=watch().run,
+        run=pass_context().run,
         alerts=firing or (ALERT,),
         tried=frozenset(),
         acked=frozenset({ALERT.episode} if acked else ()),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.domain.diagnosis import bf16
-from tests.domain.stages.closings import closing, watch
+from tests.domain.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.state.pipeline_state import PipelineState
@@ -61,7 +61,7 @@ def reports(*, sequences: int, length: int, seed: int) -> Iterator[wire.Report]:
 def test_a_healthy_run_raises_nothing(sequences: int, length: int, seed: int) -> None:
     pipeline_state, raised = PipelineState(), []
     for message in reports(sequences=sequences, length=length, seed=seed):
-        published = close_batch(closing(message, pipeline_state=pipeline_state, watched=watch()))
+        published = close_batch(closing(message, pipeline_state=pipeline_state, context=pass_context()))
         pipeline_state = published.pipeline_state
         raised += [(alert.rule, alert.state.value, alert.step, alert.value) for alert in published.alerts]
     fired = [alert for alert in raised if alert[1] == "firing"]

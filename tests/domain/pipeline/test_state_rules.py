@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.context.pass_context import PassContext
@@ -38,7 +38,7 @@ def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], Pipeli
     pipeline_state, made, before = PipelineState(steps=steps), [], RunState.RUNNING
     for state in states:
         transitions, pipeline_state = judge_change(
-            change(before, state), watch=watch(), pipeline_state=pipeline_state, key=KEY
+            change(before, state), context=pass_context(), pipeline_state=pipeline_state, key=KEY
         )
         made += transitions
         before = state
@@ -73,28 +73,31 @@ def test_nothing_pages_in_the_first_steps(steps: int, severity: Severity) -> Non
 
 
 def in_state(state: RunState) -> PassContext:
-    """Return the watch of a run in a state."""
-    watched = watch()
-    return replace(watched, run=replace(watched.run, state=state))
+    """Return the pass context of a run in a state."""
+    context = pass_context()
+    return replace(context, run=replace(context.run, state=state))
 
 
 def test_a_finished_run_comes_to_rest_with_no_alert_left() -> None:
     _, pipeline_state = judged(RunState.STALLED)
-    made, pipeline_state = judge_run_end(watch=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
+    made, pipeline_state = judge_run_end(context=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
     assert [(t.reason, t.alert.state) for t in made if t.alert] == [(TransitionReason.FINISHED, AlertState.RESOLVED)]
     assert not pipeline_state.tracks
 
 
 def test_a_crashed_run_keeps_its_alerts() -> None:
     _, pipeline_state = judged(RunState.CRASHED)
-    made, after = judge_run_end(watch=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
+    made, after = judge_run_end(context=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
     assert made == ()
     assert after.open_alerts() == pipeline_state.open_alerts()
 
 
 def test_an_alert_without_its_rule_is_retired() -> None:
     _, pipeline_state = judged(RunState.STALLED)
-    made, after = retire_removed_rules(watch=watch(rules=()), pipeline_state=pipeline_state, now=600.0)
+    made, after = retire_removed_rules(context=pass_context(rules=()), pipeline_state=pipeline_state, now=600.0)
     assert [t.reason for t in made] == [TransitionReason.RETIRED]
     assert not after.tracks
-    assert retire_removed_rules(watch=watch(), pipeline_state=pipeline_state, now=600.0) == ((), pipeline_state)
+    assert retire_removed_rules(context=pass_context(), pipeline_state=pipeline_state, now=600.0) == (
+        (),
+        pipeline_state,
+    )

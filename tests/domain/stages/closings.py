@@ -18,7 +18,7 @@ from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core import wire
 
 
-def watch(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> PassContext:
+def pass_context(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> PassContext:
     """Return what a run is watched with: the default policies, the built-in rules, one receiver."""
     usual: dict[str, Any] = {
         "run": MemoryLog().stored_run,
@@ -32,8 +32,10 @@ def watch(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> PassConte
 
 
 def closing(
-    *reports: wire.Report, pipeline_state: PipelineState | None = None, watched: PassContext | None = None
+    *reports: wire.Report, pipeline_state: PipelineState | None = None, context: PassContext | None = None
 ) -> ClosingBatch:
     """Return a batch of these reports whose time has come."""
     batch = reopened_batch(stored(report, id_=i + 1) for i, report in enumerate(reports))
-    return ClosingBatch(watch=watched or watch(), pipeline_state=pipeline_state or PipelineState(), batch=batch)
+    return ClosingBatch(
+        context=context or pass_context(), pipeline_state=pipeline_state or PipelineState(), batch=batch
+    )

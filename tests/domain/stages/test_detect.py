@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.identity import BatchKey
@@ -40,7 +40,9 @@ def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
     pipeline_state, found = PipelineState(), []
     for ordinal, (step, update, x) in enumerate(rows, start=1):
         row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"kl_k1": x})
-        detected = detect_findings(fold_row(DraftRow(watch=watch(rules=RULES), pipeline_state=pipeline_state, row=row)))
+        detected = detect_findings(
+            fold_row(DraftRow(context=pass_context(rules=RULES), pipeline_state=pipeline_state, row=row))
+        )
         pipeline_state = detected.folded.pipeline_state
         found.append([(f.rule, f.key.step, f.key.update, f.raised.truth.value) for _, f in detected.findings])
     return found
@@ -84,11 +86,11 @@ def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tup
     for step, (scalars, kl) in enumerate([*quiet, (last, 1.0)]):
         row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"kl_k1": kl}, scalars=scalars)
         detected = detect_findings(
-            fold_row(DraftRow(watch=watch(rules=OVER_TIME), pipeline_state=pipeline_state, row=row))
+            fold_row(DraftRow(context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state, row=row))
         )
         pipeline_state = detected.folded.pipeline_state
     row = structs.replace(row, scalars={**row.scalars, **late})
-    return reconsider(row, watch=watch(rules=OVER_TIME), pipeline_state=pipeline_state), detected
+    return reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state), detected
 
 
 def test_rules_measure_against_the_runs_own_past() -> None:
@@ -113,7 +115,7 @@ def test_a_number_that_comes_after_its_row_is_read_before_the_step_ends() -> Non
 def test_a_number_for_a_step_that_was_judged_changes_no_verdict() -> None:
     pipeline_state, _ = judged(30, last={}, late={})
     row = batch(BatchKey(1, 29, None), run_id=1, ordinal=30, signals={"kl_k1": 0.0}, scalars={"grad_norm": 99.0})
-    assert reconsider(row, watch=watch(rules=OVER_TIME), pipeline_state=pipeline_state) == pipeline_state
+    assert reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state) == pipeline_state
 
 
 def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
@@ -132,7 +134,7 @@ def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -
         signals = {"kl_k1": float(step) if update else 0.0}
         row = batch(BatchKey(1, step, update - 1 if update else None), run_id=1, ordinal=ordinal, signals=signals)
         pipeline_state = detect_findings(
-            fold_row(DraftRow(watch=watch(rules=rules), pipeline_state=pipeline_state, row=row))
+            fold_row(DraftRow(context=pass_context(rules=rules), pipeline_state=pipeline_state, row=row))
         ).folded.pipeline_state
     assert pipeline_state.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
     assert pipeline_state.provisional["r"].raised.value == pytest.approx(1.0)
@@ -153,7 +155,7 @@ def test_a_rule_that_fails_says_nothing_and_is_named_to_the_others() -> None:
     failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))
     row = batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals={"quarantined_parts": 0.0})
     detected = detect_findings(
-        fold_row(DraftRow(watch=watch(rules=(failing, set_aside)), pipeline_state=PipelineState(), row=row))
+        fold_row(DraftRow(context=pass_context(rules=(failing, set_aside)), pipeline_state=PipelineState(), row=row))
     )
     assert [(f.rule, f.raised.truth, f.raised.value) for _, f in detected.findings] == [("set_aside", Truth.TRUE, 1.0)]
     [named] = detected.folded.row.quarantined

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.signals.windows import BASELINE_ROWS
@@ -21,7 +21,7 @@ def folded(
 ) -> FoldedRow:
     """Fold a row of a step."""
     row = batch(BatchKey(1, step, update), run_id=1, ordinal=pipeline_state.ordinal + 1, signals=signals)
-    return fold_row(DraftRow(watch=watch(), pipeline_state=pipeline_state, row=row, made_at=made_at))
+    return fold_row(DraftRow(context=pass_context(), pipeline_state=pipeline_state, row=row, made_at=made_at))
 
 
 def test_a_step_takes_as_long_as_from_the_first_batch_of_the_one_before() -> None:
@@ -74,7 +74,7 @@ def test_a_revision_keeps_what_history_told_and_leaves_the_mind_alone() -> None:
     pipeline_state = folded(PipelineState(), 0, made_at=100.0).pipeline_state
     first = folded(pipeline_state, 1, made_at=110.0, kl=1.0)
     row = batch(first.row.key, run_id=1, ordinal=2, signals={"kl": 2.0})
-    again = amend_row(DraftRow(watch=watch(), pipeline_state=first.pipeline_state, row=row, former=first.row))
+    again = amend_row(DraftRow(context=pass_context(), pipeline_state=first.pipeline_state, row=row, former=first.row))
     assert (again.row.signals["kl"], again.row.signals["step_seconds"]) == (2.0, 10.0)
     assert again.pipeline_state == first.pipeline_state
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.domain.stages.closings import closing, watch
+from tests.domain.stages.closings import closing, pass_context
 from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.policies.policy_registry import PolicyRegistry
@@ -24,7 +24,7 @@ from trmon_client.core.statistics import columns
 
 def replayed(*reports: wire.Report, **changed: Any) -> ReplayedBatch:
     """Return a batch of these reports, replayed."""
-    return replay_decisions(measure_batch(merge_reports(closing(*reports, watched=watch(**changed)))))
+    return replay_decisions(measure_batch(merge_reports(closing(*reports, context=pass_context(**changed)))))
 
 
 def version(*shadows: str, policy: str = "trm") -> PolicyVersion:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.stages.closings import closing, watch
+from tests.domain.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.batches.quarantine import MAX_REASON_LENGTH, QuarantinePart
 from trmon.domain.model.identity import BatchKey
@@ -61,7 +61,7 @@ def test_its_alert_resolves_after_steps_that_are_judged() -> None:
 
 def test_where_not_even_its_row_can_be_judged_the_row_is_written_and_passed_over() -> None:
     pipeline_state = PipelineState(ordinal=1, folded=BatchKey(1, 1, None))
-    unable = closing(report(2), watched=watch(rules=(UNSPEAKABLE,)), pipeline_state=pipeline_state)
+    unable = closing(report(2), context=pass_context(rules=(UNSPEAKABLE,)), pipeline_state=pipeline_state)
     with pytest.raises(KeyError):
         close_batch(unable)
     passed = withheld(unable, "why")
@@ -73,7 +73,7 @@ def test_where_not_even_its_row_can_be_judged_the_row_is_written_and_passed_over
         1,
     )
     assert not passed.alerts
-    assert replay_row(passed.row, watch=unable.watch, pipeline_state=unable.pipeline_state) == passed.pipeline_state
+    assert replay_row(passed.row, context=unable.context, pipeline_state=unable.pipeline_state) == passed.pipeline_state
 
 
 def test_a_revision_that_fails_keeps_the_place_and_the_history_of_its_row() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.domain.stages.closings import watch
+from tests.domain.stages.closings import pass_context
 from tests.fixtures.receiver import WebhookServer
 from trmon.domain.alerts.alert import Alert, AlertState, Delivery
 from trmon.domain.alerts.deliveries import deliveries_of
@@ -42,10 +42,10 @@ REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: Trans
 def told(*, run: RunKey | None = None, public_url: str | None = "https://trmon.example", **changed: Any) -> Delivery:
     """Return what a receiver is told of an alert; fields of Alert by name."""
     alert = replace(ALERT, **changed)
-    watched = watch(public_url=public_url)
-    watched = replace(watched, run=replace(watched.run, key=run or watched.run.key, owner="ana"))
+    context = pass_context(public_url=public_url)
+    context = replace(context, run=replace(context.run, key=run or context.run.key, owner="ana"))
     moved = Transition(track=AlertTrack(), reason=REASONS[alert.state], alert=alert, event=transition_event(alert))
-    [delivery] = deliveries_of(moved, watched)
+    [delivery] = deliveries_of(moved, context)
     return delivery
 
 

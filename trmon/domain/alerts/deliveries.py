@@ -16,7 +16,7 @@ from trmon.domain.runs.run import Run, RunState
 MESSAGE_VERSION = 2
 
 
-def deliveries_of(transition: Transition, watch: PassContext) -> tuple[Delivery, ...]:
+def deliveries_of(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
     """Return one delivery a receiver for a transition that people hear of: firing or resolved, page or warn.
 
     Nothing fires on a finished run, also not by batches that close after its end; that its alerts are over is told.
@@ -24,30 +24,30 @@ def deliveries_of(transition: Transition, watch: PassContext) -> tuple[Delivery,
     alert, event = transition.alert, transition.event
     if alert is None or event is None or alert.severity is Severity.INFO:
         return ()
-    if watch.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
+    if context.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
         return ()
-    body = notification_body(alert, event, reason=transition.reason, run=watch.run, public_url=watch.public_url)
+    body = notification_body(alert, event, reason=transition.reason, run=context.run, public_url=context.public_url)
     return tuple(
         Delivery(
             id=0,
             receiver=receiver,
             dedup_key=_dedup_key(event, receiver=receiver),
             body=body,
-            due_at=watch.now,
-            made_at=watch.now,
+            due_at=context.now,
+            made_at=context.now,
             run_id=alert.run_id,
             episode=alert.episode,
             told_state=event.state,
         )
-        for receiver in _addressed(event, watch)
+        for receiver in _addressed(event, context)
     )
 
 
-def _addressed(event: AlertEvent, watch: PassContext) -> Iterable[str]:
+def _addressed(event: AlertEvent, context: PassContext) -> Iterable[str]:
     """The owner may have changed since it fired: when it is told, it is known who heard of it."""
     if event.state is AlertState.FIRING:
-        return watch.receivers
-    return dict.fromkeys((*watch.receivers, *watch.everyone))
+        return context.receivers
+    return dict.fromkeys((*context.receivers, *context.everyone))
 
 
 def closing_delivery(heard: Delivery, *, reason: TransitionReason, now: float) -> Delivery:

@@ -36,17 +36,17 @@ def withheld(closing: ClosingBatch, error: Exception | str) -> BatchChanges:
         return publish_batch(_judge(_fold(drafted, is_revision=closing.former is not None)))
     except Exception:  # noqa: BLE001 - the row says already why the batch was not judged
         pipeline_state = closing.pipeline_state.passing(drafted.row.key, ordinal=drafted.row.ordinal)
-        events = (batch_event(drafted.row, at=closing.watch.now),)
+        events = (batch_event(drafted.row, at=closing.context.now),)
         return BatchChanges(pipeline_state=pipeline_state, row=drafted.row, events=events)
 
 
-def replay_row(row: BatchRow, *, watch: PassContext, pipeline_state: PipelineState) -> PipelineState:
+def replay_row(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> PipelineState:
     """Return the pipeline state after a stored row; it skips a row that cannot be folded.
 
     The alerts that the row raised are discarded: they were written together with the row.
     """
     try:
-        return _judge(fold_row(DraftRow(watch=watch, pipeline_state=pipeline_state, row=row))).pipeline_state
+        return _judge(fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))).pipeline_state
     except Exception:  # noqa: BLE001 - the row was judged when it was written
         return pipeline_state.passing(row.key, ordinal=row.ordinal)
 

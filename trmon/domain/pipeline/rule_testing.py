@@ -98,14 +98,14 @@ def parse_rule_tests(text: str) -> RuleTestFile:
 def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
     """Return what the alerts of a run of the test's series do, in their order."""
     pipeline_state, told = PipelineState(), []
-    watch = _watch(test, rules)
+    context = _context_of_test(test, rules)
     for row, given in _rows(test):
-        folded = fold_row(DraftRow(watch=watch, pipeline_state=pipeline_state, row=row))
+        folded = fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))
         row = structs.replace(folded.row, signals={**folded.row.signals, **given})
         judged = move_alerts(detect_findings(replace(folded, row=row)))
         pipeline_state = judged.pipeline_state
         told += list(_told(judged.transitions))
-    last, _ = judge_run_end(watch=watch, pipeline_state=pipeline_state, now=0.0)
+    last, _ = judge_run_end(context=context, pipeline_state=pipeline_state, now=0.0)
     return (*told, *_told(last))
 
 
@@ -212,7 +212,7 @@ def _row(test: RuleTest, *, step: int, signals: dict[str, float], scalars: dict[
     )
 
 
-def _watch(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
+def _context_of_test(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
     return PassContext(
         run=replace(_RUN, mode=test.mode),
         policies=PolicyRegistry.of(default_version(now=0.0)),

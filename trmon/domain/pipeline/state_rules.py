@@ -23,7 +23,7 @@ from trmon.domain.state.pipeline_state import PipelineState
 
 
 def judge_change(
-    change: LifeChange, *, watch: PassContext, pipeline_state: PipelineState, key: BatchKey
+    change: LifeChange, *, context: PassContext, pipeline_state: PipelineState, key: BatchKey
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what a change of state makes of the alerts of rules over states.
 
@@ -34,7 +34,7 @@ def judge_change(
     if change.state is RunState.FINISHED:
         return (), pipeline_state
     moved: dict[str, Transition] = {}
-    for rule in watch.state_rules:
+    for rule in context.state_rules:
         if not isinstance(rule.when, InState):
             continue
         track = pipeline_state.tracks.get(rule.name, QUIET)
@@ -42,7 +42,7 @@ def judge_change(
             seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
             since = change.silence_started_at
             moved[rule.name] = _raise(
-                rule, seen, watch=watch, pipeline_state=pipeline_state, key=key, at=change.at, since=since
+                rule, seen, context=context, pipeline_state=pipeline_state, key=key, at=change.at, since=since
             )
         elif rule.when.state is not change.state and track.alert is not None:
             moved[rule.name] = resolve_alert(track, now=change.at)
@@ -52,14 +52,14 @@ def judge_change(
 
 
 def judge_duplicate_trainers(
-    found: DuplicateTrainers | None, *, watch: PassContext, pipeline_state: PipelineState, now: float
+    found: DuplicateTrainers | None, *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what two trainers under the run's name make of alerts; they resolve once one of the two is gone.
 
     Args: found: the two that have lived side by side for longest, None where one lives alone.
     """
     moved: dict[str, Transition] = {}
-    for rule in watch.state_rules:
+    for rule in context.state_rules:
         if not isinstance(rule.when, TwoTrainersLive):
             continue
         track = pipeline_state.tracks.get(rule.name, QUIET)
@@ -68,7 +68,7 @@ def judge_duplicate_trainers(
                 seen = Evaluation(Truth.TRUE, found.names, found.seconds, rule.when.seconds)
                 key = BatchKey(found.newer.attempt_id, found.newer.last_step or 0, None)
                 moved[rule.name] = _raise(
-                    rule, seen, watch=watch, pipeline_state=pipeline_state, key=key, at=now, since=now
+                    rule, seen, context=context, pipeline_state=pipeline_state, key=key, at=now, since=now
                 )
         elif track.alert is not None:
             moved[rule.name] = resolve_alert(track, now=now)
@@ -78,7 +78,7 @@ def judge_duplicate_trainers(
 
 
 def judge_run_end(
-    *, watch: PassContext, pipeline_state: PipelineState, now: float
+    *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what the end of a run, its last batch closed, makes of its alerts.
 
@@ -86,13 +86,13 @@ def judge_run_end(
     """
     last = [
         (rule, pipeline_state.provisional[rule.name])
-        for rule in watch.signal_rules
+        for rule in context.signal_rules
         if rule.name in pipeline_state.provisional
     ]
-    made, pipeline_state = judge_findings(last, watch=watch, pipeline_state=pipeline_state.settled())
-    if watch.run.state is not RunState.FINISHED:
+    made, pipeline_state = judge_findings(last, context=context, pipeline_state=pipeline_state.settled())
+    if context.run.state is not RunState.FINISHED:
         return made, pipeline_state
-    of_state = {rule.name for rule in watch.state_rules}
+    of_state = {rule.name for rule in context.state_rules}
     ended = {
         name: end_alert(track, reason=TransitionReason.FINISHED, now=now, is_of_state=name in of_state)
         for name, track in pipeline_state.tracks.items()
@@ -101,10 +101,10 @@ def judge_run_end(
 
 
 def retire_removed_rules(
-    *, watch: PassContext, pipeline_state: PipelineState, now: float
+    *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return the end of alerts whose rule is no longer in the rulebook."""
-    gone = {name: track for name, track in pipeline_state.tracks.items() if watch.rule(name) is None}
+    gone = {name: track for name, track in pipeline_state.tracks.items() if context.rule(name) is None}
     if not gone:
         return (), pipeline_state
     ended = tuple(end_alert(track, reason=TransitionReason.RETIRED, now=now) for track in gone.values())
@@ -115,21 +115,21 @@ def _raise(
     rule: Rule,
     seen: Evaluation,
     *,
-    watch: PassContext,
+    context: PassContext,
     pipeline_state: PipelineState,
     key: BatchKey,
     at: float,
     since: float,
 ) -> Transition:
     """In a run's first steps nothing pages: its owner still sits there, and is told by a warning."""
-    severity = rule.severity_in(watch.run.mode)
+    severity = rule.severity_in(context.run.mode)
     if severity is Severity.PAGE and pipeline_state.steps < rule.immune_steps:
         severity = Severity.WARN
     text = AlertText(
         at=at,
         value=seen.value,
         threshold=seen.threshold,
-        summary=rule.say(seen, run=str(watch.run.key), step=key.step),
+        summary=rule.say(seen, run=str(context.run.key), step=key.step),
         silence_started_at=since,
     )
-    return raise_alert(rule, run_id=watch.run.id, severity=severity, key=key, text=text)
+    return raise_alert(rule, run_id=context.run.id, severity=severity, key=key, text=text)

@@ -38,15 +38,15 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
     """
     if not folded.folded:
         return DetectedFindings(folded=folded, findings=())
-    watch, row = folded.draft.watch, folded.row
+    context, row = folded.draft.context, folded.row
     numbers = _numbers(row)
-    pipeline_state = _remembering(folded.pipeline_state, row, numbers, watch=watch, is_gauge=folded.is_gauge)
+    pipeline_state = _remembering(folded.pipeline_state, row, numbers, context=context, is_gauge=folded.is_gauge)
     final: list[tuple[Rule, RuleFinding]] = []
     provisional = dict(pipeline_state.provisional)
     if folded.began_step:
-        final += [(rule, provisional[rule.name]) for rule in watch.signal_rules if rule.name in provisional]
+        final += [(rule, provisional[rule.name]) for rule in context.signal_rules if rule.name in provisional]
         provisional = {}
-    found, row = _confined(watch.signal_rules, row, pipeline_state=pipeline_state)
+    found, row = _confined(context.signal_rules, row, pipeline_state=pipeline_state)
     for rule, finding in found:
         if rule.reads is RowSelection.EVERY_UPDATE:
             former = provisional.get(rule.name)
@@ -59,7 +59,7 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
     return DetectedFindings(folded=folded, findings=tuple(final))
 
 
-def reconsider(row: BatchRow, *, watch: PassContext, pipeline_state: PipelineState) -> PipelineState:
+def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> PipelineState:
     """Return the mind once scalars came for the gauge row of its newest step, which rules over them read again.
 
     A row of an earlier step, or of the last one of a run that ended, has been judged: scalars that come so late change
@@ -69,18 +69,18 @@ def reconsider(row: BatchRow, *, watch: PassContext, pipeline_state: PipelineSta
         return pipeline_state
     numbers = _numbers(row)
     pipeline_state = structs.replace(
-        pipeline_state, memory=_after(pipeline_state.memory, row, numbers, kept=watch.rules.kept[RowSelection.GAUGE])
+        pipeline_state, memory=_after(pipeline_state.memory, row, numbers, kept=context.rules.kept[RowSelection.GAUGE])
     )
-    reading = (rule for rule in watch.signal_rules if rule.reads_scalars and rule.reads is RowSelection.GAUGE)
+    reading = (rule for rule in context.signal_rules if rule.reads_scalars and rule.reads is RowSelection.GAUGE)
     found, _ = _findings(reading, row, numbers, pipeline_state=pipeline_state)
     again = {rule.name: finding for rule, finding in found if rule.name in pipeline_state.provisional}
     return structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **again})
 
 
 def _remembering(
-    pipeline_state: PipelineState, row: BatchRow, numbers: Numbers, *, watch: PassContext, is_gauge: bool
+    pipeline_state: PipelineState, row: BatchRow, numbers: Numbers, *, context: PassContext, is_gauge: bool
 ) -> PipelineState:
-    kept = watch.rules.kept
+    kept = context.rules.kept
     of_updates = _after(pipeline_state.update_memory, row, numbers, kept=kept[RowSelection.EVERY_UPDATE])
     of_gauges = (
         _after(pipeline_state.memory, row, numbers, kept=kept[RowSelection.GAUGE])

@@ -22,7 +22,7 @@ class DraftRow:
     A row that is read back to rebuild a mind has no `made_at`; its signals hold what was made of it.
     """
 
-    watch: PassContext
+    context: PassContext
     pipeline_state: PipelineState
     row: BatchRow
     former: BatchRow | None = None
@@ -37,10 +37,10 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
     closing, columns, reports = merged.closing, merged.columns, merged.closing.batch.reports
     former = closing.former
     row = BatchRow(
-        run_id=closing.watch.run.id,
+        run_id=closing.context.run.id,
         key=closing.batch.key,
         ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
-        closed_at=former.closed_at if former else closing.watch.now,
+        closed_at=former.closed_at if former else closing.context.now,
         n_sequences=columns.n_sequences,
         n_tokens=int(columns["n_tokens"].sum()),
         n_ranks=len({report.key.rank for report in reports}),
@@ -57,7 +57,7 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
         scalars=merged.scalars,
     )
     return DraftRow(
-        watch=closing.watch,
+        context=closing.context,
         pipeline_state=closing.pipeline_state,
         row=row.without(set_aside(closing)),
         former=former,

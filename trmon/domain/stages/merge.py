@@ -22,7 +22,7 @@ class ClosingBatch:
     batch, or of one that was told already.
     """
 
-    watch: PassContext
+    context: PassContext
     pipeline_state: PipelineState
     batch: ClosedBatch
     scalars: dict[str, float] = field(default_factory=dict)

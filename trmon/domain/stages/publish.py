@@ -36,7 +36,7 @@ class BatchChanges:
 def publish_batch(judged: JudgedBatch) -> BatchChanges:
     """Return the row, its decisions, and the alerts with their events and deliveries."""
     draft, row = judged.folded.draft, judged.folded.row
-    told = publish_transitions(judged.transitions, watch=draft.watch, pipeline_state=judged.pipeline_state)
+    told = publish_transitions(judged.transitions, context=draft.context, pipeline_state=judged.pipeline_state)
     return BatchChanges(
         pipeline_state=judged.pipeline_state,
         row=row,
@@ -45,13 +45,13 @@ def publish_batch(judged: JudgedBatch) -> BatchChanges:
         alerts=told.alerts,
         alert_events=told.alert_events,
         deliveries=told.deliveries,
-        events=(batch_event(row, at=draft.watch.now), *told.events),
+        events=(batch_event(row, at=draft.context.now), *told.events),
         unreplayed=draft.unreplayed,
     )
 
 
 def publish_transitions(
-    transitions: tuple[Transition, ...], *, watch: PassContext, pipeline_state: PipelineState
+    transitions: tuple[Transition, ...], *, context: PassContext, pipeline_state: PipelineState
 ) -> BatchChanges:
     """Return what transitions of alerts write and tell."""
     moved = [transition for transition in transitions if transition.alert is not None]
@@ -59,7 +59,7 @@ def publish_transitions(
         pipeline_state=pipeline_state,
         alerts=tuple(transition.alert for transition in moved if transition.alert is not None),
         alert_events=tuple(transition.event for transition in moved if transition.event is not None),
-        deliveries=tuple(delivery for transition in moved for delivery in deliveries_of(transition, watch)),
+        deliveries=tuple(delivery for transition in moved for delivery in deliveries_of(transition, context)),
         events=tuple(_alert_event(transition) for transition in moved if transition.event is not None),
     )
 

@@ -80,7 +80,7 @@ def _replay_active(merged: MergedBatch, readings: StatisticCache) -> _Standing:
     mismatches = unreplayed = 0
     for parts, read, rows in _judged_at_once(merged, readings):
         report, stands = parts[0].stored.report, bits[rows]
-        decision = _decide(read, merged.closing.watch.policies.find(report.policy))
+        decision = _decide(read, merged.closing.context.policies.find(report.policy))
         agree = None if decision is None else decision.accepted == stands
         reasons.update(_reasons(decision, stands, agree=agree))
         if agree is None:
@@ -125,7 +125,7 @@ def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> 
 
 
 def _shadows(merged: MergedBatch, readings: StatisticCache) -> dict[str, Decision | None]:
-    current = merged.closing.watch.policies.current
+    current = merged.closing.context.policies.current
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
     return {policy.name: _decide(readings, policy) for policy in others}
@@ -141,7 +141,7 @@ def _decide(readings: StatisticCache, policy: Policy | None) -> Decision | None:
 
 
 def _active_row(merged: MergedBatch, standing: _Standing, *, mask_rate: float) -> DecisionRow:
-    policies = merged.closing.watch.policies
+    policies = merged.closing.context.policies
     named = merged.parts[0].stored.report.policy
     policy = policies.find(named)
     return DecisionRow(

@@ -25,16 +25,16 @@ class JudgedBatch:
 def move_alerts(detected: DetectedFindings) -> JudgedBatch:
     """Return the transitions of the row's findings, in their order."""
     made, pipeline_state = judge_findings(
-        detected.findings, watch=detected.folded.draft.watch, pipeline_state=detected.folded.pipeline_state
+        detected.findings, context=detected.folded.draft.context, pipeline_state=detected.folded.pipeline_state
     )
     return JudgedBatch(folded=detected.folded, transitions=made, pipeline_state=pipeline_state)
 
 
 def judge_findings(
-    findings: Iterable[tuple[Rule, RuleFinding]], *, watch: PassContext, pipeline_state: PipelineState
+    findings: Iterable[tuple[Rule, RuleFinding]], *, context: PassContext, pipeline_state: PipelineState
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return what findings make of their rules' alerts, and the mind that remembers it."""
-    run_id, run = watch.run.id, str(watch.run.key)
+    run_id, run = context.run.id, str(context.run.key)
     tracks: dict[str, AlertTrack] = {}
     made = []
     for rule, finding in findings:

@@ -14,17 +14,17 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
     """Return the row of a batch without signals of its sequences and without decisions; it names the error."""
     batch, former, reports = closing.batch, closing.former, closing.batch.reports
     row = BatchRow(
-        run_id=closing.watch.run.id,
+        run_id=closing.context.run.id,
         key=batch.key,
         ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
-        closed_at=former.closed_at if former else closing.watch.now,
+        closed_at=former.closed_at if former else closing.context.now,
         n_sequences=sum(report.n_sequences for report in reports),
         n_tokens=sum(report.n_tokens for report in reports),
         n_ranks=len({report.key.rank for report in reports}),
         missing_ranks=batch.missing_ranks,
         complete=False,
         revised=former is not None or not closing.pipeline_state.follows(batch.key),
-        mode=reports[0].report.mode if reports else closing.watch.run.mode,
+        mode=reports[0].report.mode if reports else closing.context.run.mode,
         primary_pair=PRIMARY_ORDER[0],
         kl_is="sampled",
         policy_hash=reports[0].report.policy if reports else None,
@@ -35,7 +35,7 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
     )
     reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *set_aside(closing)]
     return DraftRow(
-        watch=closing.watch,
+        context=closing.context,
         pipeline_state=closing.pipeline_state,
         row=row.without(reasons),
         former=former,
