@@ -60,12 +60,12 @@ def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
 
 def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as a parquet file; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
-    return Response(_arrow("parquet").parquet(_columns(series, detail)), media_type="application/vnd.apache.parquet")
+    return Response(_arrow("parquet").to_parquet(_columns(series, detail)), media_type="application/vnd.apache.parquet")
 
 
 def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
-    return Response(_arrow("arrow").stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream")
+    return Response(_arrow("arrow").to_arrow_stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream")
 
 
 FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {
