@@ -23,6 +23,7 @@ from trmon.bootstrap.app import create_app
 from trmon.cli import app as cli
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
+from trmon.domain.diagnosis.cause_order import CAUSE_ORDER
 from trmon.domain.diagnosis.conditions import (
     AT_TIMES,
     EVER,
@@ -33,7 +34,6 @@ from trmon.domain.diagnosis.conditions import (
     HistoryNot,
 )
 from trmon.domain.diagnosis.criteria import finding_conditions
-from trmon.domain.diagnosis.diagnosis import CAUSES_FIRST
 from trmon.domain.diagnosis.framework_names import REFUSED, TRL, VERL
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.rule import ThresholdSide
@@ -170,7 +170,7 @@ def formulas_page() -> str:
     for row in FORMULAS:
         test = row.test.split("::")[1].removeprefix("test_").replace("_", " ")
         cells = (f"`{row.name}`", f"`{row.formula}`", f"`{row.function}`", row.source or source_of(row.function))
-        sections.setdefault(row.section, []).append((*cells, f"[{test}](../../tests/{row.test.split('::')[0]})"))
+        sections.setdefault(row.section, []).append((*cells, f"{test}: `tests/{row.test.split('::')[0]}`"))
     parts = []
     for section, rows in sections.items():
         parts += [f"## {section}", table(("name", "formula", "function", "source", "test"), rows)]
@@ -193,8 +193,8 @@ def source_of(function: str) -> str:
 def findings_page() -> str:
     """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
     conditions = finding_conditions(Thresholds())
-    rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSES_FIRST)
-    options = ((f.value, _options(REMEDIES[f].verl), _options(REMEDIES[f].trl)) for f in CAUSES_FIRST)
+    rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSE_ORDER)
+    options = ((f.value, _options(REMEDIES[f].verl), _options(REMEDIES[f].trl)) for f in CAUSE_ORDER)
     names = [(f"`{theirs}`", f"`{ours}`") for mapping in (VERL, TRL) for theirs, ours in mapping.items()]
     return _page(
         "Findings",
@@ -246,13 +246,17 @@ def readme_signals() -> str:
     return table(("signal", "meaning", "healthy"), rows)
 
 
-def readme_files() -> str:
-    """Return the README's map: every folder of code and what its own first line says of it."""
+def files_page() -> str:
+    """Return the page of every folder of code, with the first line of its own docstring."""
     packages = sorted(
         path.parent for root in ("client/trmon_client", "trmon") for path in (ROOT / root).rglob("__init__.py")
     )
     said = ((path.relative_to(ROOT), _first_line(path / "__init__.py")) for path in packages)
-    return table(("folder", "what lives there"), ((f"`{path}/`", line) for path, line in said if line))
+    return _page(
+        "Files",
+        "Every folder of code. [Architecture](../architecture.md) says how they fit together.",
+        table(("folder", "contents"), ((f"`{path}/`", line) for path, line in said if line)),
+    )
 
 
 def _first_line(path: Path) -> str:
@@ -273,8 +277,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/findings.md": findings_page,
     "docs/reference/formulas.md": formulas_page,
+    "docs/reference/files.md": files_page,
 }
-SECTIONS: dict[str, Callable[[], str]] = {"signals": readme_signals, "files": readme_files}
+SECTIONS: dict[str, Callable[[], str]] = {"signals": readme_signals}
 
 
 def readme() -> str:
