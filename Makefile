@@ -1,5 +1,5 @@
 # make demo   sets everything up and shows what trmon does
-# make test   passes every check
+# make test   runs the checks and the fast tests
 # make help   lists the rest
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
@@ -13,11 +13,12 @@ PEERS := .venv-peers
 LOAD_PEERS := .venv-load-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
 LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate $(ARGS)
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs dashboards screenshots lock clean
+.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs site dashboards screenshots lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +28,10 @@ setup: $(VENV)/run  ## make the virtual environment of the demo
 demo: $(VENV)/run  ## set up, train a healthy and an ill run, watch trmon find the ill one
 	$(BIN)/trmon demo $(ARGS)
 
-test: test-deps check unit  ## every check: format, lint, types, layers, tests, documentation
+test: test-deps check unit  ## format, lint, types, layers, and the fast tests
+
+test-all: test-deps check  ## the same, and browsers, servers, training, proofs and short fault runs
+	$(PYTEST)
 
 check: lint types layers
 
@@ -41,8 +45,8 @@ types: $(VENV)/test  ## mypy, strict
 layers: $(VENV)/test  ## imports point down only
 	$(BIN)/lint-imports
 
-unit: $(VENV)/test  ## the tests
-	$(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
+unit: $(VENV)/test  ## the fast tests
+	$(PYTEST) -m "not slow"
 
 peers: $(PEERS)/done  ## what RL frameworks compute, beside what trmon does (they bring a hundred packages)
 	PYTHONPATH=. $(PEERS)/bin/pytest tests/peers --confcutdir tests/peers -W default
@@ -68,6 +72,9 @@ soak: $(VENV)/test  ## kill each process under load at 20 random moments, and se
 load-peers: $(VENV)/test $(LOAD_PEERS)/done  ## trmon beside MLflow and pushgateway, in one run
 	@deploy/test-deps pushgateway
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.peers --mlflow $(LOAD_PEERS)/bin/mlflow $(ARGS)
+
+site: $(VENV)/test  ## build the documentation as a site, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs: $(VENV)/run  ## write the reference pages and the README's tables anew
 	$(BIN)/python docs/reference/generate.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -13,6 +14,8 @@ from tests.fixtures.postgres import Postgres
 from trmon.store import Store
 
 pytest_plugins = ["tests.fixtures.running_service"]
+
+TESTS = Path(__file__).parent
 
 PACKAGES = {
     "chromium": "chromium",
@@ -32,9 +35,21 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+SLOW_FOLDERS = ("dashboards", "deploy", "e2e", "grafana", "lab", "proof", "web")
+"""Folders whose tests only `make test-all` runs: browsers, other people's servers, training, proofs and faults."""
+QUICK = ("e2e/test_restart.py",)
+"""What of these folders `make test` runs as well: one path from end to end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip a test marked `server("binary", ...)` whose binary is not installed; `make test-deps` installs them."""
+    """Mark slow tests, and skip a test marked `server("binary", ...)` whose binary is not installed.
+
+    `make test-deps` installs the binaries.
+    """
     for item in items:
+        path = item.path.relative_to(TESTS).as_posix()
+        if path.startswith(tuple(f"{folder}/" for folder in SLOW_FOLDERS)) and path not in QUICK:
+            item.add_marker(pytest.mark.slow)
         for marker in item.iter_markers("server"):
             missing = [binary for binary in marker.args if not _is_here(binary)]
             if missing:
