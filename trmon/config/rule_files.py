@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.pipeline import rule_testing as ruletests
-from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest
+from trmon.domain.pipeline.rule_test_yaml import ExpectedAlert, RuleTest, parse_rule_tests
+from trmon.domain.pipeline.rule_testing import run_rule_test
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 
@@ -43,11 +43,11 @@ def run_rules_file_tests(path: Path) -> list[RuleTestResult]:
     """Return what became of every test in a file, over the rules that it names. Errors: InvalidInput."""
     text = _text_of(path)
     try:
-        given = ruletests.parse_rule_tests(text)
+        given = parse_rule_tests(text)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error.field}", error.message) from error
     rules = builtin_rules() if given.rules is None else read_rules_file(path.parent / given.rules)
-    return [RuleTestResult(test=one, told=ruletests.run_rule_test(one, rules)) for one in given.tests]
+    return [RuleTestResult(test=one, told=run_rule_test(one, rules)) for one in given.tests]
 
 
 def _text_of(path: Path) -> str:

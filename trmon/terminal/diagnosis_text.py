@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trmon.api.diagnosis.schemas import DiagnosisOut, EvidenceOut, FindingOut
 from trmon.domain.diagnosis import Finding
-from trmon.domain.rules.rule import ThresholdSide
+from trmon.domain.rules.condition import ThresholdSide
 
 
 def print_diagnosis(found: DiagnosisOut, console: Console) -> None:

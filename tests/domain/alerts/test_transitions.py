@@ -11,7 +11,8 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, advance_alert, end_alert
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Comparison, Rule, RuleFinding, ThresholdSide
+from trmon.domain.rules.condition import Comparison, ThresholdSide
+from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalReader
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trmon.domain.diagnosis import Diagnosis, Finding, History, diagnose
-from trmon.domain.rules.rule import Truth
+from trmon.domain.rules.condition import Truth
 
 STEPS = 120
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, of_dict, run, truth
 from trmon.domain.diagnosis import Finding, Quadrant, Stage, Thresholds, diagnose
-from trmon.domain.rules.rule import ThresholdSide, Truth
+from trmon.domain.rules.condition import ThresholdSide, Truth
 
 
 def test_a_healthy_run_is_healthy_and_needs_nothing() -> None:

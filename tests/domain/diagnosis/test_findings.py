@@ -9,7 +9,7 @@ import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, run, truth
 from trmon.domain.diagnosis import Finding, History, diagnose
-from trmon.domain.rules.rule import Truth
+from trmon.domain.rules.condition import Truth
 
 RISING = np.linspace(0.1, 0.4, 80)
 STEADY = np.full(80, 0.3)

@@ -1,106 +1,27 @@
-"""Conditions over signals, and what rules say."""
+"""The identity, severity and summary of a rule."""
 
 from __future__ import annotations
 
-import math
-
-import pytest
-
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import AllOf, AnyOf, Comparison, Evaluation, Rule, SignalAbsent, ThresholdSide, Truth
-from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
+from trmon.domain.rules.rule import Rule
+
+X_ABOVE_1 = Comparison(signal="x", bound=ThresholdSide.ABOVE, threshold=1.0, clear=1.0)
 
 
-def above(signal: str, threshold: float, *, clear: float | None = None, away_from: float | None = None) -> Comparison:
-    """Return a comparison that is true above a threshold."""
-    return Comparison(
-        signal=signal,
-        bound=ThresholdSide.ABOVE,
-        threshold=threshold,
-        clear=threshold if clear is None else clear,
-        away_from=away_from,
-    )
-
-
-def below(signal: str, threshold: float) -> Comparison:
-    """Return a comparison that is true below a threshold."""
-    return Comparison(signal=signal, bound=ThresholdSide.BELOW, threshold=threshold, clear=threshold)
-
-
-def readout(**numbers: float) -> SignalReader:
-    """Return a readout whose primary pair is total."""
-    return SignalReader(numbers, "total")
-
-
-@pytest.mark.parametrize(
-    ("numbers", "value"),
-    [
-        pytest.param({"kl": 1.0, "mismatch_kl": 2.0, "total_kl": 3.0}, 1.0, id="the name itself comes first"),
-        pytest.param({"mismatch_kl": 2.0, "total_kl": 3.0}, 2.0, id="then the mismatch pair"),
-        pytest.param({"total_kl": 3.0, "staleness_kl": 4.0}, 3.0, id="then the primary pair"),
-        pytest.param({"staleness_kl": 4.0}, math.nan, id="no other pair"),
-    ],
-)
-def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, float], value: float) -> None:
-    assert readout(**numbers)["kl"] == pytest.approx(value, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("condition", "numbers", "truth"),
-    [
-        pytest.param(above("x", 1), {"x": 1.5}, Truth.TRUE, id="above"),
-        pytest.param(above("x", 1), {"x": 1.0}, Truth.FALSE, id="at the threshold is not beyond it"),
-        pytest.param(below("x", 1), {"x": 0.5}, Truth.TRUE, id="below"),
-        pytest.param(above("x", 1), {"x": math.inf}, Truth.TRUE, id="infinity is above everything"),
-        pytest.param(above("x", 1), {"x": math.nan}, Truth.UNKNOWN, id="nan is unknown, not false"),
-        pytest.param(above("x", 1), {}, Truth.UNKNOWN, id="a missing signal is unknown, not false"),
-        pytest.param(above("x", 0.01, away_from=1.0), {"x": 0.9}, Truth.TRUE, id="away from a point, below it"),
-        pytest.param(above("x", 0.01, away_from=1.0), {"x": 1.005}, Truth.FALSE, id="near a point"),
-        pytest.param(SignalAbsent("x"), {"y": 0.0}, Truth.TRUE, id="absent: missing"),
-        pytest.param(SignalAbsent("x"), {"x": math.nan}, Truth.TRUE, id="absent: nan"),
-        pytest.param(SignalAbsent("x"), {"x": 0.0}, Truth.FALSE, id="absent: there"),
-        pytest.param(AnyOf((above("x", 1), above("y", 1))), {"y": 2.0}, Truth.TRUE, id="any: one true is enough"),
-        pytest.param(AnyOf((above("x", 1), above("y", 1))), {"y": 0.0}, Truth.UNKNOWN, id="any: unknown may be true"),
-        pytest.param(AllOf((above("x", 1), above("y", 1))), {"y": 0.0}, Truth.FALSE, id="all: one false is enough"),
-        pytest.param(AllOf((above("x", 1), above("y", 1))), {"y": 2.0}, Truth.UNKNOWN, id="all: unknown may be false"),
-        pytest.param(AllOf((above("x", 1), above("y", 1))), {"x": 2.0, "y": 2.0}, Truth.TRUE, id="all true"),
-    ],
-)
-def test_conditions_have_three_truths(
-    condition: Comparison | SignalAbsent | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
-) -> None:
-    assert condition.evaluate(readout(**numbers)).raised.truth is truth
-
-
-def test_a_condition_names_the_comparison_that_decided() -> None:
-    condition = AnyOf((above("x", 1), AllOf((below("lag", 1), above("y", 5)))))
-    found = condition.evaluate(readout(x=0.0, lag=0.0, y=7.0)).raised
-    assert found == Evaluation(Truth.TRUE, "y", 7.0, 5.0)
-
-
-def test_a_trainers_own_number_may_be_named_with_a_prefix() -> None:
-    assert readout(pi_norm=3.0)["scalar:pi_norm"] == 3.0
-
-
-def test_lingering_asks_with_the_clear_threshold() -> None:
-    condition = above("x", 1.0, clear=0.5)
-    assert condition.evaluate(readout(x=0.7)).raised.truth is Truth.FALSE
-    assert condition.evaluate(readout(x=0.7)).lingering == Evaluation(Truth.TRUE, "x", 0.7, 0.5)
-
-
-def test_a_rule_is_known_by_its_run_its_name_and_its_labels() -> None:
-    rule = Rule(name="r", when=above("x", 1), severity=Severity.WARN, summary="s", labels={"b": "2", "a": "1"})
+def test_the_identity_of_a_rule_has_its_run_its_name_and_its_labels() -> None:
+    rule = Rule(name="r", when=X_ABOVE_1, severity=Severity.WARN, summary="s", labels={"b": "2", "a": "1"})
     assert rule.identity(7) == "7/r/a=1,b=2"
 
 
 def test_a_rule_may_be_more_severe_in_a_run_that_enforces() -> None:
     rule = Rule(
         name="r",
-        when=above("x", 1),
+        when=X_ABOVE_1,
         severity=Severity.WARN,
         severity_when_enforcing=Severity.PAGE,
         summary="{run} step {step}: {signal} {value} {threshold}",
     )
     assert (rule.severity_in("observe"), rule.severity_in("enforce")) == (Severity.WARN, Severity.PAGE)
-    said = rule.say(Evaluation(Truth.TRUE, "x", 1.23456789, 1.0), run="math/grpo", step=4)
-    assert said == "math/grpo step 4: x 1.235 1"
+    summary = rule.say(Evaluation(Truth.TRUE, "x", 1.23456789, 1.0), run="math/grpo", step=4)
+    assert summary == "math/grpo step 4: x 1.235 1"

@@ -9,8 +9,9 @@ import yaml
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.severity import Severity
+from trmon.domain.rules.condition import AllOf, Truth, comparisons_of
 from trmon.domain.rules.condition_yaml import condition_to_yaml
-from trmon.domain.rules.rule import AllOf, Rule, Truth, comparisons_of
+from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
 from trmon.domain.rules.signal_reader import SignalReader
 

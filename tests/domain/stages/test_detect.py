@@ -12,7 +12,7 @@ from tests.store.builders import batch
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules import rule_yaml
-from trmon.domain.rules.rule import AnyOf, Evaluation, ThresholdEvaluation, Truth
+from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.stages.detect import DetectedFindings, detect_findings, reconsider
 from trmon.domain.stages.draft import DraftRow

@@ -22,7 +22,7 @@ from trmon.domain.diagnosis import (
     Stage,
 )
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import ThresholdSide
+from trmon.domain.rules.condition import ThresholdSide
 
 
 class EvidenceOut(BaseModel):

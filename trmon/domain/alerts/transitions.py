@@ -11,7 +11,8 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Rule, RuleFinding, Truth
+from trmon.domain.rules.condition import Truth
+from trmon.domain.rules.rule import Rule, RuleFinding
 
 
 class TransitionReason(Enum):

@@ -14,7 +14,7 @@ import numpy as np
 from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import JUDGED, Array, History
 from trmon.domain.diagnosis.missing_inputs import how_to_provide
-from trmon.domain.rules.rule import ThresholdSide, Truth
+from trmon.domain.rules.condition import ThresholdSide, Truth
 from trmon_client.core.columns.schema import Pair
 
 FALSE, UNKNOWN, TRUE = 0, 1, 2

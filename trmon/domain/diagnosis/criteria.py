@@ -17,7 +17,7 @@ from trmon.domain.diagnosis.conditions import (
 from trmon.domain.diagnosis.finding import Finding
 from trmon.domain.diagnosis.history import ENGINES
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules.rule import ThresholdSide
+from trmon.domain.rules.condition import ThresholdSide
 
 above = partial(HistoryLimit, bound=ThresholdSide.ABOVE)
 below = partial(HistoryLimit, bound=ThresholdSide.BELOW)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trmon.domain.diagnosis.cause_order import CAUSE_ORDER, cause_order
 from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
-from trmon.domain.diagnosis.criteria import finding_conditions, nucleus_sampling, unhealthy
+from trmon.domain.diagnosis.criteria import finding_conditions, unhealthy
 from trmon.domain.diagnosis.escalation import Escalation, escalation
 from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
@@ -13,22 +14,7 @@ from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules.rule import Truth
-
-CAUSES_FIRST = (
-    Finding.CORRUPT_LOGPROBS,
-    Finding.SUPPORT_SHIFT,
-    Finding.STALENESS,
-    Finding.MOE_ROUTING,
-    Finding.ENGINE_MISMATCH,
-    Finding.STEP_TOO_LARGE,
-    Finding.CLIP_SATURATION,
-    Finding.VARIANCE_BLOWUP,
-    Finding.MODERATE_DRIFT,
-    Finding.LENGTH_SURGE,
-    Finding.NO_LEARNING_SIGNAL,
-)
-"""Findings before their symptoms: corrupt numbers make everything else look wrong, drift makes weights blow up."""
+from trmon.domain.rules.condition import Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +49,9 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     limits = limits or Thresholds()
     history = with_features(history)
     conditions = finding_conditions(limits)
-    found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSES_FIRST}
-    observed = tuple(found[finding] for finding in _order(history, limits) if found[finding].truth is Truth.TRUE)
-    unknown = tuple(found[finding] for finding in CAUSES_FIRST if found[finding].truth is Truth.UNKNOWN)
+    found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSE_ORDER}
+    observed = tuple(found[finding] for finding in cause_order(history, limits) if found[finding].truth is Truth.TRUE)
+    unknown = tuple(found[finding] for finding in CAUSE_ORDER if found[finding].truth is Truth.UNKNOWN)
     health = unhealthy(limits).read(history)
     primary = observed[0].finding if observed else _without_findings(unknown, health)
     return Diagnosis(
@@ -91,13 +77,6 @@ def _observe(finding: Finding, condition: HistoryCondition, history: History) ->
         missing=verdict.missing if verdict.truth is Truth.UNKNOWN else (),
         since_step=int(history.steps[verdict.since]) if is_true else None,
     )
-
-
-def _order(history: History, limits: Thresholds) -> tuple[Finding, ...]:
-    """Causes first; a nucleus is the cause of the saturated tokens beside it."""
-    if nucleus_sampling(limits).read(history).truth is not Truth.TRUE:
-        return CAUSES_FIRST
-    return (Finding.SUPPORT_SHIFT, *(finding for finding in CAUSES_FIRST if finding is not Finding.SUPPORT_SHIFT))
 
 
 def _without_findings(unknown: tuple[Observation, ...], health: HistoryVerdict) -> Finding:

@@ -10,7 +10,7 @@ from trmon.domain.diagnosis.conditions import HistoryAnyOf, HistoryLimit
 from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules.rule import ThresholdSide, Truth
+from trmon.domain.rules.condition import ThresholdSide, Truth
 
 CHI2_WEIGHTS, CHI2_SYSTEM = 2.0, 4.0
 MASK_RATE_WEIGHTS, MASK_RATE_SYSTEM = 0.10, 0.25

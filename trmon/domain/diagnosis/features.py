@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trmon.domain.diagnosis.history import ENGINES, Array, History
-from trmon.domain.stages.measure import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
+from trmon.domain.signals.drift_features import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
 
 BASELINE_ROWS = 100
 MIN_BASELINE_ROWS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.rules.rule import ThresholdSide, Truth
+from trmon.domain.rules.condition import ThresholdSide, Truth
 
 
 class Finding(Enum):

@@ -7,7 +7,7 @@ from enum import Enum
 from trmon.domain.diagnosis.conditions import HistoryLimit
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.rules.rule import ThresholdSide, Truth
+from trmon.domain.rules.condition import ThresholdSide, Truth
 
 
 class Quadrant(Enum):

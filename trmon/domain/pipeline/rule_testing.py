@@ -1,29 +1,25 @@
-"""Tests of rules: series of signals in, expected alerts out, as YAML; after promtool's tests of rules."""
+"""Runs a test of rules: feeds its series through the pipeline and returns what the alerts do."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.pipeline.rule_test_yaml import REPORTED_STATES, ExpectedAlert, RuleTest
 from trmon.domain.pipeline.state_rules import judge_run_end
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
-from trmon.domain.rules import yaml_values as values
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
-from trmon.domain.rules.signal_names import did_you_mean, is_known_signal, is_scalar
+from trmon.domain.rules.signal_names import is_scalar
 from trmon.domain.rules.signal_reader import SCALAR_PREFIX
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.stages.detect import detect_findings
@@ -31,12 +27,7 @@ from trmon.domain.stages.draft import DraftRow
 from trmon.domain.stages.fold import fold_row
 from trmon.domain.stages.transition import move_alerts
 from trmon.domain.state.pipeline_state import PipelineState
-from trmon_client.core.columns.schema import PAIRS, Pair
 
-MAX_STEPS = 100_000
-_NUMBER = r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|nan)"
-_TOKEN = re.compile(rf"(?P<first>_|[+-]?{_NUMBER})(?P<by>[+-]{_NUMBER})?(?:x(?P<times>\d{{1,6}}))?", re.IGNORECASE)
-_TOLD = (AlertState.FIRING, AlertState.RESOLVED)
 _RUN = Run(
     id=1,
     key=RunKey("rules", "test"),
@@ -52,49 +43,6 @@ _RUN = Run(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedAlert:
-    """An alert that fires or resolves at a step."""
-
-    rule: str
-    state: str
-    step: int
-
-    def __str__(self) -> str:
-        return f"{self.rule} {self.state} at {self.step}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleTest:
-    """One run of series, a value a step from step 0, and everything that its alerts are expected to do."""
-
-    name: str
-    series: Mapping[str, tuple[float, ...]]
-    alerts: tuple[ExpectedAlert, ...]
-    mode: str = "observe"
-    primary: Pair = "mismatch"
-    step_seconds: float = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleTestFile:
-    """The tests of one file, and the file of the rules that they test; None for the built-in ones."""
-
-    rules: str | None
-    tests: tuple[RuleTest, ...]
-
-
-def parse_rule_tests(text: str) -> RuleTestFile:
-    """Return the tests in a YAML document. Errors: InvalidInput naming the place."""
-    given = values.yaml_mapping(values.yaml_document(text, "tests"), "file")
-    values.refuse_unknown_keys(given, "file", "rules", "tests")
-    tests = values.yaml_list(given.get("tests"), "tests")
-    return RuleTestFile(
-        rules=values.yaml_text(given["rules"], "rules") if "rules" in given else None,
-        tests=tuple(_test(entry, f"tests[{i}]") for i, entry in enumerate(tests)),
-    )
-
-
 def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
     """Return what the alerts of a run of the test's series do, in their order."""
     pipeline_state, told = PipelineState(), []
@@ -107,77 +55,6 @@ def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAler
         told += list(_told(judged.transitions))
     last, _ = judge_run_end(context=context, pipeline_state=pipeline_state, now=0.0)
     return (*told, *_told(last))
-
-
-def series_values(text: str, place: str) -> tuple[float, ...]:
-    """Return the values of a series, as promtool writes them.
-
-    Args: text: numbers, `_` where there is none, `a+bxn` for a, a + b, ... a + n b, and `axn` for a and n more of it.
-    Errors: InvalidInput.
-    """
-    found: list[float] = []
-    for token in text.split():
-        match = _TOKEN.fullmatch(token)
-        if match is None:
-            raise InvalidInput(place, f"{token[:64]!r} is none of 1.5, _, 1x9 and 1+0.5x9 (1, 1.5, ... 5.5)")
-        times = int(match["times"] or 0)
-        if len(found) + times >= MAX_STEPS:
-            raise InvalidInput(place, f"must have at most {MAX_STEPS} values")
-        first = math.nan if match["first"] == "_" else float(match["first"])
-        found += [first + i * float(match["by"] or 0) for i in range(times + 1)]
-    return tuple(found)
-
-
-def _test(entry: object, place: str) -> RuleTest:
-    given = values.yaml_mapping(entry, place)
-    fields: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in _FIELDS:
-            raise InvalidInput(f"{place}.{name}", f"is not a part of a test; parts: {', '.join(_FIELDS)}")
-        fields[name] = _FIELDS[name](value, f"{place}.{name}")
-    for name in ("name", "series", "alerts"):
-        if name not in fields:
-            raise InvalidInput(f"{place}.{name}", "is required")
-    return RuleTest(**fields)
-
-
-def _series(value: object, place: str) -> dict[str, tuple[float, ...]]:
-    given = values.yaml_mapping(value, place)
-    for name in given:
-        if not is_known_signal(name):
-            raise InvalidInput(f"{place}.{name}", f"is no signal{did_you_mean(name)}")
-    return {name: series_values(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
-
-
-def _quoted(value: object, place: str) -> str:
-    """YAML reads a bare 0x9 as a hexadecimal number: only texts are safe."""
-    if not isinstance(value, str):
-        raise InvalidInput(place, f"must be a text in quotes, such as '0x9', and is {values.yaml_type_name(value)}")
-    return value
-
-
-def _alerts(value: object, place: str) -> tuple[ExpectedAlert, ...]:
-    entries = [] if value == [] else values.yaml_list(value, place)
-    return tuple(_expected(entry, f"{place}[{i}]") for i, entry in enumerate(entries))
-
-
-def _expected(entry: object, place: str) -> ExpectedAlert:
-    given = values.yaml_mapping(entry, place)
-    values.refuse_unknown_keys(given, place, "rule", "state", "step")
-    return ExpectedAlert(
-        rule=values.yaml_text(given.get("rule"), f"{place}.rule"),
-        state=_one_of(*(state.value for state in _TOLD))(given.get("state"), f"{place}.state"),
-        step=values.yaml_steps(given.get("step"), f"{place}.step"),
-    )
-
-
-def _one_of(*allowed: str) -> Any:
-    def read(value: object, place: str) -> str:
-        if value not in allowed:
-            raise InvalidInput(place, f"must be one of {', '.join(allowed)}, and is {values.yaml_type_name(value)}")
-        return str(value)
-
-    return read
 
 
 def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
@@ -225,15 +102,5 @@ def _context_of_test(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
 
 def _told(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:
     for moved in transitions:
-        if moved.alert is not None and moved.event is not None and moved.event.state in _TOLD:
+        if moved.alert is not None and moved.event is not None and moved.event.state in REPORTED_STATES:
             yield ExpectedAlert(moved.alert.rule, moved.event.state.value, moved.event.step)
-
-
-_FIELDS = {
-    "name": values.yaml_text,
-    "series": _series,
-    "alerts": _alerts,
-    "mode": _one_of("observe", "enforce"),
-    "primary": _one_of(*PAIRS),
-    "step_seconds": values.yaml_seconds,
-}

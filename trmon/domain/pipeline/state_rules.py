@@ -14,7 +14,8 @@ from trmon.domain.alerts.transitions import (
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.rule import Evaluation, InState, Rule, Truth, TwoTrainersLive
+from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
+from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.duplicate_trainers import DuplicateTrainers
 from trmon.domain.runs.liveness import LifeChange
 from trmon.domain.runs.run import RunState

@@ -7,8 +7,7 @@ from typing import Any
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.measures import Growth, Measure, NewestValue, RatioOfSignals, RelativeToMedian, Slope, ZScore
-from trmon.domain.rules.rule import (
+from trmon.domain.rules.condition import (
     AllOf,
     AnyOf,
     Comparison,
@@ -19,11 +18,12 @@ from trmon.domain.rules.rule import (
     TwoTrainersLive,
     When,
 )
+from trmon.domain.rules.measures import Growth, Measure, NewestValue, RatioOfSignals, RelativeToMedian, Slope, ZScore
 from trmon.domain.rules.signal_names import did_you_mean, is_known_signal
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
-SPANNING: dict[str, Callable[[int], Measure]] = {"growth": Growth, "relative": RelativeToMedian, "slope": Slope}
+SPANNING: dict[str, type[Growth | RelativeToMedian | Slope]] = {"growth": Growth, "relative": RelativeToMedian, "slope": Slope}
 """Measures over `over` steps, by the key that names their signal."""
 MEASURES = ("signal", *SPANNING, "zscore", "ratio")
 """The keys of which a comparison has one."""
@@ -69,7 +69,8 @@ def _written_measure(measure: Measure, signal: str) -> dict[str, Any]:
         case RatioOfSignals(to):
             return {"ratio": [signal, to]}
         case Growth(over) | RelativeToMedian(over) | Slope(over):
-            return {type(measure).__name__.lower(): signal, "over": over}
+            key = next(name for name, kind in SPANNING.items() if isinstance(measure, kind))
+            return {key: signal, "over": over}
         case _:
             raise TypeError(f"a measure cannot be a {type(measure).__name__}")
 

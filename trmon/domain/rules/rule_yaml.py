@@ -13,7 +13,8 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.rule import RowSelection, Rule, When
+from trmon.domain.rules.condition import When
+from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SAID = ("signal", "value", "threshold", "run", "step")

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from trmon.domain.signals.drift_features import engine_lag, k3_excess, ratio_shift, staleness_lag
 from trmon.domain.stages.merge import MergedBatch
 from trmon_client.core.bounds import surrogate_error
 from trmon_client.core.bounds.alpha_split import AlphaSplit
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import Pair
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.signals import batch_signals
-
-K3_FLOOR = 1e-6
-K3_FACTOR = 10.0
-STANDARD_ERRORS = 3.0
-HEAVY_TAIL_VARIANCE = 1.0
-"""Variance of d above which a sample's own spread no longer says how far its mean ratio is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,74 +38,6 @@ def measure_batch(merged: MergedBatch) -> MeasuredBatch:
     found |= {"bound_adaptive": limits.adaptive, "bound_trpo": limits.trpo}
     found["bound_vacuous"] = math.nan if limits.vacuous is None else float(limits.vacuous)
     return MeasuredBatch(merged=merged, signals=found)
-
-
-def k3_excess(sequences: SequenceMatrix, pair: Pair) -> float:
-    """Return by what factor kl_k3 exceeds what honest log-probs can show; above 1 they look corrupt.
-
-    Returns: kl_k3 / (10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6)); NaN without a valid token.
-    Source: formulas, section 9, A'.
-    """
-    sums = sequences.sums
-    n = sums["n_tokens"]
-    mean = sums[f"{pair}_sum_d"] / n
-    standard_error = math.sqrt(_variance(sums, f"{pair}_sum_d", f"{pair}_sum_sq_d") / n)
-    honest = max(abs(mean), STANDARD_ERRORS * standard_error, K3_FLOOR)
-    return sums[f"{pair}_sum_k3"] / n / (K3_FACTOR * honest)
-
-
-def ratio_shift(sequences: SequenceMatrix, pair: Pair) -> float:
-    """Return how many standard errors the mean ratio is above 1; far below or above, the supports differ.
-
-    Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)), infinite where the standard error is 0 or too small for a float, 0
-    where the mean is 1 as well; NaN without a valid token, or where ratios are so heavy-tailed that their mean rests
-    on tokens that a sample misses.
-    Source: formulas, section 9, A''.
-    """
-    sums = sequences.sums
-    n = sums["n_tokens"]
-    if math.isnan(n) or _variance(sums, f"{pair}_sum_d", f"{pair}_sum_sq_d") > HEAVY_TAIL_VARIANCE:
-        return math.nan
-    deviation = sums[f"{pair}_sum_ratio_dev"] / n
-    variance = _variance(sums, f"{pair}_sum_ratio_dev", f"{pair}_sum_sq_ratio_dev")
-    standard_error = math.sqrt(variance / n)
-    if standard_error == 0.0:
-        return math.copysign(math.inf, deviation) if deviation else 0.0
-    return deviation / standard_error
-
-
-def engine_lag(columns: Columns) -> float:
-    """Return how many versions lie between the two sides of the pair that rules read; 0 is one set of weights.
-
-    The mismatch pair is at one set of weights by definition, unless the trainer names versions that say otherwise;
-    for another pair only versions tell.
-    Returns: versions; NaN where it cannot be known.
-    Source: formulas, sections 1 and 9.
-    """
-    has_mismatch = "mismatch" in columns.pairs
-    numerator = columns.old_version if has_mismatch and columns.old_version is not None else columns.trainer_version
-    if numerator is None or "version_min" not in columns:
-        return 0.0 if has_mismatch else math.nan
-    versions = columns["version_min"][(columns["n_tokens"] > 0) & (columns["version_min"] >= 0)]
-    return float(np.max(numerator - versions)) if len(versions) else math.nan
-
-
-def staleness_lag(columns: Columns, *, version_lag: float) -> float:
-    """Return how many versions lie between pi and pi_old: what of the whole lag is not between the engines.
-
-    Returns: versions, 0 where the trainer names none; NaN without a staleness pair.
-    Source: formulas, section 9, B and G.
-    """
-    if "staleness" not in columns.pairs:
-        return math.nan
-    lag = version_lag - engine_lag(columns)
-    return 0.0 if math.isnan(lag) else lag
-
-
-def _variance(sums: Mapping[str, float], of: str, squares: str) -> float:
-    n = sums["n_tokens"]
-    mean = sums[of] / n
-    return max(sums[squares] / n - mean * mean, 0.0)
 
 
 def _bounds(columns: Columns) -> surrogate_error.ErrorBounds:
