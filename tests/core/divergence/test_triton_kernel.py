@@ -160,15 +160,15 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from trmon_client.core import divergence_triton
+from trmon_client.core.divergence import triton_kernel
 
-constants = {"HAS_SUPPORT": True, "TV": True, "TILE": divergence_triton.TILE, "WIDE": divergence_triton.MAX_SHIFTED}
+constants = {"HAS_SUPPORT": True, "TV": True, "TILE": triton_kernel.TILE, "WIDE": triton_kernel.MAX_SHIFTED}
 for dtype in ("bf16", "fp16", "fp32"):
-    types = dict.fromkeys(divergence_triton._kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
+    types = dict.fromkeys(triton_kernel._kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
     types |= {"a_ptr": f"*{dtype}", "b_ptr": f"*{dtype}", "mask_ptr": "*u8", "support_ptr": "*u8", "sums_ptr": "*fp64"}
     types |= dict.fromkeys(("n_tokens", "horizon", "vocabulary"), "i32")
-    source = ASTSource(divergence_triton._kernel, signature=types, constexprs=constants)
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": divergence_triton.N_WARPS})
+    source = ASTSource(triton_kernel._kernel, signature=types, constexprs=constants)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": triton_kernel.N_WARPS})
     print(dtype, len(built.asm["cubin"]) > 0)
 """
 

@@ -1,4 +1,4 @@
-"""Types are read before threads are: whoever asks for one at run time finds it made ready."""
+"""Types decoded at run time are prepared at import, before any thread decodes one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = [path for package in (trmon, trmon_client) for path in Path(package.__pa
 RACE = """
 import dataclasses, sys, threading, typing
 import msgspec
-from trmon_client.core.wire.decodable_types import ready
+from trmon_client.core.wire.decodable_types import decodable
 
 sys.setswitchinterval(1e-6)
 fields = [f"field_{i}" for i in range(60)]
@@ -28,17 +28,17 @@ def read(kind, barrier):
 for _ in range(200):
     kind = dataclasses.make_dataclass("Kind", [(name, "typing.Optional[dict[str, int]]") for name in fields])
     kind.__module__ = __name__
-    ready(kind)
+    decodable(kind)
     barrier = threading.Barrier(4)
     threads = [threading.Thread(target=read, args=(kind, barrier)) for _ in range(4)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
 """
-"""Without `ready` it ends by a segmentation fault."""
+"""Without `decodable` the process ends with a segmentation fault."""
 
 
-def _named_at_run_time(sources: dict[Path, ast.Module]) -> Iterator[tuple[Path, str]]:
-    """Yield each class that is named where something is converted or decoded, and where."""
+def _types_named_at_run_time(sources: dict[Path, ast.Module]) -> Iterator[tuple[Path, str]]:
+    """Yield the file and the name of each class that a call of `convert` or `decode` names."""
     for path, tree in sources.items():
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -50,20 +50,24 @@ def _named_at_run_time(sources: dict[Path, ast.Module]) -> Iterator[tuple[Path, 
                     )
 
 
-def _ready(sources: dict[Path, ast.Module]) -> set[str]:
-    """Return the classes that are made ready at import."""
+def _decodable(sources: dict[Path, ast.Module]) -> set[str]:
+    """Return the names of the classes decorated with `decodable`."""
     classes = (node for tree in sources.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return {one.name for one in classes if any(isinstance(d, ast.Name) and d.id == "ready" for d in one.decorator_list)}
+    return {
+        one.name for one in classes if any(isinstance(d, ast.Name) and d.id == "decodable" for d in one.decorator_list)
+    }
 
 
-def test_a_type_that_is_named_at_run_time_is_made_ready_at_import() -> None:
+def test_every_type_named_at_run_time_is_prepared_at_import() -> None:
     built_in = {"dict", "list", "tuple", "str", "int", "object", "Any", "Names", "_VALUE_TYPES", "mapping"}
-    sources = {path: ast.parse(text) for path in FILES if "msgspec" in (text := path.read_text()) or "ready" in text}
-    named, known = list(_named_at_run_time(sources)), built_in | _ready(sources)
+    sources = {
+        path: ast.parse(text) for path in FILES if "msgspec" in (text := path.read_text()) or "decodable" in text
+    }
+    named, known = list(_types_named_at_run_time(sources)), built_in | _decodable(sources)
     assert {name for _, name in named} >= {"Advice", "Matcher", "Notice", "Manifest", "_Mappings"}
     assert [(path.name, name) for path, name in named if name not in known] == []
 
 
-def test_threads_that_read_a_type_first_and_at_once_end_well() -> None:
+def test_threads_can_decode_a_type_for_the_first_time_at_once() -> None:
     ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

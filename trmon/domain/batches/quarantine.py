@@ -6,6 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from trmon_client.core.wire.decodable_types import decodable
+
 MAX_REASON_LENGTH = 300
 
 
@@ -22,6 +24,7 @@ class QuarantinePart(Enum):
     ADVICE = "advice"
 
 
+@decodable
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     """One part that could not be processed: which one, where it belongs, and the error."""
 
