@@ -1,4 +1,4 @@
-"""Decisions: golden, bad input, missing input, and numpy against torch."""
+"""Decisions on golden vectors, on bad and missing input, and under torch."""
 
 from __future__ import annotations
 
@@ -16,39 +16,38 @@ from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import PRESETS, STATISTICS, Criterion, Policy, PolicyError, decide, preset
 from trmon_client.core.policies.decision import Decision
 
-ALWAYS_THERE = [name for name, statistic in STATISTICS.items() if not statistic.needs]
-
+STATISTICS_OF_LOG_PROBS = [name for name, statistic in STATISTICS.items() if not statistic.needs]
 
 Q, P = math.exp(-4.0), math.exp(-4.5)
 BINARY_KL = Q * math.log(Q / P) + (1 - Q) * math.log((1 - Q) / (1 - P))
-"""Of a token to which mu gives exp(-4) and pi half a nat less."""
+"""The binary KL of a token whose log-prob is -4 under mu and -4.5 under pi."""
 
 
 @pytest.mark.parametrize("case", golden.cases())
-@pytest.mark.parametrize("name", PRESETS)
-def test_golden_decisions_hold(case: str, name: str) -> None:
-    expected = golden.decisions(case)[name]
-    columns = golden_columns(case)
-    decision = decide(columns, preset(name))
-    assert decision.accepted.tolist() == expected.accepted.tolist()
-    assert decision.reasons == expected.reasons
-    assert {criterion.resolve(columns) for criterion in preset(name).criteria} == {expected.pair}
+def test_every_preset_decides_as_the_golden_file_states(case: str) -> None:
+    columns, expected = golden_columns(case), golden.decisions(case)
+    for name in PRESETS:
+        decision = decide(columns, preset(name))
+        assert decision.accepted.tolist() == expected[name].accepted.tolist(), name
+        assert decision.reasons == expected[name].reasons, name
+        assert {criterion.resolve(columns) for criterion in preset(name).criteria} == {expected[name].pair}, name
 
 
 @pytest.mark.parametrize("case", golden.cases())
-@pytest.mark.parametrize("name", PRESETS)
-def test_numpy_and_torch_decide_alike_to_the_last_bit(case: str, name: str) -> None:
+def test_numpy_and_torch_decisions_are_identical_to_the_bit_under_every_preset(case: str) -> None:
     columns = golden_columns(case)
-    assert_same(decide(columns, preset(name)), decide(as_torch(columns), preset(name)))
+    tensors = as_torch(columns)
+    for name in PRESETS:
+        assert_same_decision(decide(columns, preset(name)), decide(tensors, preset(name)), message=name)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_deciding_reads_nothing_back_from_the_device(name: str) -> None:
+def test_deciding_does_not_read_from_the_device(name: str) -> None:
     decision = decide(as_torch(golden_columns("plain-op"), device="meta"), preset(name))
     assert decision.accepted.shape == decision.values.shape == decision.bounds.shape == (6,)
 
 
-def test_a_rejection_has_its_reason_value_and_bound() -> None:
+def test_a_rejection_states_its_reason_value_and_bound() -> None:
     decision = decide(of_log_ratios([0.0], [0.05], [-0.05]), preset("geo_mask"))
     assert decision.reasons == [None, "geo_ratio", "geo_ratio"]
     assert decision.values == pytest.approx([math.nan, math.exp(0.05), math.exp(-0.05)], nan_ok=True)
@@ -59,68 +58,72 @@ def test_a_rejection_has_its_reason_value_and_bound() -> None:
 
 def test_bounds_are_inclusive() -> None:
     columns = of_log_ratios([0.5], [-0.5])
-    assert decide(columns, one("max_abs_d", upper=0.5)).accepted.all()
-    assert decide(columns, one("max_abs_d", lower=0.5)).accepted.all()
-    assert not decide(columns, one("max_abs_d", upper=math.nextafter(0.5, 0))).accepted.any()
+    assert decide(columns, one_criterion("max_abs_d", upper=0.5)).accepted.all()
+    assert decide(columns, one_criterion("max_abs_d", lower=0.5)).accepted.all()
+    assert not decide(columns, one_criterion("max_abs_d", upper=math.nextafter(0.5, 0))).accepted.any()
 
 
-def test_a_ratio_of_nothing_is_named_under_a_strict_floating_point_state() -> None:
+def test_a_ratio_that_underflows_is_reported_as_zero_under_a_strict_floating_point_state() -> None:
     decision = decide(of_log_ratios([-800.0]), preset("token_veto"))
     with np.errstate(all="raise"):
         assert decision.values.tolist() == [0.0]
 
 
-def test_the_first_criterion_that_fails_is_the_reason() -> None:
+def test_the_reason_is_the_first_criterion_that_fails() -> None:
     policy = Policy("two", (Criterion("max_abs_d", upper=0.1), Criterion("mean_k1", upper=-1.0)))
     assert decide(of_log_ratios([0.5], [0.05]), policy).reasons == ["max_abs_d", "mean_k1"]
 
 
-def test_invalid_comes_before_empty_and_both_before_any_criterion() -> None:
+def test_reasons_are_ordered_invalid_then_empty_then_criteria() -> None:
     decision = decide(of_log_ratios([2.0, math.nan], [math.nan], [], [2.0]), preset("seq_mis"))
     assert decision.reasons == ["invalid_logprobs", "invalid_logprobs", "empty", "seq_ratio"]
 
 
-def test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside() -> None:
+def test_the_mask_rate_excludes_empty_sequences_and_includes_all_invalid_ones() -> None:
     decision = decide(of_log_ratios([0.0], [math.nan], [], []), preset("geo_mask"))
     assert decision.mask_rate == 0.5
 
 
-def test_an_all_masked_batch_never_raises_and_has_no_mask_rate() -> None:
+def test_an_all_masked_batch_has_no_mask_rate_and_does_not_raise() -> None:
     decision = decide(of_log_ratios([], []), preset("trm"))
     assert decision.counts() == {"accepted": 0, "empty": 2}
     assert math.isnan(decision.mask_rate)
 
 
-@pytest.mark.parametrize("name", ALWAYS_THERE)
+@pytest.mark.parametrize("name", STATISTICS_OF_LOG_PROBS)
 def test_nan_fails_closed(name: str) -> None:
     broken = filled_with(of_log_ratios([0.1], [0.1]), math.nan)
-    for policy in (one(name, upper=1e30), one(name, lower=1e-30), one(name, lower=1e-30, upper=1e30)):
+    for policy in (
+        one_criterion(name, upper=1e30),
+        one_criterion(name, lower=1e-30),
+        one_criterion(name, lower=1e-30, upper=1e30),
+    ):
         decision = decide(broken, policy)
         assert decision.reasons == [name, name]
         assert np.isnan(decision.values).all()
         assert not decision.certified.any()
 
 
-def test_a_k1_bound_keeps_what_lies_inside_it_unlike_verl_that_applies_it_to_minus_d() -> None:
+def test_a_k1_bound_applies_to_the_ratio_unlike_verl_which_applies_it_to_minus_d() -> None:
     policy = preset("seq_mean_k1", lower=0.6, upper=1.4)
     decision = decide(of_log_ratios([math.log(1.5)], [math.log(0.65)], [math.log(0.55)]), policy)
     assert decision.accepted.tolist() == [False, True, False]
 
 
-def test_a_sequence_ratio_is_never_clamped_token_by_token() -> None:
+def test_a_sequence_ratio_is_not_clamped_per_token() -> None:
     rollout, current = np.array([[-40.0, -1.0]]), np.array([[-10.0, -30.5]])
     columns = statistics.columns(rollout_logprobs=rollout, logprobs=current, mask=np.ones((1, 2), bool))
-    decision = decide(columns, one("seq_ratio", lower=math.exp(0.4), upper=math.exp(0.6)))
+    decision = decide(columns, one_criterion("seq_ratio", lower=math.exp(0.4), upper=math.exp(0.6)))
     assert decision.accepted.all()
 
 
 class TestOpsm:
     columns = of_log_ratios([-1.0], [-1.0], [-1.0], [0.0], advantages=np.array([-1.0, 1.0, math.nan, -1.0]))
 
-    def test_only_sequences_of_negative_advantage_are_bounded_and_nan_advantages_rejected(self) -> None:
+    def test_bounds_apply_to_negative_advantages_only_and_nan_advantages_are_rejected(self) -> None:
         assert decide(self.columns, preset("opsm")).reasons == ["mean_k1", None, "advantage", None]
 
-    def test_without_advantages_it_raises_naming_the_argument(self) -> None:
+    def test_missing_advantages_raise_an_error_that_names_the_argument(self) -> None:
         with pytest.raises(PolicyError, match="advantages"):
             decide(of_log_ratios([0.0]), preset("opsm"))
 
@@ -128,34 +131,34 @@ class TestOpsm:
 class TestTrmMax:
     columns = of_log_ratios([0.0], [0.0], [2.0])
 
-    def test_exact_kl_decides_alone_and_certifies(self) -> None:
+    def test_exact_kl_replaces_the_sampled_criteria_and_certifies(self) -> None:
         decision = decide(with_kl(self.columns, [0.05, 0.06, 0.01]), preset("trm_max"))
-        # 0.05 in float32 is above 0.05.
+        # 0.05 rounds up in float32.
         assert decision.reasons == ["max_kl", "max_kl", None]
         assert decision.certified.tolist() == [True, True, False]
 
-    def test_a_lower_bound_rejects_beyond_its_margin_and_sampled_criteria_still_apply(self) -> None:
+    def test_a_lower_bound_rejects_above_the_margin_and_sampled_criteria_still_apply(self) -> None:
         columns = with_kl(self.columns, [0.05005, 0.06, 0.01], kl_is="lower_bound")
         decision = decide(columns, preset("trm_max"))
         assert decision.reasons == [None, "max_kl", "max_binary_kl"]
         assert decision.certified.tolist() == [False, True, True]
 
-    def test_a_large_ratio_alone_is_no_proof(self) -> None:
+    def test_a_large_ratio_alone_does_not_certify_a_rejection(self) -> None:
         rollout, current = np.array([[-9.0]]), np.array([[-9.6]])
         mask = np.array([[True]])
         decision = decide(statistics.columns(rollout_logprobs=rollout, logprobs=current, mask=mask), preset("trm_max"))
         assert decision.reasons == ["max_abs_d"]
         assert not decision.certified.any()
 
-    def test_the_kl_of_another_pair_says_nothing_of_this_one(self) -> None:
+    def test_the_kl_of_another_pair_is_ignored(self) -> None:
         columns = with_kl(self.columns, [9.0, 9.0, 9.0], kl_pair="mismatch")
         assert decide(columns, preset("trm_max")).reasons == [None, None, "max_binary_kl"]
 
-    def test_an_infinite_exact_kl_is_rejected_with_proof(self) -> None:
+    def test_rejections_by_an_infinite_exact_kl_are_certified(self) -> None:
         decision = decide(with_kl(self.columns, [math.inf] * 3), preset("trm_max"))
         assert decision.certified.all()
 
-    def test_trm_avg_reads_the_exact_mean_when_there_is_one(self) -> None:
+    def test_trm_avg_reads_the_exact_mean_where_it_is_available(self) -> None:
         decision = decide(with_kl(self.columns, [0.0, 0.002, 0.0]), preset("trm_avg"))
         assert decision.reasons == [None, "mean_kl", None]
 
@@ -170,25 +173,25 @@ class TestTrmMax:
     ],
     ids=lambda value: value.statistic if isinstance(value, Criterion) else "",
 )
-def test_a_statistic_whose_input_is_missing_raises_naming_the_argument(criterion: Criterion, argument: str) -> None:
+def test_a_missing_input_raises_an_error_that_names_the_argument(criterion: Criterion, argument: str) -> None:
     with pytest.raises(PolicyError, match=argument):
         decide(of_log_ratios([0.0]), Policy("p", (criterion,)))
 
 
-def test_a_lag_without_the_trainer_version_raises_naming_it() -> None:
+def test_a_lag_without_the_trainer_version_raises_an_error_that_names_it() -> None:
     with pytest.raises(PolicyError, match="trainer_version"):
-        decide(of_log_ratios([0.0], versions=np.array([3])), one("version_lag", upper=2))
+        decide(of_log_ratios([0.0], versions=np.array([3])), one_criterion("version_lag", upper=2))
 
 
-def test_the_kl_of_another_pair_than_asked_for_raises() -> None:
+def test_a_bound_on_the_kl_of_another_pair_raises() -> None:
     columns = with_kl(of_log_ratios([0.0]), [0.1], kl_pair="mismatch")
     with pytest.raises(PolicyError, match=r"total.*mismatch"):
-        decide(columns, one("max_kl", upper=0.1))
+        decide(columns, one_criterion("max_kl", upper=0.1))
 
 
-def test_the_lag_of_a_sequence_is_that_of_its_oldest_token() -> None:
+def test_the_lag_of_a_sequence_is_the_lag_of_its_oldest_token() -> None:
     columns = of_log_ratios([0.0, 0.0], [0.0], versions=[np.array([3, 6]), np.array([6])], trainer_version=7)
-    decision = decide(columns, one("version_lag", upper=2))
+    decision = decide(columns, one_criterion("version_lag", upper=2))
     assert decision.reasons == ["version_lag", None]
     assert decision.values[0] == 4
 
@@ -213,32 +216,38 @@ def test_the_lag_of_a_sequence_is_that_of_its_oldest_token() -> None:
         ("prefix_range", 0.5),
     ],
 )
-def test_each_statistic_is_what_its_name_says(statistic: str, expected: float) -> None:
-    decision = decide(of_log_ratios([-0.5, 0.25]), one(statistic, lower=1e9))
+def test_each_statistic_of_the_log_probs_equals_its_definition(statistic: str, expected: float) -> None:
+    decision = decide(of_log_ratios([-0.5, 0.25]), one_criterion(statistic, lower=1e9))
     assert decision.values[0] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("statistic", "expected"), [("max_kl", 0.3), ("mean_kl", 0.15), ("version_lag", 4.0), ("max_binary_kl", BINARY_KL)]
 )
-def test_each_statistic_of_other_inputs_is_what_its_name_says(statistic: str, expected: float) -> None:
+def test_each_statistic_of_other_inputs_equals_its_definition(statistic: str, expected: float) -> None:
     columns = of_log_ratios([-0.5, 0.25], versions=[np.array([3, 6])], trainer_version=7)
-    decision = decide(with_kl(columns, [0.3]), one(statistic, lower=1e9))
+    decision = decide(with_kl(columns, [0.3]), one_criterion(statistic, lower=1e9))
     assert decision.values[0] == pytest.approx(expected, rel=1e-6)
 
 
 @settings(max_examples=60)
-@given(log_ratios, st.sampled_from(ALWAYS_THERE), st.floats(1e-3, 10), st.floats(1e-3, 10))
-def test_a_wider_bound_never_rejects_more(rows: list[list[float]], name: str, one_bound: float, other: float) -> None:
+@given(log_ratios, st.sampled_from(STATISTICS_OF_LOG_PROBS), st.floats(1e-3, 10), st.floats(1e-3, 10))
+def test_a_wider_bound_never_rejects_more(rows: list[list[float]], name: str, bound: float, other_bound: float) -> None:
     columns = of_log_ratios(*rows)
-    narrow, wide = sorted((one_bound, other))
-    assert (decide(columns, one(name, upper=narrow)).accepted <= decide(columns, one(name, upper=wide)).accepted).all()
-    assert (decide(columns, one(name, lower=wide)).accepted <= decide(columns, one(name, lower=narrow)).accepted).all()
+    narrow, wide = sorted((bound, other_bound))
+    assert (
+        decide(columns, one_criterion(name, upper=narrow)).accepted
+        <= decide(columns, one_criterion(name, upper=wide)).accepted
+    ).all()
+    assert (
+        decide(columns, one_criterion(name, lower=wide)).accepted
+        <= decide(columns, one_criterion(name, lower=narrow)).accepted
+    ).all()
 
 
 @settings(max_examples=40)
 @given(log_ratios, log_ratios, st.sampled_from(sorted(set(PRESETS) - {"opsm"})))
-def test_decisions_of_merged_parts_are_the_parts_decisions(
+def test_decisions_on_merged_parts_equal_the_decisions_on_each_part(
     left: list[list[float]], right: list[list[float]], name: str
 ) -> None:
     parts = [of_log_ratios(*left), of_log_ratios(*right)]
@@ -247,22 +256,26 @@ def test_decisions_of_merged_parts_are_the_parts_decisions(
 
 
 @settings(max_examples=40)
-@given(log_ratios, st.sampled_from(ALWAYS_THERE), st.floats(1e-3, 10))
-def test_numpy_and_torch_agree_on_any_batch_and_statistic(rows: list[list[float]], name: str, bound: float) -> None:
+@given(log_ratios, st.sampled_from(STATISTICS_OF_LOG_PROBS), st.floats(1e-3, 10))
+def test_numpy_and_torch_decisions_agree_on_any_batch_and_statistic(
+    rows: list[list[float]], name: str, bound: float
+) -> None:
     columns = of_log_ratios(*rows)
-    assert_same(decide(columns, one(name, upper=bound)), decide(as_torch(columns), one(name, upper=bound)))
+    assert_same_decision(
+        decide(columns, one_criterion(name, upper=bound)), decide(as_torch(columns), one_criterion(name, upper=bound))
+    )
 
 
-def one(statistic: str, *, lower: float | None = None, upper: float | None = None) -> Policy:
+def one_criterion(statistic: str, *, lower: float | None = None, upper: float | None = None) -> Policy:
     return Policy("one", (Criterion(statistic, lower=lower, upper=upper),))
 
 
-def assert_same(host: Decision, device: Decision) -> None:
-    assert device.codes.numpy().tobytes() == host.codes.tobytes()
-    assert device.certified.tolist() == host.certified.tolist()
-    for ours, theirs in zip(host.compared, device.compared, strict=True):
-        assert (ours is None) == (theirs is None)
-        if ours is not None:
-            assert theirs.numpy().tobytes() == ours.tobytes()
-    assert device.counts() == host.counts()
-    assert device.bounds.numpy().tobytes() == host.bounds.tobytes()
+def assert_same_decision(host: Decision, device: Decision, *, message: str = "") -> None:
+    assert device.codes.numpy().tobytes() == host.codes.tobytes(), message
+    assert device.certified.tolist() == host.certified.tolist(), message
+    for on_host, on_device in zip(host.compared, device.compared, strict=True):
+        assert (on_host is None) == (on_device is None), message
+        if on_host is not None:
+            assert on_device.numpy().tobytes() == on_host.tobytes(), message
+    assert device.counts() == host.counts(), message
+    assert device.bounds.numpy().tobytes() == host.bounds.tobytes(), message
