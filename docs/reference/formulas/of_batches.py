@@ -7,9 +7,9 @@ from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
 
-_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_is_what_its_name_says"
-_OTHER_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_of_other_inputs_is_what_its_name_says"
-_BOUND = "core/bounds/test_error_bounds.py::test_golden_bounds_hold"
+_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_of_the_log_probs_equals_its_definition"
+_OTHER_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_of_other_inputs_equals_its_definition"
+_BOUND = "core/bounds/test_surrogate_error.py::test_bounds_equal_the_golden_values"
 
 _SIGNALS_OF = {
     **dict.fromkeys(("reward", "zero", "group", "version"), "the_labels"),
@@ -104,14 +104,14 @@ _ACCEPTANCE = (
         "invalid_logprobs, empty, then criteria",
         "n_invalid > 0; n_tokens = 0; NaN fails",
         "acceptance.decide",
-        "core/policies/test_acceptance.py::test_golden_decisions_hold",
+        "core/policies/test_acceptance.py::test_every_preset_decides_as_the_golden_file_states",
     ),
     Formula(
         ACCEPTANCE,
         "mask_rate",
         "rejected/(accepted + rejected), empty ones left out",
         "policies.decision.Decision.mask_rate",
-        "core/policies/test_acceptance.py::test_empty_sequences_are_outside_the_mask_rate_and_all_invalid_ones_inside",
+        "core/policies/test_acceptance.py::test_the_mask_rate_excludes_empty_sequences_and_includes_all_invalid_ones",
     ),
     *(
         Formula(
@@ -129,7 +129,7 @@ _ACCEPTANCE = (
             name,
             "; ".join(map(_bounds_of, preset(name).criteria)),
             "policies.policy.preset",
-            "core/policies/test_acceptance.py::test_golden_decisions_hold",
+            "core/policies/test_acceptance.py::test_every_preset_decides_as_the_golden_file_states",
             published.source,
         )
         for name, published in PRESETS.items()
@@ -154,7 +154,7 @@ _ACCEPTANCE = (
         "L, se(L)",
         "(1/N) sum_i M_i A_i (sum_t rho_t - T_i)",
         "bounds.surrogate.surrogate",
-        "core/bounds/test_surrogate.py::test_it_is_the_plain_mean_over_sequences_and_its_standard_error",
+        "core/bounds/test_surrogate.py::test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error",
     ),
 )
 
@@ -169,21 +169,21 @@ _BOUNDS = (
         "D of a batch",
         "min(largest KL(p||q), largest KL(q||p), delta)",
         "bounds.batch_bounds",
-        "core/bounds/test_error_bounds.py::test_the_smaller_of_the_two_largest_kls_bounds_never_the_largest_of_the_smaller",
+        "core/bounds/test_surrogate_error.py::test_bounds_use_the_minimum_of_the_two_maxima_not_the_maximum_of_the_minima",
     ),
     Formula(
         BOUNDS,
         "of accepted sequences",
         "D = min(delta, largest accepted KL)",
         "bounds.batch_bounds",
-        "core/bounds/test_error_bounds.py::test_the_bound_of_accepted_sequences_reads_those_alone_and_no_more_than_delta",
+        "core/bounds/test_surrogate_error.py::test_bounds_of_accepted_sequences_ignore_the_others_and_cap_the_kl_at_delta",
     ),
     Formula(
         BOUNDS,
         "rewards of range r",
         "r times each bound",
         "bounds.error_bounds",
-        "core/bounds/test_error_bounds.py::test_a_range_of_rewards_scales_the_bounds_and_what_counts_as_vacuous",
+        "core/bounds/test_surrogate_error.py::test_the_reward_range_scales_the_bounds_and_the_limit_of_vacuousness",
     ),
     Formula(BOUNDS, "max_delta", "max(3b/(4 T^1.5), (b/2T)^2/D_seq)", "bounds.max_delta", _BOUND),
     Formula(
@@ -191,14 +191,14 @@ _BOUNDS = (
         "improvement_supported",
         "KL exact, nothing rejected, L - 2 se(L) > adaptive",
         "bounds.improvement.improvement",
-        "core/bounds/test_improvement.py::test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported",
+        "core/bounds/test_improvement.py::test_a_gain_above_two_standard_errors_and_the_bound_is_supported",
     ),
     Formula(
         BOUNDS,
         "alpha split",
         "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
         "bounds.alpha_split.alpha_split",
-        "core/bounds/test_alpha_split.py::test_the_split_is_of_the_largest_gaps_of_probability",
+        "core/bounds/test_alpha_split.py::test_the_split_holds_the_largest_differences_of_probability",
     ),
 )
 

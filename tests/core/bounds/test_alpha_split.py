@@ -1,4 +1,4 @@
-"""The alpha split."""
+"""The alpha split against the probabilities of the tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trmon_client.core.bounds.alpha_split import AlphaSplit, alpha_split
 from trmon_client.core.signals import batch_signals
 
 
-def test_the_split_is_of_the_largest_gaps_of_probability() -> None:
+def test_the_split_holds_the_largest_differences_of_probability() -> None:
     given = batch(seed=3, noise=0.3)
     columns = statistics.columns(**given)
     mu, old, new = (np.exp(given[name].astype(float)) for name in ("rollout_logprobs", "old_logprobs", "logprobs"))
@@ -29,7 +29,7 @@ def test_the_split_is_of_the_largest_gaps_of_probability() -> None:
     assert alpha_split(as_torch(columns)) == split
 
 
-def test_a_gap_is_at_most_the_total_variation_it_bounds() -> None:
+def test_a_bound_is_at_most_the_total_variation() -> None:
     p, q = np.random.default_rng(0).dirichlet(np.ones(8), 2)
     logp, logq = np.log(p)[:, None], np.log(q)[:, None]
     split = alpha_split(statistics.columns(rollout_logprobs=logp, old_logprobs=logq, logprobs=logq, mask=logp < 0))
@@ -45,7 +45,7 @@ def test_equal_policies_have_no_split() -> None:
     assert math.isnan(split.staleness_share)
 
 
-def test_without_both_pairs_or_any_token_there_is_none() -> None:
+def test_the_shares_are_nan_without_both_pairs_or_without_a_token() -> None:
     assert math.isnan(alpha_split(of_log_ratios([0.3])).mismatch_share)
     logp = np.full((1, 2), np.nan)
     columns = statistics.columns(rollout_logprobs=logp, old_logprobs=logp, logprobs=logp, mask=np.ones((1, 2)))

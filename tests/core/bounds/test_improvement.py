@@ -1,4 +1,4 @@
-"""What a batch says of improvement, one reason each."""
+"""Improvement: each reason that a batch can give."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ ALL = np.array([True] * 4)
 
 
 def step(kl: float = 0.004, **changed: Any) -> Columns:
-    """Return four one-token sequences whose good answers became 10% likelier, and bad ones less: L is 0.05."""
+    """Return four one-token sequences: good answers became 10% more likely, bad ones 10% less, so that L is 0.05."""
     columns = of_log_ratios([UP], [DOWN], [UP], [DOWN], advantages=[0.5, -0.5, 0.5, -0.5])
     return with_kl(columns, [kl] * 4, **changed)
 
 
-def test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported() -> None:
+def test_a_gain_above_two_standard_errors_and_the_bound_is_supported() -> None:
     columns = step()
-    promised = surrogate(columns, centred=True)
-    assert promised.value == pytest.approx(0.05)
-    assert promised.value - 2 * promised.standard_error > batch_bounds(columns).adaptive
+    estimate = surrogate(columns, centred=True)
+    assert estimate.value == pytest.approx(0.05)
+    assert estimate.value - 2 * estimate.standard_error > batch_bounds(columns).adaptive
     found = improvement(columns, accepted=ALL, centred=True)
     assert found is Improvement.SUPPORTED
     assert found.is_supported
@@ -35,11 +35,11 @@ def test_a_gain_beyond_two_standard_errors_and_the_bound_is_supported() -> None:
 
 REASONS: dict[str, tuple[Columns, dict[str, Any], Improvement]] = {
     "the bound is larger": (step(kl=0.05), {}, Improvement.WITHIN_ERROR),
-    "a range of rewards scales the bound": (step(), {"reward_range": 20.0}, Improvement.WITHIN_ERROR),
-    "a lower bound of KL is none": (step(kl_is="lower_bound"), {}, Improvement.KL_NOT_EXACT),
-    "samples are none": (step(kl_is="sampled"), {}, Improvement.KL_NOT_EXACT),
-    "the KL of another pair is none": (step(kl_pair="mismatch"), {}, Improvement.KL_NOT_EXACT),
-    "something was rejected": (step(), {"accepted": np.array([True, True, True, False])}, Improvement.REJECTIONS),
+    "the reward range scales the bound": (step(), {"reward_range": 20.0}, Improvement.WITHIN_ERROR),
+    "the KL is a lower bound": (step(kl_is="lower_bound"), {}, Improvement.KL_NOT_EXACT),
+    "the KL is sampled": (step(kl_is="sampled"), {}, Improvement.KL_NOT_EXACT),
+    "the KL is of another pair": (step(kl_pair="mismatch"), {}, Improvement.KL_NOT_EXACT),
+    "a sequence was rejected": (step(), {"accepted": np.array([True, True, True, False])}, Improvement.REJECTIONS),
     "advantages were not declared centred": (step(), {"centred": False}, Improvement.SURROGATE_UNKNOWN),
     "a KL is unbounded": (step(kl=np.inf), {}, Improvement.WITHIN_ERROR),
     "a KL is NaN": (step(kl=np.nan), {}, Improvement.BOUND_UNKNOWN),
@@ -47,7 +47,9 @@ REASONS: dict[str, tuple[Columns, dict[str, Any], Improvement]] = {
 
 
 @pytest.mark.parametrize(("columns", "changed", "expected"), REASONS.values(), ids=REASONS)
-def test_otherwise_the_reason_is_named(columns: Columns, changed: dict[str, Any], expected: Improvement) -> None:
+def test_an_unsupported_improvement_states_its_reason(
+    columns: Columns, changed: dict[str, Any], expected: Improvement
+) -> None:
     found = improvement(columns, **{"accepted": ALL, "centred": True, **changed})
     assert found is expected
     assert not found.is_supported
@@ -59,7 +61,7 @@ def test_a_noisy_gain_is_within_the_error() -> None:
     assert found is Improvement.WITHIN_ERROR
 
 
-def test_a_padding_row_that_is_not_accepted_is_no_rejection() -> None:
+def test_a_padding_row_does_not_count_as_a_rejection() -> None:
     columns = of_log_ratios([UP], [DOWN], [], advantages=[0.5, -0.5, 0.0])
     found = improvement(with_kl(columns, [0.004, 0.004, 0.0]), accepted=np.array([True, True, False]), centred=True)
     assert found is Improvement.SUPPORTED

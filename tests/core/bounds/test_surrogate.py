@@ -1,4 +1,4 @@
-"""The masked surrogate against a plain sum over tokens, and when it is unknown."""
+"""The masked surrogate against a plain sum over tokens, and the cases in which it is unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trmon_client.core.bounds.surrogate import surrogate
 from trmon_client.core.columns.columns import Columns
 
 
-def test_it_is_the_plain_mean_over_sequences_and_its_standard_error() -> None:
+def test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error() -> None:
     given = batch(seed=1, n_sequences=7, noise=0.3)
     advantages = np.random.default_rng(1).normal(size=7)
     accepted = np.array([True, False, True, True, False, True, True])
@@ -31,26 +31,26 @@ def test_it_is_the_plain_mean_over_sequences_and_its_standard_error() -> None:
     assert found.n_sequences == 7
 
 
-def test_it_is_zero_where_no_weight_moved() -> None:
+def test_the_surrogate_is_zero_where_no_weight_changed() -> None:
     found = surrogate(of_log_ratios([0.0, 0.0], [0.0], advantages=[0.5, -0.5]), centred=True)
     assert (found.value, found.standard_error) == (0.0, 0.0)
 
 
-def test_its_gradient_is_that_of_the_masked_objective() -> None:
-    """Shifting log pi of one token by h changes L by A rho h/N to first order, and not at all where it is rejected."""
+def test_the_gradient_is_the_gradient_of_the_masked_objective() -> None:
+    """Adding h to log pi of one token changes L by A rho h/N to first order; a rejected sequence changes nothing."""
     h, advantages = 1e-6, [0.4, -0.6]
 
-    def at(*rows: list[float]) -> float:
+    def surrogate_of(*rows: list[float]) -> float:
         return surrogate(
             of_log_ratios(*rows, advantages=advantages), accepted=np.array([True, False]), centred=True
         ).value
 
-    base = at([0.2, -0.1], [0.3])
-    assert (at([0.2 + h, -0.1], [0.3]) - base) / h == pytest.approx(0.4 * math.exp(0.2) / 2, rel=1e-4)
-    assert at([0.2, -0.1], [0.3 + h]) == base
+    base = surrogate_of([0.2, -0.1], [0.3])
+    assert (surrogate_of([0.2 + h, -0.1], [0.3]) - base) / h == pytest.approx(0.4 * math.exp(0.2) / 2, rel=1e-4)
+    assert surrogate_of([0.2, -0.1], [0.3 + h]) == base
 
 
-def test_rejected_sequences_are_in_the_mean_and_padding_rows_are_not() -> None:
+def test_the_mean_includes_rejected_sequences_and_excludes_padding_rows() -> None:
     alone = of_log_ratios([0.1], advantages=[1.0])
     padded = of_log_ratios([0.1], [], advantages=[1.0, math.nan])
     assert surrogate(padded, centred=True).value == surrogate(alone, centred=True).value
@@ -59,7 +59,7 @@ def test_rejected_sequences_are_in_the_mean_and_padding_rows_are_not() -> None:
     assert (found.value, found.n_sequences) == (surrogate(alone, centred=True).value / 2, 2)
 
 
-def test_ranks_are_merged_first() -> None:
+def test_the_surrogate_of_merged_ranks_weighs_each_rank_by_its_sequences() -> None:
     parts = [of_log_ratios([0.1], advantages=[1.0]), of_log_ratios([0.3], [0.2], advantages=[0.5, -0.5])]
     values = [surrogate(part, centred=True) for part in parts]
     merged = surrogate(Columns.merge(*parts), centred=True)
@@ -74,15 +74,15 @@ def test_ranks_are_merged_first() -> None:
         (of_log_ratios([0.1], [0.2], advantages=[1.0, math.nan]), True),
         (of_log_ratios([], [], advantages=[1.0, -1.0]), True),
     ],
-    ids=["not declared centred", "no advantages", "an advantage is NaN", "no token"],
+    ids=["not declared centred", "no advantages", "a NaN advantage", "no token"],
 )
-def test_it_is_unknown(columns: Columns, centred: bool) -> None:
+def test_the_surrogate_is_unknown(columns: Columns, centred: bool) -> None:
     found = surrogate(columns, centred=centred)
     assert math.isnan(found.value)
     assert math.isnan(found.standard_error)
 
 
-def test_an_unknown_advantage_of_a_rejected_sequence_does_not_matter() -> None:
+def test_a_nan_advantage_of_a_rejected_sequence_is_ignored() -> None:
     columns = of_log_ratios([0.1], [0.2], advantages=[1.0, math.nan])
     found = surrogate(columns, accepted=np.array([True, False]), centred=True)
     assert found.value == pytest.approx(math.expm1(0.1) / 2)
@@ -94,14 +94,14 @@ def test_one_sequence_has_no_standard_error() -> None:
     assert math.isnan(found.standard_error)
 
 
-def test_tensors_give_the_same() -> None:
+def test_tensors_give_the_same_surrogate_as_arrays() -> None:
     columns = of_log_ratios([0.1], [0.2], [0.3], advantages=[1.0, -1.0, 0.5])
     accepted = [True, True, False]
     expected = surrogate(columns, accepted=np.array(accepted), centred=True)
     assert surrogate(as_torch(columns), accepted=torch.tensor(accepted), centred=True) == expected
 
 
-def test_advantages_beyond_all_bounds_raise_nothing_under_a_strict_floating_point_state() -> None:
+def test_extreme_advantages_do_not_raise_under_a_strict_floating_point_state() -> None:
     given = batch(seed=3, n_sequences=4)
     columns = statistics.columns(**given, advantages=[np.inf, 1e300, -1e300, 1e-300])
     with np.errstate(all="raise"):

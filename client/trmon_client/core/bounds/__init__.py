@@ -1,4 +1,4 @@
-"""Error bounds of the surrogate objective, and what follows from them."""
+"""Error bounds of the surrogate objective and the thresholds derived from them."""
 
 from trmon_client.core.bounds.surrogate_error import ErrorBounds, batch_bounds, error_bounds, max_delta
 

@@ -1,4 +1,4 @@
-"""The alpha split: how much of what drifted is engine mismatch and how much is staleness."""
+"""The alpha split: the shares of engine mismatch and of staleness in the total drift."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 @dataclass(frozen=True, slots=True)
 class AlphaSplit:
-    """Lower bounds of [3P]'s worst-case total variations, each nan where its pair or every token is missing.
+    """Lower bounds of the worst-case total variations of [3P]; nan where the pair is not given or no token is valid.
 
-    `staleness` is alpha_0's, of pi from pi_old; `mismatch` is alpha_1's, of pi_old from mu. The penalty grows with
-    the sum of the alphas. Replaying a router's choices hides alpha, it does not shrink it.
+    `staleness` bounds alpha_0, between pi and pi_old; `mismatch` bounds alpha_1, between pi_old and mu. The penalty
+    grows with the sum of the alphas. Replaying a router's choices hides alpha and does not reduce it.
     """
 
     staleness: float
@@ -24,7 +24,7 @@ class AlphaSplit:
 
     @classmethod
     def of_signals(cls, signals: Mapping[str, float]) -> AlphaSplit:
-        """Return the split that a batch's signals show."""
+        """Return the split computed from the signals of a batch."""
         return cls(
             staleness=signals.get("staleness_prob_diff_max", math.nan),
             mismatch=signals.get("mismatch_prob_diff_max", math.nan),
@@ -32,26 +32,26 @@ class AlphaSplit:
 
     @property
     def mismatch_share(self) -> float:
-        """The share of mismatch in the sum of the lower bounds, in [0, 1]; nan if both are 0 or one is unknown."""
+        """The share of mismatch in the sum of the bounds, in [0, 1]; nan if both are 0 or one is unknown."""
         total = self.staleness + self.mismatch
         return self.mismatch / total if total else math.nan
 
     @property
     def staleness_share(self) -> float:
-        """The rest of it."""
+        """The share of staleness in the sum of the bounds, 1 - mismatch_share."""
         return 1.0 - self.mismatch_share
 
 
 def alpha_split(columns: Columns) -> AlphaSplit:
-    """Return the largest gap of token probabilities of both pairs: each is at most the pair's worst-case TV.
+    """Return the largest difference of token probabilities for each pair; it is at most the worst-case TV.
 
     Source: [3P] theorem 2; formulas, section 7.
     """
     sequences = SequenceMatrix.of(columns.numpy())
-    return AlphaSplit(staleness=_largest_gap(sequences, "staleness"), mismatch=_largest_gap(sequences, "mismatch"))
+    return AlphaSplit(staleness=_max_prob_diff(sequences, "staleness"), mismatch=_max_prob_diff(sequences, "mismatch"))
 
 
-def _largest_gap(sequences: SequenceMatrix, pair: Pair) -> float:
+def _max_prob_diff(sequences: SequenceMatrix, pair: Pair) -> float:
     if pair not in sequences.columns.pairs:
         return math.nan
     return float(sequences.matrix((f"{pair}_max_prob_diff",)).max())

@@ -1,4 +1,4 @@
-"""Improvement: whether a batch supports that the step made the policy better, and if not, what is in the way."""
+"""Improvement: whether a batch supports that the update improved the policy, and the reason if it does not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trmon_client.core.bounds.surrogate_error import batch_bounds
 from trmon_client.core.columns.columns import Columns
 
 STANDARD_ERRORS = 2.0
-"""How many standard errors are taken off the surrogate before it is compared with the bound."""
+"""The number of standard errors subtracted from the surrogate before the comparison with the bound."""
 
 
 class Improvement(Enum):
-    """What a batch says of improvement; never a guarantee: its maxima under-estimate those over all contexts."""
+    """The evidence of a batch, never a guarantee: its maxima underestimate the maxima over all contexts."""
 
     SUPPORTED = "supported"
     KL_NOT_EXACT = "kl_not_exact"
@@ -26,14 +26,15 @@ class Improvement(Enum):
 
     @property
     def is_supported(self) -> bool:
-        """Whether the surrogate exceeds all that can be held against it."""
+        """Whether the surrogate exceeds the error bound."""
         return self is Improvement.SUPPORTED
 
 
 def improvement(columns: Columns, *, accepted: Array, centred: bool = False, reward_range: float = 1.0) -> Improvement:
-    """Return whether L - 2 se(L) exceeds the adaptive bound, with exact KL and nothing rejected; else the reason.
+    """Return SUPPORTED if L - 2 se(L) exceeds the adaptive bound, else the first reason against it.
 
-    With a rejection the theorem speaks of the masked objective only, so that nothing is claimed.
+    The KL must be exact. No sequence may be rejected, because with masking the theorem covers only the masked
+    objective.
     Args: accepted: [B] bool; centred: see `surrogate`; reward_range: > 0.
     Source: [TRM] section 3; formulas, section 7.
     """
@@ -43,11 +44,11 @@ def improvement(columns: Columns, *, accepted: Array, centred: bool = False, rew
     decided = (columns["n_tokens"] + columns["n_invalid"]) > 0
     if not to_computable(accepted, None)[decided].all():
         return Improvement.REJECTIONS
-    promised = surrogate(columns, centred=centred)
-    least = promised.value - STANDARD_ERRORS * promised.standard_error
-    if math.isnan(least):
+    estimate = surrogate(columns, centred=centred)
+    lower_confidence = estimate.value - STANDARD_ERRORS * estimate.standard_error
+    if math.isnan(lower_confidence):
         return Improvement.SURROGATE_UNKNOWN
     bound = batch_bounds(columns, reward_range=reward_range).adaptive
     if math.isnan(bound):
         return Improvement.BOUND_UNKNOWN
-    return Improvement.SUPPORTED if least > bound else Improvement.WITHIN_ERROR
+    return Improvement.SUPPORTED if lower_confidence > bound else Improvement.WITHIN_ERROR

@@ -1,4 +1,4 @@
-"""The masked surrogate: what the trainer's step promises in reward, from the columns, and how surely."""
+"""The masked surrogate: the estimated gain in reward of an update, with its standard error, from the columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon_client.core.columns.columns import Columns
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """L in units of reward, its standard error, and the number of sequences it is a mean of."""
+    """L in units of reward, its standard error, and the number of sequences in the mean."""
 
     value: float
     standard_error: float
@@ -23,22 +23,23 @@ class Surrogate:
 def surrogate(columns: Columns, *, accepted: Array | None = None, centred: bool = False) -> Surrogate:
     """Return L = (1/N) sum_i M_i A_i (sum_t rho_t - T_i) on the primary pair, and its standard error.
 
-    Its gradient is that of [TRM] eq. 23; it is 0 at pi = mu. N counts rejected sequences too, of all that `columns`
-    hold: merge the ranks first. A sequence in which no token counts is none.
-    Args: accepted: [B] bool, M; None: all. centred: the caller's word that A = R - b with R in [0, 1] and b a
+    Its gradient is the gradient of [TRM] eq. 23, and it is 0 at pi = mu. N includes rejected sequences and excludes
+    sequences without a counting token. Merge the columns of all ranks first.
+    Args: accepted: [B] bool, M; None accepts all. centred: the caller declares that A = R - b with R in [0, 1] and b a
     baseline, not divided by a standard deviation.
-    Returns: nan unless centred, without advantages, where an accepted sequence's is nan, and for the standard error
-    of fewer than two sequences. The error takes sequences to be independent, which a group's baseline bends.
+    Returns: nan if not centred, if there are no advantages, or if the advantage of an accepted sequence is nan; the
+    standard error is also nan for fewer than two sequences. The standard error assumes independent sequences, which
+    a baseline per group violates.
     Source: [TRM] eq. 23; formulas, section 6.
     """
     columns = columns.numpy()
-    rows = (columns["n_tokens"] + columns["n_invalid"]) > 0
-    n = int(rows.sum())
+    decided = (columns["n_tokens"] + columns["n_invalid"]) > 0
+    n = int(decided.sum())
     if not centred or "advantage" not in columns or not n:
         return Surrogate(math.nan, math.nan, n)
     mask = np.ones(columns.n_sequences, bool) if accepted is None else to_computable(accepted, None)
     with np.errstate(all="ignore"):
-        gain = columns["advantage"] * columns[f"{columns.primary}_sum_ratio_dev"]
-        terms = np.where(mask, gain, 0.0)[rows]
-        spread = float(terms.std()) if n > 1 else math.nan
-        return Surrogate(float(terms.mean()), spread / math.sqrt(n), n)
+        gains = columns["advantage"] * columns[f"{columns.primary}_sum_ratio_dev"]
+        terms = np.where(mask, gains, 0.0)[decided]
+        deviation = float(terms.std()) if n > 1 else math.nan
+        return Surrogate(float(terms.mean()), deviation / math.sqrt(n), n)
