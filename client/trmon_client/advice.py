@@ -28,7 +28,7 @@ def scale_lr(optimizer: Any, decision: BatchDecision, *, process_group: Any = No
     Returns: the factor in force, 1 without advice. Never raises: what fails is counted, and past cuts stay.
     Source: formulas, section 8.
     """
-    guard = decision.surface.guard
+    guard = decision.error_guard.guard
     # Each part is guarded alone: a rank that fails before the broadcast would leave the others waiting in it.
     kept = guard(lambda: _kept(optimizer), otherwise=NEUTRAL)
     wanted = guard(lambda: _wanted(kept, optimizer, decision.advice), otherwise=kept)

@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.deciding.attached_divergences import LOGITS
 from trmon_client.deciding.decision import BatchDecision
-from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.session import Session
 
-INPUTS = (
+ARGUMENTS = (
     *("mask", "cu_seqlens", "rollout_logprobs", "old_logprobs", "logprobs"),
     *("advantages", "rewards", "group_ids", "versions", "trainer_version", "old_version"),
 )
-"""What `log_batch` hands on to `statistics.columns`."""
+"""The arguments of `log_batch` that `check_inputs` takes."""
 
 AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
 
@@ -74,21 +73,21 @@ class Monitor:
         """
         tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)
         others = (advantages, rewards, group_ids, versions, trainer_version, old_version)
-        inputs = dict(zip(INPUTS, (*tokens, *others), strict=True))
+        arguments = dict(zip(ARGUMENTS, (*tokens, *others), strict=True))
         given = dict(zip(LOGITS, (rollout_logits, logits, old_logits, rollout_topk, token_ids), strict=True))
-        return self._log(inputs, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
+        return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Report numbers under the trainer's own names for a step; what is no number is counted and left out."""
         session = self._live()
         if not self._is_closed:
-            session.surface.guard(lambda: session.log_scalars(step, values), otherwise=None)
+            session.error_guard.guard(lambda: session.log_scalars(step, values), otherwise=None)
 
     def pause(self, reason: str = "") -> None:
         """Say that the trainer will be silent on purpose (evaluation, checkpoint) until it logs again."""
         session = self._live()
         if not self._is_closed:
-            session.surface.guard(lambda: session.pause(reason), otherwise=None)
+            session.error_guard.guard(lambda: session.pause(reason), otherwise=None)
 
     def close(self, timeout: float | None = 2.0) -> None:
         """Finish the run: state the last counts, send what waits, spool what cannot be sent.
@@ -106,18 +105,18 @@ class Monitor:
         is_clean = isinstance(error, SystemExit) and error.code in (None, 0)
         self._close(None if is_clean else error, timeout_seconds=self.settings.limits.exit_timeout_seconds)
 
-    def _log(self, inputs: Mapping[str, Any], **keys: Any) -> BatchDecision:
+    def _log(self, arguments: Mapping[str, Any], **keys: Any) -> BatchDecision:
         session = self._live()
         if self._is_closed:
-            return _neutral(inputs, session)
+            return BatchDecision.neutral(arguments, error_guard=session.error_guard)
         is_first, self._is_first_batch = self._is_first_batch, False
         try:
-            return session.log_batch(inputs, **keys)
+            return session.log_batch(arguments, **keys)
         except Exception as error:  # the client's surface: only the trainer's own mistake on its first call gets out
             if is_first and isinstance(error, ValueError):
                 raise
-            session.surface.note(error)
-            return _neutral(inputs, session)
+            session.error_guard.note(error)
+            return BatchDecision.neutral(arguments, error_guard=session.error_guard)
 
     def _close(self, error: BaseException | None, *, timeout_seconds: float) -> None:
         session = self._live()
@@ -125,7 +124,7 @@ class Monitor:
         # A run that never logged has nothing to finish, but may crash; a silent fork has neither to its name.
         if is_closed or not (session.has_spoken or (error is not None and not session.is_fork)):
             return
-        session.surface.guard(lambda: session.finish(error, timeout_seconds=timeout_seconds), otherwise=None)
+        session.error_guard.guard(lambda: session.finish(error, timeout_seconds=timeout_seconds), otherwise=None)
 
     def _live(self) -> Session:
         """The session of this process: a forked child must touch neither its parent's threads nor its sockets."""
@@ -133,7 +132,3 @@ class Monitor:
             policy = self._session.policies.current
             self._session = Session(self.settings, policy=policy, is_fork=True)
         return self._session
-
-
-def _neutral(inputs: Mapping[str, Any], session: Session) -> BatchDecision:
-    return BatchDecision(like=TensorSpec.of(inputs), surface=session.surface)

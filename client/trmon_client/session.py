@@ -13,14 +13,15 @@ from typing import Any
 from trmon_client.config.launcher import launch_id
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core import wire
-from trmon_client.core.arrays.backend import argument_to_computable
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies import token_decision
+from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.statistics import columns as reduce_tokens
+from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
+from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.deciding.active_policies import ActivePolicies
 from trmon_client.deciding.advice_cache import AdviceCache
 from trmon_client.deciding.attached_divergences import attach_divergences
+from trmon_client.deciding.counted_tokens import CountedTokens
 from trmon_client.deciding.decision import BatchDecision
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.process.exit_hooks import ExitHooks
@@ -48,8 +49,8 @@ class Session:
     def __init__(self, settings: ClientSettings, *, policy: Policy, is_fork: bool) -> None:
         self.pid = os.getpid()
         self.is_fork = is_fork
-        self.surface = ErrorGuard()
-        self.policies = ActivePolicies(policy, losses=self.surface.losses, notices=self.surface.notices)
+        self.error_guard = ErrorGuard()
+        self.policies = ActivePolicies(policy, losses=self.error_guard.losses, notices=self.error_guard.notices)
         self._settings = settings
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
@@ -67,7 +68,7 @@ class Session:
 
     def log_batch(
         self,
-        inputs: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         *,
         logits: Mapping[str, Any],
         step: int,
@@ -78,25 +79,26 @@ class Session:
         """Decide on a call's sequences and leave its report. Errors: ValueError for arguments that cannot be."""
         step = _count("step", step)
         update = None if update is None else _count("update", update)
-        inputs = _with_offsets_on_host(inputs)
-        columns = attach_divergences(reduce_tokens(**inputs), inputs=inputs, logits=logits)
-        verdict = self.policies.decide(columns, step=step)
-        like, tokens = TensorSpec.of(inputs), None
+        inputs = check_inputs(**arguments)
+        columns = attach_divergences(columns_of_inputs(inputs), inputs=inputs, logits=logits)
+        verdict, tokens = self.policies.decide(columns, step=step), None
         if verdict.policy.tokens:
-            tokens = token_decision.apply_token_rules(verdict.policy, **like.tokens)
+            tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
             columns = tokens.attached_to(columns)
         sender = self._speak()
         with self._lock:
             chunk = self._chunks.next(step, update, chunks=chunks)
             draft = message_builders.report_message(
-                columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.surface.losses
+                columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.error_guard.losses
             )
             if sender.put(draft):
                 self._chunks.stated(chunk.finished)
         self._introduce(columns, step)
+        counted = CountedTokens.of(inputs)
         return BatchDecision(
-            like=like,
-            surface=self.surface,
+            spec=TensorSpec.of(arguments),
+            error_guard=self.error_guard,
+            counted_tokens=lambda: counted,
             is_enforced=self._settings.mode is Mode.ENFORCE,
             columns=columns,
             verdict=verdict,
@@ -106,7 +108,7 @@ class Session:
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Leave the trainer's own numbers of a step."""
-        step, losses = _count("step", step), self.surface.losses
+        step, losses = _count("step", step), self.error_guard.losses
         self._speak().put(message_builders.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses))
 
     def pause(self, reason: str) -> None:
@@ -149,7 +151,7 @@ class Session:
                 is_fork=self.is_fork,
                 n_before=_ENDED[self._place],
                 hear=self._hear,
-                surface=self.surface,
+                error_guard=self.error_guard,
             )
         return self._unstarted
 
@@ -157,7 +159,7 @@ class Session:
         seconds = self._settings.limits.exit_timeout_seconds
 
         def crash(error: BaseException) -> None:
-            self.surface.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
+            self.error_guard.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
 
         return ExitHooks(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
 
@@ -175,7 +177,7 @@ class Session:
     def _introduce(self, columns: Columns, step: int) -> None:
         if self._ranks.rank == 0:
             line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
-            self.surface.notices.say("first report", line)
+            self.error_guard.notices.say("first report", line)
 
     def _hear(self, ack: wire.Ack) -> None:
         if ack.policy is not None:
@@ -192,9 +194,3 @@ def _count(name: str, value: Any) -> int:
     if number < 0:
         raise ValueError(f"{name} must be zero or more, and is {number}")
     return number
-
-
-def _with_offsets_on_host(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Offsets on a device are waited for once, and not by each that needs them."""
-    offsets = inputs["cu_seqlens"]
-    return inputs if offsets is None else {**inputs, "cu_seqlens": argument_to_computable("cu_seqlens", offsets, None)}

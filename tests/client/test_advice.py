@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import torch
 
 from trmon_client.advice import scale_lr
 from trmon_client.deciding.decision import BatchDecision
-from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.safety.error_guard import ErrorGuard
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
@@ -22,7 +22,7 @@ CUT = {"factor": 0.5, "step": 200}
 
 def decided(advice: dict[str, Any] | None) -> BatchDecision:
     """Return a neutral decision with advice."""
-    return BatchDecision(like=TensorSpec.of({"mask": np.ones((2, 3))}), surface=ErrorGuard(), advice=advice)
+    return replace(BatchDecision.neutral({"mask": np.ones((2, 3))}, error_guard=ErrorGuard()), advice=advice)
 
 
 def plain(*, lr: float = 1.0) -> tuple[torch.optim.Optimizer, torch.Tensor]:
@@ -155,7 +155,7 @@ def test_advice_that_cannot_be_is_counted_and_changes_nothing(advice: dict[str, 
     decision = decided(advice)
     assert scale_lr(optimizer, decision) == 1.0
     assert moved(optimizer, weight) == 1.0
-    assert decision.surface.losses.snapshot() == {"internal": 1}
+    assert decision.error_guard.losses.snapshot() == {"internal": 1}
 
 
 def test_a_failure_keeps_the_cuts_of_before() -> None:
@@ -214,7 +214,7 @@ torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank
 optimizers = [torch.optim.SGD([{"params": []}], lr=1.0), object(), plain()[0]]
 for optimizer in optimizers if rank == 0 else [plain()[0] for _ in range(3)]:
     decision = decided({**ADVICE, "lr_decay": CUT} if rank == 0 else None)
-    print(scale_lr(optimizer, decision), decision.surface.losses.snapshot())
+    print(scale_lr(optimizer, decision), decision.error_guard.losses.snapshot())
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
 """
@@ -233,6 +233,6 @@ def test_where_nothing_is_agreed_the_cuts_of_before_stay(tmp_path: Path) -> None
     try:
         decision = decided(ADVICE)
         assert scale_lr(optimizer, decision, process_group=object()) == 0.5
-        assert decision.surface.losses.snapshot() == {"internal": 1}
+        assert decision.error_guard.losses.snapshot() == {"internal": 1}
     finally:
         torch.distributed.destroy_process_group()

@@ -19,6 +19,7 @@ from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
 from trmon_client.core.inputs.checked_inputs import check_inputs
+from trmon_client.core.reduction.block_size import BLOCK_TOKENS
 
 QUICK = settings(max_examples=50)
 
@@ -80,7 +81,7 @@ def test_torch_kernels_give_the_same_columns_as_numpy(odd: float, horizon: int) 
         "group_ids": np.arange(6),
     }
     mask = inputs.pop("mask")
-    on_host = check_inputs(inputs, mask=mask, **extra)
+    on_host = check_inputs(**inputs, mask=mask, **extra)
     found = statistics.columns_of_inputs(on_host.mapped(lambda array: torch.from_numpy(np.array(array))))
     assert all(isinstance(array, torch.Tensor) for array in found.values())
     same(found.numpy(), statistics.columns_of_inputs(on_host))
@@ -92,7 +93,9 @@ def test_torch_kernels_never_ask_for_a_value_and_so_never_wait_for_the_device(n_
     shape = (n_sequences, horizon)
     logp = dict.fromkeys(GIVES["all three"], np.zeros(shape, np.float32))
     labels = {"rewards": np.ones(n_sequences), "group_ids": np.arange(n_sequences)}
-    inputs = check_inputs(logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels)
+    inputs = check_inputs(
+        **logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels
+    )
     # Tensors of the meta device hold no values: whatever would read one raises.
     found = statistics.columns_of_inputs(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
     assert {array.device.type for array in (*found.values(), *found.histograms.values())} == {"meta"}
@@ -103,7 +106,7 @@ def test_a_batch_larger_than_a_block_is_reduced_block_by_block_to_the_same_colum
     inputs = batch(seed=2, n_sequences=700, horizon=64)
     halves = [{name: array[part] for name, array in inputs.items()} for part in (slice(None, 300), slice(300, None))]
     whole = statistics.columns(**inputs)
-    assert whole.n_sequences * 64 > statistics.BLOCK_TOKENS
+    assert whole.n_sequences * 64 > BLOCK_TOKENS
     same(whole, Columns.merge(*(statistics.columns(**half) for half in halves)))
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.large_batches import reduce
 from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.block_size import block_tokens
@@ -44,19 +43,30 @@ def columns(
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, sections 1 to 3.
     """
-    logps = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    labels = {"advantages": advantages, "rewards": rewards, "group_ids": group_ids, "versions": versions}
-    inputs = check_inputs(logps, mask=mask, cu_seqlens=cu_seqlens, **labels)
-    clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))
-    return replace(
-        columns_of_inputs(inputs, clip=clip),
-        trainer_version=_version("trainer_version", trainer_version),
-        old_version=_version("old_version", old_version),
+    inputs = check_inputs(
+        rollout_logprobs=rollout_logprobs,
+        old_logprobs=old_logprobs,
+        logprobs=logprobs,
+        mask=mask,
+        cu_seqlens=cu_seqlens,
+        advantages=advantages,
+        rewards=rewards,
+        group_ids=group_ids,
+        versions=versions,
+        trainer_version=trainer_version,
+        old_version=old_version,
     )
+    clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))
+    return columns_of_inputs(inputs, clip=clip)
 
 
 def columns_of_inputs(inputs: CheckedInputs, *, clip: ClipRange = USUAL_CLIP) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
+    reduced = _reduced(inputs, clip=clip)
+    return replace(reduced, trainer_version=inputs.trainer_version, old_version=inputs.old_version)
+
+
+def _reduced(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     if reduce.is_large(inputs):
         return reduce.reduce_large_batch(inputs, clip=clip)
     with np.errstate(all="ignore"):
@@ -68,10 +78,3 @@ def _distance(name: str, distance: Any) -> float:
     if isinstance(distance, (int, float)) and distance >= 0:
         return distance
     raise ValueError(f"{name} is {distance!r}; expected how far the ratio may go from 1, a number of 0 or more")
-
-
-def _version(name: str, version: Any) -> int | None:
-    try:
-        return None if version is None else operator.index(version)
-    except TypeError as error:
-        raise ValueError(f"{name} is {version!r}; expected an integer") from error

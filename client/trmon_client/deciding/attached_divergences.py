@@ -1,4 +1,4 @@
-"""Divergences beside the columns, where the trainer has logits to give."""
+"""Attach the divergences that the trainer's logits allow to the columns."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence.divergence_columns import exact, topk_lower_bound, with_divergences
-from trmon_client.core.inputs.token_validity import valid_mask
+from trmon_client.core.inputs.checked_inputs import CheckedInputs
+from trmon_client.core.inputs.token_validity import valid_tokens
 
 LOGITS = ("rollout_logits", "logits", "old_logits", "rollout_topk", "token_ids")
-"""What `log_batch` takes of logits, all optional."""
+"""The optional arguments of `log_batch` about logits."""
 
 
-def attach_divergences(columns: Columns, *, inputs: Mapping[str, Any], logits: Mapping[str, Any]) -> Columns:
-    """Return the columns with the divergences that the given logits allow; unchanged where there are none.
+def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any]) -> Columns:
+    """Return the columns with the divergences that the given logits allow; unchanged without logits.
 
-    Args: inputs: what `statistics.columns` took, padded; logits: by the names of LOGITS, None where not given.
+    Args: inputs: the arguments that the columns were reduced from; logits: by the names of LOGITS, None where absent.
     Errors: ValueError naming the argument that is missing or wrong.
     """
     given = {name: value for name, value in logits.items() if value is not None}
     if not given:
         return columns
-    if inputs.get("cu_seqlens") is not None:
+    if inputs.layout.is_packed:
         raise ValueError(
             f"{next(iter(given))} cannot be given with cu_seqlens; expected [B, T] log-probs beside logits"
         )
-    policies = {name: inputs.get(name) for name in ("rollout_logprobs", "old_logprobs", "logprobs")}
     sides = {name: given[name] for name in ("logits", "old_logits") if name in given}
-    mask = valid_mask(mask=inputs.get("mask"), **policies)
+    mask = valid_tokens(inputs)
     if "rollout_logits" in given:
         return with_divergences(columns, exact(rollout_logits=given["rollout_logits"], **sides, mask=mask))
     if "rollout_topk" not in given or "token_ids" not in given:
@@ -37,7 +37,7 @@ def attach_divergences(columns: Columns, *, inputs: Mapping[str, Any], logits: M
     bounds = topk_lower_bound(
         topk_ids=topk_ids,
         topk_logprobs=topk_logprobs,
-        rollout_logprobs=policies["rollout_logprobs"],
+        rollout_logprobs=inputs.logprobs.get("rollout_logprobs"),
         token_ids=given["token_ids"],
         **sides,
         mask=mask,

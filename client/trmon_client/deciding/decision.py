@@ -1,9 +1,9 @@
-"""The decision that the trainer gets: which sequences of a call may teach, and why not."""
+"""The decision that the trainer gets: which sequences of a call stay in the loss, and why the others do not."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,12 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import Array, is_tensor, to_computable
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.packed import lengths_of
+from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.policies import acceptance
 from trmon_client.core.policies.acceptance import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
 from trmon_client.core.signals import batch_signals
+from trmon_client.deciding.counted_tokens import CountedTokens, checked_on_read
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.deciding.token_mask import TokenMask
 from trmon_client.safety.error_guard import ErrorGuard
@@ -26,29 +27,35 @@ from trmon_client.safety.error_guard import ErrorGuard
 class BatchDecision:
     """What one `log_batch` decided; neutral, with `verdict` None, where nothing was decided.
 
-    Nothing synchronises with a device but `reasons`, `mask_rate` and `signals`. `advice` is rank 0's only, and None
-    again where the service gave no newer for 100 steps.
-    Masks have the kind and the device of the inputs. `tokens`: what the policy's token rules decided, in any mode,
-    [B, T]; None without any.
+    Only `reasons`, `mask_rate` and `signals` wait for a device. `advice` is set on rank 0 only, and becomes None when
+    the service has sent no newer advice for 100 steps. Masks have the kind and the device of the inputs.
+    `tokens`: what the policy's token rules decided, in any mode, [B, T]; None without token rules.
     """
 
-    like: TensorSpec
-    surface: ErrorGuard
+    spec: TensorSpec
+    error_guard: ErrorGuard
+    counted_tokens: Callable[[], CountedTokens]
+    """Returns which tokens count. Errors: ValueError where the arguments of the call are no batch."""
     is_enforced: bool = False
     columns: Columns | None = None
     verdict: acceptance.Decision | None = None
     tokens: TokenDecision | None = None
     advice: Mapping[str, Any] | None = None
 
+    @classmethod
+    def neutral(cls, arguments: Mapping[str, Any], *, error_guard: ErrorGuard) -> BatchDecision:
+        """Return a decision that rejects nothing, for a call that decided nothing. Args: the call's, unchecked."""
+        return cls(spec=TensorSpec.of(arguments), error_guard=error_guard, counted_tokens=checked_on_read(arguments))
+
     @cached_property
     def mask(self) -> Array:
-        """[B] bool: which sequences may teach; all true in observe, and where the client itself failed."""
-        return self.accepted if self.is_enforced else self.like.all_true()
+        """[B] bool: which sequences stay in the loss; all true in observe mode, and where the client itself failed."""
+        return self.accepted if self.is_enforced else self.spec.all_true()
 
     @cached_property
     def accepted(self) -> Array:
         """[B] bool: what the policy decided, in any mode."""
-        return self.like.all_true() if self.verdict is None else self.like.copy(self.verdict.accepted)
+        return self.spec.all_true() if self.verdict is None else self.spec.copy(self.verdict.accepted)
 
     @property
     def policy(self) -> Policy | None:
@@ -59,58 +66,60 @@ class BatchDecision:
     def reasons(self) -> list[str | None] | None:
         """[B] the statistic that failed first, None where accepted."""
         verdict = self.verdict
-        return None if verdict is None else self.surface.guard(lambda: verdict.reasons, otherwise=None)
+        return None if verdict is None else self.error_guard.guard(lambda: verdict.reasons, otherwise=None)
 
     @property
     def mask_rate(self) -> float:
         """rejected/(accepted + rejected), empty sequences left out; NaN where nothing was decided."""
         verdict = self.verdict
-        return math.nan if verdict is None else self.surface.guard(lambda: verdict.mask_rate, otherwise=math.nan)
+        return math.nan if verdict is None else self.error_guard.guard(lambda: verdict.mask_rate, otherwise=math.nan)
 
     @cached_property
     def signals(self) -> dict[str, float]:
         """The signals of this call's sequences, by name, computed when first read."""
         columns = self.columns
-        return {} if columns is None else self.surface.guard(lambda: batch_signals.compute(columns), otherwise={})
+        return {} if columns is None else self.error_guard.guard(lambda: batch_signals.compute(columns), otherwise={})
 
     @property
     def token_mask(self) -> Any | None:
-        """Which tokens may teach, bool, of the form of the log-probs; the trainer's own mask in observe.
+        """Which tokens stay in the loss, bool, in the layout of the log-probs; the trainer's own mask in observe mode.
 
-        The arguments of `log_batch` are read once more, when this or `weights` is first read. None where they are
-        no batch.
+        Computed when this or `weights` is first read. None where the arguments of `log_batch` are no batch.
         """
-        teaching = self._teaching
-        return None if teaching is None else teaching.mask
+        found = self._token_mask
+        return None if found is None else found.mask
 
     @property
     def weights(self) -> Any | None:
-        """With what weight tokens may teach, float32: 0 where `token_mask` is unset, 1 in observe and without rules."""
-        teaching = self._teaching
-        return None if teaching is None else teaching.weights
+        """Each token's weight in the loss, float32: 0 where `token_mask` is false, 1 in observe and without rules."""
+        found = self._token_mask
+        return None if found is None else found.weights
 
     @cached_property
-    def _teaching(self) -> TokenMask | None:
-        verdict, like = self.verdict, self.like
-        if not self.is_enforced or verdict is None:
-            return self.surface.guard(lambda: TokenMask.unchanged(like), otherwise=None)
-        return self.surface.guard(
-            lambda: TokenMask.enforced(like, verdict.accepted, tokens=self.tokens), otherwise=None
-        )
+    def _token_mask(self) -> TokenMask | None:
+        return self.error_guard.guard(self._read_token_mask, otherwise=None)
+
+    def _read_token_mask(self) -> TokenMask:
+        if not self.is_enforced or self.verdict is None:
+            return TokenMask.unchanged(self.spec, self.counted_tokens())
+        tokens = self.counted_tokens() if self.tokens is None else self.tokens
+        return TokenMask.enforced(self.spec, self.verdict.accepted, tokens=tokens)
 
     def clean(self, mu: Any, pi: Any) -> Any:
         """Return mu with pi, detached, in the rows that `mask` rejects: their gradients become 0, never NaN.
 
-        Args: mu, pi: rollout and current log-probs in the form that `log_batch` had them; a no-op in observe.
+        Args: mu, pi: rollout and current log-probs in the layout that `log_batch` got; mu is unchanged in observe mode.
         """
         if not self.is_enforced:
             return mu
-        return self.surface.guard(lambda: _clean(self.mask, mu, pi, cu_seqlens=self.like.cu_seqlens), otherwise=mu)
+        return self.error_guard.guard(
+            lambda: _clean(self.mask, mu, pi, layout=self.counted_tokens().layout), otherwise=mu
+        )
 
 
-def _clean(mask: Array, mu: Any, pi: Any, *, cu_seqlens: Any) -> Any:
-    if cu_seqlens is not None:
-        sequences = np.repeat(np.arange(len(mask)), lengths_of(cu_seqlens))
+def _clean(mask: Array, mu: Any, pi: Any, *, layout: InputLayout) -> Any:
+    if layout.is_packed:
+        sequences = np.repeat(np.arange(len(mask)), layout.lengths or ())
         return _where(mask[to_computable(sequences, mask.device if is_tensor(mask) else None)], mu, pi)
     if isinstance(mu, (list, tuple)):
         return [_where(accepted, *rows) for accepted, *rows in zip(mask, mu, pi, strict=True)]

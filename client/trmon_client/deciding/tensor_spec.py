@@ -1,4 +1,4 @@
-"""Masks of the same kind and on the same device as what the trainer passed."""
+"""Masks of the same kind and on the same device as the tensors that the trainer passed."""
 
 from __future__ import annotations
 
@@ -10,35 +10,27 @@ import numpy as np
 
 from trmon_client.core.arrays.backend import Array, Device, is_tensor
 
-SHAPED_LIKE = ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
-OF_TOKENS = (*SHAPED_LIKE, "cu_seqlens")
-"""The inputs that say which tokens there are, and in which form."""
+SHAPED_ALIKE = ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
+"""The arguments of one shape, in the order in which they are asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """B, the device of the inputs, None for numpy, and, detached, the inputs that say which tokens there are."""
+    """The number of sequences, B, and the device of the trainer's tensors; None for numpy."""
 
     n_sequences: int
     device: Device
-    tokens: Mapping[str, Any]
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> TensorSpec:
-        """Return what masks must look like; B is 0 where no input has a length."""
-        given = [inputs[name] for name in SHAPED_LIKE if inputs.get(name) is not None]
+    def of(cls, arguments: Mapping[str, Any]) -> TensorSpec:
+        """Return the spec of arguments that need not be valid; B is 0 where no argument has a length."""
+        given = [arguments[name] for name in SHAPED_ALIKE if arguments.get(name) is not None]
         rows = [value[0] if isinstance(value, (list, tuple)) and value else value for value in given]
-        offsets = _length(inputs.get("cu_seqlens"))
+        offsets = _length(arguments.get("cu_seqlens"))
         return cls(
             n_sequences=offsets - 1 if offsets else next((n for n in map(_length, given) if n is not None), 0),
             device=next((row.device for row in rows if is_tensor(row)), None),
-            tokens={name: _detached(inputs.get(name)) for name in OF_TOKENS},
         )
-
-    @property
-    def cu_seqlens(self) -> Any | None:
-        """The offsets of packed sequences, as given."""
-        return self.tokens["cu_seqlens"]
 
     def all_true(self) -> Array:
         """Return [B] true."""
@@ -46,7 +38,7 @@ class TensorSpec:
             return np.ones(self.n_sequences, bool)
         import torch
 
-        # Of no relation to the inputs: nested, sharded and sparse ones make none, or one of their own kind.
+        # Not made from the inputs: nested, sharded and sparse tensors refuse, or give one of their own kind.
         return torch.ones(self.n_sequences, dtype=torch.bool, device=self.device)
 
     def copy(self, accepted: Array) -> Array:
@@ -59,29 +51,15 @@ class TensorSpec:
 
         return torch.tensor(accepted, dtype=torch.bool, device=self.device)
 
-    def own(self, array: Array | list[Array]) -> Array | list[Array]:
-        """Return what was computed, an array or a list of rows, in the kind and the place of the inputs."""
+    def to_inputs(self, array: Array | list[Array]) -> Array | list[Array]:
+        """Return an array, or a list of rows, in the kind and on the device of the inputs."""
         if isinstance(array, list):
-            return [self.own(row) for row in array]
+            return [self.to_inputs(row) for row in array]
         if self.device is None or is_tensor(array):
             return array
         import torch
 
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
-
-
-def _detached(value: Any) -> Any:
-    """Return an input without its autograd graph, which would live as long as the decision; None where that fails."""
-    if isinstance(value, (list, tuple)):
-        is_of_numbers = not value or isinstance(value[0], (float, int))
-        return value if is_of_numbers else [_detached(row) for row in value]
-    # To detach each of a thousand rows costs milliseconds, and most have no graph.
-    if not (getattr(value, "requires_grad", False) and is_tensor(value)):
-        return value
-    try:
-        return value.detach()
-    except (TypeError, RuntimeError):
-        return None
 
 
 def _length(value: Any) -> int | None:

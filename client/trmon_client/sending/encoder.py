@@ -42,19 +42,21 @@ class Encoder:
         is_fork: bool,
         n_before: int,
         hear: Callable[[wire.Ack], None],
-        surface: ErrorGuard,
+        error_guard: ErrorGuard,
     ) -> None:
         self._settings = settings
         self._ranks = ranks
         self._is_fork = is_fork
         self._n_before = n_before
         self._hear = hear
-        self._losses = surface.losses
-        self._notices = surface.notices
+        self._losses = error_guard.losses
+        self._notices = error_guard.notices
         self._outbox = MessageQueue(settings.limits)
-        spool = Spool(_spool_directory(settings), limits=settings.limits, losses=surface.losses)
-        self._retry_buffer = RetryBuffer(spool, limits=settings.limits, losses=surface.losses, notices=surface.notices)
-        self._transport = _transport(settings, surface.notices)
+        spool = Spool(_spool_directory(settings), limits=settings.limits, losses=error_guard.losses)
+        self._retry_buffer = RetryBuffer(
+            spool, limits=settings.limits, losses=error_guard.losses, notices=error_guard.notices
+        )
+        self._transport = _transport(settings, error_guard.notices)
         self._is_closing = threading.Event()
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="trmon-sender", daemon=True)

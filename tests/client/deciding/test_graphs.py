@@ -148,6 +148,20 @@ def test_what_a_decision_says_of_tokens_is_read_from_what_it_keeps(tmp_path: Pat
         assert np.reshape(rows, (4, 6)).tolist() == expected
 
 
+@pytest.mark.parametrize("policy", ["trm", "tis"])
+def test_a_decision_keeps_the_mask_but_none_of_the_log_probs(tmp_path: Path, policy: str) -> None:
+    monitor = Monitor(settings(tmp_path, mode="enforce", policy=policy))
+    given = {name: np.array(array) for name, array in batch(far=(1,)).items()} | {"mask": np.ones((4, 6), bool)}
+    mask = given["mask"]
+    made = [ref(array) for name, array in given.items() if name != "mask"]
+    decision = monitor.log_batch(step=0, **given)
+    monitor.close()
+    del given
+    assert [array() for array in made] == [None, None]
+    assert decision.token_mask is not None
+    assert decision.token_mask.shape == mask.shape
+
+
 class Meter:
     """A number of the trainer's own that keeps the tensor it is of."""
 

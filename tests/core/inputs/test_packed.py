@@ -116,9 +116,9 @@ def test_token_decisions_come_back_in_the_form_of_the_log_probs(name: str) -> No
     )
     rows = np.arange(max(lengths)) < np.array(lengths)[:, None]
     expected = of_padded.weights[rows].tolist()
-    assert np.asarray(of_padded.form.restored(of_padded.weights)).tolist() == of_padded.weights.tolist()
-    assert np.asarray(of_packed.form.restored(of_packed.weights)).tolist() == expected
-    restored = of_rows.form.restored(of_rows.weights)
+    assert np.asarray(of_padded.layout.restored(of_padded.weights)).tolist() == of_padded.weights.tolist()
+    assert np.asarray(of_packed.layout.restored(of_packed.weights)).tolist() == expected
+    restored = of_rows.layout.restored(of_rows.weights)
     assert [len(row) for row in restored] == lengths
     assert np.concatenate(restored).tolist() == expected
 

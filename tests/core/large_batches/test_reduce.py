@@ -36,7 +36,7 @@ def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> CheckedInpu
     lengths = random.integers(0, mask.shape[1] + 1, (len(mask), 1))
     mask &= (np.arange(mask.shape[1]) < lengths) | (seed % 3 == 0)
     return check_inputs(
-        {name: arrays[name] for name in names},
+        **{name: arrays[name] for name in names},
         mask=np.ones_like(mask) if seed % 5 == 0 else mask,
         advantages=random.normal(size=mask.shape),
         versions=random.integers(0, 9, mask.shape),
@@ -106,7 +106,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
     rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
     new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": new}
-    found = reduce.reduce_large_batch(check_inputs(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
     d = new.astype(np.float64) - rollout
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-9)
 
@@ -114,7 +114,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
 def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
     rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
-    found = reduce.reduce_large_batch(check_inputs(given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
     below, above = (given[name].astype(np.float64) for name in ("rollout_logprobs", "logprobs"))
     rest_below, rest_above = -np.expm1(below), -np.expm1(above)
     exact = np.exp(below) * (below - above) + rest_below * np.log(rest_below / rest_above)
@@ -125,7 +125,7 @@ def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
 def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduction() -> None:
     def is_large(shape: tuple[int, int], dtype: Any = np.float32) -> bool:
         logp = np.zeros(shape, dtype)
-        return reduce.is_large(check_inputs({"logprobs": logp, "old_logprobs": logp}, mask=np.ones(shape)))
+        return reduce.is_large(check_inputs(logprobs=logp, old_logprobs=logp, mask=np.ones(shape)))
 
     assert is_large((64, 1024))
     assert not is_large((64, 1024), np.float64)
@@ -133,7 +133,7 @@ def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduct
     assert not is_large((8192, 16))
     assert not is_large((4, 512))
     logp = torch.zeros((64, 1024), device="meta")
-    assert not reduce.is_large(CheckedInputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, form=None))  # type: ignore[arg-type]
+    assert not reduce.is_large(CheckedInputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, layout=None))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_trainer_may_fork_after_a_large_batch() -> None:
 def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon: int) -> None:
     rollout = np.full((2, horizon), -0.7, np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
-    whole = check_inputs(given, mask=np.ones_like(rollout))
+    whole = check_inputs(**given, mask=np.ones_like(rollout))
     expected = reduce_block(widened(whole), clip=USUAL_CLIP)
     agree(reduce.reduce_large_batch(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
 

@@ -227,7 +227,7 @@ def test_criteria_beside_token_rules_decide_on_sequences() -> None:
 @pytest.mark.parametrize("n_sequences", [5, 2000])
 def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
     given = batch(seed=9, n_sequences=n_sequences, noise=0.5, odd=0.05)
-    inputs = check_inputs({p: given[p] for p in LOGPS}, mask=given["mask"])
+    inputs = check_inputs(**{p: given[p] for p in LOGPS}, mask=given["mask"])
     host = token_decision.apply_token_rules_to_inputs(preset(name), inputs)
     device = token_decision.apply_token_rules_to_inputs(
         preset(name), inputs.mapped(lambda array: torch.from_numpy(np.array(array)))
@@ -241,7 +241,7 @@ def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 def test_torch_never_reads_a_value_and_so_never_waits_for_the_device(name: str) -> None:
-    inputs = check_inputs({p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
+    inputs = check_inputs(**{p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
     found = token_decision.apply_token_rules_to_inputs(
         preset(name), inputs.mapped(lambda array: torch.from_numpy(array).to("meta"))
     )

@@ -13,11 +13,11 @@ from trmon_client.core.inputs.ragged import is_ragged, pad_rows, row_mask, to_ro
 
 @dataclass(frozen=True)
 class TokenInputs:
-    """Log-probs by argument name and the mask, [B, T] in one place, and the form they came in."""
+    """Log-probs by argument name and the mask, [B, T] in one place, and the layout in which they were given."""
 
     logprobs: dict[str, Array]
     mask: Array
-    form: InputLayout
+    layout: InputLayout
 
 
 def read_token_inputs(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, device: Device) -> TokenInputs:
@@ -66,8 +66,8 @@ def _from_packed(given: dict[str, Any], mask: Any, cu_seqlens: Any, device: Devi
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected ({sum(lengths)},) by cu_seqlens")
     padded = {name: packed.pad_packed(array, lengths=lengths) for name, array in flat.items()}
     whole, counted = row_mask(lengths, device), padded.pop("mask", None)
-    form = InputLayout(max(lengths, default=0), tuple(lengths), is_packed=True)
-    return TokenInputs(padded, whole if counted is None else whole & (counted != 0), form)
+    layout = InputLayout(max(lengths, default=0), tuple(lengths), is_packed=True)
+    return TokenInputs(padded, whole if counted is None else whole & (counted != 0), layout)
 
 
 def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInputs:
@@ -79,12 +79,12 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInput
     first = next(iter(rows))
     like = (first, [len(row) for row in rows[first]])
     padded = {name: pad_rows(name, arrays, like=like) for name, arrays in rows.items()}
-    came = InputLayout(max(like[1], default=0), tuple(like[1]))
+    layout = InputLayout(max(like[1], default=0), tuple(like[1]))
     if mask is None:
-        return TokenInputs(padded, row_mask(like[1], device), came)
+        return TokenInputs(padded, row_mask(like[1], device), layout)
     if not is_ragged(mask):
         raise ValueError(f"mask is an array; expected a list of 1-D arrays like {first}, or None if all tokens count")
-    return TokenInputs(padded, pad_rows("mask", to_rows("mask", mask, device), like=like), came)
+    return TokenInputs(padded, pad_rows("mask", to_rows("mask", mask, device), like=like), layout)
 
 
 def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:

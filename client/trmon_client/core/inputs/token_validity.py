@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trmon_client.core.arrays.backend import Array
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 
 MAX_LOGPROB = 1e-4
 """Above it a log-prob is no rounding of 0 but a probability that cannot be."""
@@ -22,8 +22,9 @@ def valid_mask(
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     Source: formulas, section 2.
     """
-    given = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    return valid_tokens(check_inputs(given, mask=mask))
+    return valid_tokens(
+        check_inputs(rollout_logprobs=rollout_logprobs, old_logprobs=old_logprobs, logprobs=logprobs, mask=mask)
+    )
 
 
 def valid_tokens(inputs: CheckedInputs) -> Array:

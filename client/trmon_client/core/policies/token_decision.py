@@ -14,7 +14,7 @@ import numpy as np
 from trmon_client.core.arrays.backend import Array, Arrays
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, Pair
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.token_validity import valid_tokens
 from trmon_client.core.policies.policy import Policy
@@ -29,13 +29,13 @@ class TokenDecision:
 
     Fields: mask [B, T] bool: valid, and kept by every rule; weights [B, T] float32: 0 where `mask` is unset, 1 where
     no rule weighs; columns: `schema.TOKEN_STEMS`, [B], over valid tokens, of sequences that are rejected too;
-    form: of the log-probs.
+    layout: of the log-probs.
     """
 
     mask: Array
     weights: Array
     columns: dict[str, Array]
-    form: InputLayout
+    layout: InputLayout
 
     def attached_to(self, columns: Columns) -> Columns:
         """Return the columns of the same sequences with these beside them."""
@@ -53,13 +53,19 @@ def apply_token_rules(
 ) -> TokenDecision:
     """Return what a policy's token rules decide; without any, that valid tokens teach with weight 1.
 
-    Args: as `statistics.columns` takes them; what was not padded comes back padded, and `form` can undo it.
+    Args: as `statistics.columns` takes them; what was not padded comes back padded, and `layout` can undo it.
     Returns: numpy, or torch on the device of CUDA tensors; then nothing synchronises.
     Errors: ValueError naming the argument and the expected shape; PolicyError if a rule's pair is not at hand.
     Source: formulas, section 6.
     """
-    logps = dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True))
-    return apply_token_rules_to_inputs(policy, check_inputs(logps, mask=mask, cu_seqlens=cu_seqlens))
+    inputs = check_inputs(
+        rollout_logprobs=rollout_logprobs,
+        old_logprobs=old_logprobs,
+        logprobs=logprobs,
+        mask=mask,
+        cu_seqlens=cu_seqlens,
+    )
+    return apply_token_rules_to_inputs(policy, inputs)
 
 
 def apply_token_rules_to_inputs(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
@@ -71,7 +77,7 @@ def apply_token_rules_to_inputs(policy: Policy, inputs: CheckedInputs) -> TokenD
         join([part.mask for part in parts]),
         join([part.weights for part in parts]),
         {name: join([part.columns[name] for part in parts]) for name in parts[0].columns},
-        inputs.form,
+        inputs.layout,
     )
 
 
@@ -126,7 +132,7 @@ def _decided(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
         "sum_sq_token_weight": xp.sum(weights * weights, -1),
     }
     columns = {name: xp.cast(array, COLUMNS[name].dtype) for name, array in found.items()}
-    return TokenDecision(kept, xp.cast(weights, "f4"), columns, inputs.form)
+    return TokenDecision(kept, xp.cast(weights, "f4"), columns, inputs.layout)
 
 
 def _k1(rule: TokenRule, _xp: Arrays, d: Array) -> _Ruling:
