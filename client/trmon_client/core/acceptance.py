@@ -1,4 +1,4 @@
-"""Which sequences of a batch stay in the loss: the public names of `trmon_client.core.policies`."""
+"""Acceptance policies and decisions: the public names of `trmon_client.core.policies`."""
 
 from trmon_client.core.policies.acceptance import (
     CERTIFICATE_MARGIN,

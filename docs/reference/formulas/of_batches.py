@@ -146,8 +146,8 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "what a token rule would mask or cut",
         "share of tokens outside its range of d",
-        "policies.token_whatif.masked_or_cut",
-        "core/policies/test_token_whatif.py::test_a_policys_what_if_holds_what_the_policy_does",
+        "policies.token_whatif.affected_fractions",
+        "core/policies/test_token_whatif.py::test_the_estimate_contains_the_true_effect_of_the_policy",
     ),
     Formula(
         ACCEPTANCE,

@@ -157,7 +157,7 @@ _COLUMNS = (
         "outside [lower, upper]",
         "fraction of the histogram, within a bin",
         "policies.token_whatif.fraction_outside",
-        "core/policies/test_token_whatif.py::test_the_share_outside_lies_between_its_bounds",
+        "core/policies/test_token_whatif.py::test_the_fraction_outside_lies_between_its_limits",
     ),
     Formula(
         COLUMNS,

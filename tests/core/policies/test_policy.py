@@ -1,4 +1,4 @@
-"""Policies: what parses, what is refused and how it is said, names and hashes."""
+"""Policies: parsing, rejected specs with their messages, names and hashes."""
 
 from __future__ import annotations
 
@@ -57,35 +57,35 @@ def test_a_preset_has_its_published_bounds(name: str, criteria: list[tuple[Any, 
 
 
 @pytest.mark.parametrize("name", [*PRESETS, *TOKEN_POLICIES])
-def test_a_policy_is_its_spec_through_json(name: str) -> None:
+def test_a_policy_survives_the_json_of_its_spec(name: str) -> None:
     policy = Policy.parse(name)
     assert policy.name == name
     assert Policy.parse(json.loads(json.dumps(policy.spec()))) == policy
 
 
-def test_the_hash_is_of_the_content_and_never_changes() -> None:
+def test_the_hash_depends_on_the_content_and_never_changes() -> None:
     assert preset("trm").hash == "aa51502310a30bf736f498e0f2f5bf77"
     assert preset("geo_mask").hash == "8f8788cb96333496270f7aa146a09fa4"
     assert preset("trm", delta=0.05).hash == preset("trm").hash
     assert preset("trm", delta=0.02).hash != preset("trm").hash
 
 
-def test_bounds_left_out_or_whole_numbers_hash_like_their_canonical_form() -> None:
-    short = Policy.parse({"name": "p", "criteria": [{"statistic": "max_abs_d", "upper": 1}]})
-    full = {"statistic": "max_abs_d", "pair": "primary", "lower": None, "upper": 1.0, "where": None}
-    assert short.spec() == {"name": "p", "criteria": [full]}
-    assert short.hash == Policy.parse(short.spec()).hash
+def test_omitted_and_integer_bounds_have_the_hash_of_the_canonical_spec() -> None:
+    given = Policy.parse({"name": "p", "criteria": [{"statistic": "max_abs_d", "upper": 1}]})
+    canonical = {"statistic": "max_abs_d", "pair": "primary", "lower": None, "upper": 1.0, "where": None}
+    assert given.spec() == {"name": "p", "criteria": [canonical]}
+    assert given.hash == Policy.parse(given.spec()).hash
 
 
 @pytest.mark.parametrize("name", [*PRESETS, *TOKEN_POLICIES])
-def test_a_policy_is_the_same_in_another_process(name: str) -> None:
+def test_an_unpickled_policy_is_one_cached_object(name: str) -> None:
     policy = preset(name)
-    there = pickle.loads(pickle.dumps(policy))
-    assert (there, there.hash, there.needs) == (policy, policy.hash, policy.needs)
-    assert pickle.loads(pickle.dumps(policy)) is there
+    unpickled = pickle.loads(pickle.dumps(policy))
+    assert (unpickled, unpickled.hash, unpickled.needs) == (policy, policy.hash, policy.needs)
+    assert pickle.loads(pickle.dumps(policy)) is unpickled
 
 
-def test_policies_that_are_equal_have_one_hash() -> None:
+def test_equal_policies_have_the_same_hash() -> None:
     zero, minus_zero = (Policy("p", (Criterion("max_k3", upper=bound),)) for bound in (0.0, -0.0))
     assert zero == minus_zero
     assert zero.hash == minus_zero.hash
@@ -99,28 +99,28 @@ def test_policies_that_are_equal_have_one_hash() -> None:
         (preset("geo_mask", lower=0.98, upper=1.02), "geo_mask(lower=0.98, upper=1.02)"),
     ],
 )
-def test_the_name_says_which_bounds_were_moved(policy: Policy, name: str) -> None:
+def test_the_name_states_the_changed_bounds(policy: Policy, name: str) -> None:
     assert policy.name == name
 
 
-def test_a_preset_whose_bounds_nobody_moves_is_made_once_for_all_runs() -> None:
+def test_a_preset_with_default_bounds_is_one_cached_object() -> None:
     assert preset("trm") is preset("trm")
     assert preset("trm_max", delta=0.05) == preset("trm_max")
     assert preset("trm_max", delta=0.02) != preset("trm_max")
 
 
-def test_delta_moves_every_bound_on_the_largest_kl() -> None:
+def test_delta_changes_every_bound_on_the_largest_kl() -> None:
     uppers = [criterion.upper for criterion in preset("trm", delta=0.02).criteria]
     assert uppers == pytest.approx([0.02, 0.0201, 0.0201, 0.5, 0.001, 0.001])
 
 
-@pytest.mark.parametrize("moved", [{"upper": 4.0}, {"lower": 0.25}])
-def test_a_single_k1_bound_is_taken_both_ways(moved: dict[str, float]) -> None:
-    (criterion,) = preset("seq_sum_k1", **moved).criteria
+@pytest.mark.parametrize("changed", [{"upper": 4.0}, {"lower": 0.25}])
+def test_a_single_k1_bound_applies_in_both_directions(changed: dict[str, float]) -> None:
+    (criterion,) = preset("seq_sum_k1", **changed).criteria
     assert (criterion.lower, criterion.upper) == (0.25, 4.0)
 
 
-def test_one_bound_of_another_preset_leaves_the_other() -> None:
+def test_changing_one_bound_of_another_preset_keeps_the_other() -> None:
     (criterion,) = preset("geo_mask", upper=1.05).criteria
     assert (criterion.lower, criterion.upper) == (0.99, 1.05)
 
@@ -135,11 +135,11 @@ def test_one_bound_of_another_preset_leaves_the_other() -> None:
     ],
     ids=["trm", "opsm", "max_kl", "version_lag"],
 )
-def test_a_policy_says_which_arguments_it_needs(policy: Policy, needs: tuple[str, ...]) -> None:
+def test_a_policy_lists_the_arguments_that_it_needs(policy: Policy, needs: tuple[str, ...]) -> None:
     assert policy.needs == needs
 
 
-def test_a_pair_named_outright_needs_both_its_policies() -> None:
+def test_a_named_pair_needs_the_log_probs_of_both_policies() -> None:
     assert set(Policy("p", (Criterion("max_k3", "staleness", upper=1.0),)).needs) == {"old_logprobs", "logprobs"}
 
 
@@ -154,7 +154,7 @@ def test_a_pair_named_outright_needs_both_its_policies() -> None:
         ("seq_tis", None, 2.0),
     ],
 )
-def test_a_token_policy_is_one_rule_at_its_published_bounds_and_no_criterion(
+def test_a_token_policy_has_one_rule_with_its_published_bounds_and_no_criterion(
     name: str, lower: float | None, upper: float
 ) -> None:
     policy = Policy.parse(name)
@@ -162,18 +162,18 @@ def test_a_token_policy_is_one_rule_at_its_published_bounds_and_no_criterion(
     assert policy.tokens == (TokenRule(name, MISMATCH, lower, upper),)
 
 
-def test_every_token_rule_has_a_policy_of_its_name() -> None:
+def test_every_token_rule_has_a_policy_with_its_name() -> None:
     assert TOKEN_POLICIES.keys() == TOKEN_RULES.keys()
 
 
-@pytest.mark.parametrize("moved", [{"upper": 4.0}, {"lower": 0.25}])
-def test_a_single_bound_of_token_k1_is_taken_both_ways(moved: dict[str, float]) -> None:
-    (rule,) = preset("token_k1", **moved).tokens
+@pytest.mark.parametrize("changed", [{"upper": 4.0}, {"lower": 0.25}])
+def test_a_single_bound_of_token_k1_applies_in_both_directions(changed: dict[str, float]) -> None:
+    (rule,) = preset("token_k1", **changed).tokens
     assert (rule.lower, rule.upper) == (0.25, 4.0)
 
 
-def test_criteria_and_token_rules_go_together_in_one_policy() -> None:
-    spec = {"name": "both", "criteria": [GOOD], "tokens": [{"rule": "icepop", "lower": 0.5, "upper": 5}]}
+def test_a_policy_can_have_criteria_and_token_rules() -> None:
+    spec = {"name": "both", "criteria": [VALID_CRITERION], "tokens": [{"rule": "icepop", "lower": 0.5, "upper": 5}]}
     policy = Policy.parse(spec)
     assert [rule.rule for rule in policy.tokens] == ["icepop"]
     assert Policy.parse(json.loads(json.dumps(policy.spec()))) == policy
@@ -184,15 +184,15 @@ def test_the_hash_of_a_token_policy_never_changes() -> None:
     assert preset("icepop").hash == "18eb0ad178be0e863f9e51f4c9f3838a"
 
 
-def test_a_token_rule_of_a_named_pair_needs_both_its_policies() -> None:
+def test_a_token_rule_of_a_named_pair_needs_the_log_probs_of_both_policies() -> None:
     policy = Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),))
     assert set(policy.needs) == {"old_logprobs", "logprobs"}
 
 
-BAD_RULES: list[tuple[Any, str]] = [
+INVALID_RULES: list[tuple[Any, str]] = [
     ({"rule": "ice"}, r"tokens\[0\]: rule must be one of token_k1"),
     ({"upper": 2}, "a token rule needs a rule"),
-    ("tis", "a token rule must be a mapping, and is str"),
+    ("tis", "a token rule must be a mapping, got str"),
     ({"rule": "tis", "upper": 2, "where": None}, "unknown key where; allowed: rule, pair"),
     ({"rule": "tis"}, "tis takes upper alone"),
     ({"rule": "tis", "lower": 0.5, "upper": 2}, "tis takes upper alone"),
@@ -200,18 +200,18 @@ BAD_RULES: list[tuple[Any, str]] = [
     ({"rule": "icepop", "lower": 5, "upper": 0.5}, r"lower \(5\) must not be above upper \(0.5\)"),
     ({"rule": "icepop", "lower": 0, "upper": 5}, "lower bounds a ratio and must be above 0"),
     ({"rule": "tis", "upper": math.inf}, "upper must be finite"),
-    ({"rule": "token_k2", "upper": 0}, "token_k2: upper must be above 0, and is 0"),
+    ({"rule": "token_k2", "upper": 0}, "token_k2: upper must be above 0, got 0"),
     ({"rule": "tis", "upper": 2, "pair": "both"}, "pair must be one of primary"),
 ]
 
 
-@pytest.mark.parametrize(("rule", "message"), BAD_RULES, ids=[message for _, message in BAD_RULES])
-def test_a_bad_token_rule_is_refused_saying_what_is_allowed(rule: Any, message: str) -> None:
+@pytest.mark.parametrize(("rule", "message"), INVALID_RULES, ids=[message for _, message in INVALID_RULES])
+def test_an_invalid_token_rule_is_rejected_with_the_allowed_values(rule: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         Policy.parse({"name": "p", "criteria": [], "tokens": [rule]})
 
 
-BAD_CRITERIA: list[tuple[dict[str, Any], str]] = [
+INVALID_CRITERIA: list[tuple[dict[str, Any], str]] = [
     ({"statistic": "max_klx", "upper": 1}, r"criteria\[0\]: statistic must be one of max_kl"),
     ({"statistic": ["max_kl"], "upper": 1}, "statistic must be one of"),
     ({"upper": 1}, "needs a statistic"),
@@ -223,59 +223,59 @@ BAD_CRITERIA: list[tuple[dict[str, Any], str]] = [
     ({"statistic": "max_k3", "upper": math.nan}, "upper must be finite"),
     ({"statistic": "max_k3", "upper": math.inf}, "upper must be finite"),
     ({"statistic": "max_k3", "upper": 10**400}, "upper must be finite"),
-    ({"statistic": "max_k3", "upper": True}, "upper must be a number, and is bool"),
-    ({"statistic": "max_k3", "upper": "1"}, "upper must be a number, and is str"),
+    ({"statistic": "max_k3", "upper": True}, "upper must be a number, got bool"),
+    ({"statistic": "max_k3", "upper": "1"}, "upper must be a number, got str"),
     ({"statistic": "max_k3", "lower": 2, "upper": 1}, r"lower \(2\) must not be above upper \(1\)"),
     ({"statistic": "geo_ratio", "lower": 0}, "must be above 0"),
     ({"statistic": "min_ratio", "lower": -1}, "must be above 0"),
 ]
 
 
-@pytest.mark.parametrize(("criterion", "message"), BAD_CRITERIA, ids=[message for _, message in BAD_CRITERIA])
-def test_a_bad_criterion_is_refused_saying_what_is_allowed(criterion: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("criterion", "message"), INVALID_CRITERIA, ids=[message for _, message in INVALID_CRITERIA])
+def test_an_invalid_criterion_is_rejected_with_the_allowed_values(criterion: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         Policy.parse({"name": "p", "criteria": [criterion]})
 
 
 TIS = {"rule": "tis", "upper": 2}
-GOOD = {"statistic": "max_k3", "upper": 1}
-BAD_POLICIES: list[tuple[Any, str]] = [
-    ("trm_maxx", "no preset is called 'trm_maxx'; there are trm_max.*icepop"),
-    ("x" * 10_000, r"no preset is called 'x{63};"),
-    (7, "must be a preset's name or a mapping, and is int"),
-    ({}, "has the keys name and criteria, and this one none"),
-    ({"name": "p"}, "has the keys name and criteria"),
-    ({"name": "p", "criteria": [GOOD], "mode": "x"}, "and this one name, criteria, mode"),
-    ({"name": "", "criteria": [GOOD]}, "name must be text of 1 to 128"),
-    ({"name": "x" * 10_000, "criteria": [GOOD]}, "name must be text of 1 to 128"),
-    ({"name": "a\nb", "criteria": [GOOD]}, "printable"),
-    ({"name": 3, "criteria": [GOOD]}, "name must be text"),
-    ({"name": "p", "criteria": []}, "1 to 32 criteria, and this one 0"),
-    ({"name": "p", "criteria": [GOOD] * 33}, "1 to 32 criteria, and this one 33"),
-    ({"name": "p", "criteria": GOOD}, "criteria must be a list, and is dict"),
-    ({"name": "p", "criteria": [], "tokens": []}, "1 to 32 criteria, and this one 0"),
-    ({"name": "p", "criteria": [], "tokens": TIS}, "tokens must be a list, and is dict"),
-    ({"name": "p", "criteria": [], "tokens": [TIS] * 9}, "1 to 8 tokens, and this one 9"),
+VALID_CRITERION = {"statistic": "max_k3", "upper": 1}
+INVALID_POLICIES: list[tuple[Any, str]] = [
+    ("trm_maxx", "unknown preset 'trm_maxx'; the presets are trm_max.*icepop"),
+    ("x" * 10_000, r"unknown preset 'x{63};"),
+    (7, "must be the name of a preset or a mapping, got int"),
+    ({}, "requires the keys name and criteria and allows tokens, got none"),
+    ({"name": "p"}, "requires the keys name and criteria"),
+    ({"name": "p", "criteria": [VALID_CRITERION], "mode": "x"}, "got name, criteria, mode"),
+    ({"name": "", "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
+    ({"name": "x" * 10_000, "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
+    ({"name": "a\nb", "criteria": [VALID_CRITERION]}, "printable"),
+    ({"name": 3, "criteria": [VALID_CRITERION]}, "name must be text"),
+    ({"name": "p", "criteria": []}, "1 to 32 criteria, got 0"),
+    ({"name": "p", "criteria": [VALID_CRITERION] * 33}, "1 to 32 criteria, got 33"),
+    ({"name": "p", "criteria": VALID_CRITERION}, "criteria must be a list, got dict"),
+    ({"name": "p", "criteria": [], "tokens": []}, "1 to 32 criteria, got 0"),
+    ({"name": "p", "criteria": [], "tokens": TIS}, "tokens must be a list, got dict"),
+    ({"name": "p", "criteria": [], "tokens": [TIS] * 9}, "1 to 8 tokens, got 9"),
     (
         {"name": "p", "criteria": [], "tokens": [TIS] * 2},
-        "weighs tokens by one rule at most, and this one by tis and tis",
+        "at most one rule that weights tokens, got tis and tis",
     ),
-    ({"name": "p", "criteria": ["max_k3"]}, r"criteria\[0\]: a criterion must be a mapping, and is str"),
+    ({"name": "p", "criteria": ["max_k3"]}, r"criteria\[0\]: a criterion must be a mapping, got str"),
 ]
 
 
-@pytest.mark.parametrize(("policy", "message"), BAD_POLICIES, ids=[message[:40] for _, message in BAD_POLICIES])
-def test_a_bad_policy_is_refused_saying_what_is_allowed(policy: Any, message: str) -> None:
+@pytest.mark.parametrize(("policy", "message"), INVALID_POLICIES, ids=[message[:40] for _, message in INVALID_POLICIES])
+def test_an_invalid_policy_is_rejected_with_the_allowed_values(policy: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         Policy.parse(policy)
 
 
 @pytest.mark.parametrize(
-    ("name", "moved", "message"),
+    ("name", "changed", "message"),
     [
         ("geo_mask", {"delta": 0.1}, "geo_mask takes lower and upper, not delta"),
         ("trm_max", {"upper": 0.1}, "trm_max takes delta, not upper"),
-        ("trm", {"delta": "0.02"}, "max_kl: delta must be a number, and is str"),
+        ("trm", {"delta": "0.02"}, "max_kl: delta must be a number, got str"),
         ("geo_mask", {"lower": 1.5}, "must not be above upper"),
         ("seq_mean_k1", {"upper": 0.0}, "must be above 0"),
         ("trm", {"delta": math.nan}, "must be finite"),
@@ -284,6 +284,8 @@ def test_a_bad_policy_is_refused_saying_what_is_allowed(policy: Any, message: st
         ("token_k1", {"upper": -2.0}, "must be above 0"),
     ],
 )
-def test_a_keyword_a_preset_does_not_take_is_refused(name: str, moved: dict[str, float], message: str) -> None:
+def test_an_unknown_keyword_or_invalid_bound_of_a_preset_is_rejected(
+    name: str, changed: dict[str, float], message: str
+) -> None:
     with pytest.raises(PolicyError, match=message):
-        preset(name, **moved)
+        preset(name, **changed)

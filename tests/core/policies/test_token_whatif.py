@@ -1,4 +1,4 @@
-"""What-ifs of token rules from the histogram, against the tokens themselves."""
+"""The effect of token rules estimated from the histogram, against the tokens themselves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trmon_client.core.columns.histogram import EDGES, histograms
 from trmon_client.core.columns.schema import N_BINS
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.acceptance import TOKEN_POLICIES, PolicyError, TokenRule, preset
-from trmon_client.core.policies.token_whatif import TokenFraction, fraction_outside, kept_range, masked_or_cut
+from trmon_client.core.policies.token_whatif import TokenFraction, affected_fractions, fraction_outside, kept_range
 
 
 def counts_of(d: np.ndarray) -> np.ndarray:
-    found: np.ndarray = histograms(d[None].astype(float), valid=np.ones(len(d), bool))[0]
-    return found
+    counts: np.ndarray = histograms(d[None].astype(float), valid=np.ones(len(d), bool))[0]
+    return counts
 
 
 @settings(max_examples=200)
@@ -29,7 +29,7 @@ def counts_of(d: np.ndarray) -> np.ndarray:
     st.lists(st.floats(-40, 40), min_size=1, max_size=40),
     st.tuples(st.floats(-35, 35) | st.sampled_from(EDGES), st.floats(-35, 35) | st.sampled_from(EDGES)),
 )
-def test_the_share_outside_lies_between_its_bounds(d: list[float], bounds: tuple[float, float]) -> None:
+def test_the_fraction_outside_lies_between_its_limits(d: list[float], bounds: tuple[float, float]) -> None:
     lower, upper = sorted(map(float, bounds))
     found = fraction_outside(counts_of(np.array(d)), lower=lower, upper=upper)
     true = np.mean((np.array(d) < lower) | (np.array(d) > upper))
@@ -39,29 +39,29 @@ def test_the_share_outside_lies_between_its_bounds(d: list[float], bounds: tuple
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0])
 @pytest.mark.parametrize("deviations", [0.5, 1.0, 2.0, 3.0])
-def test_of_many_tokens_the_estimate_is_close(scale: float, deviations: float) -> None:
+def test_the_estimate_for_many_tokens_is_close(scale: float, deviations: float) -> None:
     d = np.random.default_rng(3).normal(0, scale, 50_000)
     bound = deviations * scale
     true = np.mean(np.abs(d) > bound)
     assert fraction_outside(counts_of(d), lower=-bound, upper=bound).estimate == pytest.approx(true, rel=0.02, abs=2e-3)
 
 
-def test_bounds_on_edges_are_counted_exactly_but_for_tokens_on_the_upper_one() -> None:
+def test_bounds_on_edges_count_exactly_except_tokens_on_the_upper_edge() -> None:
     lower, upper = float(EDGES[20]), float(EDGES[-20])
     d = np.array([lower * 1.01, lower, 0.0, upper * 0.99, upper * 1.5])
     assert fraction_outside(counts_of(d), lower=lower) == TokenFraction(0.2, 0.2, 0.4)
     assert fraction_outside(counts_of(d), upper=upper) == TokenFraction(0.2, 0.2, 0.2)
 
 
-def test_without_bounds_or_without_tokens() -> None:
+def test_the_fraction_is_zero_without_bounds_and_nan_without_tokens() -> None:
     assert fraction_outside(counts_of(np.array([1.0, -2.0]))) == TokenFraction(0.0, 0.0, 0.0)
     assert math.isnan(fraction_outside(np.zeros(N_BINS, int)).estimate)
-    with pytest.raises(ValueError, match=r"lower must be at most upper, and they are 1\.0 and 0\.0"):
+    with pytest.raises(ValueError, match=r"lower must be at most upper, got 1\.0 and 0\.0"):
         fraction_outside(np.ones(N_BINS, int), lower=1.0, upper=0.0)
 
 
 @pytest.mark.parametrize("upper", [1e-12, 1e-6, 0.01, 1.0, 100.0, 1e6])
-def test_a_token_on_the_edge_of_the_k3_range_has_that_k3(upper: float) -> None:
+def test_the_ends_of_the_k3_range_have_the_k3_of_the_bound(upper: float) -> None:
     lower_d, upper_d = kept_range(TokenRule("token_k3", upper=upper))
     assert lower_d < 0 < upper_d
     for d in (lower_d, upper_d):
@@ -77,30 +77,30 @@ def test_a_token_on_the_edge_of_the_k3_range_has_that_k3(upper: float) -> None:
         (TokenRule("tis", upper=2.0), (-math.inf, math.log(2))),
     ],
 )
-def test_a_rule_keeps_a_range_of_log_ratios(rule: TokenRule, expected: tuple[float, float]) -> None:
+def test_the_kept_range_of_a_rule_follows_from_its_bounds(rule: TokenRule, expected: tuple[float, float]) -> None:
     assert kept_range(rule) == pytest.approx(expected)
 
 
-def test_seq_tis_keeps_no_range_of_tokens() -> None:
-    with pytest.raises(ValueError, match="seq_tis keeps no range"):
+def test_seq_tis_has_no_range_of_tokens() -> None:
+    with pytest.raises(ValueError, match="seq_tis has no range"):
         kept_range(TokenRule("seq_tis", upper=2.0))
 
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 @pytest.mark.parametrize("noise", [1e-3, 0.1, 1.0])
-def test_a_policys_what_if_holds_what_the_policy_does(name: str, noise: float) -> None:
+def test_the_estimate_contains_the_true_effect_of_the_policy(name: str, noise: float) -> None:
     inputs = batch(seed=5, n_sequences=40, noise=noise, odd=0.02)
     columns = statistics.columns(**inputs)
-    done = token_decision.apply_token_rules(preset(name), **inputs).columns
-    true = (done["n_token_masked"].sum() + done["n_token_truncated"].sum()) / columns["n_tokens"].sum()
-    (found,) = masked_or_cut(columns, preset(name)).values()
+    applied = token_decision.apply_token_rules(preset(name), **inputs).columns
+    true = (applied["n_token_masked"].sum() + applied["n_token_truncated"].sum()) / columns["n_tokens"].sum()
+    (found,) = affected_fractions(columns, preset(name)).values()
     assert found.at_least - 1e-9 <= true <= found.at_most + 1e-9
     if name == "seq_tis":
         assert found.estimate == pytest.approx(true)
 
 
-def test_without_a_histogram_it_says_so() -> None:
+def test_a_missing_histogram_raises() -> None:
     columns = Columns(statistics.columns(**batch(0)).by_name)
     with pytest.raises(PolicyError, match="icepop needs the histogram of mismatch"):
-        masked_or_cut(columns, preset("icepop"))
-    assert masked_or_cut(columns, preset("trm")) == {}
+        affected_fractions(columns, preset("icepop"))
+    assert affected_fractions(columns, preset("trm")) == {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.policies.acceptance import Policy, PolicyError, decide
-from trmon_client.core.policies.token_whatif import masked_or_cut
+from trmon_client.core.policies.token_whatif import affected_fractions
 
 QUARTERS = 4
 LENGTH_DIGITS = 3
@@ -129,7 +129,7 @@ class WhatIfEffect:
 
     def _add_tokens(self, columns: Columns) -> None:
         n = float(columns["n_tokens"].sum())
-        for rule, found in masked_or_cut(columns, self.policy).items() if n else ():
+        for rule, found in affected_fractions(columns, self.policy).items() if n else ():
             share = self.tokens.setdefault(rule, MaskedTokenShare())
             share.n += n
             share.at_least += n * found.at_least

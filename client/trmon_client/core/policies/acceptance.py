@@ -1,6 +1,6 @@
-"""Acceptance: which sequences of a batch may teach under a policy, a pure function of the columns.
+"""Acceptance: which sequences of a batch stay in the loss under a policy, a pure function of the columns.
 
-The same code decides in the trainer, over numpy or torch and without a host synchronisation, and in the service.
+The same code runs in the trainer, over numpy or torch and without a host synchronisation, and in the service.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ __all__ = [
 ]
 
 SEMANTICS_VERSION = 1
-"""Raised whenever the same columns and policy could decide differently than before."""
+"""Incremented when the same columns and policy can give another decision than before."""
 
 
 def decide(columns: Columns, policy: Policy) -> Decision:
     """Return which sequences the policy accepts, with the first reason for each that it rejects.
 
-    Nothing is read back from a device: no branch depends on a value. Token rules have no say here: what they make of
-    the tokens of accepted sequences is `token_decision.apply`'s.
-    Errors: PolicyError naming the argument that is missing (`Policy.needs`).
+    No value is read from a device, because no branch depends on one. Token rules do not affect the decision:
+    `token_decision.apply_token_rules` applies them to the tokens.
+    Errors: PolicyError naming the missing argument (`Policy.needs`).
     Source: formulas, section 6.
     """
     return StatisticCache(columns).decide(policy)
 
 
 class StatisticCache:
-    """What policies read of one batch: each statistic once, however many of them ask for it."""
+    """The statistics of one batch, each computed once for any number of policies."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._where = functions_of(columns["n_tokens"]).where
         codes = self._where(columns["n_tokens"] > 0, int(SequenceOutcome.ACCEPTED), int(SequenceOutcome.EMPTY))
         self._codes = self._where(columns["n_invalid"] > 0, int(SequenceOutcome.INVALID_LOGPROBS), codes)
-        self._undecided, self._none = self._codes == 0, self._codes < 0
-        self._read: dict[tuple[str, Pair], Array] = {}
+        self._undecided, self._none_certified = self._codes == 0, self._codes < 0
+        self._values: dict[tuple[str, Pair], Array] = {}
 
     def decide(self, policy: Policy) -> Decision:
-        """Return what `decide` returns of the batch under a policy. Errors: PolicyError, as there."""
+        """Return the decision on the batch under a policy. Errors: PolicyError, as for `decide`."""
         columns, where = self._columns, self._where
         for rule in policy.tokens:
             rule.resolve(columns.pairs)
-        codes, undecided, certified = self._codes, self._undecided, self._none
+        codes, undecided, certified = self._codes, self._undecided, self._none_certified
         compared: list[Array | None] = []
         with np.errstate(all="ignore"):
             for code, criterion in enumerate(policy.criteria, start=FIRST_CRITERION):
@@ -76,41 +76,41 @@ class StatisticCache:
                 if not criterion.applies(columns, pair):
                     compared.append(None)
                     continue
-                read = self._of(criterion, pair)
-                compared.append(read)
-                broken = ~_within(criterion, read)
+                value = self._value(criterion, pair)
+                compared.append(value)
+                violated = ~_within(criterion, value)
                 if criterion.where == "advantage_negative":
                     advantage = PairView(columns, pair).of_sequence("advantage")
-                    unjudgeable = undecided & (advantage != advantage)
+                    unknown_advantage = undecided & (advantage != advantage)
                     codes, undecided = (
-                        where(unjudgeable, int(SequenceOutcome.ADVANTAGE), codes),
-                        undecided ^ unjudgeable,
+                        where(unknown_advantage, int(SequenceOutcome.ADVANTAGE), codes),
+                        undecided ^ unknown_advantage,
                     )
-                    broken = broken & (advantage < 0)
-                failed = undecided & broken
+                    violated = violated & (advantage < 0)
+                failed = undecided & violated
                 codes, undecided = where(failed, code, codes), undecided ^ failed
-                if _proves(columns, criterion, pair):
-                    certified = certified | (failed & (read > criterion.upper_compared))
+                if _certifies(columns, criterion, pair):
+                    certified = certified | (failed & (value > criterion.upper_compared))
         return Decision(policy, undecided, codes, certified, tuple(compared))
 
-    def _of(self, criterion: Criterion, pair: Pair) -> Array:
-        known = self._read.get((criterion.statistic, pair))
-        if known is not None:
-            return known
-        read = self._read[criterion.statistic, pair] = criterion.measured.read(PairView(self._columns, pair))
-        return read
+    def _value(self, criterion: Criterion, pair: Pair) -> Array:
+        cached = self._values.get((criterion.statistic, pair))
+        if cached is not None:
+            return cached
+        value = self._values[criterion.statistic, pair] = criterion.measured.read(PairView(self._columns, pair))
+        return value
 
 
 def _within(criterion: Criterion, compared: Array) -> Array:
-    """NaN compares false, so it is never within."""
+    """Return where a statistic meets its bounds; NaN never does, because it compares false."""
     lower, upper = criterion.lower_compared, criterion.upper_compared
     if lower is None:
         return compared <= upper
     return compared >= lower if upper is None else (compared >= lower) & (compared <= upper)
 
 
-def _proves(columns: Columns, criterion: Criterion, pair: Pair) -> bool:
-    """Whether going above the bound is proof; a bound on a lower bound of KL carries CERTIFICATE_MARGIN."""
+def _certifies(columns: Columns, criterion: Criterion, pair: Pair) -> bool:
+    """Return whether exceeding the bound is proof; a bound on a lower bound of KL includes CERTIFICATE_MARGIN."""
     if criterion.upper is None:
         return False
     if criterion.statistic == "max_binary_kl":

@@ -1,4 +1,4 @@
-"""One criterion of acceptance: bounds on one per-sequence statistic of one pair, checked once, when it is made."""
+"""An acceptance criterion: bounds on one per-sequence statistic of one pair."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from trmon_client.core.policies.pair_choice import resolve_pair
 from trmon_client.core.policies.sequence_statistics import STATISTICS, PolicyError, SequenceStatistic
 
 Where = Literal["advantage_negative", "kl_exact", "kl_lower_bound", "kl_not_exact"]
-"""When a criterion applies: to sequences of negative advantage, or by what the KL columns of its pair are."""
+"""When a criterion applies: to sequences with a negative advantage, or depending on `kl_is` of its pair."""
 
 _KEYS = ("statistic", "pair", "lower", "upper", "where")
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """lower <= statistic <= upper, inclusive; either bound may be absent, and NaN fails.
+    """Bounds on a statistic: lower <= statistic <= upper, inclusive; either may be absent, and NaN fails.
 
-    Errors: PolicyError naming what is wrong and what is allowed.
+    Errors: PolicyError naming the invalid value and the allowed ones.
     Source: formulas, section 6.
     """
 
@@ -51,9 +51,9 @@ class Criterion:
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> Criterion:
-        """Return the criterion a spec describes. Errors: PolicyError."""
+        """Return the criterion of a spec. Errors: PolicyError."""
         if not isinstance(spec, Mapping):
-            raise PolicyError(f"a criterion must be a mapping, and is {type(spec).__name__}")
+            raise PolicyError(f"a criterion must be a mapping, got {type(spec).__name__}")
         unknown = [str(key)[:64] for key in spec if key not in _KEYS]
         if unknown:
             raise PolicyError(f"unknown key {', '.join(unknown[:4])}; allowed: {', '.join(_KEYS)}")
@@ -62,20 +62,20 @@ class Criterion:
         return cls(**spec)
 
     def spec(self) -> dict[str, Any]:
-        """Return the canonical form: every key, bounds as given."""
+        """Return the canonical spec: every key, with the bounds as given."""
         return {key: getattr(self, key) for key in _KEYS}
 
     @property
     def measured(self) -> SequenceStatistic:
-        """The statistic that is bounded."""
+        """The bounded statistic."""
         return STATISTICS[self.statistic]
 
     def resolve(self, columns: Columns) -> Pair:
-        """Return the pair to read. Errors: PolicyError if these columns lack it."""
+        """Return the pair to read. Errors: PolicyError if the columns do not have it."""
         return resolve_pair(self.pair, columns.pairs, reader=self.statistic)
 
     def applies(self, columns: Columns, pair: Pair) -> bool:
-        """Whether the batch's KL columns are what `where` asks for; another pair's KL says nothing of this one."""
+        """Return whether the KL columns of the batch match `where`; the KL of another pair counts as sampled."""
         kl_is = columns.kl_is if columns.kl_pair == pair else "sampled"
         if self.where == "kl_exact":
             return kl_is == "exact"

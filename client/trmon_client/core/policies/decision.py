@@ -1,4 +1,4 @@
-"""A decision: which sequences may teach and, for each that may not, why; never a bare bool."""
+"""A decision: which sequences stay in the loss, and the reason for each one that is rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trmon_client.core.policies.policy import Policy
 
 
 class SequenceOutcome(IntEnum):
-    """What became of a sequence; codes from FIRST_CRITERION on say which criterion failed first."""
+    """The outcome of a sequence; codes from FIRST_CRITERION on identify the first criterion that failed."""
 
     ACCEPTED = 0
     INVALID_LOGPROBS = 1
@@ -30,11 +30,11 @@ _OUTCOME_REASONS = ("invalid_logprobs", "empty", "advantage")
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """The decision on B sequences; arrays are of the columns' kind and on their device.
+    """The decision on B sequences, in arrays of the columns' kind on the columns' device.
 
-    Fields: accepted [B] bool; codes [B] int64: 0, else 1 + index into `reason_names`; certified [B] bool: rejected
-    on proof, by exact KL or a lower bound of it; `compared`: for each criterion what it read, [B], logs for
-    ratios, or None where it did not apply to the batch.
+    Fields: accepted [B] bool; codes [B] int64: 0 if accepted, else 1 + index into `reason_names`; certified [B] bool:
+    the exact KL or a lower bound of it proves the violation; `compared`: the statistic of each criterion, [B], as logs
+    for ratios, or None if the criterion did not apply to the batch.
     """
 
     policy: Policy
@@ -45,39 +45,39 @@ class Decision:
 
     @cached_property
     def reason_names(self) -> tuple[str, ...]:
-        """The reasons codes stand for: three of the data, then each criterion's statistic, in order."""
+        """The reasons by code: three for bad input, then the statistic of each criterion, in order."""
         return (*_OUTCOME_REASONS, *(criterion.statistic for criterion in self.policy.criteria))
 
     @cached_property
     def reasons(self) -> list[str | None]:
-        """The first reason of each rejection, None where accepted; synchronises on a device."""
+        """The first reason of each rejection, None where accepted; synchronises a device."""
         names = (None, *self.reason_names)
         return [names[code] for code in self.codes.tolist()]
 
     @cached_property
     def values(self) -> Array:
-        """[B] float64: the statistic that failed, nan where none did."""
-        found, where = self._nothing()
+        """[B] float64: the value of the statistic that failed, nan where none failed."""
+        values, where = self._all_nan()
         for criterion, compared, failed in self._failures():
-            found = where(failed, _natural(criterion, compared), found)
-        return found
+            values = where(failed, _natural_value(criterion, compared), values)
+        return values
 
     @cached_property
     def bounds(self) -> Array:
-        """[B] float64: the bound that was broken, as given to the policy, nan where none was.
+        """[B] float64: the violated bound, as given to the policy, nan where none was violated.
 
-        A statistic that is NaN breaks the upper bound if there is one.
+        A NaN statistic violates the upper bound if there is one, else the lower bound.
         """
-        found, where = self._nothing()
+        values, where = self._all_nan()
         for criterion, compared, failed in self._failures():
-            found = where(failed, criterion.lower if criterion.upper is None else criterion.upper, found)
+            values = where(failed, criterion.lower if criterion.upper is None else criterion.upper, values)
             if criterion.lower is not None:
-                found = where(failed & (compared < criterion.lower_compared), criterion.lower, found)
-        return found
+                values = where(failed & (compared < criterion.lower_compared), criterion.lower, values)
+        return values
 
     @cached_property
     def mask_rate(self) -> float:
-        """rejected/(accepted + rejected), empty sequences left out; nan if none is left; synchronises on a device.
+        """rejected/(accepted + rejected), without empty sequences; nan if none is left; synchronises a device.
 
         Source: formulas, section 6.
         """
@@ -86,12 +86,12 @@ class Decision:
         return (decided - counts["accepted"]) / decided if decided else math.nan
 
     def counts(self) -> dict[str, int]:
-        """Return how many were accepted, and rejected by each reason that occurs; synchronises on a device."""
+        """Return the number of accepted sequences and of rejected ones by reason; synchronises a device."""
         return dict(self._counts)
 
     @cached_property
     def _counts(self) -> dict[str, int]:
-        """Two criteria may have one statistic, and so one reason."""
+        """Count outcomes by reason; two criteria on the same statistic share a reason."""
         accepted, *rejected = np.bincount(to_computable(self.codes, None), minlength=1).tolist()
         counts = {"accepted": accepted}
         for reason, n in zip(self.reason_names, rejected, strict=False):
@@ -99,18 +99,18 @@ class Decision:
                 counts[reason] = counts.get(reason, 0) + n
         return counts
 
-    def _nothing(self) -> tuple[Array, Callable[..., Array]]:
+    def _all_nan(self) -> tuple[Array, Callable[..., Array]]:
         functions = functions_of(self.codes)
         return functions.cast(self.codes, "f8") + math.nan, functions.where
 
     def _failures(self) -> Iterator[tuple[Criterion, Array, Array]]:
-        """Yield each criterion that applied with what it compared and where it was the first to fail."""
+        """Yield each criterion that applied, with the statistic compared and the sequences that failed it first."""
         for index, (criterion, compared) in enumerate(zip(self.policy.criteria, self.compared, strict=True)):
             if compared is not None:
                 yield criterion, compared, self.codes == FIRST_CRITERION + index
 
 
-def _natural(criterion: Criterion, compared: Array) -> Array:
+def _natural_value(criterion: Criterion, compared: Array) -> Array:
     if not criterion.measured.is_ratio:
         return compared
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Which pair of policies a rule reads: one by name, or one chosen by the pairs at hand."""
+"""The pair of policies that a rule reads: a named pair, or one chosen from the available pairs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.reduction.kl_estimators import RATIOS
 
 PairChoice = Literal["primary", "mismatch", "staleness", "total", "mismatch_or_primary"]
-"""`primary` and `mismatch_or_primary` depend on the pairs at hand."""
+"""`primary` and `mismatch_or_primary` depend on the available pairs."""
 
 
 def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) -> Pair:
     """Return the pair to read.
 
-    Args: pairs: those at hand; reader: what wants to read, for the error.
-    Errors: PolicyError if the pair named outright is not at hand.
+    Args: pairs: the available pairs; reader: the name of the statistic or rule, for the error.
+    Errors: PolicyError if a named pair is not available.
     Source: formulas, sections 1 and 6.
     """
     if choice == "primary":
@@ -25,5 +25,5 @@ def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) ->
         return "mismatch" if "mismatch" in pairs else primary(pairs)
     if choice in pairs:
         return choice
-    needed, at_hand = " and ".join(RATIOS[choice]), ", ".join(pairs)
-    raise PolicyError(f"{reader} of {choice} needs {needed}; the pairs at hand are {at_hand}")
+    needed, available = " and ".join(RATIOS[choice]), ", ".join(pairs)
+    raise PolicyError(f"{reader} of {choice} needs {needed}; the available pairs are {available}")

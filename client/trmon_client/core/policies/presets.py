@@ -1,4 +1,4 @@
-"""The presets: published acceptance rules at their default bounds, and how their keywords move them."""
+"""Presets: published acceptance rules with their default bounds and the keywords that change them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 
 CERTIFICATE_MARGIN = 1e-4
-"""A lower bound of KL proves a violation only beyond this, in nats: what rounding can add to it."""
+"""The margin in nats by which a lower bound of KL must exceed delta to prove a violation; it covers rounding."""
 
 MAX_DELTA = 0.05
 AVG_DELTA = 0.001
@@ -20,21 +20,21 @@ MAX_ABS_D = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PresetBounds:
-    """What a caller moves; None keeps the preset's own."""
+    """The bounds given by the caller; None keeps the default of the preset."""
 
     delta: float | None = None
     lower: float | None = None
     upper: float | None = None
 
     def given(self) -> dict[str, float]:
-        """Return those that are given, by name."""
+        """Return the given bounds by name."""
         named = {"delta": self.delta, "lower": self.lower, "upper": self.upper}
         return {name: bound for name, bound in named.items() if bound is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One preset: the keywords it takes, the criteria it makes of them, and who proposed it."""
+    """A preset: its keywords, the function that builds its criteria, and its source."""
 
     takes: tuple[str, ...]
     build: Callable[[PresetBounds], tuple[Criterion, ...]]
@@ -42,21 +42,21 @@ class Preset:
 
 
 def preset_criteria(name: str, bounds: PresetBounds) -> tuple[Criterion, ...]:
-    """Return a preset's criteria with the caller's bounds.
+    """Return the criteria of a preset with the caller's bounds.
 
-    Errors: PolicyError for a name that is no preset, and for a keyword it does not take.
+    Errors: PolicyError for an unknown preset, or a keyword that the preset does not take.
     """
     if name not in PRESETS:
-        raise PolicyError(f"no preset is called {name!r:.64}; there are {', '.join((*PRESETS, *TOKEN_POLICIES))}")
+        raise PolicyError(f"unknown preset {name!r:.64}; the presets are {', '.join((*PRESETS, *TOKEN_POLICIES))}")
     preset = PRESETS[name]
     _check_keywords(name, bounds, takes=preset.takes)
     return preset.build(bounds)
 
 
 def preset_token_rule(name: str, bounds: PresetBounds) -> TokenRule:
-    """Return a token policy's rule with the caller's bounds; a single k1 bound u means [1/u, u].
+    """Return the rule of a token policy with the caller's bounds; a single k1 bound u means [1/u, u].
 
-    Errors: PolicyError for a keyword it does not take.
+    Errors: PolicyError for a keyword that the policy does not take.
     """
     rule = TOKEN_POLICIES[name]
     _check_keywords(name, bounds, takes=("lower", "upper") if rule.kind.has_lower else ("upper",))
@@ -67,7 +67,7 @@ def preset_token_rule(name: str, bounds: PresetBounds) -> TokenRule:
 
 
 def two_sided_ratio(bounds: PresetBounds, *, of: str) -> tuple[float | None, float | None]:
-    """Return the bounds of a ratio, a single one u as [1/u, u]. Errors: PolicyError for what is no ratio."""
+    """Return the bounds of a ratio; a single bound u means [1/u, u]. Errors: PolicyError unless both are above 0."""
     lower = checked_bound("lower", bounds.lower, of=of, is_ratio=True)
     upper = checked_bound("upper", bounds.upper, of=of, is_ratio=True)
     if lower is None and upper is not None:
@@ -90,11 +90,11 @@ def _delta(bounds: PresetBounds, default: float, *, of: str) -> float:
 
 def _trm_max(bounds: PresetBounds) -> tuple[Criterion, ...]:
     delta = _delta(bounds, MAX_DELTA, of="max_kl")
-    certain = delta + CERTIFICATE_MARGIN
+    certified = delta + CERTIFICATE_MARGIN
     return (
         Criterion("max_kl", upper=delta, where="kl_exact"),
-        Criterion("max_kl", upper=certain, where="kl_lower_bound"),
-        Criterion("max_binary_kl", upper=certain, where="kl_not_exact"),
+        Criterion("max_kl", upper=certified, where="kl_lower_bound"),
+        Criterion("max_binary_kl", upper=certified, where="kl_not_exact"),
         Criterion("max_abs_d", upper=MAX_ABS_D, where="kl_not_exact"),
     )
 
@@ -108,11 +108,11 @@ def _trm_avg(bounds: PresetBounds) -> tuple[Criterion, ...]:
 
 
 def _trm(bounds: PresetBounds) -> tuple[Criterion, ...]:
-    """`delta` moves the bound on the largest KL; the mean's stays."""
+    """Return both presets; `delta` changes the bound on the largest KL and leaves the bound on the mean."""
     return (*_trm_max(bounds), *_trm_avg(PresetBounds()))
 
 
-def _one(criterion: Criterion, source: str) -> Preset:
+def _single_criterion(criterion: Criterion, source: str) -> Preset:
     def build(bounds: PresetBounds) -> tuple[Criterion, ...]:
         lower = criterion.lower if bounds.lower is None else bounds.lower
         upper = criterion.upper if bounds.upper is None else bounds.upper
@@ -121,8 +121,8 @@ def _one(criterion: Criterion, source: str) -> Preset:
     return Preset(("lower", "upper"), build, source)
 
 
-def _symmetric(criterion: Criterion, source: str) -> Preset:
-    """A single k1 bound u means [1/u, u]."""
+def _symmetric_ratio(criterion: Criterion, source: str) -> Preset:
+    """Return the preset of one ratio; a single bound u means [1/u, u]."""
 
     def build(bounds: PresetBounds) -> tuple[Criterion, ...]:
         if not bounds.given():
@@ -133,27 +133,27 @@ def _symmetric(criterion: Criterion, source: str) -> Preset:
     return Preset(("lower", "upper"), build, source)
 
 
-_ENGINE: PairChoice = "mismatch_or_primary"
+_MISMATCH_OR_PRIMARY: PairChoice = "mismatch_or_primary"
 
 PRESETS: dict[str, Preset] = {
     "trm_max": Preset(("delta",), _trm_max, "[TRM]"),
     "trm_avg": Preset(("delta",), _trm_avg, "[TRM]"),
     "trm": Preset(("delta",), _trm, "[TRM]"),
-    "geo_mask": _one(Criterion("geo_ratio", _ENGINE, 0.99, 1.01), "[GEO]"),
-    "seq_mis": _one(Criterion("seq_ratio", _ENGINE, upper=2.0), "[3P]"),
-    "token_veto": _one(Criterion("min_ratio", _ENGINE, 1e-4), "[3P]"),
-    "intellect3": _one(Criterion("min_ratio", _ENGINE, 1e-5), "[I3]"),
-    "opsm": _one(Criterion("mean_k1", upper=0.1, where="advantage_negative"), "[OPSM]"),
-    "seq_mean_k1": _symmetric(Criterion("geo_ratio", _ENGINE, 0.999, 1.001), "verl"),
-    "seq_sum_k1": _symmetric(Criterion("seq_ratio", _ENGINE, 0.5, 2.0), "verl"),
-    "seq_mean_k2": _one(Criterion("mean_k2", _ENGINE, upper=0.01), "verl"),
-    "seq_mean_k3": _one(Criterion("mean_k3", _ENGINE, upper=0.01), "verl"),
-    "seq_sum_k2": _one(Criterion("sum_k2", _ENGINE, upper=2.5), "verl"),
-    "seq_sum_k3": _one(Criterion("sum_k3", _ENGINE, upper=2.5), "verl"),
-    "seq_max_k2": _one(Criterion("max_k2", _ENGINE, upper=2.5), "verl"),
-    "seq_max_k3": _one(Criterion("max_k3", _ENGINE, upper=2.5), "verl"),
+    "geo_mask": _single_criterion(Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.99, 1.01), "[GEO]"),
+    "seq_mis": _single_criterion(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, upper=2.0), "[3P]"),
+    "token_veto": _single_criterion(Criterion("min_ratio", _MISMATCH_OR_PRIMARY, 1e-4), "[3P]"),
+    "intellect3": _single_criterion(Criterion("min_ratio", _MISMATCH_OR_PRIMARY, 1e-5), "[I3]"),
+    "opsm": _single_criterion(Criterion("mean_k1", upper=0.1, where="advantage_negative"), "[OPSM]"),
+    "seq_mean_k1": _symmetric_ratio(Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.999, 1.001), "verl"),
+    "seq_sum_k1": _symmetric_ratio(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, 0.5, 2.0), "verl"),
+    "seq_mean_k2": _single_criterion(Criterion("mean_k2", _MISMATCH_OR_PRIMARY, upper=0.01), "verl"),
+    "seq_mean_k3": _single_criterion(Criterion("mean_k3", _MISMATCH_OR_PRIMARY, upper=0.01), "verl"),
+    "seq_sum_k2": _single_criterion(Criterion("sum_k2", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
+    "seq_sum_k3": _single_criterion(Criterion("sum_k3", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
+    "seq_max_k2": _single_criterion(Criterion("max_k2", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
+    "seq_max_k3": _single_criterion(Criterion("max_k3", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
 }
-"""Every sequence preset by name. Source: formulas, section 6."""
+"""The sequence presets by name. Source: formulas, section 6."""
 
 TOKEN_POLICIES: dict[str, TokenRule] = {
     rule.rule: rule
@@ -166,4 +166,4 @@ TOKEN_POLICIES: dict[str, TokenRule] = {
         TokenRule("seq_tis", upper=2.0),
     )
 }
-"""Every token policy by name, the rule at its default bounds. Source: formulas, section 6."""
+"""The token policies by name: each is one rule with its default bounds. Source: formulas, section 6."""

@@ -1,6 +1,6 @@
-"""The per-sequence statistics a criterion may bound, each a few exact operations on shipped columns.
+"""The per-sequence statistics that a criterion can bound, computed from the columns of a report.
 
-Only + - x / and comparisons in float64, over numpy or torch: client and service agree to the last bit.
+They use only + - x / and comparisons in float64, over numpy or torch, so that client and service agree to the last bit.
 """
 
 from __future__ import annotations
@@ -14,42 +14,44 @@ from trmon_client.core.columns.schema import Pair
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be made, or that cannot decide on the columns at hand; says what is needed."""
+    """A policy is invalid, or cannot decide on the given columns; the message states what is required."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """The columns of one pair, and those of the sequence itself, as float64."""
+    """The columns of one pair and of the sequence, as float64."""
 
     columns: Columns
     pair: Pair
 
     def of_pair(self, stem: str) -> Array:
-        """Return the pair's column."""
+        """Return a column of the pair."""
         return _float64(self.columns[f"{self.pair}_{stem}"])
 
     def of_sequence(self, name: str) -> Array:
-        """Return a column of the sequence. Errors: PolicyError naming the argument that would give it."""
+        """Return a column of the sequence. Errors: PolicyError naming the argument that provides it."""
         if name not in self.columns:
-            raise PolicyError(f"the policy needs {_GIVEN_BY.get(name, name)}, and it was not given to this batch")
+            raise PolicyError(f"the policy needs {_ARGUMENT_OF.get(name, name)}, which was not given for this batch")
         return _float64(self.columns[name])
 
     def of_kl(self, name: str) -> Array:
-        """Return a column of the full-vocabulary KL. Errors: PolicyError if it is not this pair's."""
+        """Return a column of the full-vocabulary KL. Errors: PolicyError if it belongs to another pair."""
         column = self.of_sequence(name)
         if self.columns.kl_pair != self.pair:
-            raise PolicyError(f"the policy needs the KL of {self.pair}, and the logits gave {self.columns.kl_pair}")
+            raise PolicyError(
+                f"the policy needs the KL of {self.pair}, but the logits give the KL of {self.columns.kl_pair}"
+            )
         return column
 
     def lag(self) -> Array:
         """Return trainer_version - version_min. Errors: PolicyError naming the argument that is missing."""
         oldest = self.of_sequence("version_min")
         if self.columns.trainer_version is None:
-            raise PolicyError("the policy needs trainer_version, and it was not given to this batch")
+            raise PolicyError("the policy needs trainer_version, which was not given for this batch")
         return self.columns.trainer_version - oldest
 
     def larger_abs(self, left: str, right: str) -> Array:
-        """Return the larger magnitude of two of the pair's columns; NaN stays NaN."""
+        """Return the larger magnitude of two columns of the pair; NaN propagates."""
         functions = functions_of(self.columns["n_tokens"])
         return functions.at_least(functions.abs(self.of_pair(left)), functions.abs(self.of_pair(right)))
 
@@ -58,13 +60,13 @@ class PairView:
         return self.larger_abs("min_d", "max_d")
 
     def per_token(self, stem: str) -> Array:
-        """Return the pair's sum over n_tokens."""
+        """Return a sum column of the pair divided by n_tokens."""
         return self.of_pair(stem) / self.of_sequence("n_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceStatistic:
-    """One statistic: `is_ratio` ones are read and compared as logs; `needs` names arguments beside log-probs."""
+    """A statistic: with `is_ratio` it is read and compared as a log; `needs` names arguments beside the log-probs."""
 
     name: str
     read: Callable[[PairView], Array]
@@ -73,7 +75,7 @@ class SequenceStatistic:
 
 
 _LOGITS = ("rollout_logits", "logits")
-_GIVEN_BY = {
+_ARGUMENT_OF = {
     "max_kl": " and ".join(_LOGITS),
     "sum_kl": " and ".join(_LOGITS),
     "advantage": "advantages",
@@ -104,7 +106,7 @@ STATISTICS: dict[str, SequenceStatistic] = {
         SequenceStatistic("version_lag", lambda view: view.lag(), needs=("versions", "trainer_version")),
     )
 }
-"""Every statistic a criterion may name. Source: formulas, section 6."""
+"""The statistics that a criterion can name. Source: formulas, section 6."""
 
 
 def _float64(array: Array) -> Array:

@@ -1,6 +1,6 @@
-"""A token rule: what a policy makes of single tokens, where a criterion judges whole sequences.
+"""A token rule: a policy's mask or weight for single tokens.
 
-The columns do not hold single tokens: rules work where the log-probs are, in the trainer.
+The columns do not hold single tokens, so rules run in the trainer, where the log-probs are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEYS = ("rule", "pair", "lower", "upper")
 
 @dataclass(frozen=True, slots=True)
 class TokenRuleKind:
-    """How a rule works: `is_ratio`: its bounds are of a ratio; `is_weight`: it weighs tokens rather than masks them."""
+    """The kind of a rule: with `is_ratio` its bounds apply to a ratio, with `is_weight` it weights tokens."""
 
     is_ratio: bool
     has_lower: bool
@@ -29,21 +29,21 @@ class TokenRuleKind:
 
 
 TOKEN_RULES: dict[str, TokenRuleKind] = {
-    "token_k1": TokenRuleKind(True, True, False, "mask tokens whose rho leaves the bounds", "verl, sign as [K]"),
+    "token_k1": TokenRuleKind(True, True, False, "mask tokens whose rho is outside the bounds", "verl, sign as [K]"),
     "token_k2": TokenRuleKind(False, False, False, "mask tokens whose d^2/2 exceeds upper", "verl"),
     "token_k3": TokenRuleKind(False, False, False, "mask tokens whose rho - 1 - d exceeds upper", "verl"),
-    "icepop": TokenRuleKind(True, True, True, "weigh by rho within the bounds, mask beyond them", "[ICEPOP]"),
-    "tis": TokenRuleKind(True, False, True, "weigh by min(rho, upper)", "verl"),
-    "seq_tis": TokenRuleKind(True, False, True, "weigh by min(exp S, upper)", "verl"),
+    "icepop": TokenRuleKind(True, True, True, "weight by rho within the bounds, mask outside them", "[ICEPOP]"),
+    "tis": TokenRuleKind(True, False, True, "weight by min(rho, upper)", "verl"),
+    "seq_tis": TokenRuleKind(True, False, True, "weight by min(exp S, upper)", "verl"),
 }
-"""Every token rule. Source: formulas, section 6."""
+"""The token rules by name. Source: formulas, section 6."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRule:
-    """One rule of `TOKEN_RULES` with its bounds, inclusive; all of those it has are needed.
+    """One rule of `TOKEN_RULES` with its bounds, inclusive; every bound of the rule is required.
 
-    Errors: PolicyError naming what is wrong and what is allowed.
+    Errors: PolicyError naming the invalid value and the allowed ones.
     Source: formulas, section 6.
     """
 
@@ -65,14 +65,14 @@ class TokenRule:
         if self.upper is None or (self.lower is None) == self.kind.has_lower:
             raise PolicyError(f"{self.rule} takes {'lower and upper' if self.kind.has_lower else 'upper alone'}")
         if self.upper <= 0:
-            raise PolicyError(f"{self.rule}: upper must be above 0, and is {self.upper:g}")
+            raise PolicyError(f"{self.rule}: upper must be above 0, got {self.upper:g}")
         check_order(self.lower, self.upper, of=self.rule)
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> TokenRule:
-        """Return the rule a spec describes. Errors: PolicyError."""
+        """Return the rule of a spec. Errors: PolicyError."""
         if not isinstance(spec, Mapping):
-            raise PolicyError(f"a token rule must be a mapping, and is {type(spec).__name__}")
+            raise PolicyError(f"a token rule must be a mapping, got {type(spec).__name__}")
         unknown = [str(key)[:64] for key in spec if key not in _KEYS]
         if unknown:
             raise PolicyError(f"unknown key {', '.join(unknown[:4])}; allowed: {', '.join(_KEYS)}")
@@ -81,14 +81,14 @@ class TokenRule:
         return cls(**spec)
 
     def spec(self) -> dict[str, Any]:
-        """Return the canonical form: every key, bounds as given."""
+        """Return the canonical spec: every key, with the bounds as given."""
         return {key: getattr(self, key) for key in _KEYS}
 
     @property
     def kind(self) -> TokenRuleKind:
-        """How the rule works."""
+        """The kind of the rule."""
         return TOKEN_RULES[self.rule]
 
     def resolve(self, pairs: tuple[Pair, ...]) -> Pair:
-        """Return the pair to read. Errors: PolicyError if it is not at hand."""
+        """Return the pair to read. Errors: PolicyError if it is not available."""
         return resolve_pair(self.pair, pairs, reader=self.rule)

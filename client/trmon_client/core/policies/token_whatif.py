@@ -1,4 +1,4 @@
-"""What other token rules would do to a batch, read from its histogram of d: right within the bins of the bounds."""
+"""The effect of other token rules on a batch, from its histogram of d; exact up to the width of a bin."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 
 NEWTON_STEPS = 64
-"""Enough for the roots of k3: far away a step is 1 nat or halves the distance, near them it squares the error."""
+"""Enough for the roots of k3: far from a root a step moves 1 nat or halves the distance, near it the error squares."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFraction:
-    """A fraction of the valid tokens: what it is at least and at most, and an estimate between them; nan of none.
+    """A fraction of the valid tokens: its lower and upper limit and an estimate between them; nan without tokens.
 
-    The estimate takes tokens to lie evenly within a bin, 26% wide.
+    The estimate assumes that tokens are spread evenly within a bin, which is 26% wide.
     """
 
     at_least: float
@@ -31,43 +31,43 @@ class TokenFraction:
 
 
 def fraction_outside(counts: Array, *, lower: float = -math.inf, upper: float = math.inf) -> TokenFraction:
-    """Return the fraction of tokens whose d lies below `lower` or above `upper`, in nats, of a histogram [N_BINS].
+    """Return the fraction of tokens with d below `lower` or above `upper`, in nats, from a histogram [N_BINS].
 
     Errors: ValueError unless lower <= upper.
     Source: formulas, section 3.
     """
     if not lower <= upper:
-        raise ValueError(f"lower must be at most upper, and they are {lower} and {upper}")
+        raise ValueError(f"lower must be at most upper, got {lower} and {upper}")
     total = float(counts.sum())
     if not total:
         return TokenFraction(math.nan, math.nan, math.nan)
-    below, up_to = _n_below(counts, lower), _n_below(counts, upper)
+    below_lower, below_upper = _n_below(counts, lower), _n_below(counts, upper)
     return TokenFraction(
-        at_least=(below.at_least + total - up_to.at_most) / total,
-        estimate=(below.estimate + total - up_to.estimate) / total,
-        at_most=min(1.0, (below.at_most + total - up_to.at_least) / total),
+        at_least=(below_lower.at_least + total - below_upper.at_most) / total,
+        estimate=(below_lower.estimate + total - below_upper.estimate) / total,
+        at_most=min(1.0, (below_lower.at_most + total - below_upper.at_least) / total),
     )
 
 
-def masked_or_cut(columns: Columns, policy: Policy) -> dict[str, TokenFraction]:
-    """Return for each token rule of a policy the share of valid tokens it would mask, or cut the weight of.
+def affected_fractions(columns: Columns, policy: Policy) -> dict[str, TokenFraction]:
+    """Return the fraction of valid tokens that each token rule of a policy would mask or truncate the weight of.
 
     Args: columns: numpy, with the histogram of the rule's pair.
-    Returns: by the rule's name; seq_tis is exact, of the tokens in sequences that it would cut.
-    Errors: PolicyError if a rule's pair or its histogram is not at hand.
+    Returns: fractions by the name of the rule; the fraction of seq_tis is exact: the tokens of truncated sequences.
+    Errors: PolicyError if the pair of a rule or its histogram is missing.
     Source: formulas, sections 3 and 6.
     """
-    return {rule.rule: _share(columns, rule, rule.resolve(columns.pairs)) for rule in policy.tokens}
+    return {rule.rule: _affected_fraction(columns, rule, rule.resolve(columns.pairs)) for rule in policy.tokens}
 
 
 def kept_range(rule: TokenRule) -> tuple[float, float]:
-    """Return the range of d, in nats, in which a rule neither masks a token nor cuts its weight.
+    """Return the range of d, in nats, in which a rule neither masks a token nor truncates its weight.
 
-    Errors: ValueError for seq_tis, which looks at whole sequences.
+    Errors: ValueError for seq_tis, which depends on whole sequences.
     """
     upper = rule.upper_compared
     if upper is None or rule.rule == "seq_tis":
-        raise ValueError(f"{rule.rule} keeps no range of token log-ratios")
+        raise ValueError(f"{rule.rule} has no range of token log-ratios")
     if rule.rule == "token_k2":
         return -math.sqrt(2 * upper), math.sqrt(2 * upper)
     if rule.rule == "token_k3":
@@ -75,20 +75,20 @@ def kept_range(rule: TokenRule) -> tuple[float, float]:
     return -math.inf if rule.lower_compared is None else rule.lower_compared, upper
 
 
-def _share(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFraction:
+def _affected_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFraction:
     if rule.rule == "seq_tis":
         tokens = columns["n_tokens"]
-        cut = tokens[columns[f"{pair}_sum_d"] > rule.upper_compared].sum()
-        fraction = float(cut / tokens.sum()) if tokens.sum() else math.nan
+        truncated = tokens[columns[f"{pair}_sum_d"] > rule.upper_compared].sum()
+        fraction = float(truncated / tokens.sum()) if tokens.sum() else math.nan
         return TokenFraction(fraction, fraction, fraction)
     if pair not in columns.histograms:
-        raise PolicyError(f"{rule.rule} needs the histogram of {pair}, and this batch has none")
+        raise PolicyError(f"{rule.rule} needs the histogram of {pair}, which this batch does not have")
     lower, upper = kept_range(rule)
     return fraction_outside(columns.histograms[pair], lower=lower, upper=upper)
 
 
 def _n_below(counts: Array, bound: float) -> TokenFraction:
-    """Return how many tokens lie below a bound; of an overflow bin's inside, half of them."""
+    """Return the number of tokens below a bound; the estimate takes half of an overflow bin."""
     if math.isinf(bound):
         return TokenFraction(*[float(counts.sum()) if bound > 0 else 0.0] * 3)
     index = int(np.searchsorted(EDGES, bound, side="right"))
@@ -99,7 +99,7 @@ def _n_below(counts: Array, bound: float) -> TokenFraction:
 
 
 def _k3_root(upper: float, *, start: float) -> float:
-    """Return where rho - 1 - d is `upper`, on the side of `start`, which lies beyond it: Newton, as k3 is convex."""
+    """Return the d at which rho - 1 - d equals `upper`, by Newton's method from a `start` beyond it; k3 is convex."""
     d = start
     for _ in range(NEWTON_STEPS):
         slope = math.expm1(d)
