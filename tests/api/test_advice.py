@@ -13,7 +13,7 @@ from tests.domain.trainer import report as healthy_report
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
-from tests.runner.watched_run import Watched
+from tests.runner.watched_run import WatchedRun
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 
@@ -78,14 +78,14 @@ def test_the_penalty_follows_the_trainers_own_kl(client: httpx.Client) -> None:
     assert advice["kl_factor"] == 1 + 0.2 * 4 / 100
 
 
-def teach(watched: Watched, steps: range, **fields: Any) -> None:
+def teach(watched: WatchedRun, steps: range, **fields: Any) -> None:
     for step in steps:
         counts = finished((step - 1, None, 1)) if step else []
-        watched.hear(healthy_report(step, finished=counts, **fields), at=10.0 * step)
+        watched.receive(healthy_report(step, finished=counts, **fields), at=10.0 * step)
 
 
 def test_a_run_whose_log_probs_are_corrupt_is_advised_to_stop() -> None:
-    run = Watched()
+    run = WatchedRun()
     teach(run, range(6))
     assert run.view.advice is not None
     assert not run.view.advice.stop
@@ -95,12 +95,12 @@ def test_a_run_whose_log_probs_are_corrupt_is_advised_to_stop() -> None:
 
 
 def test_a_surge_of_the_responses_cuts_the_rate_once() -> None:
-    run = Watched()
+    run = WatchedRun()
     for step in range(150):
         length = 32 if step < 120 else 64
         counts = finished((step - 1, None, 1)) if step else []
         content = columns(8, n_tokens=np.full(8, length))
-        run.hear(healthy_report(step, content=content, policy=None, finished=counts), at=10.0 * step)
+        run.receive(healthy_report(step, content=content, policy=None, finished=counts), at=10.0 * step)
     assert run.view.advice is not None
     assert run.view.advice.lr_decay is not None
     assert run.view.advice.lr_decay.factor == 0.5

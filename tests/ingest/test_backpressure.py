@@ -1,4 +1,4 @@
-"""A database that answers nothing: what does not fit is told to come again, and nothing else suffers."""
+"""A database that hangs: requests above the memory limit get 429, and everything else keeps working."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from trmon_client.core import wire
 
 WORKLOAD = Workload(n_ranks=1)
 N_REPORTS = 40
-ROOM_BYTES = 8 * max(len(WORKLOAD.report(0, step=step, rank=0)) for step in range(N_REPORTS))
+BUDGET_BYTES = 8 * max(len(WORKLOAD.report(0, step=step, rank=0)) for step in range(N_REPORTS))
 
 
 @contextmanager
 def locked(service: ThreadedService) -> Iterator[None]:
-    """Hold the database's write lock from another connection, as a process would that hangs."""
+    """Hold the database's write lock from another connection, as a hanging process would."""
     [path] = service.data_dir.glob("*.sqlite")
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -43,13 +43,15 @@ def post(service: ThreadedService, step: int) -> Answer:
 
 
 def read(service: ThreadedService, path: str) -> int:
-    """Return the status of a page."""
+    """Return the status of a GET request."""
     with service.client() as client:
         return client.get(path).status_code
 
 
-def test_what_does_not_fit_is_told_to_come_again_while_the_database_hangs_and_what_fits_is_stored(serve: Serve) -> None:
-    service = serve(max_held_bytes=ROOM_BYTES)
+def test_requests_above_the_memory_limit_get_429_while_the_database_hangs_and_the_others_are_stored(
+    serve: Serve,
+) -> None:
+    service = serve(max_held_bytes=BUDGET_BYTES)
     assert post(service, 0).status == 200
     with ThreadPoolExecutor(N_REPORTS) as pool:
         with locked(service):
@@ -64,7 +66,7 @@ def test_what_does_not_fit_is_told_to_come_again_while_the_database_hangs_and_wh
     assert post(service, N_REPORTS).status == 200
 
 
-def test_reads_go_on_while_the_database_takes_no_writes(serve: Serve) -> None:
+def test_reads_work_while_the_database_accepts_no_writes(serve: Serve) -> None:
     service = serve()
     assert post(service, 0).status == 200
     with locked(service):
@@ -72,18 +74,18 @@ def test_reads_go_on_while_the_database_takes_no_writes(serve: Serve) -> None:
             assert read(service, path) == 200
 
 
-def test_room_is_refused_by_what_is_held_and_given_back() -> None:
-    held = MemoryBudget(100)
-    held.take(60)
+def test_a_memory_budget_refuses_bytes_above_its_limit_until_others_are_released() -> None:
+    budget = MemoryBudget(100)
+    budget.reserve(60)
     with pytest.raises(Overloaded, match="60 bytes of requests wait"):
-        held.take(41)
-    held.take(40)
-    held.let_go(60)
-    held.take(60)
+        budget.reserve(41)
+    budget.reserve(40)
+    budget.release(60)
+    budget.reserve(60)
 
 
-def test_a_body_larger_than_the_room_fits_where_nothing_else_is() -> None:
-    held = MemoryBudget(100)
-    held.take(500)
+def test_a_body_larger_than_the_budget_is_accepted_if_nothing_else_is_held() -> None:
+    budget = MemoryBudget(100)
+    budget.reserve(500)
     with pytest.raises(Overloaded):
-        held.take(1)
+        budget.reserve(1)

@@ -1,4 +1,4 @@
-"""What comes in one turn of the loop is queued together, and each caller gets its own."""
+"""The messages of one event-loop turn are queued together, and each caller gets its own results."""
 
 from __future__ import annotations
 
@@ -13,81 +13,81 @@ from tests.fixtures.loops import run
 from tests.store.builders import report_intake
 from trmon.domain.model.errors import Overloaded
 from trmon.domain.model.messages import PreparedMessage, WriteResult
-from trmon.ingest.batcher import Batcher, Receipts
+from trmon.ingest.batcher import Batcher, WriteFutures
 
 FIRST, SECOND, THIRD = (report_intake(step=step) for step in (1, 2, 3))
 
 
 @dataclass
 class Queue:
-    """Remembers what was queued together, and the futures given for it; refuses with an error, or for want of room."""
+    """Records each append and the futures it returned; refuses with an error, or above its capacity."""
 
-    room: int = 100
+    capacity: int = 100
     queued: list[list[PreparedMessage]] = field(default_factory=list)
-    given: Receipts = field(default_factory=list)
+    returned: WriteFutures = field(default_factory=list)
     error: Exception | None = None
 
-    def append(self, intakes: Sequence[PreparedMessage], *, now: float) -> Receipts:
-        """Queue."""
+    def append(self, messages: Sequence[PreparedMessage], *, now: float) -> WriteFutures:
+        """Queue messages."""
         if self.error is not None:
             raise self.error
-        if len(intakes) > self.room:
-            raise Overloaded("much waits", retry_after_seconds=1.0)
-        self.queued.append(list(intakes))
-        made: Receipts = [Future[WriteResult]() for _ in intakes]
-        self.given += made
-        return made
+        if len(messages) > self.capacity:
+            raise Overloaded("the queue is full", retry_after_seconds=1.0)
+        self.queued.append(list(messages))
+        futures: WriteFutures = [Future[WriteResult]() for _ in messages]
+        self.returned += futures
+        return futures
 
 
-def test_what_comes_in_one_turn_is_queued_together_in_its_order() -> None:
+def test_messages_of_one_turn_are_queued_together_in_order() -> None:
     async def send() -> None:
         queue = Queue()
-        gathering = Batcher(queue)
-        found = await asyncio.gather(gathering.append([FIRST, SECOND]), gathering.append([THIRD]))
+        batcher = Batcher(queue)
+        found = await asyncio.gather(batcher.append([FIRST, SECOND]), batcher.append([THIRD]))
         assert queue.queued == [[FIRST, SECOND, THIRD]]
-        assert found == [queue.given[:2], queue.given[2:]]
-        await gathering.append([FIRST])
+        assert found == [queue.returned[:2], queue.returned[2:]]
+        await batcher.append([FIRST])
         assert queue.queued[1:] == [[FIRST]]
 
     run(send())
 
 
-def test_everybody_hears_that_nothing_was_queued_and_the_next_turn_begins_anew() -> None:
+def test_every_caller_gets_the_error_and_the_next_turn_starts_afresh() -> None:
     async def send() -> None:
-        queue = Queue(error=Overloaded("much waits", retry_after_seconds=1.0))
-        gathering = Batcher(queue)
-        found = await asyncio.gather(gathering.append([FIRST]), gathering.append([SECOND]), return_exceptions=True)
+        queue = Queue(error=Overloaded("the queue is full", retry_after_seconds=1.0))
+        batcher = Batcher(queue)
+        found = await asyncio.gather(batcher.append([FIRST]), batcher.append([SECOND]), return_exceptions=True)
         assert found == [queue.error, queue.error]
         queue.error = None
-        await gathering.append([THIRD])
+        await batcher.append([THIRD])
         assert queue.queued == [[THIRD]]
 
     run(send())
 
 
-def test_who_brings_too_much_has_nobody_else_refused() -> None:
+def test_a_caller_with_too_many_messages_is_refused_alone() -> None:
     async def send() -> None:
-        queue = Queue(room=1)
-        gathering = Batcher(queue)
-        sent = (gathering.append([FIRST, SECOND]), gathering.append([THIRD]))
+        queue = Queue(capacity=1)
+        batcher = Batcher(queue)
+        sent = (batcher.append([FIRST, SECOND]), batcher.append([THIRD]))
         refused, queued = await asyncio.gather(*sent, return_exceptions=True)
         assert isinstance(refused, Overloaded)
-        assert queued == queue.given
+        assert queued == queue.returned
         assert queue.queued == [[THIRD]]
 
     run(send())
 
 
-@pytest.mark.parametrize("error", [None, Overloaded("much waits", retry_after_seconds=1.0)])
-def test_who_goes_away_takes_nobody_along(error: Exception | None) -> None:
+@pytest.mark.parametrize("error", [None, Overloaded("the queue is full", retry_after_seconds=1.0)])
+def test_a_cancelled_caller_does_not_affect_the_others(error: Exception | None) -> None:
     async def send() -> None:
         queue = Queue(error=error)
-        gathering = Batcher(queue)
-        gone = asyncio.ensure_future(gathering.append([FIRST]))
-        stays = asyncio.ensure_future(gathering.append([SECOND]))
+        batcher = Batcher(queue)
+        cancelled = asyncio.ensure_future(batcher.append([FIRST]))
+        other = asyncio.ensure_future(batcher.append([SECOND]))
         await asyncio.sleep(0)
-        gone.cancel()
-        (found,) = await asyncio.gather(stays, return_exceptions=True)
-        assert found == (queue.given[1:] if error is None else error)
+        cancelled.cancel()
+        (found,) = await asyncio.gather(other, return_exceptions=True)
+        assert found == (queue.returned[1:] if error is None else error)
 
     run(send())

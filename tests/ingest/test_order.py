@@ -1,4 +1,4 @@
-"""Order and time, through the real service: what comes late, twice, by a wrong clock, or from two trainers at once."""
+"""Order and time through the real service: late and repeated reports, wrong clocks, two trainers at once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ YEAR_SECONDS = 365 * 86_400.0
 
 
 def step_of(step: int, **fields: Any) -> wire.Report:
-    """Return a step's only chunk, which says so."""
+    """Return a report that is its step's only chunk and says so."""
     return report(columns(seed=step), step=step, finished=[wire.ChunkCount(step, None, 1)], **fields)
 
 
 def batches(client: httpx.Client, n: int) -> list[dict[str, Any]]:
-    """Return a run's batches by attempt and step, once there are so many."""
+    """Wait for n batches of a run, and return them by attempt and step."""
     listed = eventually(lambda: _listed(client), lambda found: len(found) >= n)
     return sorted(listed, key=lambda batch: (batch["attempt_id"], batch["step"]))
 
@@ -41,7 +41,7 @@ def attempts(client: httpx.Client) -> list[dict[str, Any]]:
     return found[::-1]
 
 
-def test_steps_out_of_order_are_all_kept_and_the_late_ones_marked(client: httpx.Client) -> None:
+def test_steps_out_of_order_are_all_stored_and_the_late_ones_marked_revised(client: httpx.Client) -> None:
     for step in (0, 3):
         send(client, MATH, step_of(step))
         batches(client, 1 if step == 0 else 2)
@@ -50,7 +50,7 @@ def test_steps_out_of_order_are_all_kept_and_the_late_ones_marked(client: httpx.
     assert [(batch["step"], batch["revised"]) for batch in found] == [(0, False), (1, True), (2, True), (3, False)]
 
 
-def test_a_late_rank_revises_the_batch_that_closed_without_it(serve: Serve) -> None:
+def test_a_late_rank_revises_the_batch_that_was_closed_without_it(serve: Serve) -> None:
     service = serve(grace_seconds=0.2)
     with service.client() as client:
         send(client, MATH, step_of(0, rank=0, world_size=2))
@@ -61,7 +61,7 @@ def test_a_late_rank_revises_the_batch_that_closed_without_it(serve: Serve) -> N
         assert (revised["complete"], revised["missing_ranks"], revised["n_sequences"]) == (True, [], 8)
 
 
-def test_a_rank_that_reports_twice_counts_once_and_another_payload_is_refused(client: httpx.Client) -> None:
+def test_a_repeated_report_counts_once_and_another_payload_is_refused(client: httpx.Client) -> None:
     send(client, MATH, step_of(0))
     bodies = [wire.encode(step_of(0)), wire.encode(report(columns(seed=9), step=0))]
     answers = [client.post(f"{RUN}/reports", content=body, headers={"Content-Type": wire.MSGPACK}) for body in bodies]
@@ -72,7 +72,9 @@ def test_a_rank_that_reports_twice_counts_once_and_another_payload_is_refused(cl
 
 
 @pytest.mark.parametrize("skew_seconds", [-YEAR_SECONDS, YEAR_SECONDS], ids=["a year behind", "a year ahead"])
-def test_a_trainers_wrong_clock_moves_nothing_that_the_service_times(client: httpx.Client, skew_seconds: float) -> None:
+def test_a_trainers_wrong_clock_changes_no_time_that_the_service_records(
+    client: httpx.Client, skew_seconds: float
+) -> None:
     began = time.time()
     for step in range(3):
         send(client, MATH, step_of(step, sent_at=began + skew_seconds + step))
@@ -84,7 +86,7 @@ def test_a_trainers_wrong_clock_moves_nothing_that_the_service_times(client: htt
     assert [batch["revised"] for batch in found] == [False] * 3
 
 
-def test_a_restart_that_goes_back_is_an_attempt_of_its_own_and_the_old_one_stays(client: httpx.Client) -> None:
+def test_a_restart_that_goes_back_in_steps_is_a_new_attempt_and_the_old_one_stays(client: httpx.Client) -> None:
     send(client, MATH, step_of(0), step_of(1), wire.Finish(**ORIGIN, sequence=1, outcome="crashed"))
     batches(client, 2)
     send(client, MATH, step_of(0, launch="launch-2"), step_of(1, launch="launch-2"))
@@ -96,7 +98,7 @@ def test_a_restart_that_goes_back_is_an_attempt_of_its_own_and_the_old_one_stays
     assert (second["fork_of"], second["fork_reason"]) == (first["id"], "went_back")
 
 
-def test_two_trainers_under_one_name_are_kept_apart_and_the_attempts_say_why(client: httpx.Client) -> None:
+def test_two_trainers_under_one_name_get_separate_attempts_with_the_reason(client: httpx.Client) -> None:
     for step in range(3):
         for launch in ("launch-1", "launch-2"):
             send(client, MATH, step_of(step, launch=launch))

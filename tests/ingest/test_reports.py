@@ -1,4 +1,4 @@
-"""Ingest over real HTTP: durable, idempotent, and every bad input refused by the name of its field."""
+"""Ingest over real HTTP: durable, idempotent, and every bad input is refused with the name of its field."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def named(message: wire.Message, run: str = "grpo") -> bytes:
     return wire.encode(msgspec.structs.replace(message, project="math", run=run))
 
 
-def test_a_report_is_stored_decided_and_answered_with_the_policy_in_force(client: httpx.Client) -> None:
+def test_a_report_is_stored_decided_and_acknowledged_with_the_current_policy(client: httpx.Client) -> None:
     content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
     ack = acknowledged(send(client, report(content)))
     expected = decide(content, preset("trm")).accepted
@@ -61,7 +61,7 @@ def test_a_report_is_stored_decided_and_answered_with_the_policy_in_force(client
     assert [shadow["name"] for shadow in ack.policy.shadows] == ["trm_max", "geo_mask", "token_veto"]
 
 
-def test_the_clients_own_bits_stand_and_a_known_policy_is_not_sent_again(client: httpx.Client) -> None:
+def test_the_clients_decision_is_kept_and_a_known_policy_is_not_sent_again(client: httpx.Client) -> None:
     ack = acknowledged(send(client, report(policy=preset("trm").hash, accepted=b"\x05")))
     assert (ack.status, ack.accepted, ack.policy) == ("stored", b"\x05", None)
 
@@ -83,16 +83,16 @@ def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.C
     assert answer.json()["status"] == "duplicate"
 
 
-@pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "beside it"])
-def test_the_same_data_in_a_parcel_and_one_by_one_is_the_same_report(client: httpx.Client, n: int) -> None:
+@pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "on another thread"])
+def test_the_same_data_in_one_parcel_and_in_single_columns_is_the_same_report(client: httpx.Client, n: int) -> None:
     content = columns(n, reward=np.linspace(-1.0, 1.0, n))
-    shipped = report(columns={}, histograms={}, parcel=wire.pack_columns(content), accepted=bytes(n // 8 + bool(n % 8)))
-    first = acknowledged(send(client, shipped))
-    again = acknowledged(send(client, report(content, accepted=shipped.accepted)))
+    packed = report(columns={}, histograms={}, parcel=wire.pack_columns(content), accepted=bytes(n // 8 + bool(n % 8)))
+    first = acknowledged(send(client, packed))
+    again = acknowledged(send(client, report(content, accepted=packed.accepted)))
     assert (first.status, again.status) == ("stored", "duplicate")
 
 
-def test_a_parcel_without_a_decision_is_decided_as_its_columns_would_be(client: httpx.Client) -> None:
+def test_a_parcel_without_a_decision_is_decided_like_single_columns(client: httpx.Client) -> None:
     content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
     ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.pack_columns(content))))
     assert ack.accepted == wire.pack_bits(decide(content, preset("trm")).accepted)
@@ -109,7 +109,7 @@ def test_another_payload_under_the_same_identity_is_a_conflict(client: httpx.Cli
     assert (first.status, second.status) == ("conflict", "stored")
 
 
-def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_spoils_no_other(client: httpx.Client) -> None:
+def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_fails_alone(client: httpx.Client) -> None:
     messages = [
         wire.Start(**ORIGIN, owner="me", tags=["dapo"]),
         report(),
@@ -126,15 +126,15 @@ def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_spoils_no_other(cl
     assert [ack.status for ack in acks[8:]] == ["duplicate"] * 3 + ["stored"] + ["duplicate"] * 2
 
 
-def test_a_trainers_wish_is_in_force_before_its_start_is_answered(client: httpx.Client) -> None:
-    wish = preset("geo_mask")
-    ack = acknowledged(send(client, wire.Start(**ORIGIN, policy=wish.spec())))
+def test_the_policy_that_a_trainer_requests_is_active_before_its_start_is_acknowledged(client: httpx.Client) -> None:
+    requested = preset("geo_mask")
+    ack = acknowledged(send(client, wire.Start(**ORIGIN, policy=requested.spec())))
     assert ack.policy is not None
-    assert ack.policy.hash == wish.hash
-    assert acknowledged(send(client, report(policy=wish.hash, accepted=b"\x0f"))).policy is None
+    assert ack.policy.hash == requested.hash
+    assert acknowledged(send(client, report(policy=requested.hash, accepted=b"\x0f"))).policy is None
 
 
-def test_a_policy_that_needs_what_a_report_lacks_gives_way_to_the_default(client: httpx.Client) -> None:
+def test_the_default_policy_decides_reports_that_lack_columns_of_the_policy(client: httpx.Client) -> None:
     acknowledged(send(client, wire.Start(**ORIGIN, policy=preset("opsm").spec())))
     ack = acknowledged(send(client, report()))
     assert ack.accepted == wire.pack_bits(decide(columns(), preset("trm")).accepted)
@@ -164,7 +164,7 @@ def _columns(**changed: Any) -> bytes:
 
 
 def _bomb() -> bytes:
-    """Return a report whose parcel says to hold more than it may."""
+    """Return a report whose parcel claims a size above the limit."""
     parcel = msgspec.structs.replace(wire.pack_columns(columns()), n_sequences=1 << 20, data=zstandard.compress(BOMB))
     return named(report(columns={}, histograms={}, parcel=parcel))
 
@@ -172,28 +172,28 @@ def _bomb() -> bytes:
 BAD: list[tuple[str, bytes, dict[str, str], int, str | None]] = [
     ("a truncated body", wire.encode(report())[:-10], MSGPACK, 400, "body"),
     ("an empty body", b"", MSGPACK, 400, "body"),
-    ("a version to come", _document(wire=[2, 0]), MSGPACK, 400, "wire"),
+    ("a future version", _document(wire=[2, 0]), MSGPACK, 400, "wire"),
     ("an unknown column", _columns(total_wisdom=[1, 2, 3, 4]), MSGPACK, 400, "columns.total_wisdom"),
     ("a wrong dtype", _columns(total_sum_d={"dtype": "f4", "data": bytes(16)}), MSGPACK, 400, "columns.total_sum_d"),
     ("a wrong length", _columns(total_sum_d={"dtype": "f8", "data": bytes(8)}), MSGPACK, 400, "columns.total_sum_d"),
     ("a negative step", _document(step=-1), MSGPACK, 400, "step"),
     ("an attempt of 10,000 characters", _document(attempt="a" * 10_000), MSGPACK, 400, "attempt"),
-    ("JSON that is none", b"{", JSON, 400, "body"),
+    ("invalid JSON", b"{", JSON, 400, "body"),
     ("no content type", wire.encode(report()), {}, 415, None),
-    ("another content type", b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, None),
-    ("another encoding", b"", MSGPACK | {"Content-Encoding": "br"}, 415, None),
-    ("gzip that is none", b"hello", MSGPACK | {"Content-Encoding": "gzip"}, 400, "body"),
+    ("an unknown content type", b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, None),
+    ("an unknown encoding", b"", MSGPACK | {"Content-Encoding": "br"}, 415, None),
+    ("invalid gzip", b"hello", MSGPACK | {"Content-Encoding": "gzip"}, 400, "body"),
     ("half a gzip", gzip.compress(wire.encode(report()))[:-9], MSGPACK | {"Content-Encoding": "gzip"}, 400, "body"),
-    ("zstd that is none", b"hello", MSGPACK | {"Content-Encoding": "zstd"}, 400, "body"),
+    ("invalid zstd", b"hello", MSGPACK | {"Content-Encoding": "zstd"}, 400, "body"),
     ("a gzip bomb", gzip.compress(BOMB), MSGPACK | {"Content-Encoding": "gzip"}, 413, None),
     ("a zstd bomb", zstandard.compress(BOMB), MSGPACK | {"Content-Encoding": "zstd"}, 413, None),
-    ("a parcel that is a bomb", _bomb(), MSGPACK, 400, "parcel"),
+    ("a parcel bomb", _bomb(), MSGPACK, 400, "parcel"),
     ("an oversized body", BOMB, MSGPACK, 413, None),
 ]
 
 
 @pytest.mark.parametrize(("content", "headers", "status", "field"), [case[1:] for case in BAD], ids=[c[0] for c in BAD])
-def test_bad_input_is_refused_by_name_stores_nothing_and_the_next_request_is_served(
+def test_bad_input_is_refused_by_field_stores_nothing_and_the_next_request_is_served(
     client: httpx.Client, content: bytes, headers: dict[str, str], status: int, field: str | None
 ) -> None:
     answer = client.post(ONE, content=content, headers=headers)
@@ -206,7 +206,7 @@ def test_bad_input_is_refused_by_name_stores_nothing_and_the_next_request_is_ser
     assert acknowledged(send(client, report())).status == "stored"
 
 
-def test_a_body_that_does_not_say_its_length_is_cut_at_the_cap(client: httpx.Client) -> None:
+def test_a_body_without_a_length_is_refused_above_the_limit(client: httpx.Client) -> None:
     answer = client.post(ONE, content=(bytes(1 << 20) for _ in range(70)), headers=MSGPACK)
     assert answer.status_code == 413
     assert acknowledged(send(client, report())).status == "stored"
@@ -221,7 +221,7 @@ def test_a_body_that_does_not_say_its_length_is_cut_at_the_cap(client: httpx.Cli
         ("math", "a b", "run"),
     ],
 )
-def test_names_are_checked(client: httpx.Client, project: str, run: str, field: str) -> None:
+def test_invalid_names_are_refused(client: httpx.Client, project: str, run: str, field: str) -> None:
     answer = send(client, report(), path=f"/api/v1/runs/{project}/{run}/reports")
     assert answer.status_code == 400
     assert answer.json()["field"] == field
@@ -229,7 +229,7 @@ def test_names_are_checked(client: httpx.Client, project: str, run: str, field: 
     assert stored_runs(client) == []
 
 
-def test_what_was_acknowledged_survives_a_kill(process: ServiceProcess) -> None:
+def test_acknowledged_reports_survive_a_kill(process: ServiceProcess) -> None:
     with process.client() as client:
         for step in range(20):
             assert acknowledged(send(client, report(step=step))).status == "stored"
@@ -242,13 +242,13 @@ def test_what_was_acknowledged_survives_a_kill(process: ServiceProcess) -> None:
         assert state["last_step"] == 19
 
 
-def test_more_than_the_disk_can_take_is_answered_with_when_to_come_again(
+def test_requests_above_the_writers_capacity_get_429_with_a_retry_time(
     client: httpx.Client, service: ThreadedService
 ) -> None:
-    held, beats = threading.Event(), [named(wire.Heartbeat(**ORIGIN))] * wire.MAX_BUNDLE_MESSAGES
-    service.app.state.components.store.writer.submit(lambda _: held.wait(60.0))
-    answers = [client.post(MANY, content=wire.encode_bundle(beats), headers=MSGPACK) for _ in range(4)]
-    held.set()
+    released, heartbeats = threading.Event(), [named(wire.Heartbeat(**ORIGIN))] * wire.MAX_BUNDLE_MESSAGES
+    service.app.state.components.store.writer.submit(lambda _: released.wait(60.0))
+    answers = [client.post(MANY, content=wire.encode_bundle(heartbeats), headers=MSGPACK) for _ in range(4)]
+    released.set()
     assert {answer.status_code for answer in answers[:-1]} <= {200, 429}
     assert answers[-1].status_code == 429
     assert int(answers[-1].headers["retry-after"]) >= 1

@@ -24,7 +24,7 @@ from trmon.api.events.routes import router as events
 from trmon.api.fleet.routes import router as fleet
 from trmon.api.health.routes import router as health
 from trmon.api.http import problems
-from trmon.api.http.body import WholeBody
+from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.compression import GetCompression
 from trmon.api.http.gateway import Gateway
 from trmon.api.http.rate_limit import RateLimit
@@ -90,7 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     """Return what every request passes, outermost first."""
-    bodies = WholeBody(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
+    bodies = BodyMiddleware(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
     return [
         Middleware(Gateway, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
         Middleware(FastPath),

@@ -96,10 +96,10 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
     components = Components(
         settings=settings,
         store=store,
-        live=live,
+        view_cache=live,
         rules=rules,
         authenticator=Authenticator(store.tokens, is_loopback=settings.is_loopback),
-        ingest_service=IngestService(store, policies=policies, live=live, counters=counters),
+        ingest_service=IngestService(store, policies=policies, view_cache=live, counters=counters),
         policies=policies,
         commit_signal=CommitSignal(asyncio.get_running_loop()),
         counters=counters,
@@ -124,7 +124,7 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
     """Show what was written before, then start everything that has a thread of its own."""
     components, services = running.components, running.services
     idle_after_seconds = components.settings.idle_after_seconds
-    mirror = ViewSync(components.store.run_snapshots, components.live, idle_after_seconds=idle_after_seconds)
+    mirror = ViewSync(components.store.run_snapshots, components.view_cache, idle_after_seconds=idle_after_seconds)
     shown = tail = None
     if services is None:
         shown = Poller("mirror", mirror.look, pause_seconds=MIRROR_PAUSE_SECONDS)
@@ -167,7 +167,7 @@ def _sharing(components: Components, limit: RateLimit) -> RateLimitSync | None:
         return None
     url = settings.redis_url.get_secret_value()
     buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
-    return RateLimitSync(limit, buckets, failed=failures.labels("limits").inc)
+    return RateLimitSync(limit, buckets, on_failure=failures.labels("limits").inc)
 
 
 def _exposition(settings: Settings, rules: ActiveRules) -> Exposition:
@@ -198,7 +198,7 @@ def _connect(running: RunningService, tail: Poller | None) -> None:
 
     def rules_changed() -> None:
         if services is not None:
-            reevaluate_runs(services.worker, components.live)
+            reevaluate_runs(services.worker, components.view_cache)
 
     components.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
     counters.about(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))

@@ -1,6 +1,7 @@
-"""Gathering: what comes in one turn of the event loop is handed to the writer together.
+"""Batch the messages of one event-loop turn into one call to the store.
 
-Each hand-over wakes the writer, which then wants the interpreter's lock of the loop that is preparing the next report.
+Each call wakes the writer thread, which then competes for the interpreter's lock with the loop that prepares the next
+message.
 """
 
 from __future__ import annotations
@@ -13,50 +14,50 @@ from typing import Protocol
 
 from trmon.domain.model.messages import PreparedMessage, WriteResult
 
-Receipts = list[Future[WriteResult]]
-Waiting = tuple[Sequence[PreparedMessage], asyncio.Future[Receipts]]
-"""What somebody wants to be queued, and what ends when it is."""
+WriteFutures = list[Future[WriteResult]]
+PendingAppend = tuple[Sequence[PreparedMessage], asyncio.Future[WriteFutures]]
+"""The messages of one caller, and the future that resolves once they are queued."""
 
 
 class ReportSink(Protocol):
-    """Where messages are kept."""
+    """Stores messages."""
 
-    def append(self, intakes: Sequence[PreparedMessage], *, now: float) -> Receipts:
-        """Queue messages, in their order. Errors: Overloaded, with none of them queued."""
+    def append(self, messages: Sequence[PreparedMessage], *, now: float) -> WriteFutures:
+        """Queue messages in their order. Errors: Overloaded, with none of them queued."""
 
 
 class Batcher:
-    """Hands messages over at the end of the turn in which they came; for one event loop."""
+    """Collects messages and queues them at the end of the current turn; for one event loop."""
 
     def __init__(self, reports: ReportSink) -> None:
         self._reports = reports
-        self._waiting: list[Waiting] = []
+        self._pending: list[PendingAppend] = []
 
-    async def append(self, intakes: Sequence[PreparedMessage]) -> Receipts:
-        """Queue messages, in their order, as of `Reports.append`, with all that comes in this turn of the loop."""
+    async def append(self, messages: Sequence[PreparedMessage]) -> WriteFutures:
+        """Queue messages as `ReportSink.append` does, together with all others of this turn of the loop."""
         loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._end_turn)
-        queued: asyncio.Future[Receipts] = loop.create_future()
-        self._waiting.append((intakes, queued))
+        if not self._pending:
+            loop.call_soon(self._flush)
+        queued: asyncio.Future[WriteFutures] = loop.create_future()
+        self._pending.append((messages, queued))
         return await queued
 
-    def _end_turn(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._hand_over(waiting)
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, []
+        self._queue(pending)
 
-    def _hand_over(self, waiting: Sequence[Waiting]) -> None:
-        """Queue what some wait for: together or, where that is refused, one by one, as there may be room for some."""
+    def _queue(self, pending: Sequence[PendingAppend]) -> None:
+        """Queue all messages together; if that is refused, each caller's alone, because some may still fit."""
         try:
-            futures = iter(self._reports.append([one for intakes, _ in waiting for one in intakes], now=time.time()))
-        except Exception as error:  # noqa: BLE001 - the edge of a callback: whoever waits gets the error
-            if len(waiting) > 1:
-                for one in waiting:
-                    self._hand_over([one])
-            elif not (queued := waiting[0][1]).done():
+            futures = iter(self._reports.append([one for messages, _ in pending for one in messages], now=time.time()))
+        except Exception as error:  # noqa: BLE001 - a callback's edge: the caller receives the error
+            if len(pending) > 1:
+                for one in pending:
+                    self._queue([one])
+            elif not (queued := pending[0][1]).done():
                 queued.set_exception(error)
             return
-        for intakes, queued in waiting:
-            own = [next(futures) for _ in intakes]
+        for messages, queued in pending:
+            own = [next(futures) for _ in messages]
             if not queued.done():
                 queued.set_result(own)

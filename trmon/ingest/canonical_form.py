@@ -1,4 +1,4 @@
-"""The canonical form of a message's fields: the same data is the same bytes, however a client wrote it down."""
+"""Bring a message's fields into one canonical form, so that equal data has equal bytes whichever client encoded it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon_client.core import wire
 
 
 def canonical_message(message: wire.Message, key: RunKey) -> wire.Message:
-    """Return a message that names its run, and whose numbers are floats in the order of their names."""
+    """Return a message that names its run, with its numbers as floats sorted by name."""
     changed: dict[str, Any] = {"project": key.project, "run": key.run}
     if isinstance(message, wire.Report):
         changed["scalars"] = _numbers(message.scalars)

@@ -1,4 +1,4 @@
-"""Preparation: a decoded message is checked, decided if its sender did not, and packed for the disk."""
+"""Validate a decoded message, decide its sequences if the client did not, and pack it for the store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.acceptance import Policy, PolicyError, decide, preset
 
 PolicyOf = Callable[[RunKey], Policy]
-"""Returns the current policy of a run, known or not."""
+"""Returns the current policy of a run, also for a run that does not exist yet."""
 
 
 def validate_message(message: wire.Message, key: RunKey, *, policy_of: PolicyOf) -> PreparedMessage:
-    """Return a message on its way to the disk. Errors: WireError naming the column that is wrong."""
+    """Return a message ready for the store. Errors: WireError naming the invalid column."""
     message = canonical_message(message, key)
     if isinstance(message, wire.Report):
         return _prepare_report(message, key, policy_of=policy_of)
@@ -33,15 +33,15 @@ def validate_message(message: wire.Message, key: RunKey, *, policy_of: PolicyOf)
 
 def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) -> PreparedMessage:
     parcel, n_tokens = wire.storable_columns(report)
-    said = msgspec.structs.replace(report, columns={}, histograms={}, parcel=None)
-    stored, accepted = said, report.accepted
+    summary = msgspec.structs.replace(report, columns={}, histograms={}, parcel=None)
+    stored, accepted = summary, report.accepted
     if accepted is None:
-        policy, accepted = _decide(wire.columns_of_packed(said, parcel), policy_of(key))
-        stored = msgspec.structs.replace(said, policy=policy.hash)
+        policy, accepted = _decide(wire.columns_of_packed(summary, parcel), policy_of(key))
+        stored = msgspec.structs.replace(summary, policy=policy.hash)
     return PreparedMessage(
         key=key,
-        message=said,
-        digest=report_codec.report_digest(said, parcel=parcel),
+        message=summary,
+        digest=report_codec.report_digest(summary, parcel=parcel),
         payload=report_codec.pack_report(stored, parcel=parcel),
         n_sequences=parcel.n_sequences,
         n_tokens=n_tokens,
@@ -50,7 +50,7 @@ def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) ->
 
 
 def _decide(columns: Columns, policy: Policy) -> tuple[Policy, bytes]:
-    """Return the bits of a policy, or of the default one where the columns lack what the policy needs."""
+    """Return a policy and its accepted bits; the default policy if the columns lack what the policy needs."""
     try:
         return policy, wire.pack_bits(decide(columns, policy).accepted)
     except PolicyError:

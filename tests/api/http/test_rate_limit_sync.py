@@ -12,7 +12,7 @@ from tests.fixtures.redis import Redis
 from tests.fixtures.running_service import Serve
 from tests.fixtures.waiting import eventually
 from trmon.api.http.rate_limit import RateLimit
-from trmon.api.http.rate_limit_sync import SHARE_SECONDS, RateLimitSync
+from trmon.api.http.rate_limit_sync import SYNC_SECONDS, RateLimitSync
 from trmon.store.redis.shared_rate_limits import SharedBuckets
 
 pytestmark = pytest.mark.server("redis-server")
@@ -42,7 +42,7 @@ def replica(server: Redis, failures: Counter[str]) -> Iterator[Replica]:
     def start() -> RateLimit:
         limit = RateLimit(per_second=SLOW, burst=BURST, is_shared=True)
         buckets = SharedBuckets(server.url, per_second=SLOW, burst=BURST)
-        started.append(RateLimitSync(limit, buckets, failed=lambda: failures.update(["limits"])))
+        started.append(RateLimitSync(limit, buckets, on_failure=lambda: failures.update(["limits"])))
         started[-1].start()
         return limit
 
@@ -61,7 +61,7 @@ def let_through(limit: RateLimit, *, caller: str) -> int:
     for n in range(BURST + 1):
         if not taken(limit, 1, caller=caller):
             return n
-        time.sleep(3 * SHARE_SECONDS)
+        time.sleep(3 * SYNC_SECONDS)
     return BURST + 1
 
 
@@ -100,7 +100,7 @@ def test_requests_to_replicas_come_off_one_limit(server: Redis, serve: Serve) ->
         answered = []
         while not answered or answered[-1] == 200:
             answered.append(other.get("/api/v1/runs").status_code)
-            time.sleep(3 * SHARE_SECONDS)
+            time.sleep(3 * SYNC_SECONDS)
     assert answered[-1] == 429
     assert len(answered) <= BURST
 
@@ -108,14 +108,14 @@ def test_requests_to_replicas_come_off_one_limit(server: Redis, serve: Serve) ->
 def test_what_a_caller_spends_while_it_is_settled_counts_too() -> None:
     limit = RateLimit(per_second=SLOW, burst=BURST, is_shared=True)
     limit.take("ana", now=0.0)
-    assert limit.spent() == {"ana": 1}
+    assert limit.take_spent() == {"ana": 1}
     limit.take("ana", now=0.0)
-    limit.settle({"ana": 1.5, "bob": 3.0}, now=0.0)
+    limit.sync({"ana": 1.5, "bob": 3.0}, now=0.0)
     assert limit.take("ana", now=0.0) > 0
-    assert limit.spent() == {"ana": 1}
+    assert limit.take_spent() == {"ana": 1}
 
 
 def test_nobody_counts_what_nobody_asks_for() -> None:
     limit = RateLimit(per_second=SLOW, burst=BURST)
     limit.take("ana", now=0.0)
-    assert limit.spent() == {}
+    assert limit.take_spent() == {}

@@ -117,7 +117,7 @@ class Way:
         """Return the answer to a request; of its headers, without when it was given and where."""
         now = time.monotonic()
         self._limit.take("eager", now=now)
-        self._limit.settle({"eager": 0.0}, now=now)
+        self._limit.sync({"eager": 0.0}, now=now)
         token = self._tokens.get(case.token)
         headers = case.headers | ({} if token is None else {"Authorization": f"Bearer {token}"})
         content = iter(case.content) if isinstance(case.content, list) else case.content

@@ -37,7 +37,7 @@ class AdviceOut(BaseModel):
 def get_advice(key: Named, access: Reader, service: Service) -> AdviceOut:
     """Return what is advised to the trainer; 404 where no step of the run has closed since it is watched."""
     run = service.store.runs.get(key, access=access)
-    view = service.live.get(run.id)
+    view = service.view_cache.get(run.id)
     if view is None or view.advice is None:
         raise NotFound("advice of the run", str(key))
     return AdviceOut.of(view.advice)

@@ -1,1 +1,1 @@
-"""What every request passes: gateway, authentication, limits, bodies, problem details; and what routes depend on."""
+"""What every request passes: gateway, authentication, limits, bodies, problem details; and the routes' dependencies."""

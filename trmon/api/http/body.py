@@ -1,4 +1,4 @@
-"""Bodies: read whole, capped before and after decompression, so that a bomb costs no more than the cap."""
+"""Reads and decompresses request bodies, limited in size before and after decompression."""
 
 from __future__ import annotations
 
@@ -19,39 +19,38 @@ from trmon.domain.model.errors import InvalidInput, TooLarge, UnsupportedMedia
 MAX_ZSTD_WINDOW_BYTES = 8 << 20
 
 
-class WholeBody:
-    """Hands an app a request's body whole and decompressed, in one message, or refuses it.
+class BodyMiddleware:
+    """Passes a request to an app with its whole, decompressed body in one message, or refuses it.
 
-    What bodies of all requests take in memory until they are answered is bounded too: however slow the database is,
-    what waits for it does not grow.
+    The memory of the bodies of all requests in progress is limited too, so a slow database does not make it grow.
     """
 
     def __init__(self, *, max_bytes: int, max_held_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._held = MemoryBudget(max_held_bytes)
+        self._budget = MemoryBudget(max_held_bytes)
 
-    async def hand(
+    async def call(
         self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str]
     ) -> None:
-        """Call the app, unless the client goes away first. Errors: TooLarge, Overloaded; those of `decompress`."""
-        hold = Reservation(self._held)
+        """Call the app, unless the client disconnects first. Errors: TooLarge, Overloaded; those of `decompress`."""
+        reservation = Reservation(self._budget)
         try:
-            body = await self._read(headers, receive, hold=hold)
+            body = await self._read(headers, receive, reservation=reservation)
             if body is None:
                 return
             encoding = headers.get("content-encoding", "identity").strip().lower()
             if encoding != "identity":
                 body = await asyncio.to_thread(decompress, body, encoding=encoding, max_bytes=self._max_bytes)
-                hold.grow(len(body))
-                scope = _decoded(scope, len(body))
-            await app(scope, _whole(body, receive), send)
+                reservation.grow(len(body))
+                scope = _decompressed_scope(scope, len(body))
+            await app(scope, _receive_whole(body, receive), send)
         finally:
-            hold.end()
+            reservation.end()
 
-    async def _read(self, headers: Mapping[str, str], receive: Receive, *, hold: Reservation) -> bytes | None:
-        """Return the body, or None where the client went away before it was through."""
-        announced = headers.get("content-length", "0")
-        if announced.isdigit() and int(announced) > self._max_bytes:
+    async def _read(self, headers: Mapping[str, str], receive: Receive, *, reservation: Reservation) -> bytes | None:
+        """Return the body, or None if the client disconnected before its end."""
+        declared = headers.get("content-length", "0")
+        if declared.isdigit() and int(declared) > self._max_bytes:
             raise _too_large(self._max_bytes)
         body = bytearray()
         while True:
@@ -62,7 +61,7 @@ class WholeBody:
             n_bytes = len(body) + len(piece)
             if n_bytes > self._max_bytes:
                 raise _too_large(self._max_bytes)
-            hold.grow(n_bytes)
+            reservation.grow(n_bytes)
             if message.get("more_body", False):
                 body += piece
             else:
@@ -72,12 +71,12 @@ class WholeBody:
 def decompress(body: bytes, *, encoding: str, max_bytes: int) -> bytes:
     """Return a body decompressed.
 
-    Errors: UnsupportedMedia for another encoding than gzip and zstd, TooLarge beyond max_bytes,
-    InvalidInput where the bytes are not what they are said to be.
+    Errors: UnsupportedMedia for an encoding other than gzip and zstd, TooLarge above max_bytes,
+    InvalidInput if the bytes are not valid in the encoding.
     """
     opener = _OPENERS.get(encoding)
     if opener is None:
-        raise UnsupportedMedia(f"content-encoding must be gzip or zstd, and is {encoding[:64]!r}")
+        raise UnsupportedMedia(f"content-encoding must be gzip or zstd, not {encoding[:64]!r}")
     try:
         with opener(body) as stream:
             plain: bytes = stream.read(max_bytes + 1)
@@ -101,10 +100,12 @@ _OPENERS: dict[str, Callable[[bytes], Any]] = {"gzip": _open_gzip, "zstd": _open
 
 
 def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(f"a body may have {max_bytes} bytes, also after decompression; TRMON_MAX_BODY_BYTES raises it")
+    return TooLarge(
+        f"a body may have at most {max_bytes} bytes, also after decompression; TRMON_MAX_BODY_BYTES raises the limit"
+    )
 
 
-def _decoded(scope: Scope, n_bytes: int) -> Scope:
+def _decompressed_scope(scope: Scope, n_bytes: int) -> Scope:
     scope = {**scope, "headers": list(scope["headers"])}
     headers = MutableHeaders(scope=scope)
     del headers["content-encoding"]
@@ -112,10 +113,10 @@ def _decoded(scope: Scope, n_bytes: int) -> Scope:
     return scope
 
 
-def _whole(body: bytes, receive: Receive) -> Receive:
+def _receive_whole(body: bytes, receive: Receive) -> Receive:
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def once() -> Message:
+    async def receive_once() -> Message:
         return pending.pop() if pending else await receive()
 
-    return once
+    return receive_once

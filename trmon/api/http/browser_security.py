@@ -1,4 +1,4 @@
-"""Security of the browser's side: response headers, the Host allow-list, and refusal of cross-site writes."""
+"""Browser security: response headers, the Host allow-list, and refusal of cross-site writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAME_SITES = frozenset({"same-origin", "none"})
 
 
 def check_host(headers: Mapping[str, str], *, hosts: frozenset[str] | None) -> None:
-    """Refuse a Host the service does not go by, so that a foreign name resolving here reaches nothing.
+    """Refuse an unknown Host header, so that a foreign name that resolves to this service is not answered.
 
     Errors: Forbidden, unless `hosts` is None.
     """
@@ -32,7 +32,7 @@ def check_host(headers: Mapping[str, str], *, hosts: frozenset[str] | None) -> N
 
 
 def check_site(headers: Mapping[str, str], *, method: str) -> None:
-    """Refuse what another site's page makes a browser write here. Errors: Forbidden."""
+    """Refuse writes that another site's page sends through a browser. Errors: Forbidden."""
     if method not in SAFE_METHODS and _is_cross_site(headers):
         raise Forbidden("a page of another site may not write here")
 
@@ -42,11 +42,11 @@ def _is_cross_site(headers: Mapping[str, str]) -> bool:
     if site is not None and site not in SAME_SITES:
         return True
     origin = headers.get("origin")
-    return origin is not None and _place_of(origin) != headers.get("host")
+    return origin is not None and _host_of(origin) != headers.get("host")
 
 
-def _place_of(origin: str) -> str:
-    """Return the host and port of an origin; all of it where it is no URL, which is no host."""
+def _host_of(origin: str) -> str:
+    """Return the host and port of an origin; the origin itself if it is not a valid URL, which matches no host."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

@@ -1,4 +1,4 @@
-"""The components of a running service, as its routes reach them."""
+"""The components of a running service, which routes receive as a dependency."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from trmon.views.run_view_cache import RunViewCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """Everything that routes share; it lives as long as the service.
+    """Everything that routes share, for the lifetime of the service.
 
-    `what_ifs` lets a few what-if requests run at once; the others wait.
+    `what_ifs` limits how many what-if requests run at once; the others wait.
     """
 
     settings: Settings
     store: Store
-    live: RunViewCache
+    view_cache: RunViewCache
     rules: ActiveRules
     authenticator: Authenticator
     ingest_service: IngestService
@@ -45,10 +45,10 @@ class Components:
 
 
 async def components_of(request: Request) -> Components:
-    """Return the components of the service that answers a request."""
+    """Return the components of the service that handles a request."""
     components: Components = request.app.state.components
     return components
 
 
 Service = Annotated[Components, Depends(components_of)]
-"""The running service, for routes."""
+"""The running service, as a route's dependency."""

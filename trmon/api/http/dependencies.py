@@ -1,4 +1,4 @@
-"""Callers: what the one who calls may do, as routes ask for it."""
+"""Dependencies that give routes their caller's access, or refuse the request."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from trmon.domain.model.errors import Unauthenticated
 
 
 def access_of(connection: Connection) -> Access | None:
-    """Return what the caller of a guarded path may do; None on an open one."""
+    """Return what the caller of a guarded path may do; None on an open path."""
     access: Access | None = connection.get("state", {}).get("access")
     return access
 
 
 def client_address(connection: Connection) -> str:
-    """Return the address from which a request comes, empty where it is not known."""
+    """Return the address of a request's client, empty if it is unknown."""
     client: tuple[str, int] | None = connection.get("client")
     return client[0] if client else ""
 
 
-def _with(request: Request, scope: Scope) -> Access:
+def _require(request: Request, scope: Scope) -> Access:
     access = access_of(request.scope)
     if access is None:
-        raise Unauthenticated("this path is not guarded, so nobody is known here")
+        raise Unauthenticated("this path does not authenticate its callers")
     access.require(scope)
     return access
 
 
 async def require_reader(request: Request) -> Access:
-    """Let only those pass who may read. Errors: Unauthenticated, Forbidden."""
-    return _with(request, Scope.READ)
+    """Require the read scope. Errors: Unauthenticated, Forbidden."""
+    return _require(request, Scope.READ)
 
 
 async def require_sender(request: Request) -> Access:
-    """Let only those pass who may send reports. Errors: Unauthenticated, Forbidden."""
-    return _with(request, Scope.INGEST)
+    """Require the ingest scope. Errors: Unauthenticated, Forbidden."""
+    return _require(request, Scope.INGEST)
 
 
 async def require_admin(request: Request) -> Access:
-    """Let only those pass who may change things. Errors: Unauthenticated, Forbidden."""
-    return _with(request, Scope.ADMIN)
+    """Require the admin scope. Errors: Unauthenticated, Forbidden."""
+    return _require(request, Scope.ADMIN)
 
 
 Reader = Annotated[Access, Depends(require_reader)]

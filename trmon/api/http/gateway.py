@@ -1,4 +1,4 @@
-"""The edge: what every request passes on its way in, and where an expected error becomes its answer."""
+"""Checks every request, and turns expected errors into problem responses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.api.http import problems
-from trmon.api.http.auth import known_access
-from trmon.api.http.body import WholeBody
+from trmon.api.http.auth import authenticate
+from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
 from trmon.api.http.dependencies import client_address
 from trmon.api.http.rate_limit import RateLimit
@@ -21,13 +21,13 @@ _SECURITY = [(name.lower().encode(), value.encode()) for name, value in HEADERS.
 
 
 class Gateway:
-    """Lets in who may come in, with the body whole, and answers expected errors as problems.
+    """Checks host, site, token, rate and body of each request, and answers expected errors as problems.
 
-    All of it is one layer: a layer for each check costs more than the checks. Every answer gets the security headers;
-    unexpected errors pass on to the server's own 500.
+    It is one middleware, because a middleware for each check costs more than the checks. Every response gets the
+    security headers; unexpected errors pass on to the server's own 500.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, limit: RateLimit, bodies: WholeBody) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, limit: RateLimit, bodies: BodyMiddleware) -> None:
         self._app = app
         self._hosts = hosts
         self._limit = limit
@@ -37,9 +37,9 @@ class Gateway:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began_at, status = time.perf_counter(), 0
+        started_at, status = time.perf_counter(), 0
 
-        async def secured(message: Message) -> None:
+        async def send_secured(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -47,33 +47,33 @@ class Gateway:
             await send(message)
 
         try:
-            await self._enter(scope, receive, secured)
+            await self._pass_on(scope, receive, send_secured)
         except problems.EXPECTED as error:
             if status:
                 raise
-            await problems.problem_response(error)(scope, receive, secured)
-        seconds = round(time.perf_counter() - began_at, 4)
-        log.debug("answered", method=scope["method"], path=scope["path"], status=status, seconds=seconds)
+            await problems.problem_response(error)(scope, receive, send_secured)
+        seconds = round(time.perf_counter() - started_at, 4)
+        log.debug("request_answered", method=scope["method"], path=scope["path"], status=status, seconds=seconds)
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on that is in order. Errors: Forbidden, Unauthenticated, Overloaded; those of its body."""
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and pass it on. Errors: Forbidden, Unauthenticated, Overloaded; those of its body."""
         headers = _first_values(scope)
         check_host(headers, hosts=self._hosts)
         check_site(headers, method=scope["method"])
         address = client_address(scope)
         try:
-            access = await known_access(scope, headers, admit=lambda: self._limit.admit(address))
+            access = await authenticate(scope, headers, before_lookup=lambda: self._limit.check_failures(address))
         except Unauthenticated:
-            self._limit.refused(address)
+            self._limit.record_failure(address)
             raise
         if access is not None:
             self._limit.check(access, address=address)
         if scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
         else:
-            await self._bodies.hand(self._app, scope, receive, send, headers=headers)
+            await self._bodies.call(self._app, scope, receive, send, headers=headers)
 
 
 def _first_values(scope: Scope) -> dict[str, str]:
-    """Return the headers of a request, of each the first that came."""
+    """Return the headers of a request; of a repeated one, the first."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}

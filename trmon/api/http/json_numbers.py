@@ -1,4 +1,4 @@
-"""Numbers in answers: JSON cannot say NaN or infinity, so NaN is null and infinities are named, as on the wire."""
+"""Floats in JSON responses: NaN is null, and infinities are the strings "inf" and "-inf", as on the wire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from trmon.domain.alerts.deliveries import jsonable
+from trmon.domain.model.json_number import json_number
 
 
 def _read(value: object) -> object:
@@ -15,6 +15,6 @@ def _read(value: object) -> object:
 
 
 Number = Annotated[
-    float, BeforeValidator(_read), PlainSerializer(jsonable, return_type=float | Literal["inf", "-inf"] | None)
+    float, BeforeValidator(_read), PlainSerializer(json_number, return_type=float | Literal["inf", "-inf"] | None)
 ]
-"""A float of an answer, whatever its value; a command that reads the answer gets it back."""
+"""Any float of a response; parsing the response restores it."""

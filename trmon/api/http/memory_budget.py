@@ -1,4 +1,4 @@
-"""What requests hold in memory until they are answered, and when those that find no room may come again."""
+"""Limits the memory of requests in progress, and estimates when a refused request should retry."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ import time
 
 from trmon.domain.model.errors import Overloaded
 
-MEASURED_SECONDS = 1.0
-"""How long bytes that are let go of are counted before they become a rate."""
-LONGEST_SECONDS = 60.0
+MEASURE_SECONDS = 1.0
+"""How long released bytes are counted before they become a rate."""
+MAX_RETRY_SECONDS = 60.0
 
 
 class MemoryBudget:
-    """Bytes of bodies in memory, at most so many, and how fast they go; used on the event loop alone."""
+    """Counts the bytes of bodies in memory against a limit, and how fast they are released; for the event loop only."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._let_go = 0
-        self._since = time.monotonic()
+        self._released = 0
+        self._measured_since = time.monotonic()
         self._per_second = 0.0
 
-    def take(self, n_bytes: int) -> None:
-        """Hold bytes. Errors: Overloaded, with none of them held; a body that finds nothing else there always fits."""
+    def reserve(self, n_bytes: int) -> None:
+        """Reserve bytes; always possible if nothing else is reserved. Errors: Overloaded, with nothing reserved."""
         if self._bytes and self._bytes + n_bytes > self._max_bytes:
             seconds = self._bytes / self._per_second if self._per_second else 1.0
             raise Overloaded(
-                f"{self._bytes} bytes of requests wait for the database, at most {self._max_bytes} may; "
+                f"{self._bytes} bytes of requests wait for the database, the limit is {self._max_bytes}; "
                 "TRMON_MAX_HELD_BYTES raises it",
-                retry_after_seconds=min(max(seconds, 1.0), LONGEST_SECONDS),
+                retry_after_seconds=min(max(seconds, 1.0), MAX_RETRY_SECONDS),
             )
         self._bytes += n_bytes
 
-    def let_go(self, n_bytes: int) -> None:
-        """Hold bytes no more."""
+    def release(self, n_bytes: int) -> None:
+        """Release reserved bytes."""
         self._bytes -= n_bytes
-        self._let_go += n_bytes
+        self._released += n_bytes
         now = time.monotonic()
-        if now - self._since >= MEASURED_SECONDS:
-            self._per_second = self._let_go / (now - self._since)
-            self._let_go, self._since = 0, now
+        if now - self._measured_since >= MEASURE_SECONDS:
+            self._per_second = self._released / (now - self._measured_since)
+            self._released, self._measured_since = 0, now
 
 
 class Reservation:
-    """What one request holds, until its end."""
+    """The bytes that one request reserves until it ends."""
 
-    def __init__(self, held: MemoryBudget) -> None:
-        self._held = held
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
         self._bytes = 0
 
     def grow(self, n_bytes: int) -> None:
-        """Hold so many bytes in all. Errors: Overloaded."""
+        """Raise the reservation to a total. Errors: Overloaded."""
         if n_bytes > self._bytes:
-            self._held.take(n_bytes - self._bytes)
+            self._budget.reserve(n_bytes - self._bytes)
             self._bytes = n_bytes
 
     def end(self) -> None:
-        """Hold nothing more."""
-        self._held.let_go(self._bytes)
+        """Release the reservation."""
+        self._budget.release(self._bytes)
         self._bytes = 0

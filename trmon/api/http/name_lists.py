@@ -1,4 +1,4 @@
-"""Names of signals or columns in a query, separated by commas."""
+"""Parses comma-separated names of signals or columns in a query."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Names = Annotated[str | None, Query(max_length=8192, description="Names, separat
 
 
 def split_names(names: str | None) -> list[str]:
-    """Return the names in their order, each once. Errors: InvalidInput for too many."""
+    """Return the names in order without duplicates. Errors: InvalidInput for too many."""
     found = list(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
     if len(found) > MAX_NAMES:
-        raise InvalidInput("names", f"at most {MAX_NAMES} names, and has {len(found)}")
+        raise InvalidInput("names", f"has {len(found)} names; at most {MAX_NAMES} are allowed")
     return found

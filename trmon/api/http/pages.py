@@ -1,4 +1,4 @@
-"""Pages of lists: keyset cursors in, items and the next cursor out."""
+"""Keyset pagination: a page of items and the cursor of the next page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 
 T = TypeVar("T")
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="Most items of a page.")]
-After = Annotated[str | None, Query(max_length=256, description="The `next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items per page.")]
+After = Annotated[str | None, Query(max_length=256, description="The `next` of the previous page.")]
 
 
 class PageOut(BaseModel, Generic[T]):
-    """Some items of a list."""
+    """One page of a list."""
 
     items: list[T]
-    next: str | None = Field(description="Pass it as `after` for the next page; null on the last one.")
+    next: str | None = Field(description="Pass it as `after` to get the next page; null on the last page.")

@@ -1,4 +1,4 @@
-"""Problems: every error as RFC 9457 problem details, mapped in this one place; internals never leak."""
+"""Maps every error to an HTTP status and RFC 9457 problem details, without internals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(BaseModel):
-    """Problem details, RFC 9457; `field` names the part of the request that is wrong."""
+    """Problem details (RFC 9457); `field` names the invalid part of the request."""
 
     type: str = Field(examples=["urn:trmon:problem:invalid-input"])
     title: str
@@ -35,9 +35,9 @@ class Problem(BaseModel):
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "What is wrong with the request"}
+    "4XX": {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "The request is invalid or not allowed"}
 }
-"""What OpenAPI says of every route's errors."""
+"""How OpenAPI describes the errors of every route."""
 
 STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.TrmonError: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
@@ -47,25 +47,26 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
     errors.NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
     errors.Conflict: (HTTPStatus.CONFLICT, "conflict"),
+    errors.Damaged: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.Fenced: (HTTPStatus.CONFLICT, "conflict"),
     errors.TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     errors.UnsupportedMedia: (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media"),
     errors.Overloaded: (HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),
     errors.NotReady: (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
 }
-"""The status and the problem type of each class of expected errors; a subclass without a row has those of its base."""
+"""The status and problem type of each class of expected errors; a subclass without an entry inherits its base's."""
 EXPECTED = (errors.TrmonError, WireError)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Answer what the framework raises as problems too; domain errors are answered by the edge."""
+    """Answer the framework's errors as problems too; the gateway answers domain errors."""
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
 
 
 def problem_response(error: Exception) -> Response:
-    """Return the problem details of an expected error, and log one that is the service's own fault."""
+    """Return the problem details of an expected error, and log it if the service is at fault."""
     status, kind = status_of(type(error))
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("request_failed", exc_info=error)
@@ -86,7 +87,7 @@ def status_of(kind: type[Exception]) -> tuple[HTTPStatus, str]:
 def problem_details(
     status: HTTPStatus, kind: str, *, detail: str, field: str | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return problem details as a response; a long detail is cut."""
+    """Return problem details as a response; a long detail is truncated."""
     content: dict[str, Any] = {
         "type": f"urn:trmon:problem:{kind}",
         "title": status.phrase,
@@ -133,6 +134,6 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     return problem_details(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "internal",
-        detail="The service failed; its log says where.",
+        detail="The service failed; see its log.",
         headers=HEADERS,
     )

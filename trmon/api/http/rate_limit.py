@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket for each token, or for each address where there is none."""
+"""Limits the request rate with a token bucket per access token, or per address without one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MAX_BUCKETS = 10_000
 
 @dataclass(slots=True)
 class Bucket:
-    """What is left of a caller's burst, as of a time."""
+    """The requests left in a caller's burst at a time."""
 
     left: float
     at: float
 
 
 class RateLimit:
-    """Token buckets by caller; the least recently seen are forgotten, which only ever favours the caller.
+    """Token buckets by caller; the least recently used are dropped, which only ever favours the caller.
 
-    `is_shared` says that somebody asks now and then what was spent, to settle it with other replicas.
+    With `is_shared`, requests are also counted for `take_spent`, which syncs the buckets with other replicas.
     """
 
     def __init__(self, *, per_second: float, burst: int, is_shared: bool = False) -> None:
@@ -37,9 +37,9 @@ class RateLimit:
         self._lock = Lock()
 
     def take(self, caller: str, *, now: float) -> float:
-        """Take one request; return 0.0, or the seconds after which it may come again."""
+        """Take one request from a bucket; return 0.0, or the seconds until a retry can succeed."""
         with self._lock:
-            bucket = self._filled(caller, now=now)
+            bucket = self._refilled(caller, now=now)
             if bucket.left < 1:
                 return (1 - bucket.left) / self._per_second
             bucket.left -= 1
@@ -48,41 +48,41 @@ class RateLimit:
             return 0.0
 
     def check(self, access: Access, *, address: str) -> None:
-        """Take one request of a caller, known by its token, else by its address. Errors: Overloaded."""
+        """Take one request of a caller, identified by token or address. Errors: Overloaded."""
         wait_seconds = self.take(access.name if access != EVERYTHING else address, now=time.monotonic())
         if wait_seconds > 0:
             raise Overloaded("too many requests from this caller", retry_after_seconds=wait_seconds)
 
-    def admit(self, address: str) -> None:
-        """Let somebody from an address show a token that is to be looked up. Errors: Overloaded after many wrong ones.
+    def check_failures(self, address: str) -> None:
+        """Check that an address may try another token. Errors: Overloaded after many invalid ones.
 
-        Right ones cost nothing: many callers may come by way of one address.
+        Valid tokens cost nothing, because many callers may share one address.
         """
         with self._lock:
-            left = self._filled(_strangers(address), now=time.monotonic()).left
+            left = self._refilled(_failure_key(address), now=time.monotonic()).left
         if left < 1:
             wait_seconds = (1 - left) / self._per_second
-            raise Overloaded("too many wrong tokens from this address", retry_after_seconds=wait_seconds)
+            raise Overloaded("too many invalid tokens from this address", retry_after_seconds=wait_seconds)
 
-    def refused(self, address: str) -> None:
-        """Note that somebody from an address was not known."""
-        self.take(_strangers(address), now=time.monotonic())
+    def record_failure(self, address: str) -> None:
+        """Count an invalid token from an address."""
+        self.take(_failure_key(address), now=time.monotonic())
 
-    def spent(self) -> dict[str, int]:
-        """Return how many requests each caller made since this was last asked."""
+    def take_spent(self) -> dict[str, int]:
+        """Return the requests of each caller since the last call."""
         with self._lock:
             spent, self._spent = self._spent, Counter()
         return spent
 
-    def settle(self, left: Mapping[str, float], *, now: float) -> None:
-        """Take over what all replicas together have left of callers' buckets, but for what was spent meanwhile."""
+    def sync(self, left: Mapping[str, float], *, now: float) -> None:
+        """Replace callers' levels by the shared ones, less the requests made in the meantime."""
         with self._lock:
             for caller, level in left.items():
                 if caller in self._buckets:
                     self._buckets[caller] = Bucket(level - self._spent[caller], now)
 
-    def _filled(self, caller: str, *, now: float) -> Bucket:
-        """Return a caller's bucket with what has flowed into it by now; to be called under the lock."""
+    def _refilled(self, caller: str, *, now: float) -> Bucket:
+        """Return a caller's bucket, refilled up to now; the caller holds the lock."""
         bucket = self._buckets.setdefault(caller, Bucket(self._burst, now))
         self._buckets.move_to_end(caller)
         if len(self._buckets) > MAX_BUCKETS:
@@ -92,6 +92,6 @@ class RateLimit:
         return bucket
 
 
-def _strangers(address: str) -> str:
-    """Return the caller that stands for all from an address whom nobody knows; no token has such a name."""
+def _failure_key(address: str) -> str:
+    """Return the bucket key for invalid tokens from an address; no token can have this name."""
     return f"unknown from {address}"

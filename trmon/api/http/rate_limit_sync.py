@@ -1,4 +1,4 @@
-"""Sharing of rate limits: what this replica let through is told, and what others did comes back; no request waits."""
+"""Syncs rate limits between replicas on a background thread; no request waits for it."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from typing import Protocol
 from trmon.api.http.rate_limit import RateLimit
 from trmon.domain.model.errors import NotReady
 
-SHARE_SECONDS = 0.1
-"""How late replicas hear of each other: so much of each one's rate may be let through beyond the limit."""
+SYNC_SECONDS = 0.1
+"""Interval between syncs: each replica may exceed the limit by this much of its rate."""
 RETRY_SECONDS = 1.0
 
 
 class SharedBucketStore(Protocol):
-    """What is shared."""
+    """Buckets that all replicas share."""
 
     def spend(self, spent: Mapping[str, int]) -> dict[str, float]:
-        """Take requests off the buckets of callers; return what is left in each. Errors: NotReady."""
+        """Take requests from the buckets of callers; return what is left in each. Errors: NotReady."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class RateLimitSync:
-    """A thread that keeps a replica's buckets and the shared ones together; while those are away, its own count."""
+    """A thread that syncs a replica's buckets with the shared ones; during an outage the replica limits on its own."""
 
-    def __init__(self, limit: RateLimit, buckets: SharedBucketStore, *, failed: Callable[[], None]) -> None:
+    def __init__(self, limit: RateLimit, buckets: SharedBucketStore, *, on_failure: Callable[[], None]) -> None:
         self._limit = limit
         self._buckets = buckets
-        self._failed = failed
+        self._on_failure = on_failure
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="trmon-limits", daemon=True)
 
     def start(self) -> None:
-        """Begin to share."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the thread and close the connection."""
         self._stopping.set()
         self._thread.join()
         self._buckets.close()
 
     def _run(self) -> None:
-        while not self._stopping.wait(SHARE_SECONDS):
-            spent = self._limit.spent()
+        while not self._stopping.wait(SYNC_SECONDS):
+            spent = self._limit.take_spent()
             if not spent:
                 continue
             try:
-                self._limit.settle(self._buckets.spend(spent), now=time.monotonic())
+                self._limit.sync(self._buckets.spend(spent), now=time.monotonic())
             except NotReady:
-                self._failed()
+                self._on_failure()
                 self._stopping.wait(RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""Corked connections: an answer's head and its body leave in one packet, since each costs the kernel and its reader."""
+"""Sends a response's head and body in one packet, because each packet costs both kernels."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class CoalescingProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, whose answers wait until they are whole or, if they are not by then, the loop's next turn."""
+    """Uvicorn's protocol, which sends a response when it is complete, or at the loop's next turn."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to speak, through a cork."""
-        self._cork = CoalescingTransport(cast(asyncio.Transport, transport), loop=self.loop)
-        super().connection_made(cast(asyncio.Transport, self._cork))
+        """Wrap the transport."""
+        self._coalescing = CoalescingTransport(cast(asyncio.Transport, transport), loop=self.loop)
+        super().connection_made(cast(asyncio.Transport, self._coalescing))
 
     def on_response_complete(self) -> None:
-        """Send a whole answer."""
-        self._cork.flush()
+        """Send the complete response."""
+        self._coalescing.flush()
         super().on_response_complete()
 
 
 class CoalescingTransport:
-    """A transport that keeps what is written until it is told to send it, for a turn of the loop at most."""
+    """A transport that buffers writes until `flush`, for at most one turn of the loop."""
 
     def __init__(self, transport: asyncio.Transport, *, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._waiting: list[bytes] = []
+        self._buffer: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """Send data soon."""
-        if not self._waiting:
+        """Buffer data."""
+        if not self._buffer:
             self._loop.call_soon(self.flush)
-        self._waiting.append(data)
+        self._buffer.append(data)
 
     def flush(self) -> None:
-        """Send what waits, if anybody is still there."""
-        waiting, self._waiting = self._waiting, []
-        if waiting and not self._transport.is_closing():
-            self._transport.write(b"".join(waiting))
+        """Send the buffered data, unless the connection is closing."""
+        data, self._buffer = self._buffer, []
+        if data and not self._transport.is_closing():
+            self._transport.write(b"".join(data))
 
     def close(self) -> None:
-        """Close the connection once what waits is sent."""
+        """Send the buffered data and close the connection."""
         self.flush()
         self._transport.close()
 

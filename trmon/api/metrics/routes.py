@@ -19,6 +19,6 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(access: Reader, service: Service) -> PlainTextResponse:
     """Return the active runs the caller may see and, unless it is limited to a project, the service's counters."""
-    runs = service.exposition.text(service.live.active(time.time()), project=access.project)
+    runs = service.exposition.text(service.view_cache.active(time.time()), project=access.project)
     own = "" if access.project is not None else generate_latest(service.counters.registry).decode()
     return PlainTextResponse(own + runs, media_type=MEDIA_TYPE)

@@ -25,7 +25,7 @@ async def send_one(request: Request, project: str, run: str, access: Sender, ser
     key = RunKey.checked(project, run)
     access.require(Scope.INGEST, project=project)
     with service.counters.ingest_seconds.time():
-        ack = await service.ingest_service.one(await _body(request), media_type=media_type, key=key)
+        ack = await service.ingest_service.ingest_message(await _body(request), media_type=media_type, key=key)
     return Response(wire.encode(ack, media_type=media_type), media_type=media_type)
 
 
@@ -34,7 +34,7 @@ async def send_many(request: Request, access: Sender, service: Service) -> Respo
     """Send many messages of any runs; each has its own answer, so that a bad one spoils no other."""
     media_type = _media_type(request)
     with service.counters.ingest_seconds.time():
-        acks = await service.ingest_service.many(await _body(request), media_type=media_type, access=access)
+        acks = await service.ingest_service.ingest_bundle(await _body(request), media_type=media_type, access=access)
     return Response(wire.encode(acks, media_type=media_type), media_type=media_type)
 
 

@@ -98,4 +98,4 @@ def _owner_change(service: Components) -> OwnerChange:
 
 
 def _answered(service: Components, run: Run) -> RunOut:
-    return RunOut.of(run, service.live.get(run.id))
+    return RunOut.of(run, service.view_cache.get(run.id))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from fastapi import Response
 
-from trmon.domain.alerts.deliveries import jsonable
+from trmon.domain.model.json_number import json_number
 from trmon.domain.model.errors import InvalidInput
 from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
 
@@ -28,7 +28,7 @@ class SeriesDetail:
 
     def told(self, values: Any) -> list[Any]:
         """Return values as JSON writes them: NaN is null, infinities are named."""
-        return [jsonable(value) for value in self.rounded(values)]
+        return [json_number(value) for value in self.rounded(values)]
 
     def rounded(self, values: Any) -> list[float]:
         """Return values to the digits that are wanted."""
@@ -65,7 +65,9 @@ def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
 
 def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
-    return Response(_arrow("arrow").to_arrow_stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream")
+    return Response(
+        _arrow("arrow").to_arrow_stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream"
+    )
 
 
 FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {

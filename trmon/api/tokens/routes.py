@@ -78,7 +78,7 @@ def create_token(wanted: TokenIn, access: Admin, service: Service) -> NewTokenOu
         created_at=now,
         expires_at=now + wanted.days * SECONDS_PER_DAY,
     )
-    service.authenticator.forget()
+    service.authenticator.clear_cache()
     return NewTokenOut(**TokenOut.of(token).model_dump(), secret=secret)
 
 
@@ -88,7 +88,7 @@ def revoke_token(name: Annotated[str, Path(max_length=128)], access: Admin, serv
     if name not in {token.name for token in _visible(service, access)}:
         raise NotFound("token", name)
     service.store.tokens.revoke(name).result()
-    service.authenticator.forget()
+    service.authenticator.clear_cache()
 
 
 def _visible(service: Components, access: Access) -> list[Token]:
