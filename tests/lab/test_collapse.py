@@ -9,15 +9,17 @@ import pytest
 from trmon.lab.testbed.collapse import Collapse, CollapseSign, find_collapse, smoothed
 
 RISE = [0.5] * 20 + [0.5 + 0.01 * step for step in range(40)]
-"""A run that gains about 0.3 in 60 steps."""
+"""A run that gains 0.39 in 60 steps."""
 
 RUNS = [
     ("a run that keeps rising is well", [*RISE, *[0.9] * 150], None),
     ("a constant run is well", [0.6] * 200, None),
-    ("a fall that stays is a collapse", [*RISE, *[0.2] * 150], 61),
+    ("a fall that stays is a collapse", [*RISE, *[0.2] * 150], 65),
     ("a fall that is regained is none", [*RISE, *[0.2] * 20, *[0.9] * 150], None),
-    ("a fall of a tenth of the gain is none", [*RISE, *[0.82] * 150], None),
-    ("a run that only falls collapses at once", [0.6 - 0.002 * step for step in range(200)], 20),
+    ("a fall by a quarter of the peak is none", [*RISE, *[0.68] * 150], None),
+    ("a small gain that is lost again is none", [0.68] * 30 + [0.72] * 30 + [0.66] * 150, None),
+    ("a fall counts from the peak, however little was gained", [0.7] * 60 + [0.3] * 150, 67),
+    ("rewards of zero are no fall", [0.0] * 200, None),
     ("a fall is not judged before its 100 steps are over", [*RISE, *[0.2] * 90], None),
     ("a run shorter than the average is not judged", [0.6] * 10, None),
     ("no reward at all is not judged", [], None),
@@ -32,18 +34,20 @@ def test_the_reward_fell(sentence: str, rewards: list[float], step: int | None) 
 
 
 def _norms(**spikes: float) -> list[float]:
-    norms = [1.0] * 120
+    norms = [1.0] * 180
     for name, norm in spikes.items():
         norms[int(name.removeprefix("at_"))] = norm
     return norms
 
 
-FALLING = [0.8] * 60 + [0.7] * 60
+FALLING = [0.8] * 60 + [0.64] * 120
 SPIKES = [
-    ("a spike before a fall of a tenth is a collapse, from the spike on", FALLING, _norms(at_50=11.0), 50),
+    ("a spike before a fall of a fifth is a collapse, from the spike on", FALLING, _norms(at_50=11.0), 50),
     ("a spike of ten times is not more than ten times", FALLING, _norms(at_50=10.0), None),
-    ("a spike without a fall is none", [0.8] * 120, _norms(at_50=11.0), None),
-    ("a spike after the fall is none", FALLING, _norms(at_110=11.0), None),
+    ("a spike without a fall is none", [0.8] * 180, _norms(at_50=11.0), None),
+    ("a spike before a fall of a tenth is none", [0.8] * 60 + [0.72] * 120, _norms(at_50=11.0), None),
+    ("a spike is not judged before its 100 steps are over", FALLING[:150], _norms(at_50=11.0), None),
+    ("a spike long before the fall is none", [0.8] * 70 + FALLING, _norms(at_30=11.0), None),
     ("the first of two spikes counts", FALLING, _norms(at_45=20.0, at_50=11.0), 45),
     ("a spike with too few norms before it to compare with is none", FALLING, _norms(at_5=50.0), None),
     ("a norm of NaN is no spike", FALLING, _norms(at_50=math.nan), None),

@@ -136,7 +136,7 @@ def test_threads_are_the_callers_when_none_are_configured() -> None:
 
 
 def test_a_stale_run_shows_its_drift_before_its_reward_collapses() -> None:
-    config = LabConfig.injected(Injection.STALE, 0)
+    config = LabConfig.injected(Injection.STALE, 5)
     results, monitor = _run(config)
     onset = find_collapse([r.reward for r in results], grad_norms=[r.grad_norm for r in results])
     pearson = _signals(monitor, "mismatch_prob_pearson")

@@ -12,7 +12,7 @@ SETTING: dict[str, Any] = {
     "window_sequences": 2048,
     "every_steps": 4,
 }
-"""A window of about 20 of the lab's steps: shorter ones follow noise, longer ones lag behind a run of 200 steps."""
+"""A window of about 20 of the lab's steps: shorter ones follow noise, longer ones lag behind a run of 240 steps."""
 SETTLED_STEPS = 80
 """Over how many of the newest steps the mask rate is shown."""
 

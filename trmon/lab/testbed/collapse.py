@@ -11,12 +11,14 @@ from statistics import fmean, median
 SPAN = 20
 """Steps of the moving average of the reward."""
 SHARE_LOST = 0.3
-"""How much of its gain, peak less initial, a run must lose."""
+"""How much of its running peak the average must lose."""
 WITHIN = 100
-"""Steps in which a fall must not be regained, or must follow a spike; also the window of a spike's median."""
+"""Steps in which a fall must not be regained, and at the end of which the fall after a spike is over."""
 SPIKE = 10.0
 """A spike is this many times the median of the gradient norms before it."""
-FALL_AFTER_SPIKE = 0.10
+NORMS_BEFORE = 50
+SETTLES_AFTER = 20
+SHARE_LOST_AFTER_SPIKE = 0.15
 
 
 class CollapseSign(Enum):
@@ -37,10 +39,10 @@ class Collapse:
 def find_collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ()) -> Collapse | None:
     """Return the onset of a run's collapse, None when there is none or too little of the run to tell.
 
-    The reward fell: its moving average lost at least 0.3 (peak - initial), and 100 steps did not bring it back
-    above that level. Or the gradient norm exceeded 10 times the median of the up to 100 norms before it, and within
-    100 steps the average fell by a tenth.
-    Args: rewards, grad_norms: one a step; a step whose reward is NaN leaves the average as it was.
+    The reward fell: its moving average is at most 0.7 of its running peak, and stays there for 100 steps. Or the
+    gradient norm exceeded 10 times the median of the up to 50 norms before it, and 20 to 100 steps later the average
+    is 15% lower in the mean. A fall is measured from the peak alone, since the gain of a short run is mostly noise.
+    Args: rewards, grad_norms: one a step, no reward negative; a NaN reward leaves the average as it was.
     Source: formulas, section 9.
     """
     smooth = smoothed(rewards)
@@ -58,7 +60,7 @@ def find_collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ())
 def smoothed(rewards: Sequence[float]) -> list[float]:
     """Return the exponential moving average over 20 steps; NaN until 20 rewards are known, whose mean it starts from.
 
-    The start is a mean because a run's first reward alone is too noisy to measure a gain from.
+    The start is a mean because a run's first reward alone is too noisy to be a peak.
     """
     known: list[float] = []
     average = math.nan
@@ -80,23 +82,21 @@ def _next(average: float, known: list[float]) -> float:
 
 
 def _fall(smooth: list[float]) -> int | None:
-    initial = peak = math.nan
+    peak = -math.inf
     for step, reward in enumerate(smooth[:-WITHIN]):
-        if math.isnan(initial):
-            initial = peak = reward
         peak = max(peak, reward)
-        level = peak - SHARE_LOST * (peak - initial)
+        level = (1 - SHARE_LOST) * peak
         if reward < peak and reward <= level and max(smooth[step + 1 : step + 1 + WITHIN]) <= level:
             return step
     return None
 
 
 def _spike(smooth: list[float], grad_norms: Sequence[float]) -> int | None:
-    for step, norm in enumerate(grad_norms):
-        before = grad_norms[max(0, step - WITHIN) : step]
+    for step, norm in enumerate(grad_norms[: max(0, len(smooth) - WITHIN)]):
+        before = grad_norms[max(0, step - NORMS_BEFORE) : step]
         if len(before) < SPAN or not norm > SPIKE * median(before):
             continue
-        floor = (1 - FALL_AFTER_SPIKE) * smooth[step]
-        if any(reward <= floor for reward in smooth[step + 1 : step + 1 + WITHIN]):
+        after = fmean(smooth[step + SETTLES_AFTER : step + 1 + WITHIN])
+        if after <= (1 - SHARE_LOST_AFTER_SPIKE) * smooth[step]:
             return step
     return None

@@ -28,7 +28,7 @@ class LabConfig:
 
     seed: int
     injection: Injection | None = None
-    n_steps: int = 200
+    n_steps: int = 240
     onset_step: int = 60
     ramp_steps: int = 16
     learning_rate: float = 5e-4
