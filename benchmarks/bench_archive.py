@@ -58,7 +58,7 @@ def restored(folder: Path) -> Path:
 def exported(folder: Path) -> Path:
     """Export the project."""
     store = opened(folder / "trmon.sqlite")
-    store.archives.export("math", folder / "archive", now=NOW)
+    store.archives.export_project("math", folder / "archive", now=NOW)
     store.close()
     return folder / "archive"
 
@@ -66,7 +66,7 @@ def exported(folder: Path) -> Path:
 def imported(folder: Path) -> Path:
     """Import it into an empty database."""
     store = opened(folder / "imported.sqlite")
-    list(store.archives.take_in(folder / "archive"))
+    list(store.archives.import_project(folder / "archive"))
     store.close()
     return folder / "imported.sqlite"
 

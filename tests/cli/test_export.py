@@ -87,7 +87,7 @@ def test_another_service_answers_as_the_first_did_and_goes_on(
     other = tmp_path / "other"
     imported = [trmon("import", tmp_path / "archive", "--data-dir", other) for _ in range(2)]
     assert imported[0].stdout.splitlines() == ["math/grpo: imported", "math/live: imported"], imported[0].stderr
-    assert imported[1].stdout.splitlines() == ["math/grpo: there already", "math/live: there already"]
+    assert imported[1].stdout.splitlines() == ["math/grpo: already present", "math/live: already present"]
 
     with start(other).client() as client:
         assert {key: answers(client, key) for key in (ENDED, LIVE)} == before
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     unknown = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
     assert (unknown.returncode, unknown.stderr) == (1, "trmon: no project 'math'\n")
     nothing = trmon("import", tmp_path, "--data-dir", tmp_path / "data")
-    assert (nothing.returncode, "`trmon export` writes one" in nothing.stderr) == (1, True)
+    assert (nothing.returncode, "export it again with `trmon export`" in nothing.stderr) == (1, True)
 
 
 def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,5 +136,5 @@ def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pyt
     (absent / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
     monkeypatch.setenv("PYTHONPATH", str(absent), prepend=os.pathsep)
     refused = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
-    said = "trmon: archives need pyarrow; pip install 'trmon[export]' brings it\n"
+    said = "trmon: archives need pyarrow; install it with pip install 'trmon[export]'\n"
     assert (refused.returncode, refused.stderr) == (1, said)

@@ -122,7 +122,7 @@ def test_the_sqlite_commands_do_what_the_page_says(place: Path) -> None:
 def test_the_archive_commands_do_what_the_page_says(place: Path) -> None:
     run(lines("trmon export")[0], place)
     said = [run(line, place).stdout for line in dict.fromkeys(lines("trmon import"))]
-    assert said == ["math/grpo: there already\n", "math-2026/grpo: imported\n"]
+    assert said == ["math/grpo: already present\n", "math-2026/grpo: imported\n"]
     by_step, batches = (shlex.split(here(line, place))[2] for line in lines("duckdb -c"))
     assert [row[0] for row in duckdb.sql(by_step).fetchall()] == [0, 1, 2]
     assert [row[1] for row in duckdb.sql(batches).fetchall()] == [0, 1, 2]

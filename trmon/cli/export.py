@@ -22,7 +22,7 @@ def export(
     """Write a project as partitioned parquet, for DuckDB and for `trmon import`, while the service goes on."""
     with plain_errors(), open_store(data_dir) as store:
         began_at = time.monotonic()
-        written = store.archives.export(checked_name(project, field="PROJECT"), directory, now=time.time())
+        written = store.archives.export_project(checked_name(project, field="PROJECT"), directory, now=time.time())
         seconds = time.monotonic() - began_at
         rows = ", ".join(f"{written.rows.get(table, 0)} {table}" for table in SHOWN)
         typer.echo(f"{directory}: {len(written.runs)} runs, {rows}, in {seconds:.1f} s")
@@ -36,5 +36,5 @@ def import_(
     """Take in what `trmon export` wrote: all of a run or nothing, never into another run; again changes nothing."""
     with plain_errors(), open_store(data_dir, making=True) as store:
         renamed = None if project is None else checked_name(project, field="--project")
-        for run in store.archives.take_in(directory, project=renamed):
+        for run in store.archives.import_project(directory, project=renamed):
             typer.echo(f"{run.key}: {run.outcome.value}")

@@ -33,7 +33,7 @@ from trmon.domain.policies.policy_version import default_version
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
-from trmon.store.archive.archived_tables import LEFT_OUT, PLAIN
+from trmon.store.archive.archived_tables import NOT_ARCHIVED, PLAIN_TABLES
 from trmon.store.repositories.archives import ImportedRun, ImportOutcome
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import CommittedGroup
@@ -116,7 +116,7 @@ def other(tmp_path: Path) -> Iterator[Store]:
 def root(store: Store, tmp_path: Path) -> Path:
     """The archive of a project with one run."""
     fill(store)
-    store.archives.export("math", tmp_path / "archive", now=NOW)
+    store.archives.export_project("math", tmp_path / "archive", now=NOW)
     return tmp_path / "archive"
 
 
@@ -152,14 +152,14 @@ def test_a_damaged_report_is_kept_as_it_is(store: Store, other: Store, tmp_path:
     every = update(tables.report).where(tables.report.c.step > 30).values(payload=b"\xc1")
     for spoil in (first, every):
         store.writer.submit(lambda transaction, spoil=spoil: transaction.connection.execute(spoil).rowcount).result(30)
-    store.archives.export("math", tmp_path / "archive", now=NOW)
-    assert len(list(other.archives.take_in(tmp_path / "archive", project="again"))) == 1
+    store.archives.export_project("math", tmp_path / "archive", now=NOW)
+    assert len(list(other.archives.import_project(tmp_path / "archive", project="again"))) == 1
     before = rows(store, tables.report, RunKey("math", "grpo"))
     assert rows(other, tables.report, RunKey("again", "grpo")) == before
 
 
 def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) -> None:
-    assert [run.outcome for run in other.archives.take_in(root, project="again")] == [ImportOutcome.IMPORTED]
+    assert [run.outcome for run in other.archives.import_project(root, project="again")] == [ImportOutcome.IMPORTED]
     for table in COMPARED:
         before = rows(store, table, RunKey("math", "grpo"))
         assert before, table.name
@@ -168,14 +168,14 @@ def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) 
 
 def test_every_table_of_a_run_is_kept_or_left_out_on_purpose() -> None:
     of_runs = {table.name for table in tables.metadata.sorted_tables if {"run_id", "attempt_id"} & {*table.c.keys()}}
-    kept = {kept.table.name for kept in PLAIN} | {"batch", "report"}
-    assert kept | LEFT_OUT == of_runs | {"run"}
-    assert not kept & LEFT_OUT
+    kept = {kept.table.name for kept in PLAIN_TABLES} | {"batch", "report"}
+    assert kept | NOT_ARCHIVED == of_runs | {"run"}
+    assert not kept & NOT_ARCHIVED
     assert kept == {table.name for table in COMPARED}
 
 
 def test_history_reads_the_same(store: Store, other: Store, root: Path) -> None:
-    [run] = other.archives.take_in(root)
+    [run] = other.archives.import_project(root)
     read = [
         opened.signals.series(
             opened.runs.get(run.key, access=EVERYTHING).id,
@@ -190,15 +190,15 @@ def test_history_reads_the_same(store: Store, other: Store, root: Path) -> None:
 
 
 def test_again_changes_nothing(other: Store, root: Path) -> None:
-    list(other.archives.take_in(root))
+    list(other.archives.import_project(root))
     before = [rows(other, table, RunKey("math", "grpo")) for table in COMPARED]
-    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.STANDING]
+    assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
     assert [rows(other, table, RunKey("math", "grpo")) for table in COMPARED] == before
 
 
 def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path) -> None:
     append(store, report_intake(step=len(STEPS)))
-    assert [run.outcome for run in store.archives.take_in(root)] == [ImportOutcome.STANDING]
+    assert [run.outcome for run in store.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path)
 def test_nothing_is_mixed_into_another_run(other: Store, root: Path, changed: dict[str, Any]) -> None:
     append(other, start_intake(), report_intake(**{"step": 0, "seed": 0} | changed))
     before = rows(other, tables.report, RunKey("math", "grpo"))
-    with pytest.raises(Conflict, match="there is another run 'math/grpo'; import it under another project"):
-        list(other.archives.take_in(root))
+    with pytest.raises(Conflict, match="another run has the name 'math/grpo'; import into another project"):
+        list(other.archives.import_project(root))
     assert rows(other, tables.report, RunKey("math", "grpo")) == before
 
 
@@ -221,12 +221,12 @@ def test_what_a_broken_import_left_is_neither_seen_nor_kept(other: Store, root: 
     [alerts] = (root / "table=alerts" / "run=grpo").iterdir()
     whole = alerts.read_bytes()
     alerts.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InvalidInput, match=r"table=alerts/run=grpo/part-0.parquet cannot be read"):
-        list(other.archives.take_in(root))
+    with pytest.raises(InvalidInput, match=r"cannot read .*table=alerts/run=grpo/part-0.parquet"):
+        list(other.archives.import_project(root))
     assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
     assert other.runs.list(access=EVERYTHING, archived=True).items == ()
     alerts.write_bytes(whole)
-    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.IMPORTED]
+    assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
 
 
 def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
@@ -234,8 +234,8 @@ def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
     damaged = bytearray(reports.read_bytes())
     damaged[len(damaged) // 3] ^= 1
     reports.write_bytes(damaged)
-    with pytest.raises(InvalidInput, match="cannot be read"):
-        list(other.archives.take_in(root))
+    with pytest.raises(InvalidInput, match="cannot read"):
+        list(other.archives.import_project(root))
     assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
     assert other.runs.list(access=EVERYTHING, archived=True).items == ()
 
@@ -244,30 +244,30 @@ def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
 def test_an_archive_of_which_files_are_missing_is_not_taken_in(other: Store, root: Path, table: str) -> None:
     [file] = (root / f"table={table}" / "run=grpo").iterdir()
     file.unlink()
-    with pytest.raises(InvalidInput, match=rf"table={table} has 0 rows of \d+: files are missing"):
-        list(other.archives.take_in(root))
+    with pytest.raises(InvalidInput, match=rf"table={table} has 0 of \d+ rows: files are missing"):
+        list(other.archives.import_project(root))
     assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
 
 
 def test_sequences_are_for_people_and_may_be_left_behind(other: Store, root: Path) -> None:
     [file] = (root / "table=sequences" / "run=grpo").iterdir()
     file.unlink()
-    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.IMPORTED]
+    assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
 
 
 def test_an_alert_on_a_run_that_never_reported_comes_back(store: Store, other: Store, tmp_path: Path) -> None:
     [receipt] = append(store, start_intake())
     of_none = {"attempt_id": 0, "identity": f"{receipt.run_id}/stalled"}
     commit(store, receipt.run_id, alerts=(alert(run_id=receipt.run_id, **of_none),))
-    store.archives.export("math", tmp_path / "archive", now=NOW)
-    [run] = other.archives.take_in(tmp_path / "archive")
+    store.archives.export_project("math", tmp_path / "archive", now=NOW)
+    [run] = other.archives.import_project(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert [(found.attempt_id, found.identity) for found in other.run_log.open_alerts(id_)] == [(0, f"{id_}/stalled")]
 
 
 def test_half_of_an_import_is_not_exported(store: Store, tmp_path: Path) -> None:
     append(store, start_intake(), start_intake(run="~grpo"))
-    assert store.archives.export("math", tmp_path / "archive", now=NOW).runs == ("grpo",)
+    assert store.archives.export_project("math", tmp_path / "archive", now=NOW).runs == ("grpo",)
 
 
 def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store, root: Path, tmp_path: Path) -> None:
@@ -276,19 +276,19 @@ def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store,
 
     def come_between(_: CommittedGroup) -> None:
         if not came:
-            came.extend(second.archives.take_in(root))
+            came.extend(second.archives.import_project(root))
 
     second.migrate()
     other.writer.on_commit(come_between)
-    with pytest.raises(Conflict, match="'math/grpo' is imported by somebody else at the same time"):
-        list(other.archives.take_in(root))
+    with pytest.raises(Conflict, match="another import of 'math/grpo' is running"):
+        list(other.archives.import_project(root))
     second.close()
     assert [run.outcome for run in came] == [ImportOutcome.IMPORTED]
-    assert [run.outcome for run in other.archives.take_in(root)] == [ImportOutcome.STANDING]
+    assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
 
 
 def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, root: Path) -> None:
-    [run] = other.archives.take_in(root)
+    [run] = other.archives.import_project(root)
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert id_ in {unfinished.id for unfinished in other.run_log.unfinished_runs()}
     [late] = other.reports.after(id_, other.run_log.reached(id_).frontier.report_id, limit=10)
@@ -300,9 +300,9 @@ def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, roo
 def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     store.retention.prune(now=NOW + 10, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
-    written = store.archives.export("math", tmp_path / "archive", now=NOW)
+    written = store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert (written.rows["reports"], written.rows["batches"]) == (1, len(STEPS))
-    [run] = other.archives.take_in(tmp_path / "archive")
+    [run] = other.archives.import_project(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert {row.last_report_id for row in other.run_log.batches_after(id_, 0, limit=1000)} == {0}
     assert other.run_log.reached(id_).frontier.report_id == 0
@@ -312,28 +312,28 @@ def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, 
     for run in ("one", "two.2"):
         append(store, start_intake(run=run))
     append(store, start_intake(project="code"))
-    written = store.archives.export("math", tmp_path / "archive", now=NOW)
+    written = store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert written.runs == ("one", "two.2")
     assert {path.name for path in (tmp_path / "archive" / "table=runs").iterdir()} == {"run=one", "run=two.2"}
 
 
 def test_what_an_export_left_that_was_ended_is_said_to_be_that(store: Store, tmp_path: Path) -> None:
     append(store, start_intake(), report_intake())
-    store.archives.export("math", tmp_path / "archive", now=NOW)
+    store.archives.export_project("math", tmp_path / "archive", now=NOW)
     (tmp_path / "archive" / "manifest.json").rename(tmp_path / "archive" / ".manifest.json.part")
-    with pytest.raises(Conflict, match="has not come to its end; if none runs, remove it"):
-        store.archives.export("math", tmp_path / "archive", now=NOW)
+    with pytest.raises(Conflict, match="holds an unfinished export; if no export is running"):
+        store.archives.export_project("math", tmp_path / "archive", now=NOW)
 
 
 def test_what_cannot_be_exported_leaves_no_folder(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no project 'math'"):
-        store.archives.export("math", tmp_path / "archive", now=NOW)
+        store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert not (tmp_path / "archive").exists()
     append(store, start_intake())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(Conflict, match="is not empty"):
-        store.archives.export("math", tmp_path / "mine", now=NOW)
+        store.archives.export_project("math", tmp_path / "mine", now=NOW)
 
 
 def manifest(**changed: Any) -> str:
@@ -342,8 +342,8 @@ def manifest(**changed: Any) -> str:
 
 
 MANIFESTS = [
-    pytest.param(None, "no whole archive", id="an export that did not come to its end"),
-    pytest.param('{"format": 1', "cannot be read", id="no JSON"),
+    pytest.param(None, "is not a complete archive", id="an export that did not come to its end"),
+    pytest.param('{"format": 1', "cannot read", id="no JSON"),
     pytest.param(manifest(format=2), "upgrade", id="a newer format"),
     pytest.param(manifest(revision="9999"), "upgrade", id="a newer schema"),
     pytest.param(manifest(runs=["../x"]), "is not a name", id="a run outside of it"),
@@ -355,4 +355,4 @@ def test_what_is_no_archive_is_said_so(store: Store, tmp_path: Path, text: str |
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InvalidInput, match=said):
-        list(store.archives.take_in(tmp_path))
+        list(store.archives.import_project(tmp_path))

@@ -13,7 +13,7 @@ from trmon.domain.model.errors import NotReady
 from trmon.store.database import postgres
 from trmon.store.database.pg_pipeline import defer_waits
 from trmon.store.database.pg_statement import PgStatement
-from trmon.store.database.upsert import insert_all, new_ids
+from trmon.store.database.upsert import insert_new_ids, insert_rows
 from trmon.store.schema import tables
 
 pytestmark = pytest.mark.server("postgres")
@@ -41,7 +41,7 @@ def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
         with connection.begin():
             PROJECT.send(connection, ROW)
             assert connection.scalars(select(tables.project.c.name)).all() == ["math"]
-            assert len(new_ids(connection, tables.name_set, key=("names",), rows=[{"names": "a"}])) == 1
+            assert len(insert_new_ids(connection, tables.name_set, key=("names",), rows=[{"names": "a"}])) == 1
         with connection.begin():
             PROJECT.send(connection, {**ROW, "name": "code"})
     assert projects(engine) == 2
@@ -66,7 +66,7 @@ def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
     def write(connection: Connection) -> None:
         with connection.begin():
             PROJECT.send(connection, ROW)
-            insert_all(connection, tables.event, rows=[orphan])
+            insert_rows(connection, tables.event, rows=[orphan])
 
     with engine.connect() as connection, defer_waits(connection), pytest.raises(IntegrityError):
         write(connection)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from tests.store.builders import NOW
 from trmon.store import migrations
 from trmon.store.database.connect import engines_of
-from trmon.store.database.upsert import change_all, insert_all, insert_new, new_ids, upsert
+from trmon.store.database.upsert import insert_new, insert_new_ids, insert_rows, update_rows, upsert
 from trmon.store.schema import tables
 
 
@@ -38,11 +38,11 @@ def notes(connection: Connection) -> list[tuple[str, float]]:
 
 
 def test_no_rows_are_no_statement(connection: Connection) -> None:
-    insert_all(connection, tables.silence, rows=[])
+    insert_rows(connection, tables.silence, rows=[])
     insert_new(connection, tables.project, rows=[])
     upsert(connection, tables.project, key=("name",), rows=[])
-    change_all(connection, tables.silence, rows=[])
-    assert new_ids(connection, tables.silence, key=("note",), rows=[]) == {}
+    update_rows(connection, tables.silence, rows=[])
+    assert insert_new_ids(connection, tables.silence, key=("note",), rows=[]) == {}
     assert notes(connection) == []
 
 
@@ -58,8 +58,8 @@ def test_what_stands_is_left_alone_or_written_over(connection: Connection) -> No
 
 def test_new_rows_get_ids_in_their_order_and_known_ones_none(connection: Connection) -> None:
     rows = [{"names": name} for name in "abc"]
-    first = new_ids(connection, tables.name_set, key=("names",), rows=rows[1:2])
-    then = new_ids(connection, tables.name_set, key=("names",), rows=rows)
+    first = insert_new_ids(connection, tables.name_set, key=("names",), rows=rows[1:2])
+    then = insert_new_ids(connection, tables.name_set, key=("names",), rows=rows)
     assert list(first) == [("b",)]
     assert list(then) == [("a",), ("c",)]
     assert first["b",] < then["a",] < then["c",]
@@ -68,7 +68,7 @@ def test_new_rows_get_ids_in_their_order_and_known_ones_none(connection: Connect
 
 
 def test_values_are_written_as_their_columns_write_them(connection: Connection) -> None:
-    insert_all(connection, tables.silence, rows=[silence("one"), silence("two", matchers=[])])
+    insert_rows(connection, tables.silence, rows=[silence("one"), silence("two", matchers=[])])
     assert connection.scalars(select(tables.silence.c.matchers).order_by(tables.silence.c.id)).all() == [
         [{"label": "rule"}],
         [],
@@ -76,9 +76,9 @@ def test_values_are_written_as_their_columns_write_them(connection: Connection) 
 
 
 def test_each_row_is_changed_by_its_id_and_the_others_stay(connection: Connection) -> None:
-    insert_all(connection, tables.silence, rows=[silence(note) for note in "abc"])
+    insert_rows(connection, tables.silence, rows=[silence(note) for note in "abc"])
     ids = connection.scalars(select(tables.silence.c.id).order_by(tables.silence.c.id)).all()
-    change_all(
+    update_rows(
         connection,
         tables.silence,
         rows=[{"id": ids[0], "note": "A", "ends_at": 1.0}, {"id": ids[2], "note": "C", "ends_at": 2.0}],
@@ -89,5 +89,5 @@ def test_each_row_is_changed_by_its_id_and_the_others_stay(connection: Connectio
 def test_a_row_that_may_not_be_is_refused(connection: Connection) -> None:
     orphan = {"run_id": 1, "at": NOW, "kind": "batch", "data": {}}
     with pytest.raises(IntegrityError), connection.begin_nested():
-        insert_all(connection, tables.event, rows=[orphan])
+        insert_rows(connection, tables.event, rows=[orphan])
     assert connection.scalars(select(tables.event.c.id)).all() == []

@@ -123,7 +123,7 @@ def test_what_was_there_is_kept_beside_it(store: Store, url: str, tmp_path: Path
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from trmon.store.maintenance.restore import restore
+from trmon.store.maintenance.restore import restore_backup
 
 left = int(sys.argv[3])
 
@@ -135,7 +135,7 @@ def heard(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(heard)
-restore(sys.argv[1], Path(sys.argv[2]))
+restore_backup(sys.argv[1], Path(sys.argv[2]))
 """
 """A restore that is killed right before it changes a name for the nth time."""
 

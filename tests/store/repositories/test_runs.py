@@ -128,7 +128,9 @@ class FailingHandover(OwnerChange):
 FAILING = FailingHandover(routes=Routes(), public_url=None, now=NOW)
 
 
-@pytest.mark.parametrize(("name", "handover", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)])
+@pytest.mark.parametrize(
+    ("name", "owner_change", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)]
+)
 def test_of_a_change_that_fails_nothing_is_kept(
     store: Store, name: str, owner_change: OwnerChange | None, error: type[Exception]
 ) -> None:

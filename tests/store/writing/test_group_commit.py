@@ -14,7 +14,7 @@ from trmon.domain.model.errors import Conflict, NotReady, Overloaded
 from trmon.store import migrations
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
-from trmon.store.database.upsert import insert_all
+from trmon.store.database.upsert import insert_rows
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import CommittedGroup, GroupCommit
@@ -98,7 +98,7 @@ def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> 
 def test_a_row_that_may_not_be_fails_its_own_work_alone(writer: GroupCommit, engine: Engine) -> None:
     def orphan(transaction: Transaction) -> None:
         rows = [{"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}]
-        insert_all(transaction.connection, tables.event, rows=rows)
+        insert_rows(transaction.connection, tables.event, rows=rows)
 
     with Gate(writer):
         works = [writer.submit(add("a")), writer.submit(orphan), writer.submit(add("b")), writer.submit(orphan)]

@@ -1,9 +1,9 @@
-"""A project as partitioned parquet, and back: what people query with their own tools, and nothing is lost.
+"""Archives: a project as partitioned parquet files that other tools can query and `trmon import` can read back.
 
-    DIR/manifest.json                              written last: an archive without it is not whole
-    DIR/table=batches/run=grpo/part-0.parquet      a folder for each table and run
+    DIR/manifest.json                              written last: without it, the archive is incomplete
+    DIR/table=batches/run=grpo/part-0.parquet      one folder per table and run
 
-Every table of a run lies here as in the database, `report` with its stored payload, so that it can be taken in again;
-`sequences` shows the same payloads with a column for each statistic, and is only read by people. The ids are those of
-the database that wrote it. Needs pyarrow.
+The archive has the tables of a run as they are in the database, `report` with its stored payload, so an import loses
+nothing. The table `sequences` shows the same payloads with a column per statistic, for queries only. Ids are those of
+the database that wrote the archive. Needs pyarrow.
 """

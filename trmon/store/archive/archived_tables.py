@@ -1,4 +1,4 @@
-"""Which tables an archive has, and how their rows lie in it."""
+"""The tables of an archive, and the conversion of their rows to Arrow and back."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _ARROW_TYPES: tuple[tuple[type[Any], Any], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedTable:
-    """A table as an archive keeps it: all its columns but the run's id and what is only a cache."""
+    """A table in an archive: all its columns except the run's id and those that are only a cache (`excluded`)."""
 
     name: str
     table: Table
-    without: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[Column[Any], ...]:
-        """The columns that are kept."""
-        return tuple(column for column in self.table.columns if column.name not in self.without | {"run_id"})
+        """The archived columns."""
+        return tuple(column for column in self.table.columns if column.name not in self.excluded | {"run_id"})
 
     @property
     def schema(self) -> Any:
         """The Arrow schema of its rows."""
-        return pa.schema([pa.field(column.name, _arrow_type(column)) for column in self.columns])
+        return pa.schema([pa.field(column.name, arrow_type(column)) for column in self.columns])
 
     def of_run(self, run_id: int) -> Select[Any]:
         """Return a query for the rows of a run, in the order of their key."""
@@ -54,22 +54,22 @@ class ArchivedTable:
         attempts = select(tables.attempt.c.id).where(tables.attempt.c.run_id == run_id)
         return rows.where(self.table.c.attempt_id.in_(attempts))
 
-    def written(self, rows: Rows) -> Any:
+    def to_arrow(self, rows: Rows) -> Any:
         """Return rows as a record batch."""
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
         encoded = [{**row, **{name: _text(row[name]) for name in documents}} for row in rows]
         return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
 
-    def read(self, batch: Any) -> list[dict[str, Any]]:
-        """Return the rows of a record batch, to be inserted. Errors: KeyError, pa.ArrowException for other columns.
+    def from_arrow(self, record_batch: Any) -> list[dict[str, Any]]:
+        """Return the rows of a record batch, ready to insert. Errors: KeyError, pa.ArrowException for other columns.
 
-        A column that an older trmon did not have yet is null, where it may be.
+        A nullable column that an older trmon did not have is null.
         """
-        given = pa.Table.from_batches([batch])
+        archived = pa.Table.from_batches([record_batch])
         for column in self.columns:
-            if column.nullable and column.name not in given.schema.names:
-                given = given.append_column(column.name, pa.nulls(len(given), _arrow_type(column)))
-        known = given.select(self.schema.names).cast(self.schema)
+            if column.nullable and column.name not in archived.schema.names:
+                archived = archived.append_column(column.name, pa.nulls(len(archived), arrow_type(column)))
+        known = archived.select(self.schema.names).cast(self.schema)
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
         return [{**row, **{name: msgspec.json.decode(row[name]) for name in documents}} for row in known.to_pylist()]
 
@@ -79,7 +79,7 @@ ATTEMPTS = ArchivedTable(name="attempts", table=tables.attempt)
 REPORTS = ArchivedTable(name="reports", table=tables.report)
 NOTICES = ArchivedTable(name="notices", table=tables.notice)
 FRONTIERS = ArchivedTable(
-    name="frontiers", table=tables.run_state, without=frozenset({"ordinal", "version", "state", "outlook"})
+    name="frontiers", table=tables.run_state, excluded=frozenset({"ordinal", "version", "state", "outlook"})
 )
 ALERTS = ArchivedTable(name="alerts", table=tables.alert)
 ALERT_EVENTS = ArchivedTable(name="alert_events", table=tables.alert_event)
@@ -89,18 +89,31 @@ DECISIONS = ArchivedTable(name="decisions", table=tables.decision)
 POLICIES = ArchivedTable(name="policies", table=tables.policy_version)
 ADAPTATIONS = ArchivedTable(name="adaptations", table=tables.adaptation)
 
-PLAIN = (RUNS, ATTEMPTS, TAGS, CLAIMS, NOTICES, DECISIONS, POLICIES, ADAPTATIONS, FRONTIERS, ALERTS, ALERT_EVENTS)
-"""The tables whose rows are written as they are; reports and batches also show what is inside them."""
+PLAIN_TABLES = (
+    RUNS,
+    ATTEMPTS,
+    TAGS,
+    CLAIMS,
+    NOTICES,
+    DECISIONS,
+    POLICIES,
+    ADAPTATIONS,
+    FRONTIERS,
+    ALERTS,
+    ALERT_EVENTS,
+)
+"""The tables whose rows are written unchanged; reports and batches also get columns for their contents."""
 
-LEFT_OUT = frozenset({"chunk_axes", "signal_chunk", "event", "delivery"})
-"""What a run has beside: history in columns is made anew; a day of events and the outbox are of one database, and
-nobody is to be told twice."""
+NOT_ARCHIVED = frozenset({"chunk_axes", "signal_chunk", "event", "delivery"})
+"""The other tables of a run: an import rebuilds the columnar history; events and the outbox belong to one database,
+and copying them would send notifications twice."""
 
 HISTOGRAMS = tuple(pa.field(f"histogram_{pair}", pa.list_(pa.int64(), N_BINS)) for pair in PAIRS)
-"""What reports show beside their columns: counts of d in N_BINS bins, null where a pair was not given."""
+"""The extra columns of reports: counts of d in N_BINS bins, null if the report lacks the pair."""
 
 
-def _arrow_type(column: Column[Any]) -> Any:
+def arrow_type(column: Column[Any]) -> Any:
+    """Return the Arrow type of a column of the database."""
     impl = getattr(column.type, "impl", column.type)
     return next(arrow for kind, arrow in _ARROW_TYPES if isinstance(impl, kind))
 

@@ -1,4 +1,4 @@
-"""Closed batches in an archive: signals and scalars as structs, a field each, absent ones null and NaN as it is."""
+"""Convert closed batches to Arrow and back; signals and scalars are structs with a field per name."""
 
 from __future__ import annotations
 
@@ -6,95 +6,73 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import Quarantined
-from trmon.domain.model.identity import BatchKey
+from trmon.store.archive.archived_tables import arrow_type
+from trmon.store.rows.batch_rows import BATCH_MAPPING, batch_key_from_row, key_columns
 from trmon.store.rows.name_dictionary import NameDictionary, Names
 from trmon.store.schema import tables
 
 NAME = "batches"
-_FIELDS: dict[str, Any] = {
-    "attempt_id": pa.int64(),
-    "step": pa.int64(),
-    "update_index": pa.int64(),
-    "ordinal": pa.int64(),
-    "closed_at": pa.float64(),
-    "n_sequences": pa.int64(),
-    "n_tokens": pa.int64(),
-    "n_ranks": pa.int64(),
-    "missing_ranks": pa.list_(pa.int64()),
-    "complete": pa.bool_(),
-    "revised": pa.bool_(),
-    "mode": pa.string(),
-    "primary_pair": pa.string(),
-    "kl_is": pa.string(),
-    "policy_hash": pa.string(),
-    "mismatches": pa.int64(),
-    "last_report_id": pa.int64(),
-    "quarantined": pa.list_(pa.struct([pa.field(name, pa.string()) for name in ("part", "place", "reason")])),
-}
-_KEY = ("attempt_id", "step", "update_index")
-_PLAIN = [name for name in _FIELDS if name not in (*_KEY, "quarantined")]
+_QUARANTINED = pa.struct([pa.field(name, pa.string()) for name in ("part", "place", "reason")])
+_LIST_TYPES = {"missing_ranks": pa.list_(pa.int64()), "quarantined": pa.list_(_QUARANTINED)}
+"""Columns that the database stores as JSON documents."""
+_COLUMNS = [name for name in (*tables.BATCH_KEY, *BATCH_MAPPING.columns) if name != "run_id"]
+_FIELDS = [pa.field(name, _LIST_TYPES.get(name) or arrow_type(tables.batch.c[name])) for name in _COLUMNS]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNames:
-    """Which signals and scalars a project's batches have: the same schema for all its runs."""
+    """The signals and scalars that a project's batches have; all its runs share one schema."""
 
     signals: Names
     scalars: Names
 
     @property
     def schema(self) -> Any:
-        """The Arrow schema of batches; parquet has no struct without a field."""
+        """The Arrow schema of batches; parquet cannot store a struct without fields, so an empty one is left out."""
         structs = {"signals": self.signals, "scalars": self.scalars}
-        numbers = [pa.field(name, _struct(names)) for name, names in structs.items() if names]
-        return pa.schema([*(pa.field(name, kind) for name, kind in _FIELDS.items()), *numbers])
+        return pa.schema([*_FIELDS, *(pa.field(name, _struct(names)) for name, names in structs.items() if names)])
 
 
 def batch_names(connection: Connection, project: str, *, names: NameDictionary) -> BatchNames:
-    """Return the names that the batches of a project have, in the order in which they first came."""
+    """Return the names that the batches of a project have, in the order in which they first appeared."""
     table = tables.batch
-    found = select(table.c.signal_names, table.c.scalar_names).join(tables.run).where(tables.run.c.project == project)
-    pairs = sorted(tuple(row) for row in connection.execute(found.distinct()))
-    sets = names.read(connection, {id_ for pair in pairs for id_ in pair})
-    return BatchNames(*(_union(sets[id_] for id_ in ids) for ids in (zip(*pairs, strict=True) if pairs else ((), ()))))
+    query = select(table.c.signal_names, table.c.scalar_names).join(tables.run).where(tables.run.c.project == project)
+    pairs = sorted(tuple(row) for row in connection.execute(query.distinct()))
+    name_sets = names.read(connection, {id_ for pair in pairs for id_ in pair})
+    columns = zip(*pairs, strict=True) if pairs else ((), ())
+    return BatchNames(*(_union(name_sets[id_] for id_ in ids) for ids in columns))
 
 
-def batches_to_arrow(batches: Sequence[BatchRow], vocabulary: BatchNames) -> Any:
-    """Return batches as a record batch."""
-    return pa.RecordBatch.from_pylist([_row(batch) for batch in batches], schema=vocabulary.schema)
+def batches_to_arrow(batches: Sequence[BatchRow], names: BatchNames) -> Any:
+    """Return batches as a record batch; a value that a batch lacks is null, and NaN stays NaN."""
+    return pa.RecordBatch.from_pylist([_row(batch) for batch in batches], schema=names.schema)
 
 
-def batches_from_arrow(batch: Any) -> list[BatchRow]:
-    """Return the batches of a record batch, of no run and under the ids it has. Errors: KeyError for other columns."""
-    return [_batch(row) for row in batch.to_pylist()]
+def batches_from_arrow(record_batch: Any) -> list[BatchRow]:
+    """Return the batches of a record batch with the ids of the archive and run id 0.
+
+    Errors: KeyError if the columns differ.
+    """
+    return [_batch(row) for row in record_batch.to_pylist()]
 
 
 def _row(batch: BatchRow) -> dict[str, Any]:
-    key = batch.key
-    plain = {name: getattr(batch, name) for name in _PLAIN}
-    numbers = {
-        "signals": batch.signals,
-        "scalars": batch.scalars,
-        "quarantined": msgspec.to_builtins(batch.quarantined),
-    }
-    return {"attempt_id": key.attempt_id, "step": key.step, "update_index": key.update, **plain, **numbers}
+    values = {"signals": batch.signals, "scalars": batch.scalars}
+    return key_columns(batch.key) | BATCH_MAPPING.to_row(batch) | values
 
 
 def _batch(row: dict[str, Any]) -> BatchRow:
-    plain = {name: row[name] for name in _PLAIN} | {"missing_ranks": tuple(row["missing_ranks"])}
-    return BatchRow(
-        run_id=0,
-        key=BatchKey(row["attempt_id"], row["step"], row["update_index"]),
+    # Archives of an older trmon have no column `quarantined`.
+    stored = {"quarantined": None} | row | {"run_id": 0}
+    return BATCH_MAPPING.from_row(
+        stored,
+        key=batch_key_from_row(row),
         signals=_present(row.get("signals")),
         scalars=_present(row.get("scalars")),
-        quarantined=msgspec.convert(row.get("quarantined") or (), tuple[Quarantined, ...]),
-        **plain,
     )
 
 
@@ -106,5 +84,5 @@ def _struct(names: Names) -> Any:
     return pa.struct([pa.field(name, pa.float64()) for name in names])
 
 
-def _union(sets: Iterable[Names]) -> Names:
-    return tuple(dict.fromkeys(name for names in sets for name in names))
+def _union(name_sets: Iterable[Names]) -> Names:
+    return tuple(dict.fromkeys(name for names in name_sets for name in names))

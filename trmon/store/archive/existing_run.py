@@ -1,4 +1,4 @@
-"""Whether a run that stands already is the one of an archive."""
+"""Check whether a run in the database is the run of an archive."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ _IDENTITIES: dict[str, tuple[Table, tuple[str, ...], str]] = {
     "notices": (tables.notice, ("launch", "rank", "sequence", "kind", "digest"), "id"),
     "batches": (tables.batch, ("step", "update_index", "ordinal"), "ordinal"),
 }
-"""What tells the rows of each table apart, beside the name of their attempt, and the order in which they came."""
+"""The columns that identify the rows of each table, with the name of their attempt, and the column that orders them."""
 
 
 def holds_archived_run(reader: Engine, run_id: int, *, root: Path, run: str) -> bool:
-    """Whether a run has every report, notice and batch of an archive's; it may have gone on since."""
-    names = {
+    """Whether a run has every report, notice and batch of an archived run; it may also have newer ones."""
+    attempt_names = {
         row["id"]: row["name"]
-        for batch in table_files.read_table(root, "attempts", run=run)
-        for row in ATTEMPTS.read(batch)
+        for record_batch in table_files.read_table(root, "attempts", run=run)
+        for row in ATTEMPTS.from_arrow(record_batch)
     }
     with reader.connect() as connection:
-        for table, (stored, columns, order) in _IDENTITIES.items():
-            wanted = _archived(root, table, run=run, columns=columns, names=names)
-            with connection.execute(_identities(stored, columns, run_id=run_id, order=order)) as found:
-                others = map(tuple, found)
-                # Both are in the order in which they came: each search goes on where the last one ended.
-                if not all(identity in others for identity in wanted):
+        for name, (table, columns, order) in _IDENTITIES.items():
+            archived = _archived_rows(root, name, run=run, columns=columns, attempt_names=attempt_names)
+            with connection.execute(_stored_rows(table, columns, run_id=run_id, order=order)) as rows:
+                stored = map(tuple, rows)
+                # Both are in the order of their ids: each search continues after the previous match.
+                if not all(identity in stored for identity in archived):
                     return False
     return True
 
 
-def _archived(root: Path, table: str, *, run: str, columns: Sequence[str], names: dict[int, str]) -> Iterator[Identity]:
-    for batch in table_files.read_table(root, table, run=run, columns=["attempt_id", *columns]):
-        for row in batch.to_pylist():
-            yield names[row["attempt_id"]], *(row[column] for column in columns)
+def _archived_rows(
+    root: Path, table: str, *, run: str, columns: Sequence[str], attempt_names: dict[int, str]
+) -> Iterator[Identity]:
+    for record_batch in table_files.read_table(root, table, run=run, columns=["attempt_id", *columns]):
+        for row in record_batch.to_pylist():
+            yield attempt_names[row["attempt_id"]], *(row[column] for column in columns)
 
 
-def _identities(stored: Table, columns: Sequence[str], *, run_id: int, order: str) -> Executable:
-    found = select(tables.attempt.c.name, *(stored.c[name] for name in columns)).join_from(
-        stored, tables.attempt, stored.c.attempt_id == tables.attempt.c.id
+def _stored_rows(table: Table, columns: Sequence[str], *, run_id: int, order: str) -> Executable:
+    query = select(tables.attempt.c.name, *(table.c[name] for name in columns)).join_from(
+        table, tables.attempt, table.c.attempt_id == tables.attempt.c.id
     )
-    return found.where(stored.c.run_id == run_id).order_by(stored.c[order]).execution_options(yield_per=1000)
+    return query.where(table.c.run_id == run_id).order_by(table.c[order]).execution_options(yield_per=1000)

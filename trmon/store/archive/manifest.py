@@ -1,4 +1,4 @@
-"""What an archive says of itself; written when all else is there, so that half an archive is never taken for one."""
+"""The manifest of an archive, which is written last: a folder without it is an incomplete archive."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from trmon_client.core.wire.decodable_types import decodable
 FORMAT = 1
 FILE = "manifest.json"
 TABLE = "table="
-"""How the names of the folders of tables begin."""
+"""The prefix of the folder of each table."""
 _PART = f".{FILE}.part"
 
 
 @decodable
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of an archive and how many rows its tables have; `revision` is the schema's they were written under."""
+    """The runs of an archive and the row counts of its tables; `revision` is the schema revision of the exporter."""
 
     format: int = FORMAT
     revision: str | None
@@ -31,7 +31,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
-    """Write the manifest, durably."""
+    """Write the manifest atomically and sync it to disk."""
     part = root / _PART
     with part.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
@@ -41,28 +41,32 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(root: Path) -> Manifest:
-    """Return the manifest of an archive. Errors: InvalidInput when there is none, or a newer trmon wrote it."""
+    """Return the manifest of an archive. Errors: InvalidInput if it is missing, damaged or from a newer trmon."""
     try:
-        found = msgspec.json.decode((root / FILE).read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode((root / FILE).read_bytes(), type=Manifest)
     except FileNotFoundError as error:
-        raise InvalidInput("DIR", f"{root} is no whole archive: it has no {FILE}; `trmon export` writes one") from error
+        raise InvalidInput(
+            "DIR", f"{root} is not a complete archive: {FILE} is missing; export it again with `trmon export`"
+        ) from error
     except (OSError, msgspec.MsgspecError) as error:
-        raise InvalidInput("DIR", f"{root / FILE} cannot be read: {error}") from error
-    if found.format != FORMAT:
-        raise InvalidInput("DIR", f"{root} has format {found.format}, this trmon reads {FORMAT}; upgrade it")
-    for name in (found.project, *found.runs):
+        raise InvalidInput("DIR", f"cannot read {root / FILE}: {error}") from error
+    if manifest.format != FORMAT:
+        raise InvalidInput("DIR", f"{root} has format {manifest.format}, this trmon reads {FORMAT}; upgrade it")
+    for name in (manifest.project, *manifest.runs):
         checked_name(name, field=str(root / FILE))
-    return found
+    return manifest
 
 
 def make_archive_folder(root: Path) -> None:
-    """Make the folder of a new archive. Errors: Conflict when there is something in it; InvalidInput."""
+    """Create the folder of a new archive. Errors: Conflict if it is not empty; InvalidInput if it cannot be created."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         names = {path.name for path in root.iterdir()}
         if names and all(name.startswith(TABLE) or name == _PART for name in names):
-            raise Conflict(f"{root} is of an export that has not come to its end; if none runs, remove it and go on")
+            raise Conflict(
+                f"{root} holds an unfinished export; if no export is running, remove the folder and export again"
+            )
         if names:
             raise Conflict(f"{root} is not empty; choose another folder")
     except OSError as error:
-        raise InvalidInput("DIR", f"{root} cannot be made a folder: {error.strerror}") from error
+        raise InvalidInput("DIR", f"cannot create the folder {root}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Taking a run of an archive in: out of sight until it is whole, in small transactions, so that a service goes on."""
+"""Import one run of an archive in small transactions; the run has a hidden name until it is complete."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import Conflict, InvalidInput
-from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import RunState
 from trmon.store.archive import archived_tables, batches, table_files
 from trmon.store.archive.archived_tables import ArchivedTable
 from trmon.store.archive.row_ids import RowIds
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
-from trmon.store.database.upsert import insert_all, insert_new
+from trmon.store.database.upsert import insert_new, insert_rows
 from trmon.store.rows.batch_rows import write_batches
 from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.rows.signal_chunks import extend_chunks
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SIMPLE = (
+UNREFERENCED_TABLES = (
     archived_tables.TAGS,
     archived_tables.CLAIMS,
     archived_tables.DECISIONS,
@@ -40,23 +40,23 @@ SIMPLE = (
     archived_tables.ALERTS,
     archived_tables.ALERT_EVENTS,
 )
-"""Tables in which nothing refers to a row's id."""
+"""Tables whose row ids no other table refers to."""
 _UNREACHED = 1 << 62
-"""A frontier beyond every report: workers leave a run alone that is not whole yet."""
+"""A frontier beyond every report, so that workers ignore a run that is being imported."""
 
 
 def hidden_name(key: RunKey) -> RunKey:
-    """Return the name of a run that is not whole yet, which no trainer can use."""
+    """Return the name of a run during its import; trainers cannot use such a name."""
     return RunKey(key.project, f"~{key.run}")
 
 
 def is_hidden_name(run: str) -> bool:
-    """Whether a run's name is that of one that is not whole yet."""
+    """Whether a name belongs to a run that is being imported."""
     return run.startswith("~")
 
 
 class RunImport:
-    """One run on its way into a database, under ids of its own there."""
+    """Imports one run, whose rows get new ids."""
 
     def __init__(self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary) -> None:
         self._writer = writer
@@ -67,107 +67,116 @@ class RunImport:
         self._attempts: dict[int, int] = {}
         self._reports, self._notices = RowIds(), RowIds()
 
-    def admit(self, key: RunKey) -> None:
-        """Write the run under a key. Errors: InvalidInput for a damaged archive; Conflict if the key is taken now."""
-        [run] = self._rows(archived_tables.RUNS)
-        self._run_id = self._write(_begin, key, run)
-        for attempt in self._rows(archived_tables.ATTEMPTS):
-            origin = attempt["fork_of"] and self._attempt(attempt["fork_of"])
-            row = {**_anew(attempt), "run_id": self._run_id, "fork_of": origin}
-            [self._attempts[attempt["id"]]] = self._write(_insert_numbered, tables.attempt, [row])
-        self._numbered(archived_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
-        self._numbered(archived_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
-        for closed in table_files.read_decoded_rows(
-            self._root, batches.NAME, run=self._run, decode=batches.batches_from_arrow
-        ):
-            self._write(self._write_batches, [self._batch(row) for row in closed])
-        for kept in SIMPLE:
-            for piece in self._pieces(kept):
-                self._write(insert_all, kept.table, rows=[self._placed(row, kept.table) for row in piece])
-        [frontier] = [*self._rows(archived_tables.FRONTIERS)] or [{"report_id": 0, "notice_id": 0}]
-        self._writer.submit(lambda transaction: self._finish(transaction, key, run, frontier)).result()
+    def write_as(self, key: RunKey) -> None:
+        """Write the run under a key. Errors: InvalidInput for a damaged archive; Conflict if the key is taken."""
+        [run] = self._read(archived_tables.RUNS)
+        self._run_id = self._write(_insert_hidden_run, key, run)
+        for attempt in self._read(archived_tables.ATTEMPTS):
+            origin = attempt["fork_of"] and self._attempt_id(attempt["fork_of"])
+            row = {**_without_id(attempt), "run_id": self._run_id, "fork_of": origin}
+            [self._attempts[attempt["id"]]] = self._write(_insert_returning_ids, tables.attempt, [row])
+        self._import_numbered(archived_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
+        self._import_numbered(archived_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
+        self._import_batches()
+        for archived in UNREFERENCED_TABLES:
+            for piece in self._read_pieces(archived):
+                rows = [self._relocated(row, archived.table) for row in piece]
+                self._write(insert_rows, archived.table, rows=rows)
+        [frontier] = [*self._read(archived_tables.FRONTIERS)] or [{"report_id": 0, "notice_id": 0}]
+        self._writer.submit(lambda transaction: self._publish(transaction, key, run, frontier)).result()
 
     def _write(self, statement: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._writer.submit(lambda transaction: statement(transaction.connection, *args, **kwargs)).result()
 
-    def _pieces(self, kept: ArchivedTable, *, n_rows: int = PIECE_ROWS) -> Iterator[list[Row]]:
-        return table_files.read_decoded_rows(self._root, kept.name, run=self._run, decode=kept.read, n_rows=n_rows)
+    def _read_pieces(self, archived: ArchivedTable, *, n_rows: int = PIECE_ROWS) -> Iterator[list[Row]]:
+        return table_files.read_decoded_rows(
+            self._root, archived.name, run=self._run, decode=archived.from_arrow, n_rows=n_rows
+        )
 
-    def _rows(self, kept: ArchivedTable) -> Iterator[Row]:
-        return chain.from_iterable(self._pieces(kept))
+    def _read(self, archived: ArchivedTable) -> Iterator[Row]:
+        return chain.from_iterable(self._read_pieces(archived))
 
-    def _numbered(self, kept: ArchivedTable, ids: RowIds, *, n_rows: int) -> None:
-        for piece in self._pieces(kept, n_rows=n_rows):
-            new = self._write(_insert_numbered, kept.table, [self._placed(row, kept.table) for row in piece])
-            ids.extend(zip((row["id"] for row in piece), new, strict=True))
+    def _import_numbered(self, archived: ArchivedTable, ids: RowIds, *, n_rows: int) -> None:
+        """Import a table whose ids other rows refer to, and record the new ids."""
+        for piece in self._read_pieces(archived, n_rows=n_rows):
+            rows = [self._relocated(row, archived.table) for row in piece]
+            new_ids = self._write(_insert_returning_ids, archived.table, rows)
+            ids.extend(zip((row["id"] for row in piece), new_ids, strict=True))
+
+    def _import_batches(self) -> None:
+        pieces = table_files.read_decoded_rows(
+            self._root, batches.NAME, run=self._run, decode=batches.batches_from_arrow
+        )
+        for piece in pieces:
+            self._write(self._write_batches, [self._relocated_batch(batch) for batch in piece])
 
     def _write_batches(self, connection: Connection, rows: Sequence[BatchRow]) -> None:
         write_batches(connection, rows, names=self._names)
         extend_chunks(connection, rows, names=self._names)
 
-    def _batch(self, row: BatchRow) -> BatchRow:
-        key = BatchKey(self._attempt(row.key.attempt_id), row.key.step, row.key.update)
-        return structs.replace(
-            row, run_id=self._run_id, key=key, last_report_id=self._reports.through(row.last_report_id)
-        )
+    def _relocated_batch(self, batch: BatchRow) -> BatchRow:
+        key = structs.replace(batch.key, attempt_id=self._attempt_id(batch.key.attempt_id))
+        last_report_id = self._reports.newest_up_to(batch.last_report_id)
+        return structs.replace(batch, run_id=self._run_id, key=key, last_report_id=last_report_id)
 
-    def _attempt(self, id_: int) -> int:
-        if id_ not in self._attempts:
-            raise InvalidInput("DIR", f"rows of {self._run} are of attempt {id_}, which is not among its attempts")
-        return self._attempts[id_]
+    def _attempt_id(self, archived_id: int) -> int:
+        if archived_id not in self._attempts:
+            raise InvalidInput("DIR", f"rows of {self._run} refer to attempt {archived_id}, which the archive lacks")
+        return self._attempts[archived_id]
 
-    def _placed(self, row: Row, table: Table) -> Row:
-        """Return a row as one of this run in this database."""
-        placed = _anew(row)
+    def _relocated(self, row: Row, table: Table) -> Row:
+        """Return a row with the ids of this database."""
+        relocated = _without_id(row)
         if "run_id" in table.c:
-            placed["run_id"] = self._run_id
-        if placed.get("attempt_id"):  # 0 is of an alert on a run without an attempt yet
-            placed["attempt_id"] = self._attempt(placed["attempt_id"])
-        if "identity" in placed:
-            placed["identity"] = f"{self._run_id}/{placed['identity'].partition('/')[2]}"
-        return placed
+            relocated["run_id"] = self._run_id
+        if relocated.get("attempt_id"):  # 0 marks an alert of a run that has no attempt yet
+            relocated["attempt_id"] = self._attempt_id(relocated["attempt_id"])
+        if "identity" in relocated:
+            relocated["identity"] = f"{self._run_id}/{relocated['identity'].partition('/')[2]}"
+        return relocated
 
-    def _finish(self, transaction: Transaction, key: RunKey, run: Row, frontier: Row) -> None:
+    def _publish(self, transaction: Transaction, key: RunKey, run: Row, frontier: Row) -> None:
+        """Write the frontier and give the run its name, state and attempt."""
         connection, state = transaction.connection, tables.run_state
         reached = {
-            "report_id": self._reports.through(frontier["report_id"]),
-            "notice_id": self._notices.through(frontier["notice_id"]),
+            "report_id": self._reports.newest_up_to(frontier["report_id"]),
+            "notice_id": self._notices.newest_up_to(frontier["notice_id"]),
         }
         connection.execute(update(state).where(state.c.run_id == self._run_id).values(reached))
-        seen = {
+        visible = {
             "name": key.run,
             "state": run["state"],
             "archived": run["archived"],
-            "attempt_id": run["attempt_id"] and self._attempt(run["attempt_id"]),
+            "attempt_id": run["attempt_id"] and self._attempt_id(run["attempt_id"]),
         }
         try:
-            shown = connection.execute(update(tables.run).where(tables.run.c.id == self._run_id).values(seen))
+            result = connection.execute(update(tables.run).where(tables.run.c.id == self._run_id).values(visible))
         except IntegrityError as error:
-            raise Conflict(f"a run {str(key)!r} has begun meanwhile; import under another project") from error
-        if not shown.rowcount:
+            raise Conflict(f"a new run took the name {str(key)!r}; import into another project") from error
+        if not result.rowcount:
             raise Conflict(concurrent_import_message(key))
         transaction.touched.add(self._run_id)
 
 
 def concurrent_import_message(key: RunKey) -> str:
-    """Return what is said where another import has taken away what this one had written."""
-    return f"{str(key)!r} is imported by somebody else at the same time; import again when nobody does"
+    """Return the error text for a run whose rows another import has deleted."""
+    return f"another import of {str(key)!r} is running; import again when it has finished"
 
 
-def _begin(connection: Connection, key: RunKey, run: Row) -> int:
+def _insert_hidden_run(connection: Connection, key: RunKey, run: Row) -> int:
     insert_new(connection, tables.project, rows=[{"name": key.project, "created_at": run["created_at"]}])
-    unseen = {"name": hidden_name(key).run, "state": RunState.FINISHED.value, "archived": True, "attempt_id": None}
-    [run_id] = _insert_numbered(connection, tables.run, [{**_anew(run), "project": key.project, **unseen}])
-    insert_all(
+    hidden = {"name": hidden_name(key).run, "state": RunState.FINISHED.value, "archived": True, "attempt_id": None}
+    [run_id] = _insert_returning_ids(connection, tables.run, [{**_without_id(run), "project": key.project, **hidden}])
+    insert_rows(
         connection, tables.run_state, rows=[{"run_id": run_id, "report_id": _UNREACHED, "notice_id": _UNREACHED}]
     )
     return run_id
 
 
-def _anew(row: Mapping[str, Any]) -> Row:
+def _without_id(row: Mapping[str, Any]) -> Row:
     return {name: value for name, value in row.items() if name != "id"}
 
 
-def _insert_numbered(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
-    """Insert rows and return their ids, in the order of the rows."""
+def _insert_returning_ids(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
+    """Insert rows and return their ids in the same order."""
     return list(connection.scalars(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows))

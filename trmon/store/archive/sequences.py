@@ -1,4 +1,4 @@
-"""Sequences for people: a row each, a column for each statistic, null where a report had none."""
+"""Convert stored reports to Arrow: their rows with histograms, and one row per sequence with all statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon_client.core.wire import unpack_bits
 
 _ARROW_TYPES = {"f8": pa.float64(), "f4": pa.float32(), "i8": pa.int64()}
 _KEY = ("attempt_id", "step", "update_index", "rank", "chunk")
-"""Which report a sequence is of; `place` says which of its sequences."""
+"""The report of a sequence; `place` is its index within the report."""
 
 NAME = "sequences"
 SCHEMA = pa.schema(
@@ -31,19 +31,19 @@ REPORTS_SCHEMA = pa.schema([*REPORTS.schema, *HISTOGRAMS])
 
 
 def reports_to_arrow(rows: Sequence[Any]) -> tuple[Any, Any]:
-    """Return stored reports as record batches: of themselves with their histograms, and of their sequences.
+    """Return stored reports as two record batches: the rows with their histograms, and their sequences.
 
-    A damaged report is kept as it lies in the database, without histograms and sequences.
+    A damaged report keeps its stored payload, and has no histograms and no sequences.
     """
-    unpacked = [_unpacked(row.payload) for row in rows]
-    plain = REPORTS.written([row._asdict() for row in rows])
+    unpacked = [_unpack(row.payload) for row in rows]
+    plain = REPORTS.to_arrow([row._asdict() for row in rows])
     histograms = [_histogram(unpacked, pair, field.type) for pair, field in zip(PAIRS, HISTOGRAMS, strict=True)]
     reports = pa.RecordBatch.from_arrays([*plain.columns, *histograms], schema=REPORTS_SCHEMA)
-    whole = [(row, columns) for row, columns in zip(rows, unpacked, strict=True) if columns is not None]
-    return reports, _sequences([row for row, _ in whole], [columns for _, columns in whole])
+    decoded = [(row, columns) for row, columns in zip(rows, unpacked, strict=True) if columns is not None]
+    return reports, _sequences([row for row, _ in decoded], [columns for _, columns in decoded])
 
 
-def _unpacked(payload: bytes) -> Columns | None:
+def _unpack(payload: bytes) -> Columns | None:
     try:
         return report_codec.unpack_report(payload)[1]()
     except Damaged:
@@ -74,5 +74,5 @@ def _column(unpacked: Sequence[Columns], name: str, counts: Sequence[int]) -> An
 
 
 def _histogram(unpacked: Sequence[Columns | None], pair: Any, kind: Any) -> Any:
-    found = (None if columns is None else columns.histograms.get(pair) for columns in unpacked)
-    return pa.array([None if counts is None else counts.tolist() for counts in found], kind)
+    histograms = (None if columns is None else columns.histograms.get(pair) for columns in unpacked)
+    return pa.array([None if counts is None else counts.tolist() for counts in histograms], kind)

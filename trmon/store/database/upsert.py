@@ -36,30 +36,30 @@ _NEW = "new_"
 """Before the names of an update's parameters: SQLAlchemy keeps those of the columns to itself."""
 
 
-def insert_all(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
+def insert_rows(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
     """Insert rows, all with the same columns."""
     if rows:
-        _run(connection, _insert(connection.dialect.name, table, tuple(rows[0])), rows)
+        _execute(connection, _insert_statement(connection.dialect.name, table, tuple(rows[0])), rows)
 
 
 def insert_new(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
     """Insert rows, all with the same columns, leaving alone what stands under any unique key."""
     if rows:
-        _run(connection, _insert_new(connection.dialect.name, table, tuple(rows[0])), rows)
+        _execute(connection, _insert_new_statement(connection.dialect.name, table, tuple(rows[0])), rows)
 
 
-def new_ids(
+def insert_new_ids(
     connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
 ) -> dict[tuple[Any, ...], int]:
     """Insert rows as `insert_new` does, and return the ids of those that were new, by their keys."""
     if not rows:
         return {}
-    statement = _insert_new(connection.dialect.name, table, tuple(rows[0]))
+    statement = _insert_new_statement(connection.dialect.name, table, tuple(rows[0]))
     ids: list[int | None]
     if _is_sqlite(connection):
-        ids = _plain(statement, tuple(rows[0])).ids_of(connection, rows)
+        ids = _sqlite_statement(statement, tuple(rows[0])).ids_of(connection, rows)
     else:
-        sent = _returning(statement, table, ("id", *key))
+        sent = _pg_returning(statement, table, ("id", *key))
         given = sent.written(_arrays(rows))
         inserted = {found[1:]: found[0] for found in sent.rows(connection, given)}
         ids = [inserted.get(of_row) for of_row in zip(*(given[name] for name in key), strict=True)]
@@ -67,14 +67,14 @@ def new_ids(
     return {of_row: id_ for of_row, id_ in zip(keys, ids, strict=True) if id_ is not None}
 
 
-def rows_under(
+def rows_by_key(
     connection: Connection, table: Table, *, key: Sequence[str], found: Sequence[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Row]:
     """Return the whole rows that stand under keys, by their keys."""
     if not found:
         return {}
     names = [f"{_NEW}{name}" for name in key]
-    statement = _under(connection.dialect.name, table, tuple(key))
+    statement = _select_by_key(connection.dialect.name, table, tuple(key))
     if _is_sqlite(connection):
         given = [dict(zip(names, values, strict=True)) for values in found]
     else:
@@ -89,17 +89,17 @@ def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Se
     Whose they are stays as it is.
     """
     if rows:
-        _run(connection, _upsert(connection.dialect.name, table, tuple(key), tuple(rows[0])), rows)
+        _execute(connection, _upsert_statement(connection.dialect.name, table, tuple(key), tuple(rows[0])), rows)
 
 
-def change_all(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
+def update_rows(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
     """Change rows that stand under their ids; `rows` have the id, and all the same columns to change."""
     if rows:
-        statement = _change(connection.dialect.name, table, tuple(rows[0]))
-        _run(connection, statement, [{_NEW + name: value for name, value in row.items()} for row in rows])
+        statement = _update_statement(connection.dialect.name, table, tuple(rows[0]))
+        _execute(connection, statement, [{_NEW + name: value for name, value in row.items()} for row in rows])
 
 
-def unnested(table: Table, columns: Sequence[str], *, prefix: str = "") -> Select[Any]:
+def unnest_rows(table: Table, columns: Sequence[str], *, prefix: str = "") -> Select[Any]:
     """Return a query for rows under the columns' names; for PostgreSQL.
 
     They are given as one array a column, as parameters under the same names after a prefix.
@@ -108,11 +108,11 @@ def unnested(table: Table, columns: Sequence[str], *, prefix: str = "") -> Selec
     return select(func.unnest(*given).table_valued(*columns).render_derived(name="given"))
 
 
-def _run(connection: Connection, statement: Insert | Update, rows: Sequence[Row]) -> None:
+def _execute(connection: Connection, statement: Insert | Update, rows: Sequence[Row]) -> None:
     if _is_sqlite(connection):
-        _plain(statement, tuple(rows[0])).write(connection, rows)
+        _sqlite_statement(statement, tuple(rows[0])).write(connection, rows)
     else:
-        sent = _sent(statement)
+        sent = _pg_statement(statement)
         sent.send(connection, sent.written(_arrays(rows)))
 
 
@@ -128,52 +128,52 @@ def _arrays(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 @cache
-def _plain(statement: Insert | Update, columns: Columns) -> SqliteStatement:
+def _sqlite_statement(statement: Insert | Update, columns: Columns) -> SqliteStatement:
     return SqliteStatement(statement, columns if isinstance(statement, Insert) else None)
 
 
 @cache
-def _sent(statement: Insert | Update) -> PgStatement:
+def _pg_statement(statement: Insert | Update) -> PgStatement:
     return PgStatement(statement)
 
 
 @cache
-def _returning(statement: Insert, table: Table, columns: Columns) -> PgStatement:
+def _pg_returning(statement: Insert, table: Table, columns: Columns) -> PgStatement:
     return PgStatement(statement.returning(*(table.c[name] for name in columns)))
 
 
 @cache
-def _insert_new(dialect: str, table: Table, columns: Columns) -> Insert:
-    return _insert(dialect, table, columns).on_conflict_do_nothing()
+def _insert_new_statement(dialect: str, table: Table, columns: Columns) -> Insert:
+    return _insert_statement(dialect, table, columns).on_conflict_do_nothing()
 
 
 @cache
-def _upsert(dialect: str, table: Table, key: Columns, columns: Columns) -> Insert:
-    statement = _insert(dialect, table, columns)
+def _upsert_statement(dialect: str, table: Table, key: Columns, columns: Columns) -> Insert:
+    statement = _insert_statement(dialect, table, columns)
     changed = {name: statement.excluded[name] for name in columns if name not in (*key, _OWNER)}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
 
 @cache
-def _insert(dialect: str, table: Table, columns: Columns) -> sqlite.Insert | postgresql.Insert:
+def _insert_statement(dialect: str, table: Table, columns: Columns) -> sqlite.Insert | postgresql.Insert:
     if dialect == "postgresql":
-        return postgresql.insert(table).from_select(columns, unnested(table, columns), include_defaults=False)
+        return postgresql.insert(table).from_select(columns, unnest_rows(table, columns), include_defaults=False)
     return sqlite.insert(table)
 
 
 @cache
-def _under(dialect: str, table: Table, key: Columns) -> Select[Any]:
+def _select_by_key(dialect: str, table: Table, key: Columns) -> Select[Any]:
     if dialect == "postgresql":
-        given = unnested(table, key, prefix=_NEW).subquery()
+        given = unnest_rows(table, key, prefix=_NEW).subquery()
         return select(table).join(given, and_(*(table.c[name] == given.c[name] for name in key)))
     return select(table).where(*(table.c[name] == bindparam(_NEW + name) for name in key))
 
 
 @cache
-def _change(dialect: str, table: Table, columns: Columns) -> Update:
+def _update_statement(dialect: str, table: Table, columns: Columns) -> Update:
     changed = [name for name in columns if name != "id"]
     if dialect == "postgresql":
-        given = unnested(table, columns, prefix=_NEW).subquery()
+        given = unnest_rows(table, columns, prefix=_NEW).subquery()
         return update(table).where(table.c.id == given.c.id).values({name: given.c[name] for name in changed})
     of_row = update(table).where(table.c.id == bindparam(_NEW + "id"))
     return of_row.values({name: bindparam(_NEW + name) for name in changed})

@@ -1,13 +1,12 @@
-"""Archives: whole projects out of the database and into one."""
+"""Archives: export a project to parquet files, and import it from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
@@ -22,24 +21,26 @@ from trmon.store.repositories.runs import Runs
 from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.writing.group_commit import GroupCommit
 
+# The modules that need pyarrow are imported where they are used: the service runs without it.
+
 
 class ImportOutcome(Enum):
-    """What became of a run of an archive."""
+    """Whether an import wrote a run."""
 
     IMPORTED = "imported"
-    STANDING = "there already"
+    ALREADY_PRESENT = "already present"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRun:
-    """A run of an archive under its key here, and what became of it."""
+    """A run of an archive under its key in this database."""
 
     key: RunKey
     outcome: ImportOutcome
 
 
 class Archives:
-    """Writes projects as partitioned parquet, and takes them in again; see trmon.store.archive."""
+    """Exports projects as partitioned parquet and imports them; see trmon.store.archive for the layout."""
 
     def __init__(self, reader: Engine, writer: GroupCommit, *, names: NameDictionary, runs: Runs) -> None:
         self._reader = reader
@@ -47,60 +48,65 @@ class Archives:
         self._names = names
         self._runs = runs
 
-    def export(self, project: str, root: Path, *, now: float) -> Manifest:
-        """Write a project into an empty folder, as it was at one moment.
+    def export_project(self, project: str, root: Path, *, now: float) -> Manifest:
+        """Write a consistent snapshot of a project into an empty folder.
 
         Args: now: seconds on the server's clock.
-        Errors: NotFound without a run; Conflict when the folder is not empty; NotReady without pyarrow.
+        Errors: NotFound if the project has no run; Conflict if the folder is not empty; NotReady without pyarrow.
         """
-        written: Manifest = _part("export").export(self._reader, project, root, names=self._names, now=now)
-        return written
+        with _pyarrow_required():
+            from trmon.store.archive.export import export_project
+        return export_project(self._reader, project, root, names=self._names, now=now)
 
-    def take_in(self, root: Path, *, project: str | None = None) -> Iterator[ImportedRun]:
-        """Take an archive's runs in, one after the other; one that is here already stays as it is.
+    def import_project(self, root: Path, *, project: str | None = None) -> Iterator[ImportedRun]:
+        """Import an archive run by run; a run that is already present stays unchanged.
 
         Args: project: another name for the project.
-        Errors: InvalidInput for what is no archive, or a damaged one; Conflict when another run stands under a name,
-        with those before it taken in; NotReady without pyarrow.
+        Errors: InvalidInput for a folder that is not an archive, or a damaged one; Conflict if another run has the
+        same name, after the runs before it are imported; NotReady without pyarrow.
         """
-        found = manifest.read_manifest(root)
-        if found.revision is None or not migrations.knows_revision(found.revision):
+        archived = manifest.read_manifest(root)
+        if archived.revision is None or not migrations.knows_revision(archived.revision):
             raise InvalidInput(
-                "DIR", f"{root} has schema {found.revision}, which a newer trmon wrote; upgrade this one"
+                "DIR", f"{root} has schema {archived.revision}, which a newer trmon wrote; upgrade this one"
             )
-        _part("parts").check_whole(root, found)
-        for run in found.runs:
-            key = RunKey(project or found.project, run)
-            yield ImportedRun(key, self._take_in(root, run=run, key=key))
+        with _pyarrow_required():
+            from trmon.store.archive.table_files import check_row_counts
+        check_row_counts(root, archived)
+        for run in archived.runs:
+            key = RunKey(project or archived.project, run)
+            yield ImportedRun(key, self._import_run(root, run=run, key=key))
 
-    def _take_in(self, root: Path, *, run: str, key: RunKey) -> ImportOutcome:
-        admission, standing = _part("admission"), _part("standing")
+    def _import_run(self, root: Path, *, run: str, key: RunKey) -> ImportOutcome:
+        from trmon.store.archive.existing_run import holds_archived_run
+        from trmon.store.archive.run_import import RunImport, concurrent_import_message, hidden_name
+
         try:
             run_id = self._runs.get(key, access=EVERYTHING).id
         except NotFound:
-            self._drop_half(admission.hidden(key))
+            self._delete_partial(hidden_name(key))
             try:
-                admission.Admission(self._writer, root=root, run=run, names=self._names).admit(key)
+                RunImport(self._writer, root=root, run=run, names=self._names).write_as(key)
             except IntegrityError as error:
-                raise Conflict(admission.at_once(key)) from error
+                raise Conflict(concurrent_import_message(key)) from error
             finally:
-                self._drop_half(admission.hidden(key))
+                self._delete_partial(hidden_name(key))
             return ImportOutcome.IMPORTED
-        if not standing.holds(self._reader, run_id, root=root, run=run):
-            raise Conflict(f"there is another run {str(key)!r}; import it under another project")
-        return ImportOutcome.STANDING
+        if not holds_archived_run(self._reader, run_id, root=root, run=run):
+            raise Conflict(f"another run has the name {str(key)!r}; import into another project")
+        return ImportOutcome.ALREADY_PRESENT
 
-    def _drop_half(self, key: RunKey) -> None:
-        """Delete what an import left behind that did not come to its end."""
+    def _delete_partial(self, key: RunKey) -> None:
+        """Delete the rows of an import that did not finish."""
         try:
             self._runs.delete(key, access=EVERYTHING, now=0.0)
         except NotFound:
             return
 
 
-def _part(name: str) -> Any:
-    """Return a module of the archive, which needs pyarrow. Errors: NotReady where it is not installed."""
+@contextmanager
+def _pyarrow_required() -> Iterator[None]:
     try:
-        return import_module(f"trmon.store.archive.{name}")
+        yield
     except ModuleNotFoundError as error:
-        raise NotReady(f"archives need {error.name}; pip install 'trmon[export]' brings it") from error
+        raise NotReady(f"archives need {error.name}; install it with pip install 'trmon[export]'") from error

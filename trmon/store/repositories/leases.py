@@ -28,7 +28,7 @@ from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings
 from trmon.store.database import advisory_locks
 from trmon.store.database.advisory_locks import LockSpace
 from trmon.store.database.pg_statement import PgStatement
-from trmon.store.database.upsert import insert_new, unnested, upsert
+from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables
 
 LEASE_SECONDS = 10.0
@@ -125,7 +125,7 @@ def holders(connection: Connection) -> Sequence[Any]:
 @cache
 def _held() -> PgStatement:
     """Return the query for those slots, of some with a fence each, that are held under it."""
-    given = unnested(tables.lease, ("slot", "fence")).subquery()
+    given = unnest_rows(tables.lease, ("slot", "fence")).subquery()
     same = (_LEASE.slot == given.c.slot) & (_LEASE.fence == given.c.fence) & _LEASE.holder.is_not(None)
     return PgStatement(select(_LEASE.slot).join_from(tables.lease, given, same))
 

@@ -9,10 +9,10 @@ from typing import Any
 from trmon.domain.state.run_update import RunUpdate
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.policies import write_policy
-from trmon.store.rows.alert_rows import forget_acknowledgements, write_alerts, write_deliveries, write_events
+from trmon.store.rows.alert_rows import clear_acknowledgements, write_alert_events, write_alerts, write_deliveries
 from trmon.store.rows.batch_rows import write_batches, write_decisions
 from trmon.store.rows.name_dictionary import NameDictionary
-from trmon.store.rows.run_rows import write_runs, write_tags
+from trmon.store.rows.run_rows import update_runs, write_tags
 from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
@@ -26,9 +26,9 @@ def write_run_updates(transaction: Transaction, outcomes: Sequence[RunUpdate], *
     write_decisions(connection, list(chain.from_iterable(outcome.decisions for outcome in outcomes)))
     extend_chunks(connection, batches, names=names)
     events = list(chain.from_iterable(outcome.alert_events for outcome in outcomes))
-    forget_acknowledgements(connection, events)
+    clear_acknowledgements(connection, events)
     write_alerts(connection, list(chain.from_iterable(outcome.alerts for outcome in outcomes)))
-    write_events(connection, events)
+    write_alert_events(connection, events)
     deliveries = list(chain.from_iterable(outcome.deliveries for outcome in outcomes))
     write_deliveries(connection, deliveries)
     transaction.addressed.update(delivery.receiver for delivery in deliveries)
@@ -38,7 +38,7 @@ def write_run_updates(transaction: Transaction, outcomes: Sequence[RunUpdate], *
             write_policy(connection, outcome.run_id, version=outcome.policy)
             transaction.edited.add(outcome.run_id)
         write_tags(connection, outcome.run_id, tags=outcome.tags)
-    write_runs(connection, {outcome.run_id: _run_columns(outcome) for outcome in outcomes})
+    update_runs(connection, {outcome.run_id: _run_columns(outcome) for outcome in outcomes})
     _write_states(transaction, outcomes)
 
 

@@ -25,8 +25,8 @@ from trmon.store.rows.run_rows import (
     read_run,
     read_runs,
     select_runs,
+    update_runs,
     visible_runs,
-    write_runs,
     write_tags,
 )
 from trmon.store.schema import tables
@@ -124,7 +124,7 @@ class Runs:
             before = _get(transaction.connection, key, access)
             if renamed != key:
                 before = self._renamed(transaction, before, renamed, now=now)
-            write_runs(transaction.connection, {before.id: values})
+            update_runs(transaction.connection, {before.id: values})
             write_tags(transaction.connection, before.id, tags=tags)
             transaction.edit(before.id)
             changed = _get(transaction.connection, renamed, access)
@@ -136,7 +136,7 @@ class Runs:
 
     def _renamed(self, transaction: Transaction, run: Run, key: RunKey, *, now: float) -> Run:
         try:
-            write_runs(transaction.connection, {run.id: {"name": key.run}})
+            update_runs(transaction.connection, {run.id: {"name": key.run}})
         except IntegrityError as error:
             raise Conflict(f"there is a run {str(key)!r} already; choose another name") from error
         notify_of_rename(transaction, run.id, name=key.run, now=now)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from trmon.domain.state.run_update import Event
 from trmon.store.database import advisory_locks
 from trmon.store.database.advisory_locks import AdvisoryLock
-from trmon.store.database.upsert import insert_all
+from trmon.store.database.upsert import insert_rows
 from trmon.store.schema import tables
 
 
@@ -23,4 +23,4 @@ def write_stream(connection: Connection, events: Sequence[tuple[int, Event]]) ->
         return
     advisory_locks.lock_exclusively(connection, AdvisoryLock.EVENTS)
     rows = [{"run_id": run_id, "at": event.at, "kind": event.kind, "data": event.data} for run_id, event in events]
-    insert_all(connection, tables.event, rows=rows)
+    insert_rows(connection, tables.event, rows=rows)

@@ -1,4 +1,4 @@
-"""How runs and attempts lie in the tables, and who may see them."""
+"""Read and write the rows of runs and attempts, restricted to what a caller may see."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from sqlalchemy import (
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.attempts import Resolution
-from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.store.database.upsert import change_all
+from trmon.domain.runs.run import Attempt, Run
+from trmon.store.database.upsert import update_rows
+from trmon.store.rows.row_mapping import RowMapping
 from trmon.store.schema import tables
 
-Tags = Mapping[int, tuple[str, ...]]
+_RUN = RowMapping(Run, composed={"key", "tags"})
+_ATTEMPT = RowMapping(Attempt)
 
 _LAST_REPORT_AT = (
     select(func.max(tables.claim.c.reported_at)).where(tables.claim.c.run_id == tables.run.c.id).scalar_subquery()
@@ -32,12 +33,12 @@ _LAST_REPORT_AT = (
 
 
 def visible_runs(access: Access) -> ColumnElement[bool]:
-    """Return the predicate that a run is one the caller may see; the statement must read the table `run`."""
+    """Return the predicate that the caller may see a run; the statement must read the table `run`."""
     return true() if access.project is None else tables.run.c.project == access.project
 
 
 def select_runs(access: Access) -> Select[Any]:
-    """Return a query for rows of runs the caller may see."""
+    """Return a query for the rows of runs that the caller may see."""
     return select(tables.run, _LAST_REPORT_AT.label("last_report_at")).where(visible_runs(access))
 
 
@@ -50,29 +51,29 @@ def read_runs(connection: Connection, statement: Select[Any]) -> list[Run]:
     """Return the runs that a query made by `select_runs` finds."""
     rows = connection.execute(statement).all()
     tags = _tags(connection, [row.id for row in rows])
-    return [_run(row, tags) for row in rows]
+    return [_RUN.from_row(row, key=RunKey(row.project, row.name), tags=tags.get(row.id, ())) for row in rows]
 
 
 def read_run(connection: Connection, where: ColumnElement[bool], *, name: str, access: Access = EVERYTHING) -> Run:
-    """Return the one run of a predicate. Errors: NotFound, also for one the caller may not see."""
-    found = read_runs(connection, select_runs(access).where(where))
-    if not found:
+    """Return the one run that matches a predicate. Errors: NotFound, also for a run that the caller may not see."""
+    runs = read_runs(connection, select_runs(access).where(where))
+    if not runs:
         raise NotFound("run", name)
-    return found[0]
+    return runs[0]
 
 
-def write_runs(connection: Connection, changed: Mapping[int, Mapping[str, Any]]) -> None:
-    """Change columns of runs, by their ids; those of which the same columns change are written together."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for run_id, values in changed.items():
+def update_runs(connection: Connection, changes: Mapping[int, Mapping[str, Any]]) -> None:
+    """Update columns of runs by their ids, with one statement for all runs that change the same columns."""
+    by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for run_id, values in changes.items():
         if values:
-            alike.setdefault(tuple(values), []).append({"id": run_id, **values})
-    for rows in alike.values():
-        change_all(connection, tables.run, rows=rows)
+            by_columns.setdefault(tuple(values), []).append({"id": run_id, **values})
+    for rows in by_columns.values():
+        update_rows(connection, tables.run, rows=rows)
 
 
 def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | None) -> None:
-    """Replace the tags of a run, if any are given."""
+    """Replace the tags of a run; None changes nothing."""
     if tags is not None:
         connection.execute(delete(tables.run_tag).where(tables.run_tag.c.run_id == run_id))
     if tags:
@@ -80,41 +81,14 @@ def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | N
 
 
 def attempt_from_row(row: Any) -> Attempt:
-    """Return an attempt from its row."""
-    return Attempt(
-        id=row.id,
-        run_id=row.run_id,
-        name=row.name,
-        ordinal=row.ordinal,
-        started_at=row.started_at,
-        world_size=row.world_size,
-        fork_of=row.fork_of,
-        fork_reason=Resolution(row.fork_reason) if row.fork_reason else None,
-        ranks_unverified=row.ranks_unverified,
-    )
+    """Return the attempt of a row."""
+    return _ATTEMPT.from_row(row)
 
 
-def _tags(connection: Connection, run_ids: Sequence[int]) -> Tags:
+def _tags(connection: Connection, run_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     table = tables.run_tag
     tags: dict[int, tuple[str, ...]] = {}
-    found = select(table).where(table.c.run_id.in_(run_ids)).order_by(table.c.tag)
-    for row in connection.execute(found) if run_ids else ():
+    query = select(table).where(table.c.run_id.in_(run_ids)).order_by(table.c.tag)
+    for row in connection.execute(query) if run_ids else ():
         tags[row.run_id] = (*tags.get(row.run_id, ()), row.tag)
     return tags
-
-
-def _run(row: Any, tags: Tags) -> Run:
-    return Run(
-        id=row.id,
-        key=RunKey(row.project, row.name),
-        state=RunState(row.state),
-        owner=row.owner,
-        tags=tags.get(row.id, ()),
-        config=row.config,
-        mode=row.mode,
-        created_at=row.created_at,
-        last_report_at=row.last_report_at,
-        last_step=row.last_step,
-        attempt_id=row.attempt_id,
-        archived=row.archived,
-    )

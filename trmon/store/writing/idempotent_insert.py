@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table
 
 from trmon.domain.model.messages import WriteOutcome
-from trmon.store.database.upsert import Row, new_ids, rows_under
+from trmon.store.database.upsert import Row, insert_new_ids, rows_by_key
 
 
 def store_once(
@@ -24,9 +24,9 @@ def store_once(
     first: dict[Any, Row] = {}
     for row in rows:
         first.setdefault(identity(row), row)
-    new = new_ids(connection, table, key=key, rows=list(first.values()))
+    new = insert_new_ids(connection, table, key=key, rows=list(first.values()))
     standing = {found: {**row, "id": new[found]} for found, row in first.items() if found in new}
-    standing |= rows_under(connection, table, key=key, found=[found for found in first if found not in new])
+    standing |= rows_by_key(connection, table, key=key, found=[found for found in first if found not in new])
     return [
         (_judged(row, standing[found], new=found in new and row is first[found]), standing[found])
         for row, found in zip(rows, map(identity, rows), strict=True)

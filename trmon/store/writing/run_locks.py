@@ -13,7 +13,7 @@ from trmon.store.database import advisory_locks
 from trmon.store.database.advisory_locks import LockSpace
 from trmon.store.database.engines import RetryTransaction
 from trmon.store.database.pg_statement import PgStatement
-from trmon.store.database.upsert import unnested
+from trmon.store.database.upsert import unnest_rows
 from trmon.store.registry.registry_entries import ArrivedMessage, entries_of, make_runs, select_entries
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.schema import tables
@@ -78,7 +78,7 @@ class RunLocks:
     def _look_up(self, connection: Connection, keys: Sequence[RunKey]) -> None:
         if len(self._known) > MAX_KNOWN:
             self.forget()
-        table, given = tables.run.c, unnested(tables.run, ("project", "name")).subquery()
+        table, given = tables.run.c, unnest_rows(tables.run, ("project", "name")).subquery()
         same = (table.project == given.c.project) & (table.name == given.c.name)
         found = select(table.id, table.project, table.name).join_from(tables.run, given, same)
         names = {"project": [key.project for key in keys], "name": [key.run for key in keys]}
