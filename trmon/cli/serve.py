@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.config import logs
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
-from trmon.hosts.fleet.supervisor import ChildProcess, Supervisor
+from trmon.hosts.child_process import ChildProcess
+from trmon.hosts.fleet.supervisor import Supervisor
 from trmon.store.database.connect import is_shared
 
 
@@ -55,5 +57,9 @@ def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, worke
     if settings.public_url is None:
         os.environ["TRMON_PUBLIC_URL"] = url
     trmon = [sys.executable, "-m", "trmon"]
-    doors = [ChildProcess([*trmon, "serve", "--fd", str(bound.fileno())], [bound.fileno()]) for _ in range(replicas)]
-    Supervisor([*doors, *(ChildProcess([*trmon, "worker"]) for _ in range(workers))]).run(ready=f"trmon_url={url}")
+    replica = [*trmon, "serve", "--fd", str(bound.fileno())]
+    children = [
+        *(ChildProcess(replica, pass_fds=[bound.fileno()], stdout=subprocess.PIPE) for _ in range(replicas)),
+        *(ChildProcess([*trmon, "worker"], stdout=subprocess.PIPE) for _ in range(workers)),
+    ]
+    Supervisor(children).run(ready=f"trmon_url={url}")

@@ -1,4 +1,4 @@
-"""Several processes on one port: replaced one by one, started again where one ends, and nothing is lost."""
+"""Supervised processes on one port are replaced one by one and restarted when one exits; no report is lost."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Supervised:
         self.url = self.process.stdout.readline().strip().removeprefix("trmon_url=")
 
     def replicas(self) -> set[int]:
-        """Return the processes that serve."""
+        """Return the ids of the replicas."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return {int(child) for child in children.split()}
 
     def stop(self) -> int:
-        """Ask all to end, and return the exit status."""
+        """Send SIGTERM and return the exit status."""
         self.process.terminate()
         status = self.process.wait(60)
         assert self.process.stdout is not None
@@ -65,7 +65,7 @@ def steps_of(database_url: str, key: RunKey) -> list[int]:
 
 
 @pytest.mark.server("postgres")
-def test_a_rolling_restart_loses_nothing_and_refuses_nothing(supervised: Supervised, postgres_url: str) -> None:
+def test_a_rolling_restart_loses_no_report_and_refuses_no_request(supervised: Supervised, postgres_url: str) -> None:
     key = RunKey("math", "rolling")
     before = supervised.replicas()
     with Sending(supervised.url, key) as sending:
@@ -79,9 +79,7 @@ def test_a_rolling_restart_loses_nothing_and_refuses_nothing(supervised: Supervi
 
 
 @pytest.mark.server("postgres")
-def test_a_replica_that_is_killed_is_started_again_and_nothing_is_lost(
-    supervised: Supervised, postgres_url: str
-) -> None:
+def test_a_replica_that_is_killed_is_restarted_and_no_report_is_lost(supervised: Supervised, postgres_url: str) -> None:
     key = RunKey("math", "killed")
     before = supervised.replicas()
     with Sending(supervised.url, key) as sending:
@@ -104,11 +102,13 @@ def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
     assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
 
 
-def test_who_is_told_to_end_while_it_starts_does() -> None:
+def test_a_signal_during_the_start_ends_the_supervisor() -> None:
     code = (
-        "import sys; from trmon.hosts.fleet.supervisor import Child, Supervisor;"
-        "print('begun', flush=True);"
-        "Supervisor([Child([sys.executable, '-c', 'import time; time.sleep(60)'])]).run(ready='ready')"
+        "import subprocess, sys; from trmon.hosts.child_process import ChildProcess;"
+        "from trmon.hosts.fleet.supervisor import Supervisor;"
+        "print('started', flush=True);"
+        "command = [sys.executable, '-c', 'import time; time.sleep(60)'];"
+        "Supervisor([ChildProcess(command, stdout=subprocess.PIPE)]).run(ready='ready')"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None

@@ -1,131 +1,91 @@
-"""The supervisor: keeps processes of the service running, and replaces them one after the other on SIGHUP."""
+"""Keeps child processes of the service running, and replaces them one by one on SIGHUP."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from select import select
+from collections.abc import Sequence
 from types import FrameType
 
 import structlog
 
 from trmon.domain.model.errors import NotReady
+from trmon.hosts.child_process import ChildProcess
 
 READY_SECONDS = 60.0
-STOP_SECONDS = 30.0
-LOOK_SECONDS = 0.2
-BACKOFF_SECONDS = 1.0
-"""Shortest time between two starts of the same process."""
+CHECK_SECONDS = 0.2
+READY_PREFIX = "trmon_"
+"""How the first line of a child's stdout begins, which it prints once it is ready."""
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class ChildProcess:
-    """One process: how it is started, and the one that runs now."""
-
-    command: Sequence[str]
-    pass_fds: Sequence[int] = ()
-    process: subprocess.Popen[str] = field(init=False)
-    started_at: float = 0.0
-
-    def start(self) -> None:
-        """Start it."""
-        self.process = subprocess.Popen(  # noqa: S603 - our own command
-            self.command, stdout=subprocess.PIPE, pass_fds=self.pass_fds, text=True
-        )
-        self.started_at = time.monotonic()
-
-    def is_ready(self, *, is_wanted: Callable[[], bool]) -> bool:
-        """Wait for the line that says that it is ready, while that is wanted; return whether it came."""
-        assert self.process.stdout is not None
-        until = time.monotonic() + READY_SECONDS
-        while not select([self.process.stdout], [], [], LOOK_SECONDS)[0]:
-            if time.monotonic() > until or not is_wanted():
-                return False
-        return self.process.stdout.readline().startswith("trmon_")
-
-    def stop(self) -> None:
-        """Ask it to end; one that does not is killed."""
-        terminate(self.process)
-
-
 class Supervisor:
-    """Runs children until it is told to end; one that ends by itself is started again."""
+    """Runs children until SIGTERM or SIGINT, and restarts each one that exits. Their stdout must be a pipe."""
 
     def __init__(self, children: Sequence[ChildProcess]) -> None:
-        self._children = children
-        self._ending = False
-        self._replacing = False
+        self._children = list(children)
+        self._is_stopping = False
+        self._must_replace = False
 
     def run(self, *, ready: str) -> None:
-        """Run until SIGTERM or SIGINT; print a line once all are ready. Errors: NotReady when one cannot start."""
+        """Run until SIGTERM or SIGINT; print `ready` once all children are. Errors: NotReady if one does not start."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._heard)
+            signal.signal(number, self._on_signal)
         try:
             for child in self._children:
                 child.start()
-            if all(map(self._comes, self._children)):
+            if all(map(self._becomes_ready, self._children)):
                 print(ready, flush=True)
-            elif not self._ending:
-                raise NotReady("a process did not start; its log says why")
-            while not self._ending:
-                self._look()
-                time.sleep(LOOK_SECONDS)
+            elif not self._is_stopping:
+                raise NotReady("a process did not start; see its log")
+            while not self._is_stopping:
+                self._check()
+                time.sleep(CHECK_SECONDS)
         finally:
             self._stop()
 
-    def _heard(self, number: int, _: FrameType | None) -> None:
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            self._replacing = True
+            self._must_replace = True
         else:
-            self._ending = True
+            self._is_stopping = True
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for child in self._children:
-            status = child.process.poll()
-            if status is not None and time.monotonic() - child.started_at >= BACKOFF_SECONDS:
-                log.error("process_ended", command=" ".join(child.command[3:]), status=status)
-                terminate(child.process)
-                child.start()
-        if self._replacing:
-            self._replacing = False
-            self._replace()
-
-    def _comes(self, child: ChildProcess) -> bool:
-        return child.is_ready(is_wanted=lambda: not self._ending)
-
-    def _replace(self) -> None:
-        """Start each anew and, once it is ready, end its predecessor: somebody always answers."""
-        for child in self._children:
-            former = child.process
-            child.start()
-            if not self._comes(child):
-                if not self._ending:
-                    log.error("replacement_failed", command=" ".join(child.command[3:]))
+            if child.status is not None and child.restart_in_seconds <= 0:
+                log.error("process_exited", command=_name(child), status=child.status)
                 child.stop()
-                child.process = former
+                child.start()
+        if self._must_replace:
+            self._must_replace = False
+            self._replace_all()
+
+    def _becomes_ready(self, child: ChildProcess) -> bool:
+        line = child.read_line(timeout_seconds=READY_SECONDS, is_wanted=lambda: not self._is_stopping)
+        return line is not None and line.startswith(READY_PREFIX)
+
+    def _replace_all(self) -> None:
+        """Stop each child only after its successor is ready: the port is always served."""
+        for index, child in enumerate(self._children):
+            successor = child.successor()
+            successor.start()
+            if not self._becomes_ready(successor):
+                if not self._is_stopping:
+                    log.error("replacement_failed", command=_name(child))
+                successor.stop()
                 return
-            terminate(former)
+            self._children[index] = successor
+            child.stop()
 
     def _stop(self) -> None:
-        started = [child for child in self._children if child.started_at]
+        started = [child for child in self._children if child.process is not None]
         for child in started:
-            child.process.terminate()
+            child.terminate()
         for child in started:
             child.stop()
 
 
-def terminate(process: subprocess.Popen[str]) -> None:
-    """Ask a process to end, and kill it where it does not."""
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+def _name(child: ChildProcess) -> str:
+    """Return the subcommand and options, without `python -m trmon`."""
+    return " ".join(child.command[3:])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from trmon.domain.model.errors import TrmonError
+from trmon.hosts.child_process import ChildProcess
 from trmon.lab.testbed.injection import Injection
 
 USUAL_PORT = 8642
@@ -31,7 +30,7 @@ class DemoError(TrmonError):
 class ServiceProcess:
     """A running embedded service, where it answers and the log it writes."""
 
-    process: subprocess.Popen[str]
+    process: ChildProcess
     url: str
     log: Path
 
@@ -57,7 +56,7 @@ def run_service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]
 
 
 @contextmanager
-def run_trainer(training: Training, *, url: str, project: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+def run_trainer(training: Training, *, url: str, project: str, log: Path) -> Iterator[ChildProcess]:
     """Run `trmon lab`: a trainer in a process of its own, on one core."""
     command = [
         *_trmon("lab"),
@@ -92,24 +91,17 @@ def _port() -> int:
 @contextmanager
 def _running(
     command: list[str], environment: dict[str, str], *, out: IO[str] | int, err: IO[str]
-) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True)  # noqa: S603 - our own
+) -> Iterator[ChildProcess]:
+    child = ChildProcess(command, environment=environment, stdout=out, stderr=err)
+    child.start()
     try:
-        yield process
+        yield child
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        child.stop(timeout_seconds=STOP_SECONDS)
 
 
-def _url_of(process: subprocess.Popen[str], log: Path) -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while process.stdout and process.poll() is None and time.monotonic() < deadline:
-        if select.select([process.stdout], [], [], 0.2)[0]:
-            line = process.stdout.readline()
-            if line.startswith(URL_MARK):
-                return line.removeprefix(URL_MARK).strip()
-    raise DemoError(f"the service did not start; its log is {log}:\n{log.read_text()[-2000:]}")
+def _url_of(process: ChildProcess, log: Path) -> str:
+    line = process.read_line(timeout_seconds=START_SECONDS)
+    if line is None or not line.startswith(URL_MARK):
+        raise DemoError(f"the service did not start; its log is {log}:\n{log.read_text()[-2000:]}")
+    return line.removeprefix(URL_MARK).strip()

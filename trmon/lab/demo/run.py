@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from trmon.hosts.child_process import ChildProcess
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, run_service, run_trainer
 from trmon.lab.demo.readings import RunReader, RunReading
@@ -77,7 +77,7 @@ def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: 
             for training in trainings
         }
         board = stack.enter_context(Board(console, n_steps=choices.n_steps))
-        while any(process.poll() is None for process in trainers.values()):
+        while any(process.status is None for process in trainers.values()):
             is_adapting = is_adapting or reader.adapt(HEALTHY)
             board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
             time.sleep(READ_EVERY_SECONDS)
@@ -87,12 +87,10 @@ def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: 
     return readings
 
 
-def _check(trainers: Mapping[str, subprocess.Popen[str]], logs: Mapping[str, Path]) -> None:
+def _check(trainers: Mapping[str, ChildProcess], logs: Mapping[str, Path]) -> None:
     for name, process in trainers.items():
-        if process.returncode != 0:
-            raise DemoError(
-                f"the trainer of {name!r} ended with {process.returncode}:\n{logs[name].read_text()[-2000:]}"
-            )
+        if process.status != 0:
+            raise DemoError(f"the trainer of {name!r} ended with {process.status}:\n{logs[name].read_text()[-2000:]}")
 
 
 def _settled(reader: RunReader) -> dict[str, RunReading]:
