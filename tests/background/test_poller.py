@@ -1,4 +1,4 @@
-"""The poller: it looks when its time has come, sooner when woken, less often while it is told what comes."""
+"""Poller polls at its interval, sooner when woken, and less often while it is notified of changes."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ PATIENCE_SECONDS = 30.0
 MOMENT_SECONDS = 0.3
 
 
-class Looked:
-    """A poller that looks often, and what it did; a test says whether it is told what comes, and whether looks fail."""
+class CountedPoller:
+    """A poller with a short interval that counts its polls; a test sets `is_notified` and `is_failing`."""
 
     def __init__(self) -> None:
-        self.is_told = False
+        self.is_notified = False
         self.is_failing = False
         self.times = Semaphore(0)
-        self.poller = Poller("test", self._look, every_seconds=SHORT_SECONDS, pause_seconds=0.0)
-        self.poller.rely_on(lambda: self.is_told)
+        self.poller = Poller("test", self._poll, every_seconds=SHORT_SECONDS, pause_seconds=0.0)
+        self.poller.slow_down_while(lambda: self.is_notified)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self.times.release()
         if self.is_failing:
-            raise RuntimeError("nothing to be seen")
+            raise RuntimeError("the poll fails")
 
-    def again(self, *, within_seconds: float = PATIENCE_SECONDS) -> bool:
-        """Wait for a look that was not counted yet."""
+    def polls_again(self, *, within_seconds: float = PATIENCE_SECONDS) -> bool:
+        """Wait for the next poll."""
         return self.times.acquire(timeout=within_seconds)
 
-    def rests(self) -> bool:
-        """Wait until it looks no more by itself; a look that was under way is counted."""
-        while self.again(within_seconds=MOMENT_SECONDS):
+    def is_waiting(self) -> bool:
+        """Wait until it no longer polls by itself, and return whether it stays so."""
+        while self.polls_again(within_seconds=MOMENT_SECONDS):
             pass
-        return not self.again(within_seconds=MOMENT_SECONDS)
+        return not self.polls_again(within_seconds=MOMENT_SECONDS)
 
 
 @pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looked]:
-    """A poller that runs; while it is told what comes, it would not look for an hour."""
-    monkeypatch.setattr(poller, "TOLD_POLL_SECONDS", HOUR_SECONDS)
-    looked = Looked()
-    looked.poller.start()
-    yield looked
-    looked.poller.close()
+def polled(monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedPoller]:
+    """A started poller whose interval while notified is an hour."""
+    monkeypatch.setattr(poller, "NOTIFIED_POLL_SECONDS", HOUR_SECONDS)
+    polled = CountedPoller()
+    polled.poller.start()
+    yield polled
+    polled.poller.close()
 
 
-def test_it_looks_by_itself_until_it_is_told_what_comes(looked: Looked) -> None:
-    assert all(looked.again() for _ in range(3))
-    looked.is_told = True
-    assert looked.rests()
+def test_it_polls_by_itself_until_it_is_notified(polled: CountedPoller) -> None:
+    assert all(polled.polls_again() for _ in range(3))
+    polled.is_notified = True
+    assert polled.is_waiting()
 
 
-def test_told_it_looks_when_it_is_woken_and_by_itself_again_once_nobody_tells_it(looked: Looked) -> None:
-    looked.is_told = True
-    assert looked.rests()
-    looked.poller.wake()
-    assert looked.again()
-    assert looked.rests()
-    looked.is_told = False
-    looked.poller.wake()
-    assert all(looked.again() for _ in range(3))
+def test_while_notified_it_polls_when_woken_and_by_itself_again_afterwards(polled: CountedPoller) -> None:
+    polled.is_notified = True
+    assert polled.is_waiting()
+    polled.poller.wake()
+    assert polled.polls_again()
+    assert polled.is_waiting()
+    polled.is_notified = False
+    polled.poller.wake()
+    assert all(polled.polls_again() for _ in range(3))
 
 
-def test_after_a_look_that_failed_it_does_not_wait_to_be_told(looked: Looked) -> None:
-    looked.is_failing = looked.is_told = True
-    assert all(looked.again() for _ in range(3))
-    looked.is_failing = False
-    assert looked.rests()
+def test_after_a_failed_poll_it_polls_at_the_short_interval(polled: CountedPoller) -> None:
+    polled.is_failing = polled.is_notified = True
+    assert all(polled.polls_again() for _ in range(3))
+    polled.is_failing = False
+    assert polled.is_waiting()

@@ -1,4 +1,4 @@
-"""Retention in a running service."""
+"""Pruner: deletes old reports, survives failures, and stops in time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trmon.store.repositories.retention import Pruned
 RUN = "/api/v1/runs/math/grpo"
 
 
-def test_old_reports_go_and_their_batches_stay(serve: Serve) -> None:
+def test_old_reports_are_deleted_and_their_batches_are_kept(serve: Serve) -> None:
     service = serve(retention_run_bytes=0, retention_every_seconds=0.05)
     with service.client() as client:
         train(client, steps=range(3))
@@ -24,22 +24,22 @@ def test_old_reports_go_and_their_batches_stay(serve: Serve) -> None:
         assert 'trmon_pruned_total{what="reports"}' in client.get("/metrics").text
 
 
-def test_a_failure_is_counted_and_tried_again() -> None:
+def test_a_failure_is_counted_and_retried() -> None:
     counted: dict[str, int] = {}
     tried = Semaphore(0)
 
     class FullDisk:
-        def prune(self, **limits: object) -> Pruned:
+        def prune(self, **_: object) -> Pruned:
             tried.release()
             raise OSError("no space left on device")
 
-    keep = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    limits = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
     pruner = Pruner(
         FullDisk(),
-        keep=keep,
+        limits=limits,
         every_seconds=0.001,
         clock=lambda: 0.0,
-        count=lambda what, n: counted.update({what: counted.get(what, 0) + n}),
+        count=lambda name, n: counted.update({name: counted.get(name, 0) + n}),
     )
     pruner.start()
     assert tried.acquire(timeout=10)
@@ -49,18 +49,18 @@ def test_a_failure_is_counted_and_tried_again() -> None:
     assert "reports" not in counted
 
 
-def test_a_service_that_ends_does_not_wait_for_a_long_pruning() -> None:
-    began = Event()
+def test_close_does_not_wait_for_a_long_pruning() -> None:
+    started = Event()
 
     class Endless:
-        def prune(self, *, goes_on: Callable[[], bool], **limits: object) -> Pruned:
-            began.set()
+        def prune(self, *, goes_on: Callable[[], bool], **_: object) -> Pruned:
+            started.set()
             while goes_on():
                 sleep(0.001)
             return Pruned(reports=0, events=0, deliveries=0, silences=0)
 
-    keep = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
-    pruner = Pruner(Endless(), keep=keep, every_seconds=60.0, clock=lambda: 0.0, count=lambda *_: None)
+    limits = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    pruner = Pruner(Endless(), limits=limits, every_seconds=60.0, clock=lambda: 0.0, count=lambda *_: None)
     pruner.start()
-    assert began.wait(10)
+    assert started.wait(10)
     pruner.close()

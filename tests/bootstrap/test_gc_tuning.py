@@ -1,4 +1,4 @@
-"""The garbage collector of a process that answers."""
+"""Garbage collection in a serving process."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import sys
 
 SCRIPT = """
 import gc, time
-from trmon.app import collector, service
+from trmon.bootstrap import app, gc_tuning
 
-collector.settle()
-assert len(gc.get_objects()) < 1000, "a full collection looks at little more than what comes after the start"
+gc_tuning.tune_garbage_collector()
+assert len(gc.get_objects()) < 1000, "a full collection examines little more than objects made after the start"
 knot = [time]
 knot.append(knot)
 del knot
-assert gc.collect() > 0, "what comes later is still collected"
-print(gc.get_threshold() == collector.THRESHOLDS)
+assert gc.collect() > 0, "later objects are still collected"
+print(gc.get_threshold() == gc_tuning.THRESHOLDS)
 """
 
 
-def test_what_the_start_made_is_left_out_of_collections() -> None:
-    # In a process of its own: what is frozen stays frozen.
+def test_objects_of_the_start_are_left_out_of_collections() -> None:
+    # In a process of its own: frozen objects cannot be restored.
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

@@ -1,4 +1,4 @@
-"""Several worker processes over one PostgreSQL: whatever becomes of one, each batch closes once and alerts once."""
+"""Workers over one PostgreSQL: each batch closes once and alerts once, even if a worker ends, dies or hangs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.alerts.alert import DeliveryState
+from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.slots import SLOTS
-from trmon.notifications.receivers.webhook import DEDUP_KEY
+from trmon.notifications.receivers.webhook import KEY_HEADER
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.schema import tables
@@ -32,8 +32,8 @@ LEASE = {"lease_seconds": "2"}
 
 
 @pytest.fixture
-def authenticator(postgres_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
-    """A client of an API process, which watches nothing itself."""
+def api(postgres_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A client of an API process without a worker."""
     service = ThreadedService(tmp_path, database_url=postgres_url)
     with service.client() as client:
         yield client
@@ -42,7 +42,7 @@ def authenticator(postgres_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def engines(postgres_url: str) -> Iterator[Engines]:
-    """The database, to be looked into."""
+    """The database's engines, for queries of the test."""
     opened = engines_of(postgres_url)
     yield opened
     opened.dispose()
@@ -50,14 +50,14 @@ def engines(postgres_url: str) -> Iterator[Engines]:
 
 @pytest.fixture
 def pager() -> Iterator[WebhookServer]:
-    """Who is told."""
+    """The receiver of alerts."""
     with WebhookServer() as server:
         yield server
 
 
 @pytest.fixture
 def workers(postgres_url: str, tmp_path: Path, pager: WebhookServer) -> Iterator[tuple[WorkerProcess, WorkerProcess]]:
-    """Two workers that have begun."""
+    """Two started workers."""
     given = LEASE | {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1"}
     one, other = (WorkerProcess(postgres_url, log=tmp_path / f"worker-{i}.log", **given) for i in range(2))
     with one, other:
@@ -81,11 +81,11 @@ def closed(engines: Engines) -> Counter[int]:
     return Counter(row[0] for row in read(engines, sa.select(tables.batch.c.run_id)))
 
 
-def go_on(authenticator: httpx.Client, steps: range) -> None:
-    """Send steps of every run, ill ones, so that there is something to tell."""
+def send_steps(api: httpx.Client, steps: range) -> None:
+    """Send steps of every run with invalid log-probs, so that alerts fire."""
     for step in steps:
         for key in RUNS:
-            send_step(authenticator, key, step=step, content=columns(seed=step, n_invalid=[8.0] * 4))
+            send_step(api, key, step=step, content=columns(seed=step, n_invalid=[8.0] * 4))
 
 
 def assert_each_once(engines: Engines, *, n_steps: int) -> None:
@@ -93,12 +93,12 @@ def assert_each_once(engines: Engines, *, n_steps: int) -> None:
     for run_id, ordinal in read(engines, sa.select(tables.batch.c.run_id, tables.batch.c.ordinal)):
         ordinals.setdefault(run_id, []).append(ordinal)
     assert [sorted(found) for found in ordinals.values()] == [list(range(1, n_steps + 1))] * len(RUNS)
-    said = [
+    alerts = [
         (row.run_id, str(row.data))
         for row in read(engines, sa.select(tables.event).where(tables.event.c.kind == "alert"))
     ]
-    assert said
-    assert len(said) == len(set(said))
+    assert alerts
+    assert len(alerts) == len(set(alerts))
     batches = [
         (row.run_id, row.data["step"])
         for row in read(engines, sa.select(tables.event).where(tables.event.c.kind == "batch"))
@@ -106,56 +106,54 @@ def assert_each_once(engines: Engines, *, n_steps: int) -> None:
     assert Counter(batches).most_common(1)[0][1] == 1
 
 
-def test_two_share_the_runs_and_who_ends_hands_over(
-    authenticator: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], pager: WebhookServer
+def test_two_workers_share_the_runs_and_one_that_ends_hands_over(
+    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], pager: WebhookServer
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    go_on(authenticator, range(5))
+    send_steps(api, range(5))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 4 * len(RUNS))
     assert workers[0].stop() == 0
     assert shares(engines) in ([SLOTS // 2], [SLOTS])
-    go_on(authenticator, range(5, 8))
+    send_steps(api, range(5, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     assert_each_once(engines, n_steps=7)
     waiting = sa.select(sa.func.count()).where(tables.delivery.c.state == DeliveryState.DUE.value)
     eventually(lambda: read(engines, waiting), lambda found: found == [(0,)])
-    keys = [posted.headers[DEDUP_KEY] for posted in pager.posted]
+    keys = [posted.headers[KEY_HEADER] for posted in pager.posted]
     assert keys
     assert len(keys) == len(set(keys))
 
 
-def test_the_runs_of_a_killed_worker_go_on_at_the_other(
-    authenticator: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
+def test_the_runs_of_a_killed_worker_move_to_the_other(
+    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    go_on(authenticator, range(4))
+    send_steps(api, range(4))
     workers[0].kill()
-    go_on(authenticator, range(4, 8))
+    send_steps(api, range(4, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     assert_each_once(engines, n_steps=7)
 
 
-def test_a_worker_that_wakes_after_its_leases_are_gone_writes_nothing(
-    authenticator: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
+def test_a_worker_that_resumes_after_its_leases_expired_writes_nothing(
+    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    go_on(authenticator, range(3))
+    send_steps(api, range(3))
     workers[0].freeze()
-    go_on(authenticator, range(3, 6))
+    send_steps(api, range(3, 6))
     eventually(lambda: shares(engines), lambda held: held == [SLOTS])
     workers[0].thaw()
-    go_on(authenticator, range(6, 8))
+    send_steps(api, range(6, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
     assert_each_once(engines, n_steps=7)
 
 
-def test_the_door_shows_what_workers_write(
-    authenticator: httpx.Client, workers: tuple[WorkerProcess, WorkerProcess]
+def test_the_api_shows_the_views_that_workers_write(
+    api: httpx.Client, workers: tuple[WorkerProcess, WorkerProcess]
 ) -> None:
-    train(authenticator, steps=range(3))
-    shown = eventually(
-        lambda: authenticator.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text
-    )
+    train(api, steps=range(3))
+    shown = eventually(lambda: api.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text)
     assert 'trmon_run_state{project="math",run="grpo",state="finished"} 1' in shown
-    assert authenticator.get("/readyz").status_code == 200
+    assert api.get("/readyz").status_code == 200

@@ -190,8 +190,8 @@ def an_exposition(**changed: Any) -> Exposition:
 
 
 def test_a_run_that_is_idle_leaves(live: RunViewCache) -> None:
-    live.show(a_view(1, name="old", last_report_at=10.0))
-    live.show(a_view(2, name="new", last_report_at=90.0))
+    live.put(a_view(1, name="old", last_report_at=10.0))
+    live.put(a_view(2, name="new", last_report_at=90.0))
     exposition = an_exposition()
     shown = samples(exposition.text(live.active(111.0), project=None))
     assert {dict(labels)["run"] for labels in shown["trmon_run_state"]} == {"new"}

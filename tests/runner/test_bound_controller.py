@@ -1,4 +1,4 @@
-"""Bounds that follow the run: when a version is made, when none is, and what a restart forgets."""
+"""Adaptation of bounds: when a version is adopted, when none is, and what a restart reads again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.domain.adaptation import stream
 from tests.domain.trainer import finished, report
-from tests.runner.watched_run import Watched
+from tests.runner.watched_run import WatchedRun
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.views.run_view_cache import thresholds_of
@@ -19,22 +19,22 @@ APPLY = AdaptationSetting(mode=AdaptationMode.APPLY, every_steps=8, window_seque
 START = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=0.0)
 
 
-def train(watched: Watched, steps: range, *, policy: Policy = stream.K3, k3: float = 0.002) -> None:
+def train(watched: WatchedRun, steps: range, *, policy: Policy = stream.K3, k3: float = 0.002) -> None:
     """Report 64 sequences a step; each step's report closes the one before."""
     for step in steps:
         content = stream.batch(np.random.default_rng(step), n=64, k3=k3)
         counts = [finished((step - 1, None, 1))[0]] if step else []
-        watched.hear(report(step, content=content, policy=policy, finished=counts), at=10.0 * step)
+        watched.receive(report(step, content=content, policy=policy, finished=counts), at=10.0 * step)
 
 
-def watched(setting: AdaptationSetting, *, start: PolicyVersion = START) -> Watched:
-    made = Watched()
+def watched(setting: AdaptationSetting, *, start: PolicyVersion = START) -> WatchedRun:
+    made = WatchedRun()
     made.log.setting = setting
     made.log.versions.append(start)
     return made
 
 
-def test_after_so_many_steps_the_bound_is_moved_and_said() -> None:
+def test_after_every_steps_the_bound_is_moved_and_an_event_written() -> None:
     run = watched(APPLY)
     train(run, range(12))
     start, made = run.log.versions
@@ -43,15 +43,15 @@ def test_after_so_many_steps_the_bound_is_moved_and_said() -> None:
     assert made.evidence["replaces"] == stream.K3.hash
     assert made.evidence["n_sequences"] >= 256
     assert made.policy.criteria[0].upper == pytest.approx(stream.k3_quantile(0.05), rel=0.2)
-    told = [event.data for event in run.log.events if event.kind == "policy"]
-    assert [(data["author"], data["hash"]) for data in told] == [(made.author, made.policy.hash)]
+    events = [event.data for event in run.log.events if event.kind == "policy"]
+    assert [(data["author"], data["hash"]) for data in events] == [(made.author, made.policy.hash)]
     assert run.view.policy == made
 
 
-def test_steps_that_close_in_one_pass_count_as_well_as_those_that_close_one_by_one() -> None:
+def test_steps_that_close_in_one_pass_count_like_those_that_close_one_by_one() -> None:
     run = watched(APPLY)
     contents = [stream.batch(np.random.default_rng(step), n=64) for step in range(12)]
-    run.hear(
+    run.receive(
         *(
             report(step, content=content, policy=stream.K3, finished=[finished((step - 1, None, 1))[0]] if step else [])
             for step, content in enumerate(contents)
@@ -61,13 +61,13 @@ def test_steps_that_close_in_one_pass_count_as_well_as_those_that_close_one_by_o
     assert [version.author for version in run.log.versions] == [START.author, "trmon:target_mask_rate"]
 
 
-def test_what_it_decided_by_is_still_known() -> None:
+def test_decisions_of_an_adapted_policy_are_replayed() -> None:
     run = watched(APPLY)
     train(run, range(12))
     adapted = run.log.versions[-1].policy
     train(run, range(12, 20), policy=adapted)
-    assert sum(tally.mismatches + tally.unreplayed_reports for tally in run.counted.passes) == 0
-    assert run.counted.failures == []
+    assert sum(tally.mismatches + tally.unreplayed_reports for tally in run.observer.passes) == 0
+    assert run.observer.failures == []
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_bounds_stay(setting: AdaptationSetting, start: PolicyVersion) -> No
     run = watched(setting, start=start)
     train(run, range(20))
     assert run.log.versions == [start]
-    assert run.counted.failures == []
+    assert run.observer.failures == []
 
 
-def test_a_recommendation_is_seen_and_one_that_is_applied_is_in_force() -> None:
+def test_a_recommendation_is_shown_and_an_applied_one_becomes_the_current_policy() -> None:
     shown, applied = (watched(replace(APPLY, mode=mode)) for mode in (AdaptationMode.RECOMMEND, AdaptationMode.APPLY))
     for run in (shown, applied):
         train(run, range(12))
@@ -101,11 +101,11 @@ def test_a_recommendation_is_seen_and_one_that_is_applied_is_in_force() -> None:
     assert (shown.view.adaptation, shown.view.proposed) == (AdaptationMode.OFF, None)
 
 
-def test_a_policy_that_a_person_puts_is_the_new_start() -> None:
+def test_a_policy_set_set_by_person_is_the_new_anchor() -> None:
     run = watched(APPLY)
     train(run, range(12))
-    by_a_person = replace(START, policy=stream.GEO)
-    run.log.versions.append(by_a_person)
+    set_by_person = replace(START, policy=stream.GEO)
+    run.log.versions.append(set_by_person)
     train(run, range(12, 40), policy=stream.GEO)
     geo = [version for version in run.log.versions if version.policy.name == "geo (adapted)"]
     assert geo
@@ -121,7 +121,7 @@ def test_a_restart_reads_its_window_from_the_store() -> None:
     assert run.log.versions[-1].evidence["n_sequences"] >= 12 * 64
 
 
-def test_it_is_switched_on_and_off_while_the_run_goes_on() -> None:
+def test_adaptation_can_be_switched_on_and_off_during_the_run() -> None:
     run = watched(AdaptationSetting())
     train(run, range(12))
     run.log.setting = APPLY
@@ -130,4 +130,4 @@ def test_it_is_switched_on_and_off_while_the_run_goes_on() -> None:
     run.log.setting = AdaptationSetting()
     train(run, range(24, 48), k3=0.02)
     assert len(run.log.versions) == 2
-    assert run.counted.failures == []
+    assert run.observer.failures == []

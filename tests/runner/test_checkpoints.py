@@ -1,4 +1,4 @@
-"""When a run's mind is written again."""
+"""When a checkpoint is due, and what it holds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from trmon.runner.checkpoints import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHE
 )
 def test_a_checkpoint_is_due(folded: int, seconds: float, is_done: bool, is_due: bool) -> None:
     checkpoints = CheckpointSchedule(ordinal=100, now=0.0)
-    checkpoints.made(PipelineState(ordinal=200), now=1000.0)
+    checkpoints.record(PipelineState(ordinal=200), now=1000.0)
     assert checkpoints.is_due(PipelineState(ordinal=200 + folded), now=1000.0 + seconds, is_done=is_done) == is_due
 
 
-def test_a_checkpoint_gives_the_mind_again_with_what_a_restart_need_not_hear() -> None:
+def test_a_checkpoint_restores_the_state_with_the_positions_of_the_restart() -> None:
     pipeline_state = PipelineState(ordinal=7, steps=7, step_seconds=2.5)
-    made = checkpoint_of(pipeline_state, recall_from=3, heard_through=41, silent_since=50.0)
+    made = checkpoint_of(pipeline_state, reread_notices_after=3, liveness_report_id=41, silent_since=50.0)
     assert made.ordinal == 7
     assert PipelineState.from_bytes(made.state) == structs.replace(
-        pipeline_state, recall_from=3, heard_through=41, silent_since=50.0
+        pipeline_state, reread_notices_after=3, liveness_report_id=41, silent_since=50.0
     )

@@ -1,4 +1,4 @@
-"""A run's life pass by pass, with the clock set by hand: silence, pauses, crashes, ends and returns."""
+"""State changes of a run: silence, pauses, crashes, ends and returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.trainer import finished, report
-from tests.runner.watched_run import ORIGIN, VIGIL, Watched, finish, train
+from tests.runner.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, train
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
@@ -16,7 +16,7 @@ from trmon_client.core import wire
 
 
 def test_a_silent_run_stalls_once_and_its_return_resolves_it() -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(30))
     watched.tick(290.0 + 119.0)
     assert watched.log.stored_run.state is RunState.RUNNING
@@ -24,14 +24,17 @@ def test_a_silent_run_stalls_once_and_its_return_resolves_it() -> None:
     watched.restart()
     watched.tick(290.0 + 500.0)
     assert watched.log.stored_run.state is RunState.STALLED
-    watched.hear(report(30, finished=finished((29, None, 1))), at=900.0)
+    watched.receive(report(30, finished=finished((29, None, 1))), at=900.0)
     assert watched.log.stored_run.state is RunState.RUNNING
     assert watched.log.told() == [("stalled", "firing", 29), ("stalled", "resolved", 29)]
-    assert [delivery.body["status"] for delivery in watched.log.deliveries.values()] == ["firing", "resolved"]
+    assert [delivery.notification.status.value for delivery in watched.log.deliveries.values()] == [
+        "firing",
+        "resolved",
+    ]
 
 
-def test_a_restart_of_the_service_does_not_take_an_old_report_for_a_return() -> None:
-    watched = Watched()
+def test_a_restart_of_the_service_does_not_count_an_old_report_as_a_return() -> None:
+    watched = WatchedRun()
     train(watched, range(25))
     watched.tick(400.0)
     watched.restart()
@@ -40,8 +43,8 @@ def test_a_restart_of_the_service_does_not_take_an_old_report_for_a_return() -> 
     assert [state for _, state, _ in watched.log.told()] == ["firing"]
 
 
-def test_what_the_service_slept_through_is_not_the_trainers_silence() -> None:
-    watched = Watched()
+def test_downtime_of_the_service_does_not_count_as_silence() -> None:
+    watched = WatchedRun()
     train(watched, range(25))
     watched.restart()
     watched.tick(10_000.0)
@@ -51,128 +54,132 @@ def test_what_the_service_slept_through_is_not_the_trainers_silence() -> None:
 
 
 def test_a_paused_run_does_not_stall() -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(25))
-    watched.hear(wire.Pause(**ORIGIN, sequence=0, reason="evaluation"), at=250.0)
+    watched.receive(wire.Pause(**ORIGIN, sequence=0, reason="evaluation"), at=250.0)
     watched.tick(5000.0)
     assert watched.log.stored_run.state is RunState.PAUSED
-    watched.hear(report(25, finished=finished((24, None, 1))), at=5001.0)
+    watched.receive(report(25, finished=finished((24, None, 1))), at=5001.0)
     assert watched.log.stored_run.state is RunState.RUNNING
     assert not watched.log.alerts
 
 
-def test_a_heartbeat_after_the_newest_report_buys_time_up_to_the_longer_limit() -> None:
-    watched = Watched()
+def test_heartbeats_after_the_newest_report_extend_the_limit_to_the_longer_one() -> None:
+    watched = WatchedRun()
     train(watched, range(25))
     for at in range(270, 900, 30):
-        watched.hear(wire.Heartbeat(**ORIGIN), at=float(at))
+        watched.receive(wire.Heartbeat(**ORIGIN), at=float(at))
         expected = RunState.RUNNING if at <= 240 + 600 else RunState.STALLED
         assert watched.log.stored_run.state is expected, at
 
 
 def test_a_crash_pages_and_a_restart_resolves_it() -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(25))
-    watched.hear(finish(24, outcome="crashed", error="CUDA out of memory"), at=250.0)
+    watched.receive(finish(24, outcome="crashed", error="CUDA out of memory"), at=250.0)
     assert watched.log.stored_run.state is RunState.CRASHED
-    watched.hear(report(3, rank=0, launch="launch-1", chunk=1), at=251.0)
-    assert watched.log.stored_run.state is RunState.CRASHED, "the tail of the launch that ended"
+    watched.receive(report(3, rank=0, launch="launch-1", chunk=1), at=251.0)
+    assert watched.log.stored_run.state is RunState.CRASHED, "a late report of the launch that ended"
     watched.restart()
-    watched.hear(report(25, launch="launch-2"), at=400.0)
+    watched.receive(report(25, launch="launch-2"), at=400.0)
     assert watched.log.stored_run.state is RunState.RUNNING
     assert watched.log.told() == [("crashed", "firing", 24), ("crashed", "resolved", 24)]
     errors = [event.data["error"] for event in watched.log.events if event.kind == "state"]
     assert errors == ["CUDA out of memory", ""]
-    assert watched.log.deliveries["hook:1/crashed:1:silence-240.000:firing"].body["alert"]["severity"] == "page"
+    assert watched.log.deliveries["hook:1/crashed:1:silence-240.000:firing"].notification.alert.severity.value == "page"
 
 
 def test_a_crash_in_the_first_steps_warns_instead_of_paging() -> None:
-    watched = Watched()
-    watched.hear(report(0), finish(0, outcome="crashed"), at=0.0)
+    watched = WatchedRun()
+    watched.receive(report(0), finish(0, outcome="crashed"), at=0.0)
     (alert,) = watched.log.alerts.values()
     assert (alert.rule, alert.severity.value) == ("crashed", "warn")
 
 
-def test_a_finished_run_resolves_its_alerts_and_says_so() -> None:
-    watched = Watched()
+def test_a_finished_run_resolves_its_alerts_and_sends_the_notice() -> None:
+    watched = WatchedRun()
     train(watched, range(25), health="corrupt")
-    told = set(watched.log.deliveries)
-    watched.hear(finish(24), at=250.0)
+    delivered = set(watched.log.deliveries)
+    watched.receive(finish(24), at=250.0)
     assert watched.log.told()[-1][1] == "resolved"
-    over = [delivery.body for key, delivery in watched.log.deliveries.items() if key not in told]
-    assert {(body["status"], body["reason"]) for body in over} == {("resolved", "the run has finished")}
+    notifications = [delivery.notification for key, delivery in watched.log.deliveries.items() if key not in delivered]
+    assert {(one.status.value, one.reason) for one in notifications} == {("resolved", "the run has finished")}
     assert not watched.log.open_alerts(1)
 
 
-def test_a_run_read_after_its_end_has_its_alerts_on_record_but_pages_nobody() -> None:
-    watched = Watched()
+def test_a_run_that_is_read_after_its_end_records_its_alerts_and_sends_no_page() -> None:
+    watched = WatchedRun()
     for step in range(30):
         counts = finished((step - 1, None, 1)) if step else []
         watched.log.receive(report(step, health="corrupt", finished=counts), at=10.0 * step)
-    watched.hear(finish(29), at=300.0)
+    watched.receive(finish(29), at=300.0)
     assert ("corrupt_logprobs", "firing", 2) in watched.log.told()
     assert {delivery.told_state for delivery in watched.log.deliveries.values()} == {AlertState.RESOLVED}
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_trainer_that_crashes_again_before_it_reports_pages_again(restarts: bool) -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(25))
-    watched.hear(finish(24, outcome="crashed"), at=250.0)
-    watched.hear(start("launch-2", sent_at=6000.0), at=300.0)
+    watched.receive(finish(24, outcome="crashed"), at=250.0)
+    watched.receive(start("launch-2", sent_at=6000.0), at=300.0)
     if restarts:
         watched.restart()
         watched.tick(310.0)
-    watched.hear(finish(24, outcome="crashed", launch="launch-2", sent_at=6001.0), at=320.0)
+    watched.receive(finish(24, outcome="crashed", launch="launch-2", sent_at=6001.0), at=320.0)
     assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved", "firing"]
-    assert [delivery.body["status"] for delivery in watched.log.deliveries.values()] == ["firing", "resolved", "firing"]
+    assert [delivery.notification.status.value for delivery in watched.log.deliveries.values()] == [
+        "firing",
+        "resolved",
+        "firing",
+    ]
 
 
 def test_each_return_of_a_trainer_that_hangs_before_it_reports_resolves_its_stall() -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(25))
     for i in range(3):
         watched.tick(1000.0 * i + 500.0)
-        watched.hear(start(f"launch-{i + 2}", sent_at=6000.0 + i), at=1000.0 * i + 600.0)
+        watched.receive(start(f"launch-{i + 2}", sent_at=6000.0 + i), at=1000.0 * i + 600.0)
     assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved"] * 3
     assert len(watched.log.deliveries) == 6
 
 
 def test_each_end_of_a_run_that_hangs_at_its_last_step_resolves_its_stall() -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(25))
     for i in range(2):
         launch, sent_at = f"launch-{i + 2}", 6000.0 + i
-        watched.hear(start(launch, sent_at=sent_at), at=1000.0 * i + 600.0)
+        watched.receive(start(launch, sent_at=sent_at), at=1000.0 * i + 600.0)
         watched.tick(1000.0 * i + 900.0)
-        watched.hear(finish(24, launch=launch, sent_at=sent_at), at=1000.0 * i + 1000.0)
+        watched.receive(finish(24, launch=launch, sent_at=sent_at), at=1000.0 * i + 1000.0)
     assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved"] * 2
     assert len(watched.log.deliveries) == 4
 
 
 @pytest.mark.parametrize("before", [PAGE - 2, PAGE - 1, PAGE])
 def test_the_end_of_a_run_resolves_its_alerts_wherever_a_page_ends(before: int) -> None:
-    watched = Watched()
+    watched = WatchedRun()
     train(watched, range(25), health="corrupt")
     scalars = wire.Scalars(**ORIGIN, sequence=1, step=24, values={"loss": 1.0})
-    watched.hear(*[scalars] * before, finish(24), at=250.0)
+    watched.receive(*[scalars] * before, finish(24), at=250.0)
     assert watched.log.stored_run.state is RunState.FINISHED
     assert not watched.log.open_alerts(1)
     commits = len(watched.log.commits)
     watched.restart()
     watched.tick(260.0)
-    assert len(watched.log.commits) == commits, "it is said once"
+    assert len(watched.log.commits) == commits, "the end is written once"
 
 
-def test_the_last_step_before_a_crash_counts_once_after_the_return() -> None:
+def test_the_last_step_before_a_crash_counts_once_after_a_new_launch() -> None:
     high = (
         "{name: high, severity: page, immune_steps: 0, for_steps: 3, when: {signal: grad_norm, above: 1}, summary: x}"
     )
     rules = rule_yaml.parse_rules(f"[{high}]")
-    watched = Watched(watch_config=replace(VIGIL, rules=lambda: rules))
+    watched = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: rules))
     train(watched, range(9), scalars={"grad_norm": 0.0})
     train(watched, range(9, 10), scalars={"grad_norm": 3.0})
-    watched.hear(finish(9, outcome="crashed"), at=100.0)
+    watched.receive(finish(9, outcome="crashed"), at=100.0)
     train(watched, range(10, 11), launch="launch-2", scalars={"grad_norm": 3.0})
     train(watched, range(11, 13), launch="launch-2", scalars={"grad_norm": 0.0})
     assert watched.log.told() == []

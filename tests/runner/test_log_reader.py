@@ -1,4 +1,4 @@
-"""The order in which a run's messages are read."""
+"""LogReader: the order and the pages in which messages are read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ORIGIN = {"attempt": "a", "launch": "launch-1"}
 
 def kinds(log: MemoryLog) -> list[list[str]]:
     """Return the kinds of messages, page by page."""
-    inbox, pages = LogReader(log, RUN_ID, read=Frontier()), []
+    reader, pages = LogReader(log, RUN_ID, read=Frontier()), []
     while True:
-        page = inbox.next_page()
+        page = reader.next_page()
         pages.append(["report" if isinstance(m, StoredReport) else type(m.message).__name__ for m in page.messages])
         if page.caught_up:
             return pages
@@ -37,7 +37,7 @@ def test_messages_of_one_request_are_in_the_order_of_the_trainers_clock() -> Non
     assert kinds(log) == [["report", "Pause"]]
 
 
-def test_an_end_is_not_read_before_the_reports_that_came_before_it() -> None:
+def test_a_finish_is_not_read_before_the_reports_that_came_before_it() -> None:
     log = MemoryLog()
     message = report(0)
     for place in range(PAGE + 5):

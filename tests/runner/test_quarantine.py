@@ -1,4 +1,4 @@
-"""What cannot be processed is set aside by name, and the run goes on: its later steps, its stall and its crash."""
+"""Quarantine: data that cannot be processed is named, and the run goes on: later steps, stalls and crashes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec import structs
 from sqlalchemy import Table, select, update
 
 from tests.domain.trainer import finished, made, report
-from tests.runner.watched_run import VIGIL, Counted, finish
+from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver, finish
 from tests.store.builders import intake
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart
@@ -31,38 +31,40 @@ from trmon_client.core.statistics import columns
 GARBAGE = b"\xc1"
 
 
-class Trained:
-    """One run over a real store; `restart` throws away everything in memory."""
+class TrainedRun:
+    """One run over a real store; `restart` discards everything in memory."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.counted = Counted()
+        self.observer = RecordingObserver()
         self.run_id = 0
         self.restart()
 
     def restart(self) -> None:
         log = self.store.run_log
-        self.live = RunViewCache()
-        self.rounds = Scheduler(log, outcomes=log, watch_config=VIGIL, display=self.live, observer=self.counted)
+        self.view_cache = RunViewCache()
+        self.scheduler = Scheduler(
+            log, writer=log, watch_config=WATCH_CONFIG, views=self.view_cache, observer=self.observer
+        )
 
     def receive(self, *messages: wire.Message, at: float) -> None:
-        """Make messages durable, as the door does."""
+        """Store messages, as the API does."""
         futures = self.store.reports.append([intake(message) for message in messages], now=at)
         self.run_id = {future.result(30).run_id for future in futures}.pop()
 
     def damage(self, table: Table, **columns: Any) -> None:
-        """Write over columns of the newest row of a table."""
+        """Overwrite columns of the newest row of a table."""
         newest = select(table.c.id).order_by(table.c.id.desc()).limit(1).scalar_subquery()
         statement = update(table).where(table.c.id == newest).values(**columns)
         self.store.writer.submit(lambda transaction: transaction.connection.execute(statement).rowcount).result(30)
 
     def tick(self, at: float) -> None:
-        """Make rounds until nothing more waits."""
-        while self.rounds.make([self.run_id], now=at):
+        """Run passes until no message is unread."""
+        while self.scheduler.run_passes([self.run_id], now=at):
             pass
 
     def train(self, steps: range) -> None:
-        """Report steps ten seconds apart, each one chunk that counts itself."""
+        """Report steps ten seconds apart, each as one chunk that states its own count."""
         for step in steps:
             self.receive(step_of(step), at=10.0 * step)
             self.tick(10.0 * step)
@@ -74,39 +76,39 @@ class Trained:
 
     @property
     def parts(self) -> Counter[QuarantinePart]:
-        """What was counted as set aside."""
-        return sum((tally.quarantined for tally in self.counted.passes), Counter())
+        """What was observer as set aside."""
+        return sum((tally.quarantined for tally in self.observer.passes), Counter())
 
-    def told(self) -> set[tuple[str, str]]:
-        """Return what receivers are told: (rule, status)."""
-        bodies = [delivery.body for delivery in self.store.outbox.due(now=1e12, limit=100)]
-        return {(body["alert"]["rule"], body["status"]) for body in bodies}
+    def delivered(self) -> set[tuple[str, str]]:
+        """Return the (rule, status) of each delivery."""
+        notifications = [delivery.notification for delivery in self.store.outbox.due(now=1e12, limit=100)]
+        return {(told.alert.rule, told.status.value) for told in notifications}
 
 
 def step_of(step: int, **fields: Any) -> wire.Report:
-    """Return a step's only report, which counts itself."""
+    """Return a step's only report, which states its own chunk count."""
     return report(step, finished=finished((step, None, 1)), **fields)
 
 
-def places(row: BatchRow) -> list[tuple[str, str]]:
-    """Return what a row names as set aside: (part, place)."""
+def quarantined_parts(row: BatchRow) -> list[tuple[str, str]]:
+    """Return the (part, place) of each entry that a row names."""
     return [(entry.part.value, entry.place) for entry in row.quarantined]
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> Iterator[Trained]:
+def trained(tmp_path: Path) -> Iterator[TrainedRun]:
     """A run of two healthy steps."""
     store = Store.open(f"sqlite:///{tmp_path / 'trmon.db'}")
     store.migrate()
     with structlog.testing.capture_logs():
-        run = Trained(store)
+        run = TrainedRun(store)
         run.train(range(2))
         yield run
     store.close()
 
 
 def broken_columns(store: Store) -> bytes:
-    """Return the newest report's payload with a bit of its columns turned over."""
+    """Return the newest report's payload with one bit of its columns flipped."""
     with store.reports._reader.connect() as connection:
         newest = select(tables.report.c.payload).order_by(tables.report.c.id.desc()).limit(1)
         payload = bytearray(connection.execute(newest).scalar_one())
@@ -114,8 +116,8 @@ def broken_columns(store: Store) -> bytes:
     return bytes(payload)
 
 
-def unjudgeable() -> bytes:
-    """Return the payload of a report that can be decoded, of a version that is beyond all integers of an array."""
+def overflowing_payload() -> bytes:
+    """Return the payload of a valid report whose trainer version is too large for an integer array."""
     logprobs = np.full((8, 4), -1.0)
     content = columns(
         rollout_logprobs=logprobs, old_logprobs=logprobs, mask=np.ones((8, 4), bool), versions=np.arange(8)
@@ -128,7 +130,7 @@ def unjudgeable() -> bytes:
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("what", ["message", "columns"])
 def test_a_damaged_report_is_a_missing_chunk_and_the_steps_after_it_go_on(
-    trained: Trained, what: str, is_restarted: bool
+    trained: TrainedRun, what: str, is_restarted: bool
 ) -> None:
     trained.receive(step_of(2), at=20.0)
     trained.damage(tables.report, payload=GARBAGE if what == "message" else broken_columns(trained.store))
@@ -143,16 +145,16 @@ def test_a_damaged_report_is_a_missing_chunk_and_the_steps_after_it_go_on(
     rows = trained.rows
     assert set(rows) == {0, 1, 2, 3, 11, 12}
     assert not rows[2].complete
-    assert ("report", "rank 0, chunk 0") in places(rows[2])
+    assert ("report", "rank 0, chunk 0") in quarantined_parts(rows[2])
     assert any("is damaged" in entry.reason for entry in rows[2].quarantined)
     assert all(not row.quarantined and row.complete for step, row in rows.items() if step != 2)
     assert "mismatch_kl_k3" in rows[3].signals
-    assert not trained.counted.failures
+    assert not trained.observer.failures
     assert trained.parts[QuarantinePart.REPORT] == 1
-    assert trained.told() == {("batch_quarantined", "firing")}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
 
 
-def test_a_batch_is_judged_over_the_chunks_that_are_whole(trained: Trained) -> None:
+def test_a_batch_is_evaluated_over_its_undamaged_chunks(trained: TrainedRun) -> None:
     counts = finished((2, None, 1))
     trained.receive(report(2, world_size=2, finished=counts), at=20.0)
     trained.receive(report(2, rank=1, world_size=2, finished=counts), at=20.0)
@@ -160,23 +162,23 @@ def test_a_batch_is_judged_over_the_chunks_that_are_whole(trained: Trained) -> N
     trained.tick(20.0)
     row = trained.rows[2]
     assert (row.n_ranks, row.n_sequences, row.complete, row.missing_ranks) == (1, 8, False, ())
-    assert places(row) == [("report", "rank 1, chunk 0")]
+    assert quarantined_parts(row) == [("report", "rank 1, chunk 0")]
     assert row.signals["mismatch_kl_k3"] >= 0.0
 
 
-def test_a_damaged_report_that_comes_late_is_told_with_the_next_batch(trained: Trained) -> None:
+def test_a_damaged_late_report_is_named_by_the_next_batch(trained: TrainedRun) -> None:
     trained.receive(report(1, chunk=1), at=15.0)
     trained.damage(tables.report, payload=GARBAGE)
     trained.tick(15.0)
     trained.train(range(2, 4))
     rows = trained.rows
-    assert places(rows[1]) == [("report", "rank 0, chunk 1")]
-    assert places(rows[2]) == [("report", "step 1, rank 0, chunk 1")]
+    assert quarantined_parts(rows[1]) == [("report", "rank 0, chunk 1")]
+    assert quarantined_parts(rows[2]) == [("report", "step 1, rank 0, chunk 1")]
     assert trained.parts == {QuarantinePart.REPORT: 1}
-    assert trained.told() == {("batch_quarantined", "firing")}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
 
 
-def test_a_variance_too_small_for_a_float_is_judged(trained: Trained) -> None:
+def test_a_variance_too_small_for_a_float_is_evaluated(trained: TrainedRun) -> None:
     content = made()
     tiny = np.full(content.n_sequences, 3e-321)
     zero = np.zeros(content.n_sequences)
@@ -192,19 +194,19 @@ def test_a_variance_too_small_for_a_float_is_judged(trained: Trained) -> None:
     assert not row.quarantined
 
 
-def test_a_batch_that_cannot_be_judged_has_a_row_that_says_so_and_is_not_tried_again(trained: Trained) -> None:
+def test_a_batch_that_cannot_be_evaluated_gets_a_row_with_the_reason_and_is_not_retried(trained: TrainedRun) -> None:
     trained.receive(step_of(2), at=20.0)
-    trained.damage(tables.report, payload=unjudgeable())
+    trained.damage(tables.report, payload=overflowing_payload())
     trained.tick(20.0)
     trained.train(range(3, 5))
     rows = trained.rows
     assert set(rows) == {0, 1, 2, 3, 4}
-    assert places(rows[2]) == [("batch", "the whole batch")]
+    assert quarantined_parts(rows[2]) == [("batch", "the whole batch")]
     assert "mismatch_kl_k3" not in rows[2].signals
     assert rows[2].quarantined[0].reason.startswith("OverflowError: ")
-    assert not trained.counted.failures
+    assert not trained.observer.failures
     assert trained.parts == {QuarantinePart.BATCH: 1}
-    assert trained.told() == {("batch_quarantined", "firing")}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
     trained.restart()
     trained.train(range(5, 7))
     assert (trained.rows[2].ordinal, trained.rows[2].revised) == (3, False)
@@ -212,64 +214,64 @@ def test_a_batch_that_cannot_be_judged_has_a_row_that_says_so_and_is_not_tried_a
     assert trained.parts == {QuarantinePart.BATCH: 1}
 
 
-def test_a_damaged_notice_is_named_by_the_next_batch(trained: Trained) -> None:
+def test_a_damaged_notice_is_named_by_the_next_batch(trained: TrainedRun) -> None:
     trained.receive(wire.Scalars(attempt="a", launch="launch-1", sequence=1, step=2, values={"lr": 1.0}), at=19.0)
     trained.damage(tables.notice, payload=GARBAGE)
     trained.train(range(2, 5))
     rows = trained.rows
-    assert places(rows[2]) == [("notice", "notice 1")]
+    assert quarantined_parts(rows[2]) == [("notice", "notice 1")]
     assert not rows[3].quarantined
     assert trained.parts == {QuarantinePart.NOTICE: 1}
-    assert trained.told() == {("batch_quarantined", "firing")}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
     trained.restart()
     trained.train(range(5, 6))
-    assert not trained.counted.failures
+    assert not trained.observer.failures
 
 
-def test_a_damaged_checkpoint_is_replaced_by_a_replay(trained: Trained) -> None:
-    trained.rounds.rest()
+def test_a_damaged_checkpoint_is_replaced_by_a_replay(trained: TrainedRun) -> None:
+    trained.scheduler.write_checkpoints()
     damaged = update(tables.run_state).values(state=GARBAGE)
     trained.store.writer.submit(lambda transaction: transaction.connection.execute(damaged).rowcount).result(30)
     trained.restart()
     trained.train(range(2, 4))
     assert trained.rows[3].ordinal == 4
-    assert not trained.counted.failures
+    assert not trained.observer.failures
     assert trained.parts == {QuarantinePart.CHECKPOINT: 1}
 
 
-def test_a_damaged_row_stops_no_restart(trained: Trained) -> None:
+def test_a_damaged_row_does_not_stop_a_restart(trained: TrainedRun) -> None:
     trained.damage(tables.batch, signals=b"\0" * 7)
     trained.restart()
     trained.train(range(2, 5))
     rows = trained.rows
-    assert places(rows[1]) == [("row", "the stored row")]
+    assert quarantined_parts(rows[1]) == [("row", "the stored row")]
     assert not rows[2].quarantined
-    assert trained.store.run_log.reached(trained.run_id).frontier.report_id == 5
-    assert not trained.counted.failures
+    assert trained.store.run_log.progress(trained.run_id).frontier.report_id == 5
+    assert not trained.observer.failures
     assert trained.parts == {QuarantinePart.ROW: 1}
 
 
-@pytest.mark.parametrize("payload", [GARBAGE, unjudgeable()], ids=["damaged", "not to be judged"])
-def test_a_run_that_cannot_be_judged_still_stalls(trained: Trained, payload: bytes) -> None:
+@pytest.mark.parametrize("payload", [GARBAGE, overflowing_payload()], ids=["damaged", "not evaluable"])
+def test_a_run_that_cannot_be_evaluated_still_stalls(trained: TrainedRun, payload: bytes) -> None:
     trained.receive(step_of(2), at=20.0)
     trained.damage(tables.report, payload=payload)
     trained.tick(20.0)
     trained.tick(200.0)
     assert trained.store.run_log.run(trained.run_id).state is RunState.STALLED
-    assert ("stalled", "firing") in trained.told()
+    assert ("stalled", "firing") in trained.delivered()
 
 
-@pytest.mark.parametrize("payload", [GARBAGE, unjudgeable()], ids=["damaged", "not to be judged"])
-def test_a_run_that_cannot_be_judged_still_crashes(trained: Trained, payload: bytes) -> None:
+@pytest.mark.parametrize("payload", [GARBAGE, overflowing_payload()], ids=["damaged", "not evaluable"])
+def test_a_run_that_cannot_be_evaluated_still_crashes(trained: TrainedRun, payload: bytes) -> None:
     trained.receive(step_of(2), at=20.0)
     trained.damage(tables.report, payload=payload)
     trained.receive(finish(2, outcome="crashed"), at=25.0)
     trained.tick(25.0)
     assert trained.store.run_log.run(trained.run_id).state is RunState.CRASHED
-    assert trained.told() >= {("crashed", "firing"), ("batch_quarantined", "firing")}
+    assert trained.delivered() >= {("crashed", "firing"), ("batch_quarantined", "firing")}
 
 
-def test_a_damaged_report_ends_a_stall_and_revives_no_run_that_has_ended(trained: Trained) -> None:
+def test_a_damaged_report_ends_a_stall_but_does_not_revive_a_run_that_has_ended(trained: TrainedRun) -> None:
     trained.tick(500.0)
     trained.receive(step_of(2), at=510.0)
     trained.damage(tables.report, payload=GARBAGE)

@@ -1,4 +1,4 @@
-"""The worker on a real store: reports in by the door's way, rows and alerts out of the database."""
+"""The worker over a real store: reports are appended as by the API, rows and alerts read from the database."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import finished, report
-from tests.runner.watched_run import VIGIL, Counted
+from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver
 from tests.store.builders import intake
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.runs.run import RunState
 from trmon.runner.scheduler import Scheduler
-from trmon.runner.worker import ADOPTED_A_ROUND, Worker
+from trmon.runner.worker import RESUMED_PER_ROUND, Worker
 from trmon.store import Store
 from trmon.views.run_view_cache import RunViewCache
 from trmon_client.core import wire
@@ -44,24 +44,28 @@ def opened(path: Path) -> Iterator[Store]:
 
 
 def receive(store: Store, *messages: wire.Message, at: float, run: str = "grpo") -> int:
-    """Make messages durable as the door does, and return their run."""
+    """Store messages as the API does, and return their run."""
     futures = store.reports.append([intake(message, run=run) for message in messages], now=at)
     receipts = [future.result(10) for future in futures]
     return receipts[0].run_id
 
 
-def rounds_over(store: Store) -> Scheduler:
-    """Return fresh rounds: all that is in memory of them is lost with them, as in a kill."""
+def scheduler_over(store: Store) -> Scheduler:
+    """Return a new scheduler without any run in memory, as after a kill."""
     return Scheduler(
-        store.run_log, outcomes=store.run_log, watch_config=VIGIL, display=RunViewCache(), observer=Counted()
+        store.run_log,
+        writer=store.run_log,
+        watch_config=WATCH_CONFIG,
+        views=RunViewCache(),
+        observer=RecordingObserver(),
     )
 
 
-def make(rounds: Scheduler, run_id: int, *, at: float) -> None:
-    """Make rounds over a run until nothing more waits."""
+def run_passes(scheduler: Scheduler, run_id: int, *, at: float) -> None:
+    """Run passes over a run until no message is unread."""
     more = {run_id}
     while more:
-        more = rounds.make(more, now=at)
+        more = scheduler.run_passes(more, now=at)
 
 
 def rows_of(store: Store, run_id: int) -> list[BatchRow]:
@@ -79,15 +83,15 @@ def events_of(store: Store, run_id: int) -> list[tuple[str, str, int]]:
 
 
 def step_of(step: int, **fields: Any) -> wire.Report:
-    """Return a step's only report, which counts the one before."""
+    """Return a step's only report, which states the chunk count of the step before."""
     return report(step, finished=finished((step - 1, None, 1)) if step else [], **fields)
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, or fail."""
+    """Wait until a condition holds; fail after 20 s."""
     deadline = time.monotonic() + 20.0
     while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
+        assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.01)
 
 
@@ -95,96 +99,96 @@ def test_a_kill_between_any_two_passes_changes_no_row_and_no_alert(tmp_path: Pat
     found = []
     for name, kills in (("calm", False), ("shaken", True)):
         with opened(tmp_path / name) as store:
-            rounds = rounds_over(store)
+            scheduler = scheduler_over(store)
             for step in range(30):
                 health = "corrupt" if 5 <= step < 12 else "healthy"
                 scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": float(step)})
                 run_id = receive(store, step_of(step, health=health), scalars, at=10.0 * step)
-                rounds = rounds_over(store) if kills else rounds
-                make(rounds, run_id, at=10.0 * step)
+                scheduler = scheduler_over(store) if kills else scheduler
+                run_passes(scheduler, run_id, at=10.0 * step)
             due = store.outbox.due(now=1e12, limit=100)
-            told = [(delivery.dedup_key, delivery.body) for delivery in due]
+            told = [(delivery.dedup_key, delivery.notification) for delivery in due]
             found.append((repr(rows_of(store, run_id)), events_of(store, run_id), told))
     assert found[0] == found[1]
     assert [(state, step) for _, state, step in found[0][1]] == [("firing", 7), ("resolved", 16)]
 
 
 def test_two_ranks_out_of_order_close_as_one_batch(store: Store) -> None:
-    rounds = rounds_over(store)
+    scheduler = scheduler_over(store)
     for rank, at in ((1, 0.0), (0, 1.0)):
         run_id = receive(store, report(0, rank=rank, world_size=2), at=at)
-        make(rounds, run_id, at=at)
+        run_passes(scheduler, run_id, at=at)
     for rank, at in ((0, 10.0), (1, 11.0)):
         receive(store, report(1, rank=rank, world_size=2, finished=finished((0, None, 1))), at=at)
-        make(rounds, run_id, at=at)
+        run_passes(scheduler, run_id, at=at)
     (row,) = rows_of(store, run_id)
     assert (row.n_ranks, row.n_sequences, row.complete, row.missing_ranks) == (2, 16, True, ())
 
 
 def test_a_missing_rank_is_named_after_the_grace_and_its_late_report_revises_the_row(store: Store) -> None:
-    rounds = rounds_over(store)
+    scheduler = scheduler_over(store)
     run_id = receive(store, report(0, rank=0, world_size=2), at=0.0)
-    make(rounds, run_id, at=0.0)
-    assert rounds.due(59.0) == set()
-    assert rounds.due(61.0) == {run_id}
-    make(rounds, run_id, at=61.0)
+    run_passes(scheduler, run_id, at=0.0)
+    assert scheduler.pop_due(59.0) == set()
+    assert scheduler.pop_due(61.0) == {run_id}
+    run_passes(scheduler, run_id, at=61.0)
     (before,) = rows_of(store, run_id)
     assert (before.complete, before.missing_ranks, before.n_sequences) == (False, (1,), 8)
     receive(store, report(0, rank=1, world_size=2), at=70.0)
-    make(rounds, run_id, at=70.0)
+    run_passes(scheduler, run_id, at=70.0)
     (after,) = rows_of(store, run_id)
     assert (after.revised, after.complete, after.missing_ranks, after.n_sequences) == (True, True, (), 16)
     assert after.ordinal == before.ordinal
 
 
-def test_a_row_whose_reports_were_pruned_is_not_made_of_the_late_one_alone(store: Store) -> None:
-    rounds = rounds_over(store)
+def test_a_row_whose_reports_were_pruned_is_not_recomputed_from_a_late_one_alone(store: Store) -> None:
+    scheduler = scheduler_over(store)
     run_id = receive(store, report(0, rank=0, world_size=2), at=0.0)
     for at in (0.0, 61.0):
-        make(rounds, run_id, at=at)
+        run_passes(scheduler, run_id, at=at)
     before = repr(rows_of(store, run_id))
     assert store.retention.prune(now=61.0, max_age_seconds=1e9, max_bytes_per_run=0, max_bytes=0).reports == 1
     receive(store, report(0, rank=1, world_size=2), report(0, rank=0, world_size=2), at=70.0)
-    make(rounds, run_id, at=70.0)
+    run_passes(scheduler, run_id, at=70.0)
     assert repr(rows_of(store, run_id)) == before
-    assert store.run_log.reached(run_id).frontier.report_id == 3
+    assert store.run_log.progress(run_id).frontier.report_id == 3
 
 
 def test_a_report_sent_twice_changes_nothing(store: Store) -> None:
-    rounds = rounds_over(store)
+    scheduler = scheduler_over(store)
     for _ in range(2):
         run_id = receive(store, step_of(0), step_of(1), step_of(2), at=0.0)
-        make(rounds, run_id, at=0.0)
+        run_passes(scheduler, run_id, at=0.0)
     assert [row.key.step for row in rows_of(store, run_id)] == [0, 1]
     assert not any(row.revised for row in rows_of(store, run_id))
 
 
-def test_a_run_at_rest_writes_nothing_more_however_often_it_is_looked_at(store: Store) -> None:
+def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
     flips = {"router_flip_rate": 0.5}
     steps = [step_of(step, health="noisy", scalars=flips) for step in range(24)]
     end = wire.Finish(**ORIGIN, sequence=1, finished=finished((23, None, 1)))
     run_id = receive(store, *steps, end, at=100.0)
-    make(rounds_over(store), run_id, at=100.0)
+    run_passes(scheduler_over(store), run_id, at=100.0)
     assert store.run_log.run(run_id).state is RunState.FINISHED
     assert rows_of(store, run_id)[-1].key.step == 23
 
     written: list[frozenset[int]] = []
     store.on_commit(written.append)
     for _ in range(3):
-        make(rounds_over(store), run_id, at=101.0)
+        run_passes(scheduler_over(store), run_id, at=101.0)
     assert written == []
 
 
-def test_a_worker_takes_up_every_run_that_was_left_unfinished(store: Store) -> None:
-    names = [f"run-{i}" for i in range(3 * ADOPTED_A_ROUND)]
+def test_a_worker_resumes_every_unfinished_run(store: Store) -> None:
+    names = [f"run-{i}" for i in range(3 * RESUMED_PER_ROUND)]
     now = time.time()
     run_ids = [receive(store, step_of(0), step_of(1), at=now - i, run=name) for i, name in enumerate(names)]
     worker = Worker(
         store.run_log,
-        outcomes=store.run_log,
-        watch_config=VIGIL,
-        display=RunViewCache(),
-        observer=Counted(),
+        writer=store.run_log,
+        watch_config=WATCH_CONFIG,
+        views=RunViewCache(),
+        observer=RecordingObserver(),
         clock=time.time,
     )
     worker.start()
@@ -192,22 +196,27 @@ def test_a_worker_takes_up_every_run_that_was_left_unfinished(store: Store) -> N
     worker.close()
 
 
-def test_a_run_that_pauses_leaves_memory_and_goes_on_where_it_was(store: Store) -> None:
-    rounds = rounds_over(store)
+def test_a_paused_run_is_unloaded_and_continues_where_it_was(store: Store) -> None:
+    scheduler = scheduler_over(store)
     run_id = receive(store, report(0, finished=finished((0, None, 1))), at=0.0)
     receive(store, wire.Pause(**ORIGIN, sequence=1), at=10.0)
-    make(rounds, run_id, at=10.0)
-    assert rounds.watched == frozenset()
+    run_passes(scheduler, run_id, at=10.0)
+    assert scheduler.loaded == frozenset()
     receive(store, report(1, finished=finished((1, None, 1))), at=900.0)
-    make(rounds, run_id, at=900.0)
-    assert rounds.watched == {run_id}
+    run_passes(scheduler, run_id, at=900.0)
+    assert scheduler.loaded == {run_id}
     assert [(row.key.step, row.ordinal) for row in rows_of(store, run_id)] == [(0, 1), (1, 2)]
 
 
-def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -> None:
-    live = RunViewCache()
+def test_commits_wake_the_worker_and_close_reads_every_message(store: Store) -> None:
+    view_cache = RunViewCache()
     worker = Worker(
-        store.run_log, outcomes=store.run_log, watch_config=VIGIL, display=live, observer=Counted(), clock=time.time
+        store.run_log,
+        writer=store.run_log,
+        watch_config=WATCH_CONFIG,
+        views=view_cache,
+        observer=RecordingObserver(),
+        clock=time.time,
     )
     store.on_commit(worker.wake)
     worker.start()
@@ -218,20 +227,20 @@ def test_commits_wake_the_worker_and_closing_it_drains_what_came(store: Store) -
     assert not worker.alive
     assert [row.key.step for row in rows_of(store, run_id)] == list(range(5))
     assert store.run_log.run(run_id).state is RunState.FINISHED
-    view = live.get(run_id)
+    view = view_cache.get(run_id)
     assert view is not None
     assert view.row is not None
     assert view.row.key.step == 4
 
 
-def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -> None:
+def test_a_new_worker_resumes_an_unfinished_run_without_a_wake_up(store: Store) -> None:
     run_id = receive(store, step_of(0), step_of(1), at=time.time())
     worker = Worker(
         store.run_log,
-        outcomes=store.run_log,
-        watch_config=VIGIL,
-        display=RunViewCache(),
-        observer=Counted(),
+        writer=store.run_log,
+        watch_config=WATCH_CONFIG,
+        views=RunViewCache(),
+        observer=RecordingObserver(),
         clock=time.time,
     )
     worker.start()
@@ -239,82 +248,82 @@ def test_a_new_worker_takes_up_what_was_left_without_being_woken(store: Store) -
     worker.close()
 
 
-def test_the_clock_alone_closes_a_batch_whose_grace_ends(store: Store) -> None:
-    clock, live = [0.0], RunViewCache()
+def test_a_batch_closes_by_the_clock_when_its_grace_ends(store: Store) -> None:
+    clock, view_cache = [0.0], RunViewCache()
     run_id = receive(store, report(0), at=0.0)
     worker = Worker(
         store.run_log,
-        outcomes=store.run_log,
-        watch_config=VIGIL,
-        display=live,
-        observer=Counted(),
+        writer=store.run_log,
+        watch_config=WATCH_CONFIG,
+        views=view_cache,
+        observer=RecordingObserver(),
         clock=lambda: clock[0],
         tick_seconds=0.01,
     )
     worker.start()
-    eventually(lambda: live.get(run_id) is not None)
+    eventually(lambda: view_cache.get(run_id) is not None)
     clock[0] = 61.0
     eventually(lambda: len(rows_of(store, run_id)) == 1)
     worker.close()
 
 
-class OneBroken:
-    """A store's run log in which the reports of one run cannot be read until it is mended."""
+class FailingLog:
+    """A store's run log that raises for the reports of one run until it is repaired."""
 
     def __init__(self, store: Store, *, run_id: int) -> None:
         self._run_log = store.run_log
         self._run_id = run_id
-        self.mended = threading.Event()
+        self.repaired = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._run_log, name)
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> Any:
         """See RunLog."""
-        if run_id == self._run_id and not self.mended.is_set():
-            raise OSError("a page of it is unreadable")
+        if run_id == self._run_id and not self.repaired.is_set():
+            raise OSError("a page of the file is unreadable")
         return self._run_log.reports_after(run_id, report_id, limit=limit)
 
 
-def test_a_run_that_fails_stops_no_other_and_is_tried_again(store: Store) -> None:
+def test_a_run_that_fails_does_not_stop_the_others_and_is_retried(store: Store) -> None:
     broken = receive(store, step_of(0), step_of(1), at=0.0, run="broken")
     sound = receive(store, step_of(0), step_of(1), at=0.0, run="sound")
-    log = OneBroken(store, run_id=broken)
-    clock, counted = [0.0], Counted()
+    log = FailingLog(store, run_id=broken)
+    clock, observer = [0.0], RecordingObserver()
     worker = Worker(
         log,
-        outcomes=log,
-        watch_config=VIGIL,
-        display=RunViewCache(),
-        observer=counted,
+        writer=log,
+        watch_config=WATCH_CONFIG,
+        views=RunViewCache(),
+        observer=observer,
         clock=lambda: clock[0],
         tick_seconds=0.01,
     )
     worker.start()
-    eventually(lambda: len(rows_of(store, sound)) == 1 and bool(counted.failures))
+    eventually(lambda: len(rows_of(store, sound)) == 1 and bool(observer.failures))
     assert not rows_of(store, broken)
-    log.mended.set()
+    log.repaired.set()
     clock[0] = 10.0
     eventually(lambda: len(rows_of(store, broken)) == 1)
     worker.close()
     assert len(rows_of(store, sound)) == 1
 
 
-def test_a_log_that_cannot_be_read_at_the_start_is_asked_again() -> None:
-    log, counted = MemoryLog(), Counted()
+def test_a_log_that_cannot_be_read_at_the_start_is_read_again() -> None:
+    log, observer = MemoryLog(), RecordingObserver()
     log.receive(step_of(0), step_of(1), at=0.0)
     log.broken = True
     worker = Worker(
         log,
-        outcomes=log,
-        watch_config=VIGIL,
-        display=RunViewCache(),
-        observer=counted,
+        writer=log,
+        watch_config=WATCH_CONFIG,
+        views=RunViewCache(),
+        observer=observer,
         clock=lambda: 0.0,
         tick_seconds=0.01,
     )
     worker.start()
-    eventually(lambda: bool(counted.failures))
+    eventually(lambda: bool(observer.failures))
     log.broken = False
     eventually(lambda: len(log.rows) == 1)
     worker.close()

@@ -1,4 +1,4 @@
-"""A run that is watched in a test: its log, its trainer, the rounds over it, and a clock that is set by hand."""
+"""One run under a scheduler, with an in-memory log and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -15,71 +15,71 @@ from trmon.views.run_view_cache import RunView, RunViewCache
 from trmon_client.core import wire
 
 ORIGIN = {"attempt": "a", "launch": "launch-1"}
-VIGIL = WatchConfig(
+WATCH_CONFIG = WatchConfig(
     rules=rule_yaml.builtin_rules, routes=Routes(receivers=("hook",)), public_url="https://trmon.example"
 )
 
 
 @dataclass
-class Counted:
-    """An observer that remembers."""
+class RecordingObserver:
+    """An observer that records its calls."""
 
     passes: list[PassTally] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
 
-    def passed(self, tally: PassTally) -> None:
-        """See Observer."""
+    def pass_committed(self, tally: PassTally) -> None:
+        """See PassObserver."""
         self.passes.append(tally)
 
-    def failed(self, error: Exception) -> None:
-        """See Observer."""
+    def pass_failed(self, error: Exception) -> None:
+        """See PassObserver."""
         self.failures.append(error)
 
 
-class Watched:
-    """One run under rounds; `restart` throws away everything in memory, as a kill does."""
+class WatchedRun:
+    """One run; `restart` discards everything in memory, as a kill does."""
 
-    def __init__(self, *, watch_config: WatchConfig = VIGIL) -> None:
+    def __init__(self, *, watch_config: WatchConfig = WATCH_CONFIG) -> None:
         self.log = MemoryLog()
-        self.live = RunViewCache()
-        self.counted = Counted()
+        self.view_cache = RunViewCache()
+        self.observer = RecordingObserver()
         self._watch_config = watch_config
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew with what was written."""
-        self.rounds = Scheduler(
-            self.log, outcomes=self.log, watch_config=self._watch_config, display=self.live, observer=self.counted
+        """Start a new scheduler over the same log."""
+        self.scheduler = Scheduler(
+            self.log, writer=self.log, watch_config=self._watch_config, views=self.view_cache, observer=self.observer
         )
 
-    def hear(self, *messages: wire.Message, at: float) -> None:
-        """Receive messages and make rounds until nothing more waits."""
+    def receive(self, *messages: wire.Message, at: float) -> None:
+        """Store messages and run passes until none is unread."""
         self.log.receive(*messages, at=at)
         self.tick(at)
 
     def tick(self, at: float) -> None:
-        """Make rounds until nothing more waits."""
+        """Run passes until no message is unread."""
         more = {RUN_ID}
         while more:
-            more = self.rounds.make(more, now=at)
+            more = self.scheduler.run_passes(more, now=at)
 
     @property
     def view(self) -> RunView:
-        """What is shown of the run."""
-        view = self.live.get(RUN_ID)
+        """The run's view."""
+        view = self.view_cache.get(RUN_ID)
         assert view is not None
         return view
 
 
-def train(watched: Watched, steps: range, *, health: str = "healthy", **fields: object) -> None:
-    """Report steps one after the other, ten seconds apart; each states the chunk count of the one before."""
+def train(watched: WatchedRun, steps: range, *, health: str = "healthy", **fields: object) -> None:
+    """Report steps ten seconds apart; each states the chunk count of the one before."""
     for step in steps:
         counts = finished((step - 1, None, 1)) if step else []
-        watched.hear(report(step, health=health, finished=counts, **fields), at=10.0 * step)
+        watched.receive(report(step, health=health, finished=counts, **fields), at=10.0 * step)
 
 
 def finish(step: int, *, rank: int = 0, outcome: str = "finished", **fields: object) -> wire.Finish:
-    """Return the end of a rank, `step` its last one."""
+    """Return the Finish message of a rank after its last step."""
     return wire.Finish(
         **{**ORIGIN, "sequence": 9, "rank": rank, "outcome": outcome, "sent_at": 5000.0, **fields},
         finished=finished((step, None, 1)),

@@ -1,4 +1,4 @@
-"""The pruner: keeps the database within its age and its bytes, now and then."""
+"""Deletes stored reports beyond the retention limits, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import structlog
 
 from trmon.store.repositories.retention import Pruned
 
-LOOK_SECONDS = 10.0
-"""How often a process looks whether the pruning has become its own."""
+OWNER_CHECK_SECONDS = 10.0
+"""How often a process checks whether it has become the one that prunes."""
 
 log = structlog.get_logger(__name__)
 
 
 class Prunable(Protocol):
-    """What the pruner asks of the store."""
+    """The part of the store that deletes old data."""
 
     def prune(
         self,
@@ -29,12 +29,12 @@ class Prunable(Protocol):
         max_bytes: int,
         goes_on: Callable[[], bool],
     ) -> Pruned:
-        """Delete what is too old or too much, in small transactions, for as long as it goes on."""
+        """Delete what is beyond the limits, in small transactions, while `goes_on` holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """How much is kept of reports, whichever comes first, and how long what was told; batches stay for ever."""
+    """Limits on stored reports, whichever is reached first, and on the age of sent notifications; batches are kept."""
 
     max_age_seconds: float
     max_bytes_per_run: int
@@ -42,20 +42,21 @@ class RetentionLimits:
 
 
 class Pruner:
-    """A thread that prunes once at the start and then every so often; a failure is logged, counted and tried again."""
+    """Prunes at the start and then at an interval; a failure is logged, counted and retried."""
 
     def __init__(
         self,
         retention: Prunable,
         *,
-        keep: RetentionLimits,
+        limits: RetentionLimits,
         every_seconds: float,
         is_ours: Callable[[], bool] = lambda: True,
         clock: Callable[[], float],
         count: Callable[[str, int], None],
     ) -> None:
+        """Args: is_ours: whether this process prunes, of several; count: adds to the counter of a name."""
         self._retention = retention
-        self._keep = keep
+        self._limits = limits
         self._every_seconds = every_seconds
         self._is_ours = is_ours
         self._clock = clock
@@ -64,11 +65,11 @@ class Pruner:
         self._thread = Thread(target=self._run, name="trmon-pruner", daemon=True)
 
     def start(self) -> None:
-        """Begin to prune."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, after the small transaction that is under way; what is left is pruned another time."""
+        """Stop after the current transaction; the next start prunes the rest."""
         self._stopping.set()
         self._thread.join()
 
@@ -78,20 +79,20 @@ class Pruner:
                 self._prune()
                 self._stopping.wait(self._every_seconds)
             else:
-                self._stopping.wait(min(LOOK_SECONDS, self._every_seconds))
+                self._stopping.wait(min(OWNER_CHECK_SECONDS, self._every_seconds))
 
     def _prune(self) -> None:
         try:
             pruned = self._retention.prune(
                 now=self._clock(),
-                max_age_seconds=self._keep.max_age_seconds,
-                max_bytes_per_run=self._keep.max_bytes_per_run,
-                max_bytes=self._keep.max_bytes,
+                max_age_seconds=self._limits.max_age_seconds,
+                max_bytes_per_run=self._limits.max_bytes_per_run,
+                max_bytes=self._limits.max_bytes,
                 goes_on=lambda: not self._stopping.is_set(),
             )
-        except Exception as error:  # noqa: BLE001 - the edge of a worker: a full disk must not end the service
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: a full disk must not end the service
             self._count("failures", 1)
-            log.warning("pruning failed", error=str(error))
+            log.warning("pruning_failed", error=str(error))
             return
-        for what, n in asdict(pruned).items():
-            self._count(what, n)
+        for name, n in asdict(pruned).items():
+            self._count(name, n)

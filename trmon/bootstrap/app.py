@@ -1,4 +1,4 @@
-"""The service: its routes, what every request passes on the way to them, and its life from start to end."""
+"""Builds the ASGI app: routes, middleware and lifespan."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ROUTERS = (
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Return the service as an ASGI app; it opens its database when it is started."""
+    """Return the service as an ASGI app; its lifespan opens the database."""
     is_shared = settings.redis_url is not None
     limit = RateLimit(per_second=settings.rate_per_second, burst=settings.rate_burst, is_shared=is_shared)
 
@@ -84,12 +84,12 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router, responses=problems.RESPONSES)
-    _describe_the_wire(app)
+    _add_wire_schemas(app)
     return app
 
 
 def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
-    """Return what every request passes, outermost first."""
+    """Return the middleware, outermost first."""
     bodies = BodyMiddleware(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
     return [
         Middleware(Gateway, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
@@ -98,12 +98,12 @@ def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     ]
 
 
-def _describe_the_wire(app: FastAPI) -> None:
-    """Add the wire's structs to OpenAPI, where the ingest routes name them."""
-    plain = app.openapi
+def _add_wire_schemas(app: FastAPI) -> None:
+    """Add the wire format's structs to OpenAPI, to which the ingest routes refer."""
+    generate = app.openapi
 
     def openapi() -> dict[str, Any]:
-        document = plain()
+        document = generate()
         document["components"]["schemas"].update(wire_schemas())
         return document
 

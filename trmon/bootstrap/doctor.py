@@ -1,4 +1,4 @@
-"""The doctor: looks at everything that a service needs, and says what to do."""
+"""`trmon doctor`: checks settings, rules, database, disk and access, and gives advice for each problem."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ GIBIBYTE = 1 << 30
 
 
 def check_installation(settings: Settings, *, variables: Iterable[str] = ()) -> Iterator[HealthCheckResult]:
-    """Yield what there is to say of the settings, the database, its disk and the way in.
+    """Yield the result of each check, with advice where it fails.
 
-    Args: variables: the names of those in the environment.
+    Args: variables: the names of the environment's variables.
     """
     for name, near in unknown_variables(variables):
-        advice = f"{near} is one" if near else "docs/reference/settings.md lists those there are"
-        yield warning_result("settings", f"{name} is no setting, and changes nothing", advice=advice)
+        advice = f"did you mean {near}?" if near else "docs/reference/settings.md lists all settings"
+        yield warning_result("settings", f"{name} is not a setting and has no effect", advice=advice)
     yield _rules(settings)
     yield _links(settings)
     if not is_shared(settings.store_url) and not sqlite_file_of(settings.store_url).exists():
         yield failing_result(
-            "database", f"there is no file {sqlite_file_of(settings.store_url)}", advice="`trmon serve` makes it"
+            "database", f"{sqlite_file_of(settings.store_url)} does not exist", advice="`trmon serve` creates it"
         )
         return
     try:
         store = Store.open(settings.store_url)
     except NotReady as error:
-        yield failing_result("database", str(error), advice="see above; nothing else can be looked at")
+        yield failing_result("database", str(error), advice="fix this first; no other check can run")
         return
     try:
         found = list(store.examine())
         yield from found
         if store.folder is not None:
             yield _disk(store.folder)
-        if not any(one.what == "schema" and one.advice for one in found):
+        if not any(one.name == "schema" and one.advice for one in found):
             yield _bind(settings, store)
     except NotReady as error:
-        yield failing_result("database", str(error), advice="see above")
+        yield failing_result("database", str(error), advice="fix this first")
     finally:
         store.close()
 
@@ -58,14 +58,14 @@ def _rules(settings: Settings) -> HealthCheckResult:
     try:
         rules = active_rules_of(settings)
     except NotReady as error:
-        return failing_result("rules", str(error), advice="correct the file; `trmon rules check` shows the place")
-    return healthy_result("rules", f"{len(rules())} in force")
+        return failing_result("rules", str(error), advice="correct the file; `trmon rules check` shows the line")
+    return healthy_result("rules", f"{len(rules())} active")
 
 
 def _links(settings: Settings) -> HealthCheckResult:
     if settings.public_url is None:
         return warning_result(
-            "links", "alerts cannot name the page", advice="set TRMON_PUBLIC_URL to where people reach it"
+            "links", "alerts have no link to the page", advice="set TRMON_PUBLIC_URL to the service's own URL"
         )
     return healthy_result("links", settings.public_url)
 
@@ -74,7 +74,7 @@ def _disk(folder: Path) -> HealthCheckResult:
     usage = shutil.disk_usage(folder)
     found = f"{usage.free / GIBIBYTE:.1f} of {usage.total / GIBIBYTE:.1f} GiB free at {folder}"
     if usage.free < MIN_FREE_BYTES or usage.free < MIN_FREE_SHARE * usage.total:
-        return failing_result("disk", found, advice="free some space, or lower TRMON_RETENTION_BYTES")
+        return failing_result("disk", found, advice="free disk space, or lower TRMON_RETENTION_BYTES")
     return healthy_result("disk", found)
 
 
@@ -82,7 +82,7 @@ def _bind(settings: Settings, store: Store) -> HealthCheckResult:
     try:
         check_bind(settings, store.tokens)
     except NotReady as error:
-        return failing_result("way in", str(error), advice="make a token first, or listen on loopback")
+        return failing_result("access", str(error), advice="create a token first, or listen on a loopback address")
     return healthy_result(
-        "way in", f"{settings.host}, " + ("tokens are needed" if store.tokens.any() else "loopback only")
+        "access", f"{settings.host}, " + ("a token is required" if store.tokens.any() else "loopback only")
     )

@@ -1,4 +1,4 @@
-"""The life of the service: its components, opened in order and closed in the opposite order."""
+"""Opens the components of `trmon serve` in order, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 from trmon.domain.state.run_update import EDIT
 from trmon.hosts.fleet.event_follower import EventFollower
-from trmon.hosts.fleet.peer_notifier import PeerNotifier, peer_notifier_of
+from trmon.hosts.fleet.peer_notifier import connect_peers
 from trmon.hosts.fleet.view_sync import ViewSync
 from trmon.ingest.ingest_service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import ProcessRole, Store
 from trmon.store.maintenance.exclusive_lock import exclusive_use
+from trmon.store.redis.pubsub import PubSub
 from trmon.store.redis.shared_rate_limits import SharedBuckets
 from trmon.store.repositories.events import StoredEvent
 from trmon.store.writing.group_commit import CommittedGroup
@@ -38,14 +39,14 @@ from trmon.views.run_summaries import RunSummaries
 from trmon.views.run_view_cache import RunViewCache
 
 MAX_WHAT_IFS = 4
-"""How many are answered at once."""
-MIRROR_PAUSE_SECONDS = 0.5
-"""Shortest rest between two looks at runs that others watch: what changes meanwhile is read once."""
+"""How many run at once."""
+VIEW_PAUSE_SECONDS = 0.5
+"""Shortest time between two reads of the views that other processes store: one read covers several changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningService:
-    """What routes share, and the background services; None where other processes watch the runs."""
+    """What routes share, and the background services; None if other processes evaluate the runs."""
 
     components: Components
     services: BackgroundServices | None
@@ -53,28 +54,28 @@ class RunningService:
 
 @asynccontextmanager
 async def running_service(settings: Settings, *, limit: RateLimit) -> AsyncIterator[RunningService]:
-    """Open the components in order and close them in the opposite one. Errors: NotReady.
+    """Open the components in order and close them in reverse order. Errors: NotReady.
 
-    Args: limit: the rate limit of requests, which replicas share where there is a Redis.
+    Args: limit: the rate limit of requests; with Redis, replicas share it.
     """
     async with AsyncExitStack() as stack:
-        held = ExitStack()
-        stack.push_async_callback(asyncio.to_thread, held.close)
-        running = _assemble(settings, await asyncio.to_thread(_opened, settings, held))
+        file_lock = ExitStack()
+        stack.push_async_callback(asyncio.to_thread, file_lock.close)
+        running = _assemble(settings, await asyncio.to_thread(_open_store, settings, file_lock))
         components = running.components
         stack.push_async_callback(asyncio.to_thread, components.store.close)
-        behind = ExitStack()
-        stack.push_async_callback(asyncio.to_thread, behind.close)
-        await asyncio.to_thread(_start, running, limit, behind)
+        threads = ExitStack()
+        stack.push_async_callback(asyncio.to_thread, threads.close)
+        await asyncio.to_thread(_start, running, limit, threads)
         stack.callback(components.commit_signal.close)
         stack.callback(components.readiness.close)
         yield running
 
 
-def _opened(settings: Settings, held: ExitStack) -> Store:
-    """Return the store, whose SQLite file is this service's alone for as long as it is held."""
+def _open_store(settings: Settings, file_lock: ExitStack) -> Store:
+    """Return the store; a SQLite file is locked for this service until the lock's stack closes."""
     role = ProcessRole.WRITER if settings.worker == "process" else ProcessRole.ALONE
-    held.enter_context(exclusive_use(settings.store_url))
+    file_lock.enter_context(exclusive_use(settings.store_url))
     store = Store.open(settings.store_url, role=role)
     try:
         store.migrate()
@@ -86,20 +87,20 @@ def _opened(settings: Settings, held: ExitStack) -> Store:
 
 
 def _assemble(settings: Settings, store: Store) -> RunningService:
-    """Over a shared database the runs are watched by other processes."""
+    """Build the components; over a shared database other processes evaluate the runs."""
     counters, rules = Counters(), active_rules_of(settings)
-    live = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
+    view_cache = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     policies = CurrentPolicies(store.policies, store.runs)
     services = None
     if not store.is_shared:
-        services = build_background_services(settings, store, rules=rules, live=live, counters=counters)
+        services = build_background_services(settings, store, rules=rules, view_cache=view_cache, counters=counters)
     components = Components(
         settings=settings,
         store=store,
-        view_cache=live,
+        view_cache=view_cache,
         rules=rules,
         authenticator=Authenticator(store.tokens, is_loopback=settings.is_loopback),
-        ingest_service=IngestService(store, policies=policies, view_cache=live, counters=counters),
+        ingest_service=IngestService(store, policies=policies, view_cache=view_cache, counters=counters),
         policies=policies,
         commit_signal=CommitSignal(asyncio.get_running_loop()),
         counters=counters,
@@ -121,17 +122,18 @@ def _readiness(store: Store, services: BackgroundServices | None) -> Readiness:
 
 
 def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
-    """Show what was written before, then start everything that has a thread of its own."""
+    """Load the stored views, then start everything that has a thread of its own."""
     components, services = running.components, running.services
     idle_after_seconds = components.settings.idle_after_seconds
-    mirror = ViewSync(components.store.run_snapshots, components.view_cache, idle_after_seconds=idle_after_seconds)
-    shown = tail = None
+    view_sync = ViewSync(components.store.run_snapshots, components.view_cache, idle_after_seconds=idle_after_seconds)
+    view_poller = event_poller = None
     if services is None:
-        shown = Poller("mirror", mirror.look, pause_seconds=MIRROR_PAUSE_SECONDS)
-        tail = Poller("tail", _tail(components, mirror, shown).look)
-    mirror.fill(now=time.time())
-    _connect(running, tail)
-    for part in (components.rules, shown, tail, _peer_notifier(components, tail), _sharing(components, limit)):
+        view_poller = Poller("views", view_sync.poll, pause_seconds=VIEW_PAUSE_SECONDS)
+        event_poller = Poller("events", _event_follower(components, view_sync, view_poller).poll)
+    view_sync.load_active(now=time.time())
+    _connect(running, event_poller)
+    peers, rate_limit_sync = _peers(components, event_poller), _rate_limit_sync(components, limit)
+    for part in (components.rules, view_poller, event_poller, peers, rate_limit_sync):
         if part is not None:
             part.start()
             stack.callback(part.close)
@@ -139,29 +141,33 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
         services.start(stack)
 
 
-def _tail(components: Components, mirror: ViewSync, shown: Poller) -> EventFollower:
-    def heard(events: Sequence[StoredEvent]) -> None:
-        """Whatever happens to a run changes what is shown of it; these kinds, also what its trainer is told."""
+def _event_follower(components: Components, view_sync: ViewSync, view_poller: Poller) -> EventFollower:
+    def on_events(events: Sequence[StoredEvent]) -> None:
+        """Reload the views of changed runs; after an edit or a new policy, also the policy that trainers get."""
         for stored in events:
             if stored.event.kind in ("policy", EDIT):
-                components.policies.forget(stored.run_id)
-        mirror.note(stored.run_id for stored in events)
-        shown.wake()
+                components.policies.invalidate(stored.run_id)
+        view_sync.mark_changed(stored.run_id for stored in events)
+        view_poller.wake()
         components.commit_signal.wake()
 
-    return EventFollower(components.store.events, heard=heard)
+    return EventFollower(components.store.events, on_events=on_events)
 
 
-def _peer_notifier(components: Components, tail: Poller | None) -> PeerNotifier | None:
-    """Return who says that there is something to look at, before a second has passed."""
-    if tail is None:
+def _peers(components: Components, event_poller: Poller | None) -> PubSub | None:
+    """Return the connection whose notices wake the event poller; None without Redis or over SQLite."""
+    if event_poller is None:
         return None
-    return peer_notifier_of(
-        components.settings, components.store, counters=components.counters, heard=lambda _: tail.wake(), pollers=[tail]
+    return connect_peers(
+        components.settings,
+        components.store,
+        counters=components.counters,
+        on_notice=lambda _: event_poller.wake(),
+        pollers=[event_poller],
     )
 
 
-def _sharing(components: Components, limit: RateLimit) -> RateLimitSync | None:
+def _rate_limit_sync(components: Components, limit: RateLimit) -> RateLimitSync | None:
     settings, failures = components.settings, components.counters.redis_failures
     if settings.redis_url is None:
         return None
@@ -179,30 +185,30 @@ def _exposition(settings: Settings, rules: ActiveRules) -> Exposition:
     )
 
 
-def _connect(running: RunningService, tail: Poller | None) -> None:
-    """Let every commit wake whoever reads what is new, and the service's gauges read their components."""
+def _connect(running: RunningService, event_poller: Poller | None) -> None:
+    """Subscribe to commits and rule changes, and connect the service's gauges to their sources."""
     components, services = running.components, running.services
     counters, store = components.counters, components.store
 
-    def committed(commit: CommittedGroup) -> None:
+    def on_commit(commit: CommittedGroup) -> None:
         counters.commit_seconds.observe(commit.seconds)
         for run_id in commit.edited:
-            components.policies.forget(run_id)
+            components.policies.invalidate(run_id)
         if services is not None:
             services.worker.wake(commit.touched)
             if commit.addressed:
-                services.notifier.wake()
+                services.dispatcher.wake()
             components.commit_signal.wake()
-        elif tail is not None and commit.edited:
-            tail.wake()
+        elif event_poller is not None and commit.edited:
+            event_poller.wake()
 
-    def rules_changed() -> None:
+    def on_rules_change() -> None:
         if services is not None:
             reevaluate_runs(services.worker, components.view_cache)
 
-    components.rules.watched_by(changed=rules_changed, failed=counters.rules_reload_failures.inc)
+    components.rules.watched_by(changed=on_rules_change, failed=counters.rules_reload_failures.inc)
     counters.about(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
-    store.writer.on_commit(committed)
+    store.writer.on_commit(on_commit)
     counters.gauge("trmon_queue_depth", lambda: store.writer.depth)
     if (folder := store.folder) is not None:
         counters.gauge("trmon_disk_free_bytes", lambda: shutil.disk_usage(folder).free)

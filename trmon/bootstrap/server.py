@@ -1,4 +1,4 @@
-"""The server: the app on a socket, from the line that says where it is to the last answer."""
+"""Runs the app on a socket: prints its URL when it is ready, and ends streams before it stops."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 
 GRACE_SECONDS = 10
-"""How long answers under way may take once the service is told to stop."""
+"""How long requests in flight may take after SIGTERM."""
 BACKLOG = 2048
 
 
 def bind_socket(settings: Settings) -> socket.socket:
-    """Return a socket bound to the host and port. Errors: NotReady if they cannot be had."""
+    """Return a socket bound to the host and port. Errors: NotReady if they cannot be bound."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -34,7 +34,7 @@ def bind_socket(settings: Settings) -> socket.socket:
 
 
 def socket_url(bound: socket.socket) -> str:
-    """Return the URL of a bound socket; one that listens everywhere is named by this machine."""
+    """Return the URL of a bound socket, with this machine's name if it listens on every address."""
     host, port = bound.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
         host = socket.gethostname()
@@ -42,7 +42,7 @@ def socket_url(bound: socket.socket) -> str:
 
 
 class Server(uvicorn.Server):
-    """Says where it listens when it does, and ends the streams when it is told to stop."""
+    """Prints its URL once it listens, and ends event streams when it is asked to stop."""
 
     def __init__(self, app: FastAPI, *, url: str) -> None:
         super().__init__(
@@ -63,24 +63,24 @@ class Server(uvicorn.Server):
         self._url = url
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and print where."""
+        """Start, and print the URL."""
         await super().startup(sockets)
         if self.started:
             print(f"trmon_url={self._url}", flush=True)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop. Errors: NotReady with what kept the service from starting."""
+        """Serve until SIGTERM or SIGINT. Errors: NotReady with the reason if the service cannot start."""
         try:
             super().run(sockets)
         except SystemExit as error:
-            failure = getattr(self._app.state, "failure", "the service did not start; its log says why")
+            failure = getattr(self._app.state, "failure", "the service did not start; see its log")
             raise NotReady(failure) from error
         finally:
             for bound in sockets or ():
                 bound.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what is under way; streams, which never end by themselves, are ended first."""
+        """End the streams, which never end by themselves, then finish the requests in flight."""
         if self.started:
             self._app.state.components.commit_signal.close()
         await super().shutdown(sockets)

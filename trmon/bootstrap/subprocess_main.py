@@ -1,4 +1,4 @@
-"""The worker's process: `python -m trmon.bootstrap.subprocess_main DESCRIPTOR`, started by `worker_process`."""
+"""Entry point of the worker process: `python -m trmon.bootstrap.subprocess_main DESCRIPTOR`."""
 
 from __future__ import annotations
 
@@ -22,65 +22,69 @@ from trmon.store import ProcessRole, Store
 from trmon.views.run_view_cache import RunViewCache
 
 NICENESS = 5
-"""Where cores are short, reports are acknowledged first: a trainer waits for that, nobody for a step's signals."""
+"""Where cores are scarce the service goes first: trainers wait for acknowledgements, not for signals."""
 
 
 def main(descriptor: int) -> None:
-    """Watch the runs of the service at the other end of a line, until it says so."""
-    # Whoever stops the service by its terminal or its group stops it alone: it says when this process may end.
+    """Evaluate the runs of the service at the other end of the channel, until it sends Shutdown."""
+    # A terminal or a process manager signals the whole group; only the service may end this process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
-    line = Channel(descriptor)
-    settings: Settings = line.receive()
+    channel = Channel(descriptor)
+    settings: Settings = channel.receive()
     logs.configure_logging(settings)
     with ExitStack() as stack:
         store = Store.open(settings.store_url, role=ProcessRole.READER)
         stack.callback(store.close)
-        leaving = Event()
-        worker, service_proxy = _worker(settings, store, line, stack)
-        Thread(target=_hear, args=(line, store, worker, service_proxy, leaving), name="trmon-line", daemon=True).start()
+        shutdown = Event()
+        worker, service_proxy = _build_worker(settings, store, channel, stack)
+        receiver = (channel, store, worker, service_proxy, shutdown)
+        Thread(target=_receive_messages, args=receiver, name="trmon-channel", daemon=True).start()
         gc_tuning.tune_garbage_collector()
         worker.start()
-        leaving.wait()
+        shutdown.wait()
         worker.close()
-        service_proxy.listen()
+        service_proxy.send_round_result()
 
 
-def _worker(settings: Settings, store: Store, line: Channel, stack: ExitStack) -> tuple[Worker, ServiceProxy]:
-    live = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
-    # A change of the rules concerns all that is shown, also what is at rest.
-    ViewSync(store.run_snapshots, live, idle_after_seconds=settings.idle_after_seconds).fill(now=time.time())
-    rules, service_proxy = active_rules_of(settings), ServiceProxy(line, live)
+def _build_worker(settings: Settings, store: Store, channel: Channel, stack: ExitStack) -> tuple[Worker, ServiceProxy]:
+    idle_after_seconds = settings.idle_after_seconds
+    view_cache = RunViewCache(idle_after_seconds=idle_after_seconds)
+    # A change of the rules concerns every run in the cache, idle ones included.
+    ViewSync(store.run_snapshots, view_cache, idle_after_seconds=idle_after_seconds).load_active(now=time.time())
+    rules, service_proxy = active_rules_of(settings), ServiceProxy(channel, view_cache)
     worker = Worker(
         store.run_log,
-        outcomes=service_proxy,
+        writer=service_proxy,
         watch_config=watch_config_of(settings, rules=rules),
-        display=service_proxy,
+        views=service_proxy,
         observer=service_proxy,
-        listen=service_proxy.listen,
+        after_round=service_proxy.send_round_result,
         clock=time.time,
     )
-    rules.watched_by(changed=lambda: reevaluate_runs(worker, live), failed=lambda: None)
+    rules.watched_by(changed=lambda: reevaluate_runs(worker, view_cache), failed=lambda: None)
     rules.start()
     stack.callback(rules.close)
     return worker, service_proxy
 
 
-def _hear(line: Channel, store: Store, worker: Worker, service_proxy: ServiceProxy, leaving: Event) -> None:
-    """Take in what the service says. Without a service nothing can be written: the process ends at once."""
+def _receive_messages(
+    channel: Channel, store: Store, worker: Worker, service_proxy: ServiceProxy, shutdown: Event
+) -> None:
+    """Handle the service's messages. If the service is gone nothing can be committed: the process exits at once."""
     while True:
         try:
-            message = line.receive()
+            message = channel.receive()
         except (EOFError, OSError):
             os._exit(1)
         if isinstance(message, CommitResult):
-            service_proxy.answered(message)
+            service_proxy.complete(message)
         elif isinstance(message, RunsChanged):
             store.run_log.revised(message.revisions)
             worker.wake(message.revisions)
         elif isinstance(message, Shutdown):
-            leaving.set()
+            shutdown.set()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A watch: a process without a door, which watches its share of the runs of a shared database."""
+"""`trmon worker`: a process without an API that evaluates its share of the runs in a shared database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon.domain.model.errors import NotReady
 from trmon.domain.state.run_update import EDIT
 from trmon.hosts.fleet.event_follower import EventFollower
 from trmon.hosts.fleet.lease_manager import LeaseManager
-from trmon.hosts.fleet.peer_notifier import peer_notifier_of
+from trmon.hosts.fleet.peer_notifier import connect_peers
 from trmon.hosts.fleet.report_poller import ReportPoller
 from trmon.metrics.counters import Counters
 from trmon.store import Store
@@ -28,35 +28,35 @@ from trmon.views.run_view_cache import RunViewCache
 
 @contextmanager
 def running_worker(settings: Settings, *, counters: Counters) -> Iterator[BackgroundServices]:
-    """Watch until the block ends; then every run is at rest, and its lease free. Errors: NotReady."""
+    """Run a worker until the block ends; then write its checkpoints and release its leases. Errors: NotReady."""
     with ExitStack() as stack:
         store = Store.open(settings.store_url)
         stack.callback(store.close)
         if not store.is_shared:
-            raise NotReady("`trmon serve` watches the runs of a SQLite file itself; workers need PostgreSQL")
+            raise NotReady("`trmon serve` evaluates the runs of a SQLite file itself; workers need PostgreSQL")
         store.migrate()
-        rules, live = active_rules_of(settings), RunViewCache(idle_after_seconds=settings.idle_after_seconds)
+        rules, view_cache = active_rules_of(settings), RunViewCache(idle_after_seconds=settings.idle_after_seconds)
         lease_manager = LeaseManager(store.leases(holder_name(), lease_seconds=settings.lease_seconds))
         services = build_background_services(
-            settings, store, rules=rules, live=live, counters=counters, lease_manager=lease_manager
+            settings, store, rules=rules, view_cache=view_cache, counters=counters, lease_manager=lease_manager
         )
         rules.watched_by(
-            changed=lambda: reevaluate_runs(services.worker, live),
+            changed=lambda: reevaluate_runs(services.worker, view_cache),
             failed=counters.rules_reload_failures.inc,
         )
-        store.writer.on_commit(lambda commit: services.notifier.wake() if commit.addressed else None)
+        store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.addressed else None)
         rules.start()
         stack.callback(rules.close)
         services.start(stack)
-        report_poller, tail = _pollers(store, services)
-        peer_notifier = peer_notifier_of(
+        report_poller, event_poller = _pollers(store, services)
+        peers = connect_peers(
             settings,
             store,
             counters=counters,
-            heard=_hearer(services, report_poller=report_poller, tail=tail),
-            pollers=[report_poller, tail],
+            on_notice=_notice_handler(services, report_poller=report_poller, event_poller=event_poller),
+            pollers=[report_poller, event_poller],
         )
-        for part in (report_poller, tail, peer_notifier):
+        for part in (report_poller, event_poller, peers):
             if part is not None:
                 part.start()
                 stack.callback(part.close)
@@ -64,34 +64,36 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
 
 
 def holder_name() -> str:
-    """Return a name for this process that none ever had."""
+    """Return a name for this process that no other process has had."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _pollers(store: Store, services: BackgroundServices) -> tuple[Poller, Poller]:
-    """Return who looks for messages and for edits that came through other processes."""
-    report_poller = ReportPoller(store.arrivals, clock=time.monotonic)
+    """Return the pollers for messages and for edits that other processes have stored."""
+    report_poller = ReportPoller(store.new_messages, clock=time.monotonic)
 
-    def heard(events: Sequence[StoredEvent]) -> None:
+    def on_events(events: Sequence[StoredEvent]) -> None:
         edited = {stored.run_id for stored in events if stored.event.kind == EDIT}
         store.run_log.edited(edited)
         services.worker.wake(edited)
 
-    tail = EventFollower(store.events, heard=heard)
-    return Poller("lookout", lambda: services.worker.wake(report_poller.look())), Poller("tail", tail.look)
+    follower = EventFollower(store.events, on_events=on_events)
+    return Poller("reports", lambda: services.worker.wake(report_poller.poll())), Poller("events", follower.poll)
 
 
-def _hearer(services: BackgroundServices, *, report_poller: Poller, tail: Poller) -> Callable[[CommitNotice], None]:
-    """Return what becomes of news: what the pollers would find within a second is looked at now."""
+def _notice_handler(
+    services: BackgroundServices, *, report_poller: Poller, event_poller: Poller
+) -> Callable[[CommitNotice], None]:
+    """Return a function that reads at once what the pollers would find within a second."""
 
-    def heard(news: CommitNotice) -> None:
-        if news.touched:
-            services.worker.wake(news.touched)
-        if news.addressed:
-            services.notifier.wake()
-        if news.edited or news.missed:
-            tail.wake()
-        if news.missed:
+    def on_notice(notice: CommitNotice) -> None:
+        if notice.touched:
+            services.worker.wake(notice.touched)
+        if notice.addressed:
+            services.dispatcher.wake()
+        if notice.edited or notice.missed:
+            event_poller.wake()
+        if notice.missed:
             report_poller.wake()
 
-    return heard
+    return on_notice

@@ -12,8 +12,8 @@ class CountingObserver:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    def passed(self, tally: PassTally) -> None:
-        """Note a pass that was written."""
+    def pass_committed(self, tally: PassTally) -> None:
+        """Count a pass that was committed."""
         for seconds in tally.close_lags_seconds:
             self._counters.close_lag_seconds.observe(seconds)
         self._counters.decision_mismatch.inc(tally.mismatches)
@@ -24,6 +24,6 @@ class CountingObserver:
         if tally.unplaced_scalars:
             self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
 
-    def failed(self, error: Exception) -> None:  # noqa: ARG002 - of any kind: the log says which
-        """Note a pass that failed; it will be tried again."""
+    def pass_failed(self, error: Exception) -> None:  # noqa: ARG002 - of any kind: the log says which
+        """Count a pass that failed and will be retried."""
         self._counters.worker_failures.inc()

@@ -1,4 +1,4 @@
-"""The advisor of one run: what is advised after its newest gauge row; nothing of it is stored."""
+"""Computes the advice for one run after its newest gauge row; advice is not stored."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import Run
 
 FIRST_ROWS = 256
-"""Among so many of a run's first batches its first gauge rows are looked for."""
+"""How many of a run's first batches are searched for its first gauge rows."""
 
 
 class Advisor:
-    """Remembers what the run was like at its start, and when its learning rate was last to be cut.
+    """Remembers the effective sample size of a run's first steps, and its last advice to cut the learning rate.
 
-    After a restart of the service a cut may be advised again within its 100 steps; the trainer's optimizer knows.
+    After a restart of the service the same cut may be advised again within its 100 steps; the trainer's optimizer
+    knows whether it was made.
     """
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self._target = math.nan
-        self._is_settled = False
+        self._is_target_final = False
         self._decay: LrDecay | None = None
 
-    def heed(self, row: BatchRow) -> None:
-        """Take a gauge row in."""
+    def add_row(self, row: BatchRow) -> None:
+        """Add a gauge row."""
         growth = row.signals.get("response_length_growth", math.nan)
         self._decay = lr_decay(growth, step=row.key.step, last=self._decay)
 
     def advice(self, row: BatchRow | None, *, run: Run, steps: int, alerts: Sequence[Alert]) -> Advice | None:
-        """Return what is advised after the newest gauge row; None before the first.
+        """Return the advice after the newest gauge row; None before the first.
 
         Args: steps: how many the run has had; alerts: firing ones that page over batches.
         """
         if row is None:
             return None
-        if not self._is_settled and steps > TARGET_STEPS:
-            self._settle(run.id)
+        if not self._is_target_final and steps > TARGET_STEPS:
+            self._compute_target(run.id)
         return advise(row, target=self._target, decay=self._decay, kl_target=KlTarget.of(run.config), alerts=alerts)
 
-    def _settle(self, run_id: int) -> None:
-        """Look what the run was like at its start, until all its first rows are there: a pass may precede its rows."""
+    def _compute_target(self, run_id: int) -> None:
+        """Read the first steps' rows; the target is final once all are stored, as a pass may precede its rows."""
         rows = self._log.batches_after(run_id, 0, limit=FIRST_ROWS)
-        chosen: dict[tuple[int, int], BatchRow] = {}
+        first_rows: dict[tuple[int, int], BatchRow] = {}
         for row in rows:
-            place = (row.key.attempt_id, row.key.step)
-            if place not in chosen or chosen[place].key.update is not None:
-                chosen[place] = row
-        self._target = ess_target(list(chosen.values())[:TARGET_STEPS])
-        self._is_settled = len(chosen) >= TARGET_STEPS or len(rows) == FIRST_ROWS
+            step = (row.key.attempt_id, row.key.step)
+            if step not in first_rows or first_rows[step].key.update is not None:
+                first_rows[step] = row
+        self._target = ess_target(list(first_rows.values())[:TARGET_STEPS])
+        self._is_target_final = len(first_rows) >= TARGET_STEPS or len(rows) == FIRST_ROWS

@@ -1,4 +1,4 @@
-"""Checkpoints: when a run's mind is written again, so that a restart folds few rows."""
+"""Decides when a run's pipeline state is checkpointed, so that a restart replays few rows."""
 
 from __future__ import annotations
 
@@ -10,37 +10,43 @@ from trmon.domain.state.run_update import Checkpoint
 CHECKPOINT_BATCHES = 64
 CHECKPOINT_SECONDS = 30.0
 LEAST_CHECKPOINT_BATCHES = 8
-"""Fewer are folded again in less time than a checkpoint of each step takes to write, where steps are far apart."""
+"""Fewer rows are replayed in less time than a checkpoint after each step takes, where steps are far apart."""
 
 
 class CheckpointSchedule:
-    """Knows which batch the newest checkpoint of a run has reached, and when."""
+    """Remembers the batch and the time of a run's newest checkpoint."""
 
     def __init__(self, *, ordinal: int, now: float) -> None:
         self._ordinal = ordinal
         self._at = now
 
-    def lack(self, pipeline_state: PipelineState) -> int:
-        """Return how many batches the mind has folded since the newest one."""
+    def unsaved_batches(self, pipeline_state: PipelineState) -> int:
+        """Return how many batches the state contains beyond the newest checkpoint."""
         return pipeline_state.ordinal - self._ordinal
 
     def is_due(self, pipeline_state: PipelineState, *, now: float, is_done: bool) -> bool:
-        """Whether it is time for the next one. Args: is_done: nothing more of the run will be folded."""
-        lacking = self.lack(pipeline_state)
-        is_late = lacking >= LEAST_CHECKPOINT_BATCHES and now - self._at >= CHECKPOINT_SECONDS
-        return lacking >= CHECKPOINT_BATCHES or is_late or (lacking > 0 and is_done)
+        """Whether the next checkpoint is due. Args: is_done: the run has ended and nothing of it is pending."""
+        unsaved = self.unsaved_batches(pipeline_state)
+        is_late = unsaved >= LEAST_CHECKPOINT_BATCHES and now - self._at >= CHECKPOINT_SECONDS
+        return unsaved >= CHECKPOINT_BATCHES or is_late or (unsaved > 0 and is_done)
 
-    def made(self, pipeline_state: PipelineState, *, now: float) -> None:
-        """Note that one was made of this mind."""
+    def record(self, pipeline_state: PipelineState, *, now: float) -> None:
+        """Remember a checkpoint of this state."""
         self._ordinal, self._at = pipeline_state.ordinal, now
 
 
 def checkpoint_of(
-    pipeline_state: PipelineState, *, recall_from: int, heard_through: int, silent_since: float
+    pipeline_state: PipelineState, *, reread_notices_after: int, liveness_report_id: int, silent_since: float
 ) -> Checkpoint:
-    """Return a mind as it is written: after which notice a restart reads again, which reports it heard, and since when
-    the run was silent.
+    """Return a checkpoint of a state.
+
+    Args: reread_notices_after: the notice after which a restart reads again; liveness_report_id: the newest report that
+    the run's state reflects; silent_since: when the newest message came.
     """
-    known = {"recall_from": recall_from, "heard_through": heard_through, "silent_since": silent_since}
+    known = {
+        "reread_notices_after": reread_notices_after,
+        "liveness_report_id": liveness_report_id,
+        "silent_since": silent_since,
+    }
     state = structs.replace(pipeline_state, **known).to_bytes()
     return Checkpoint(ordinal=pipeline_state.ordinal, version=STATE_VERSION, state=state)

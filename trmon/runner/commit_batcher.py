@@ -1,4 +1,4 @@
-"""Dispatch: passes on their way to the disk, some at a time, since an errand to the writer costs more than it says."""
+"""Groups the updates of several passes into one commit request, since each request has a fixed cost."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ from trmon.domain.state.run_update import RunUpdate
 from trmon.runner.run_processor import PassResult
 from trmon.views.run_view_cache import RunView
 
-MOST_TOGETHER = 32
-LONGEST_SECONDS = 0.05
-"""How long a pass waits for those after it at most, beside the one that is being made."""
+MAX_UPDATES = 32
+MAX_WAIT_SECONDS = 0.05
+"""How long an update waits for those of later passes, beyond the pass that is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A pass over a run, what is to be seen of it, and the future that ends when it is on disk, if it changed any."""
+    """A pass, the run's view after it, and the future of its commit; None if the pass changed nothing."""
 
     run_id: int
-    made: PassResult
+    result: PassResult
     view: RunView
     future: Future[None] | None
 
 
 class CommitBatcher:
-    """Has the passes of one round written, in their order; `written` are those that were sent."""
+    """Commits the passes of one round in their order; `sent` lists those that were sent to the writer."""
 
-    def __init__(self, outcomes: RunUpdateWriter, *, fences: Fences | None) -> None:
-        self._outcomes = outcomes
+    def __init__(self, writer: RunUpdateWriter, *, fences: Fences | None) -> None:
+        self._writer = writer
         self._fences = fences
         self._waiting: list[tuple[PassResult, RunView, RunUpdate]] = []
-        self._since = 0.0
-        self.written: list[PendingCommit] = []
+        self._waiting_since = 0.0
+        self.sent: list[PendingCommit] = []
 
-    def add(self, made: PassResult, view: RunView) -> None:
-        """Have a pass written, sooner or later."""
-        if made.outcome is None:
-            self.written.append(PendingCommit(view.run.id, made, view, None))
+    def add(self, result: PassResult, view: RunView) -> None:
+        """Add a pass, and send the waiting ones if they are many or old."""
+        if result.update is None:
+            self.sent.append(PendingCommit(view.run.id, result, view, None))
             return
         now = time.monotonic()
         if not self._waiting:
-            self._since = now
-        self._waiting.append((made, view, replace(made.outcome, outlook=_outlook(view))))
-        if len(self._waiting) >= MOST_TOGETHER or now - self._since >= LONGEST_SECONDS:
+            self._waiting_since = now
+        self._waiting.append((result, view, replace(result.update, outlook=_snapshot_of(view))))
+        if len(self._waiting) >= MAX_UPDATES or now - self._waiting_since >= MAX_WAIT_SECONDS:
             self.send()
 
     def send(self) -> None:
-        """Send all that wait."""
+        """Send all waiting updates."""
         waiting, self._waiting = self._waiting, []
-        futures = commit_updates(self._outcomes, [outcome for _, _, outcome in waiting], fences=self._fences)
-        for (made, view, outcome), future in zip(waiting, futures, strict=True):
-            self.written.append(PendingCommit(outcome.run_id, made, view, future))
+        futures = commit_updates(self._writer, [update for _, _, update in waiting], fences=self._fences)
+        for (result, view, update), future in zip(waiting, futures, strict=True):
+            self.sent.append(PendingCommit(update.run_id, result, view, future))
 
 
 def commit_updates(
-    outcomes: RunUpdateWriter, these: Sequence[RunUpdate], *, fences: Fences | None
+    writer: RunUpdateWriter, updates: Sequence[RunUpdate], *, fences: Fences | None
 ) -> list[Future[None]]:
-    """Have outcomes written, and return a future for each; each has the error if they could not even be sent."""
+    """Commit updates and return a future for each; if they cannot even be sent, every future has the error."""
     try:
-        return outcomes.commit(these, fences=fences)
-    except Exception as error:  # noqa: BLE001 - the worker's edge: each of them is tried again
-        failed: list[Future[None]] = [Future() for _ in these]
+        return writer.commit(updates, fences=fences)
+    except Exception as error:  # noqa: BLE001 - the worker's edge: each of them is retried
+        failed: list[Future[None]] = [Future() for _ in updates]
         for future in failed:
             future.set_exception(error)
         return failed
 
 
-def _outlook(view: RunView) -> RunSnapshot:
+def _snapshot_of(view: RunView) -> RunSnapshot:
     return RunSnapshot(
         gauge_ordinal=None if view.row is None else view.row.ordinal,
         expected_step_seconds=view.expected_step_seconds,

@@ -1,4 +1,4 @@
-"""The inbox of one run: what came since the last pass, page by page, in the order in which it came."""
+"""Reads the new messages of one run page by page, in the order in which they came."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trmon.domain.state.run_update import Frontier
 
 PAGE = 512
 
-Stored: TypeAlias = AnyReport | AnyNotice
+StoredMessage: TypeAlias = AnyReport | AnyNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePage:
-    """Reports and notices in the order in which they came; `caught_up` if there is no more."""
+    """Reports and notices in the order in which they came; `caught_up`: there are no more."""
 
-    messages: tuple[Stored, ...]
+    messages: tuple[StoredMessage, ...]
     caught_up: bool
 
 
@@ -33,15 +33,15 @@ class LogReader:
         self._run_id = run_id
         self.read = read
 
-    def all_of(self, mail: Unread) -> MessagePage:
-        """Return all that came since the last page, which somebody has read for many runs."""
-        return self._page(mail.notices, mail.reports, caught_up=True)
+    def page_of(self, unread: Unread) -> MessagePage:
+        """Return messages that were read together with those of other runs: all since the last page."""
+        return self._page(unread.notices, unread.reports, caught_up=True)
 
     def next_page(self) -> MessagePage:
-        """Return the next messages of both kinds, none of them before one of the other kind that came earlier.
+        """Return the next messages of both kinds, never one that follows an unread message of the other kind.
 
-        Notices are read first, so that every report that came before one of them is there to be read, and what came
-        after the end of a full page of the other kind is left for the next one.
+        Notices are read first, so that every report that came before one of them can be read; if a page of one kind is
+        full, messages of the other kind that came after its end are left for the next page.
         """
         notices = self._log.notices_after(self._run_id, self.read.notice_id, limit=PAGE)
         reports = self._log.reports_after(self._run_id, self.read.report_id, limit=PAGE)
@@ -59,12 +59,12 @@ class LogReader:
             report_id=reports[-1].id if reports else self.read.report_id,
             notice_id=notices[-1].id if notices else self.read.notice_id,
         )
-        messages: list[Stored] = [*notices, *reports]
-        return MessagePage(messages=tuple(sorted(messages, key=_place)), caught_up=caught_up)
+        messages: list[StoredMessage] = [*notices, *reports]
+        return MessagePage(messages=tuple(sorted(messages, key=_order)), caught_up=caught_up)
 
 
-def _place(stored: Stored) -> tuple[float, float]:
-    """Messages of one request came at one time: their trainer's clock orders them, damaged ones come last."""
+def _order(stored: StoredMessage) -> tuple[float, float]:
+    """Messages of one request have one time: their trainer's clock orders them, and damaged ones come last."""
     if isinstance(stored, DamagedReport | DamagedNotice):
         return stored.received_at, math.inf
     message = stored.report if isinstance(stored, StoredReport) else stored.message

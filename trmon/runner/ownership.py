@@ -1,4 +1,4 @@
-"""The ownership of an embedded database, whose single service owns all runs."""
+"""The ownership of an embedded database: its one service owns all runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from trmon.domain.model.slots import Fences
 
 
 class SoleOwner:
-    """Owns all runs: of an embedded database, which has one service. Implements trmon.domain.ports.Ownership."""
+    """Owns all runs; implements trmon.domain.ports.Ownership."""
 
     def fences(self) -> Fences | None:
-        """Return None: all of them."""
+        """Return None: all slots."""
         return None
 
     def surplus(self) -> frozenset[int]:
-        """Return nothing: nobody waits for any."""
+        """Return no slots: there is no other process to release any for."""
         return frozenset()
 
     def release(self, slots: Collection[int]) -> None:
-        """Keep them."""
+        """Do nothing."""

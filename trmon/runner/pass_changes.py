@@ -1,4 +1,4 @@
-"""The ledger of one pass: what its batches and changes write, gathered into one outcome."""
+"""Collects the changes of one pass, which are committed as one update."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.identity import BatchKey
@@ -16,7 +17,7 @@ from trmon.domain.state.run_update import Checkpoint, Event, Frontier, RunUpdate
 
 @dataclass(slots=True)
 class PassTally:
-    """What a pass counts: seconds from each batch's newest report to its close, and what went wrong in them."""
+    """The counts of a pass; `close_lags_seconds`: from each batch's newest report to its close."""
 
     close_lags_seconds: list[float] = field(default_factory=list)
     mismatches: int = 0
@@ -26,10 +27,11 @@ class PassTally:
     quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PassChanges:
-    """What is written, the newest of each kind: a batch revised in the pass that closed it is written once."""
+    """The changes of a pass at `now`, the last of each kind: a batch that is revised in the pass is written once."""
 
+    now: float
     rows: dict[BatchKey, BatchRow] = field(default_factory=dict)
     decisions: dict[tuple[BatchKey, str], DecisionRow] = field(default_factory=dict)
     alerts: dict[tuple[str, int, int, int | None], Alert] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class PassChanges:
     tally: PassTally = field(default_factory=PassTally)
 
     def add(self, published: BatchChanges) -> None:
-        """Take what a batch or a change of state writes."""
+        """Add the output of a batch or of a change of state."""
         if published.row is not None:
             self.rows[published.row.key] = published.row
         self.decisions |= {(decision.key, decision.policy_hash): decision for decision in published.decisions}
@@ -51,16 +53,16 @@ class PassChanges:
         self.events += published.events
         self.tally.unreplayed_reports += published.unreplayed
 
-    def change(self, **fields: Any) -> None:
-        """Note new values of the run's own fields, by their names in Outcome."""
+    def set_run_fields(self, **fields: Any) -> None:
+        """Set new values of the run's own fields, by their names in RunUpdate."""
         self.run |= fields
 
     def __bool__(self) -> bool:
-        """Whether anything is written; decisions, events and deliveries never come alone."""
+        """Whether there is anything to write; decisions, alert events and deliveries never come alone."""
         return bool(self.rows or self.alerts or self.run or self.events)
 
-    def outcome(self, run_id: int, *, frontier: Frontier, checkpoint: Checkpoint | None) -> RunUpdate:
-        """Return everything as one value, batches in the order in which they were folded."""
+    def update(self, run_id: int, *, frontier: Frontier, checkpoint: Checkpoint | None) -> RunUpdate:
+        """Return all changes as one update, batches in the order in which they were folded."""
         return RunUpdate(
             run_id=run_id,
             frontier=frontier,

@@ -1,4 +1,4 @@
-"""Quarantine: what of a run fails in the same way each time is set aside and logged, and the run goes on."""
+"""Quarantines what fails in the same way on every retry: logs and counts it, and lets the run go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart
-from trmon.domain.pipeline.close_batch import close_batch, withheld
+from trmon.domain.pipeline.close_batch import close_batch, withhold_batch
 from trmon.domain.stages.merge import ClosingBatch
 from trmon.domain.stages.publish import BatchChanges
 
@@ -20,33 +20,33 @@ log = structlog.get_logger(__name__)
 
 
 def close_or_quarantine(closing: ClosingBatch) -> BatchChanges:
-    """Return what a batch changes when it closes or is revised; one that cannot be judged is withheld, with why.
+    """Return the changes of a batch that closes or is revised; one that raises gets a row without signals.
 
-    The stages are pure: what fails in them fails again in every retry. Only a lack of memory may pass.
+    The pipeline is pure, so every error but a lack of memory would occur again in every retry.
     """
     if not closing.batch.reports:
-        return withheld(closing, "none of its reports can be decoded")
+        return withhold_batch(closing, "none of its reports can be decoded")
     try:
         return close_batch(closing)
     except MemoryError:
         raise
     except Exception as error:
         log.error("batch_quarantined", run_id=closing.context.run.id, batch=str(closing.batch.key), exc_info=error)
-        return withheld(closing, error)
+        return withhold_batch(closing, error)
 
 
 def quarantined_in(row: BatchRow, closing: ClosingBatch) -> list[Quarantined]:
-    """Return what a row names now that was not set aside before."""
-    known = {*closing.beside, *(closing.former.quarantined if closing.former else ())}
+    """Return what a row names as quarantined that was not known before."""
+    known = {*closing.other_quarantined, *(closing.former.quarantined if closing.former else ())}
     return [entry for entry in row.quarantined if entry not in known]
 
 
 def run_quarantined(
     part: QuarantinePart, act: Callable[[], T], *, counts: Counter[QuarantinePart], run_id: int
 ) -> T | None:
-    """Return what a call returns; None after an error of arithmetic or of data, which is counted and logged.
+    """Call a function and return its result; an error of arithmetic or of data is counted and logged, and gives None.
 
-    Errors: those of the store, which a retry may mend.
+    Errors: those of the store, since a retry may succeed.
     """
     try:
         return act()

@@ -1,4 +1,4 @@
-"""Recollection: what a worker must know of a run, read back from what was written."""
+"""Restores a run's state from the store: its checkpoint, the rows after it, and the notices that still matter."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from msgspec import structs
 
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.messages import StoredNotice, decoded
+from trmon.domain.model.messages import StoredNotice, decode_reports
 from trmon.domain.pipeline.close_batch import replay_row
 from trmon.domain.ports import RunLog
-from trmon.domain.runs.liveness import Life, ending_of
+from trmon.domain.runs.liveness import Liveness, ending_of
 from trmon.domain.stages.detect import reconsider
 from trmon.domain.stages.draft import made_at
 from trmon.domain.state.pipeline_state import STATE_VERSION, PipelineState
@@ -29,49 +29,46 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class RecoveredRun:
-    """A run as its worker left it: the mind, what waits, and how far was read."""
+    """A run as the last worker left it: its pipeline state, its pending batches, and how far it was read."""
 
     pipeline_state: PipelineState
-    life: Life
+    life: Liveness
     frontier: Frontier
     checkpoint_ordinal: int = 0
-    waiting: PendingState = field(default_factory=PendingState)
+    pending: PendingState = field(default_factory=PendingState)
     quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
 
 
 def recover_run(log: RunLog, context: PassContext) -> RecoveredRun:
-    """Return a run's mind from its newest checkpoint and the rows after it, and what notices still mean.
+    """Return a run's state from its newest checkpoint, the rows after it and its notices.
 
-    What rules say while rows are folded again is discarded: the alerts that were written are believed instead.
-    A checkpoint may be older than the newest row's late scalars: these are considered once more.
+    Alerts that the replay raises are discarded, and the stored ones used: they were committed with the rows.
+    A checkpoint may be older than the late scalars of the newest row, so rules evaluate that row once more.
     """
     run = context.run
-    reached = log.reached(run.id)
+    progress = log.progress(run.id)
     quarantined: Counter[QuarantinePart] = Counter()
-    pipeline_state = _checkpointed(reached.checkpoint, quarantined, run_id=run.id)
-    known = RecoveredRun(
-        pipeline_state=pipeline_state,
-        life=Life(state=run.state, silent_since=max(run.last_report_at or run.created_at, pipeline_state.silent_since)),
-        frontier=reached.frontier,
-        checkpoint_ordinal=pipeline_state.ordinal,
+    state = _state_of(progress.checkpoint, quarantined, run_id=run.id)
+    recovered = RecoveredRun(
+        pipeline_state=state,
+        life=Liveness(state=run.state, silent_since=max(run.last_report_at or run.created_at, state.silent_since)),
+        frontier=progress.frontier,
+        checkpoint_ordinal=state.ordinal,
         quarantined=quarantined,
     )
-    while rows := log.batches_after(run.id, known.pipeline_state.ordinal, limit=PAGE):
-        for row in rows:
-            quarantined.update(entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
-            known.pipeline_state = replay_row(row, context=context, pipeline_state=known.pipeline_state)
-    pipeline_state = _anchored(known.pipeline_state, log)
-    newest = log.batch(pipeline_state.gauge_keys[-1]) if pipeline_state.gauge_keys else None
+    state = _with_step_start(_replay(log, recovered, context), log)
+    newest = log.batch(state.gauge_keys[-1]) if state.gauge_keys else None
     if newest is not None:
-        pipeline_state = reconsider(newest, context=context, pipeline_state=pipeline_state)
-    known.pipeline_state = pipeline_state.believing(log.open_alerts(run.id))
-    for notice in _notices(log, run.id, after=known.pipeline_state.recall_from, through=known.frontier.notice_id):
-        _recall_notice(known, notice)
-    return known
+        state = reconsider(newest, context=context, pipeline_state=state)
+    recovered.pipeline_state = state.with_stored_alerts(log.open_alerts(run.id))
+    through = recovered.frontier.notice_id
+    for notice in _notices(log, run.id, after=recovered.pipeline_state.reread_notices_after, through=through):
+        _apply_old_notice(recovered, notice)
+    return recovered
 
 
-def _checkpointed(checkpoint: Checkpoint | None, quarantined: Counter[QuarantinePart], *, run_id: int) -> PipelineState:
-    """Return the mind of a checkpoint; an empty one, for which all rows are folded, where it cannot be read."""
+def _state_of(checkpoint: Checkpoint | None, quarantined: Counter[QuarantinePart], *, run_id: int) -> PipelineState:
+    """Return the state of a checkpoint; if it cannot be read an empty one, from which all rows are replayed."""
     if checkpoint is None or checkpoint.version != STATE_VERSION:
         return PipelineState()
     try:
@@ -82,12 +79,23 @@ def _checkpointed(checkpoint: Checkpoint | None, quarantined: Counter[Quarantine
         return PipelineState()
 
 
-def _anchored(pipeline_state: PipelineState, log: RunLog) -> PipelineState:
-    """Rows do not say when the trainer made them; the newest step's first report does."""
-    if pipeline_state.began_at is not None or pipeline_state.first_key is None:
-        return pipeline_state
-    whole, _ = decoded(log.batch_reports(pipeline_state.first_key))
-    return structs.replace(pipeline_state, began_at=made_at(whole[0])) if whole else pipeline_state
+def _replay(log: RunLog, recovered: RecoveredRun, context: PassContext) -> PipelineState:
+    """Return the state after the rows beyond the checkpoint; count the rows that cannot be decoded."""
+    state = recovered.pipeline_state
+    while rows := log.batches_after(context.run.id, state.ordinal, limit=PAGE):
+        for row in rows:
+            parts = (entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
+            recovered.quarantined.update(parts)
+            state = replay_row(row, context=context, pipeline_state=state)
+    return state
+
+
+def _with_step_start(state: PipelineState, log: RunLog) -> PipelineState:
+    """Set when the newest step began: its first report says so, rows do not."""
+    if state.began_at is not None or state.first_key is None:
+        return state
+    reports, _ = decode_reports(log.batch_reports(state.first_key))
+    return structs.replace(state, began_at=made_at(reports[0])) if reports else state
 
 
 def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:
@@ -100,12 +108,12 @@ def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[
         after = page[-1].id
 
 
-def _recall_notice(known: RecoveredRun, notice: StoredNotice) -> None:
-    """Only what may still matter is taken up again: scalars of open steps, and who has left."""
-    message, folded = notice.message, known.pipeline_state.folded
-    place = (notice.attempt_id, message.step) if isinstance(message, wire.Scalars) else None
-    if place is not None and folded is not None and place < (folded.attempt_id, folded.step):
+def _apply_old_notice(recovered: RecoveredRun, notice: StoredNotice) -> None:
+    """Apply what still matters of a notice: scalars of open steps, and which ranks have started or finished."""
+    message, folded = notice.message, recovered.pipeline_state.folded
+    step = (notice.attempt_id, message.step) if isinstance(message, wire.Scalars) else None
+    if step is not None and folded is not None and step < (folded.attempt_id, folded.step):
         return
-    known.waiting.heed(notice)
-    if isinstance(message, wire.Finish) and known.life.state.ended:
-        known.life = replace(known.life, ending=ending_of(message))
+    recovered.pending.apply_notice(notice)
+    if isinstance(message, wire.Finish) and recovered.life.state.ended:
+        recovered.life = replace(recovered.life, ending=ending_of(message))

@@ -1,4 +1,4 @@
-"""The portrait of a run: what is known of it beside its batches, and what its trainer says of it."""
+"""A run's description, policies and adaptation setting, kept current from the store and from its trainer."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from trmon.domain.alerts.routing import Routes
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import AnyReport, StoredNotice
 from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import PolicyVersion, asked_by_trainer
+from trmon.domain.policies.policy_version import PolicyVersion, version_from_trainer
 from trmon.domain.ports import RunLog
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
-from trmon.domain.runs.liveness import LifeChange, Patience
+from trmon.domain.runs.liveness import SilenceLimits, StateChange
 from trmon.domain.state.run_update import Event
 from trmon.runner.pass_changes import PassChanges
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import Policy, PolicyError
 
 
-class _Newest:
-    """The rules in force with what follows from them: worked out once for all runs, until they are replaced."""
+class _RuleSetCache:
+    """The rule set of the active rules, computed once for all runs until the rules are replaced."""
 
     def __init__(self, rules: Callable[[], tuple[Rule, ...]]) -> None:
-        self._read = rules
-        self._newest = RuleSet(rules())
+        self._rules = rules
+        self._rule_set = RuleSet(rules())
 
     def __call__(self) -> RuleSet:
-        """Rules are replaced all at once: others are another tuple."""
-        rules = self._read()
-        if rules is not self._newest.rules:
-            self._newest = RuleSet(rules)
-        return self._newest
+        """Return the rule set; replaced rules are another tuple object."""
+        rules = self._rules()
+        if rules is not self._rule_set.rules:
+            self._rule_set = RuleSet(rules)
+        return self._rule_set
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchConfig:
-    """How runs are watched: by which rules, who hears of them, and how patiently."""
+    """The settings by which every run is evaluated: rules, alert routes, and how long to wait for reports."""
 
     rules: Callable[[], tuple[Rule, ...]]
     routes: Routes = field(default_factory=Routes)
     public_url: str | None = None
     grace_seconds: float = 60.0
-    patience: Patience = field(default_factory=Patience)
+    patience: SilenceLimits = field(default_factory=SilenceLimits)
 
     @cached_property
     def rule_set(self) -> Callable[[], RuleSet]:
-        """The rules as a set, the same one for every run that is watched so."""
-        return _Newest(self.rules)
+        """The active rules as a set, shared by all runs."""
+        return _RuleSetCache(self.rules)
 
 
 class RunContext:
-    """A run and its policies, kept current; what its trainer changes is noted in the ledger of the pass."""
+    """A run and its policies; each change that comes from its trainer is added to the changes of the pass."""
 
     def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig) -> None:
         self._log = log
@@ -66,7 +66,7 @@ class RunContext:
         self.adaptation = log.adaptation(run_id)
 
     def pass_context(self, now: float) -> PassContext:
-        """Return what the pipeline needs of it at a time."""
+        """Return the context of a pipeline pass at a time."""
         return PassContext(
             run=self.run,
             policies=self.policies,
@@ -74,71 +74,71 @@ class RunContext:
             receivers=self._watch_config.routes.of(self.run.owner),
             public_url=self._watch_config.public_url,
             now=now,
-            everyone=self._watch_config.routes.receivers,
+            all_receivers=self._watch_config.routes.receivers,
         )
 
     def owner_change(self, now: float) -> OwnerChange:
-        """Return who hears of the run if it changes hands now."""
+        """Return what computes the deliveries if the run changes its owner now."""
         return OwnerChange(routes=self._watch_config.routes, public_url=self._watch_config.public_url, now=now)
 
     def refresh(self) -> None:
-        """Read it again if it has changed: people rename and tag runs and change their policies beside the worker."""
+        """Read the run again if its revision has changed: the API edits runs, policies and settings meanwhile."""
         revision = self._log.revision(self.run.id)
         if revision == self._revision:
             return
         self._revision = revision
         run = self._log.run(self.run.id)
-        heard_at = [at for at in (run.last_report_at, self.run.last_report_at) if at is not None]
-        self.run = replace(run, last_report_at=max(heard_at, default=None))
+        report_times = [at for at in (run.last_report_at, self.run.last_report_at) if at is not None]
+        self.run = replace(run, last_report_at=max(report_times, default=None))
         self.adaptation = self._log.adaptation(run.id)
         current = self._log.policy(run.id)
         if current != self.policies.current:
-            self.policies = self.policies.turning(current)
+            self.policies = self.policies.with_current(current)
 
-    def heard(self, report: AnyReport, pass_changes: PassChanges, *, is_newest: bool) -> None:
-        """Note when a report came, and, of the newest batch that is known, how far the run is."""
-        heard_at = max(self.run.last_report_at or report.received_at, report.received_at)
+    def record_report(self, report: AnyReport, changes: PassChanges, *, is_newest: bool) -> None:
+        """Record when a report came and, if it is of the newest batch, the run's attempt and step."""
+        last_report_at = max(self.run.last_report_at or report.received_at, report.received_at)
         batch = report.key.batch
-        reached: dict[str, Any] = {"last_step": batch.step, "attempt_id": batch.attempt_id} if is_newest else {}
-        self.run = replace(self.run, last_report_at=heard_at, **reached)
-        pass_changes.change(**reached)
+        progress: dict[str, Any] = {"last_step": batch.step, "attempt_id": batch.attempt_id} if is_newest else {}
+        self.run = replace(self.run, last_report_at=last_report_at, **progress)
+        changes.set_run_fields(**progress)
 
-    def turned(self, change: LifeChange, pass_changes: PassChanges) -> None:
-        """Note a change of state."""
+    def record_state(self, change: StateChange, changes: PassChanges) -> None:
+        """Record a change of the run's state."""
         self.run = replace(self.run, state=change.state)
-        pass_changes.change(state=change.state)
+        changes.set_run_fields(state=change.state)
         data = {"state": change.state.value, "reason": change.reason.value, "error": change.error}
-        pass_changes.events.append(Event(kind="state", data=data, at=change.at))
+        changes.events.append(Event(kind="state", data=data, at=change.at))
 
-    def introduced(self, notice: StoredNotice, start: wire.Start, pass_changes: PassChanges, *, now: float) -> None:
-        """Take up what rank 0 says of the run: owner, tags, configuration, mode, and the policy it asks for."""
-        given: dict[str, Any] = {
+    def record_start(self, notice: StoredNotice, start: wire.Start, changes: PassChanges) -> None:
+        """Record what rank 0 states of the run: owner, tags, configuration, mode, and the policy it asks for."""
+        stated: dict[str, Any] = {
             "owner": start.owner,
             "tags": tuple(start.tags),
             "config": start.config,
             "mode": start.mode,
         }
-        changed = {name: value for name, value in given.items() if value}
+        changed = {name: value for name, value in stated.items() if value}
         self.run = replace(self.run, **changed)
-        pass_changes.change(**changed)
+        changes.set_run_fields(**changed)
         if start.policy is not None:
-            self._asked(start.policy, pass_changes, at=notice.received_at, now=now)
+            self._apply_trainer_policy(start.policy, changes, at=notice.received_at)
 
-    def _asked(self, spec: dict[str, object], pass_changes: PassChanges, *, at: float, now: float) -> None:
+    def adopt_policy(self, version: PolicyVersion, changes: PassChanges, *, at: float) -> None:
+        """Make a policy version of the trainer or of a controller the current one."""
+        self.policies = self.policies.with_current(version)
+        changes.set_run_fields(policy=version)
+        policy = version.policy
+        data = {"hash": policy.hash, "name": policy.name, "author": version.author, "reason": version.reason}
+        changes.events.append(Event(kind="policy", data=data, at=at))
+
+    def _apply_trainer_policy(self, spec: dict[str, object], changes: PassChanges, *, at: float) -> None:
         try:
             policy = Policy.parse(spec)
         except PolicyError as error:
-            pass_changes.events.append(Event(kind="policy", data={"refused": str(error)}, at=at))
+            changes.events.append(Event(kind="policy", data={"refused": str(error)}, at=at))
             return
-        self.policies = self.policies.knowing(policy)
-        version = asked_by_trainer(self.policies.current, policy, now=now)
+        self.policies = self.policies.with_policy(policy)
+        version = version_from_trainer(self.policies.current, policy, now=changes.now)
         if version is not None:
-            self.adopted(version, pass_changes, at=at)
-
-    def adopted(self, version: PolicyVersion, pass_changes: PassChanges, *, at: float) -> None:
-        """Note a policy version that comes from the trainer or from a controller."""
-        self.policies = self.policies.turning(version)
-        pass_changes.change(policy=version)
-        policy = version.policy
-        data = {"hash": policy.hash, "name": policy.name, "author": version.author, "reason": version.reason}
-        pass_changes.events.append(Event(kind="policy", data=data, at=at))
+            self.adopt_policy(version, changes, at=at)

@@ -1,4 +1,4 @@
-"""Rounds: one pass over each run that asks for one, all written together; a run that fails stops no other."""
+"""Runs passes over the runs that need one and commits them together; a run that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -22,200 +22,198 @@ from trmon.runner.timer_queue import TimerQueue
 from trmon.views.run_view_cache import RunView
 
 TICK_SECONDS = 1.0
-"""How often, at most, the clock asks for a run that it has asked for without any change."""
+"""Shortest time until a timer that a pass has not moved is due again."""
 BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 COMMIT_TIMEOUT_SECONDS = 60.0
-READ_TOGETHER = 64
-"""Of how many runs what came is read at once, and waits in memory."""
+GROUP_SIZE = 64
+"""How many runs have their new messages read in one query and held in memory."""
 
 log = structlog.get_logger(__name__)
 
 
 class ViewSink(Protocol):
-    """Where runs are seen; called from the worker's thread."""
+    """Stores the views of runs; called from the worker's thread."""
 
-    def show(self, view: RunView) -> None:
-        """Replace what is known of a run."""
+    def put(self, view: RunView, /) -> None:
+        """Store a run's view in place of the former one."""
 
-    def drop(self, run_id: int) -> None:
-        """Forget a run."""
+    def remove(self, run_id: int, /) -> None:
+        """Remove a run's view."""
 
 
 class PassObserver(Protocol):
-    """Whoever counts what the worker does; called from its thread."""
+    """Counts passes; called from the worker's thread."""
 
-    def passed(self, tally: PassTally) -> None:
-        """Note a pass that was written."""
+    def pass_committed(self, tally: PassTally, /) -> None:
+        """Count a pass that was committed."""
 
-    def failed(self, error: Exception) -> None:
-        """Note a pass that failed; it will be tried again."""
+    def pass_failed(self, error: Exception, /) -> None:
+        """Count a pass that failed and will be retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunBackoff:
-    """How often a run has failed in a row, and when it is tried again."""
+    """How often a run has failed in a row, and when it is retried."""
 
     failures: int
     retry_at: float
 
 
 class Scheduler:
-    """The runs in memory: those that train, or of which something waits. Not thread-safe: one thread makes rounds."""
+    """Holds the processors of loaded runs: those that train or have pending work. Not thread-safe."""
 
     def __init__(
         self,
         run_log: RunLog,
         *,
-        outcomes: RunUpdateWriter,
+        writer: RunUpdateWriter,
         watch_config: WatchConfig,
-        display: ViewSink,
+        views: ViewSink,
         observer: PassObserver,
     ) -> None:
         self._log = run_log
-        self._outcomes = outcomes
+        self._writer = writer
         self._watch_config = watch_config
-        self._display = display
+        self._views = views
         self._observer = observer
         self._fences: Fences | None = None
-        self._keepers: dict[int, RunProcessor] = {}
-        self._setbacks: dict[int, RunBackoff] = {}
-        self._alarms = TimerQueue()
+        self._processors: dict[int, RunProcessor] = {}
+        self._backoffs: dict[int, RunBackoff] = {}
+        self._timers = TimerQueue()
         self._behind: set[int] = set()
+        """Runs with more unread messages than one page."""
 
     @property
-    def watched(self) -> frozenset[int]:
+    def loaded(self) -> frozenset[int]:
         """The runs in memory."""
-        return frozenset(self._keepers)
+        return frozenset(self._processors)
 
-    def own(self, fences: Fences | None) -> frozenset[int]:
-        """Watch the runs of these slots alone, or all of them; return the slots that are new.
+    def set_fences(self, fences: Fences | None) -> frozenset[int]:
+        """Own the runs of these slots only, or all runs; return the slots that are new.
 
-        What is in memory of a slot that was lost, even if it is held again, is forgotten: another may have written.
+        Runs of a slot that was lost are unloaded, even if the slot is held again: another worker may have written.
         """
         former, self._fences = self._fences or {}, fences
         held = fences or {}
         lost = {slot for slot, fence in former.items() if held.get(slot) != fence}
-        for run_id in in_slots(self._keepers.keys() | self._setbacks.keys(), lost):
-            self._leave(run_id)
+        for run_id in in_slots(self._processors.keys() | self._backoffs.keys(), lost):
+            self._unload(run_id)
         return frozenset(slot for slot, fence in held.items() if former.get(slot) != fence)
 
-    def due(self, now: float) -> set[int]:
-        """Return the runs that the clock alone asks for: an end of patience, or another try; each once."""
-        return self._alarms.ring(now)
+    def pop_due(self, now: float) -> set[int]:
+        """Return the runs whose timer is due, at the end of a grace period or of a backoff; each once."""
+        return self._timers.pop_due(now)
 
-    def make(self, run_ids: Iterable[int], *, now: float) -> set[int]:
-        """Make one pass over each of these runs and write them together; return those of which more waits.
+    def run_passes(self, run_ids: Iterable[int], *, now: float) -> set[int]:
+        """Run one pass over each of these runs and commit them together; return those with more unread messages.
 
-        A run that failed keeps its place until its time to be tried again has come.
+        A run that failed is skipped until its retry time.
         """
-        dispatch = CommitBatcher(self._outcomes, fences=self._fences)
-        for some in _some([run_id for run_id in run_ids if self._may_pass(run_id, now=now)]):
-            mail = self._mail_of(some)
-            for run_id in some:
-                self._pass(run_id, dispatch, mail=mail.get(run_id), now=now)
-        dispatch.send()
-        return {one.run_id for one in dispatch.written if self._settle(one, now=now)}
+        batcher = CommitBatcher(self._writer, fences=self._fences)
+        for group in _groups([run_id for run_id in run_ids if self._may_pass(run_id, now=now)]):
+            unread = self._read_messages(group)
+            for run_id in group:
+                self._run_pass(run_id, batcher, unread=unread.get(run_id), now=now)
+        batcher.send()
+        return {commit.run_id for commit in batcher.sent if self._finish_pass(commit, now=now)}
 
-    def rest(self, slots: Collection[int] | None = None) -> None:
-        """Write a checkpoint of every mind that has moved, in some slots or all: it need not be folded again."""
-        resting = self._keepers if slots is None else in_slots(self._keepers, slots)
-        for some in _some(list(resting)):
-            outcomes = [outcome for run_id in some if (outcome := self._at_rest(run_id)) is not None]
-            futures = commit_updates(self._outcomes, outcomes, fences=self._fences)
-            for outcome, future in zip(outcomes, futures, strict=True):
+    def write_checkpoints(self, slots: Collection[int] | None = None) -> None:
+        """Write a checkpoint of every loaded run that has changed since its last one, in some slots or all."""
+        run_ids = self._processors if slots is None else in_slots(self._processors, slots)
+        for group in _groups(list(run_ids)):
+            updates = [update for run_id in group if (update := self._checkpoint(run_id)) is not None]
+            futures = commit_updates(self._writer, updates, fences=self._fences)
+            for update, future in zip(updates, futures, strict=True):
                 try:
                     future.result(COMMIT_TIMEOUT_SECONDS)
-                except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
-                    self._unsaved(outcome.run_id, error)
+                except Exception as error:  # noqa: BLE001 - the worker's edge: without a checkpoint a restart is slower
+                    self._checkpoint_failed(update.run_id, error)
 
-    def _at_rest(self, run_id: int) -> RunUpdate | None:
+    def _checkpoint(self, run_id: int) -> RunUpdate | None:
         try:
-            return self._keepers[run_id].rest()
-        except Exception as error:  # noqa: BLE001 - the worker's edge: a checkpoint is only a short cut
-            self._unsaved(run_id, error)
+            return self._processors[run_id].checkpoint_update()
+        except Exception as error:  # noqa: BLE001 - the worker's edge: without a checkpoint a restart is slower
+            self._checkpoint_failed(run_id, error)
             return None
 
-    def _unsaved(self, run_id: int, error: Exception) -> None:
-        self._observer.failed(error)
+    def _checkpoint_failed(self, run_id: int, error: Exception) -> None:
+        self._observer.pass_failed(error)
         log.warning("checkpoint_failed", run_id=run_id, error=repr(error))
 
-    def _mail_of(self, run_ids: Sequence[int]) -> Mapping[int, Unread]:
-        """Read what came of runs in memory; one that is not in the answer reads for itself.
+    def _read_messages(self, run_ids: Sequence[int]) -> Mapping[int, Unread]:
+        """Return the new messages of loaded runs; a run that is missing from the answer reads its own.
 
-        So do all of them if there is much, or if anything of it cannot be read: they hear of it if it is theirs.
+        The answer is empty if there are too many messages or any cannot be read: then each run meets its own error.
         """
-        known = ((run_id, self._keepers.get(run_id)) for run_id in run_ids if run_id not in self._behind)
-        read = {run_id: keeper.read for run_id, keeper in known if keeper is not None}
+        known = ((run_id, self._processors.get(run_id)) for run_id in run_ids if run_id not in self._behind)
+        read = {run_id: processor.read for run_id, processor in known if processor is not None}
         if len(read) < 2:
             return {}
         try:
-            return self._log.mail(read, limit=PAGE) or {}
-        except Exception:  # noqa: BLE001 - the worker's edge: it is counted once it is known whose it is
+            return self._log.unread(read, limit=PAGE) or {}
+        except Exception:  # noqa: BLE001 - the worker's edge: the run that it belongs to counts it
             return {}
 
-    def _pass(self, run_id: int, dispatch: CommitBatcher, *, mail: Unread | None, now: float) -> None:
+    def _run_pass(self, run_id: int, batcher: CommitBatcher, *, unread: Unread | None, now: float) -> None:
         try:
-            keeper = self._keepers.get(run_id)
-            if keeper is None:
-                keeper = self._keepers[run_id] = RunProcessor(
-                    self._log, run_id, watch_config=self._watch_config, now=now
-                )
-            made = keeper.advance(now, mail=mail)
-            dispatch.add(made, keeper.view(now))
+            processor = self._processors.get(run_id)
+            if processor is None:
+                processor = RunProcessor(self._log, run_id, watch_config=self._watch_config, now=now)
+                self._processors[run_id] = processor
+            result = processor.run_pass(now, unread=unread)
+            batcher.add(result, processor.view(now))
         except NotFound:
-            self._forget(run_id)
-        except Exception as error:  # noqa: BLE001 - the worker's edge: this run is tried again, the others go on
+            self._unload(run_id)
+            self._views.remove(run_id)
+        except Exception as error:  # noqa: BLE001 - the worker's edge: this run is retried, the others go on
             self._fail(run_id, error, now=now)
 
-    def _settle(self, written: PendingCommit, *, now: float) -> bool:
-        run_id, made = written.run_id, written.made
+    def _finish_pass(self, commit: PendingCommit, *, now: float) -> bool:
+        """Wait for the commit; return whether the run has more unread messages."""
+        run_id, result = commit.run_id, commit.result
         try:
-            if written.future is not None:
-                written.future.result(COMMIT_TIMEOUT_SECONDS)
+            if commit.future is not None:
+                commit.future.result(COMMIT_TIMEOUT_SECONDS)
         except Fenced as error:
-            self._leave(run_id)
+            self._unload(run_id)
             log.warning("run_lost", run_id=run_id, reason=str(error))
             return False
         except Exception as error:  # noqa: BLE001 - the worker's edge: nothing of the pass was written
             self._fail(run_id, error, now=now)
             return False
-        self._setbacks.pop(run_id, None)
-        keeper = self._keepers[run_id]
-        self._display.show(written.view)
-        self._observer.passed(made.tally)
-        (self._behind.add if made.more else self._behind.discard)(run_id)
-        self._alarms.arm(run_id, max(keeper.due_at, now + TICK_SECONDS))
-        if keeper.is_at_rest and not made.more:
-            del self._keepers[run_id]
-        return made.more
+        self._backoffs.pop(run_id, None)
+        processor = self._processors[run_id]
+        self._views.put(commit.view)
+        self._observer.pass_committed(result.tally)
+        (self._behind.add if result.has_more else self._behind.discard)(run_id)
+        self._timers.schedule(run_id, max(processor.due_at, now + TICK_SECONDS))
+        if processor.is_idle and not result.has_more:
+            del self._processors[run_id]
+        return result.has_more
 
     def _fail(self, run_id: int, error: Exception, *, now: float) -> None:
-        """What the keeper holds may be half changed: it is made anew from what was written."""
-        self._keepers.pop(run_id, None)
-        failures = self._setbacks[run_id].failures + 1 if run_id in self._setbacks else 1
+        """Drop the processor, whose state may be half changed, and retry with a new one after a backoff."""
+        self._processors.pop(run_id, None)
+        failures = self._backoffs[run_id].failures + 1 if run_id in self._backoffs else 1
         wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(failures - 1, 16), MAX_BACKOFF_SECONDS)
-        self._setbacks[run_id] = RunBackoff(failures, now + wait_seconds)
-        self._alarms.arm(run_id, now + wait_seconds)
-        self._observer.failed(error)
+        self._backoffs[run_id] = RunBackoff(failures, now + wait_seconds)
+        self._timers.schedule(run_id, now + wait_seconds)
+        self._observer.pass_failed(error)
         log.error("run_pass_failed", run_id=run_id, failures=failures, retry_in_seconds=wait_seconds, exc_info=error)
 
     def _may_pass(self, run_id: int, *, now: float) -> bool:
-        setback = self._setbacks.get(run_id)
-        is_own = self._fences is None or slot_of(run_id) in self._fences
-        return is_own and (setback is None or setback.retry_at <= now)
+        backoff = self._backoffs.get(run_id)
+        is_owned = self._fences is None or slot_of(run_id) in self._fences
+        return is_owned and (backoff is None or backoff.retry_at <= now)
 
-    def _forget(self, run_id: int) -> None:
-        self._leave(run_id)
-        self._display.drop(run_id)
-
-    def _leave(self, run_id: int) -> None:
-        self._keepers.pop(run_id, None)
-        self._setbacks.pop(run_id, None)
+    def _unload(self, run_id: int) -> None:
+        self._processors.pop(run_id, None)
+        self._backoffs.pop(run_id, None)
         self._behind.discard(run_id)
-        self._alarms.drop(run_id)
+        self._timers.cancel(run_id)
 
 
-def _some(run_ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for first in range(0, len(run_ids), READ_TOGETHER):
-        yield run_ids[first : first + READ_TOGETHER]
+def _groups(run_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(run_ids), GROUP_SIZE):
+        yield run_ids[first : first + GROUP_SIZE]

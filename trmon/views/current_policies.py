@@ -1,4 +1,4 @@
-"""The current policy of each run, remembered until somebody changes it: every acknowledgement asks for it."""
+"""Caches the current policy of each run: every acknowledgement carries it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from trmon.store.repositories.policies import Policies
 from trmon.store.repositories.runs import Runs
 from trmon_client.core import wire
 
-REMEMBERED_SECONDS = 600.0
-"""How long a policy change that nobody told of may go unnoticed: every edit is told, or its event is."""
-MAX_REMEMBERED = 10_000
+CACHE_SECONDS = 600.0
+"""How long a policy change without a notice may be missed: every edit gives one, in its commit or in its event."""
+MAX_CACHED = 10_000
 
 
 class CurrentPolicies:
@@ -23,30 +23,30 @@ class CurrentPolicies:
     def __init__(self, policies: Policies, runs: Runs) -> None:
         self._policies = policies
         self._runs = runs
-        self._remembered: dict[int, tuple[PolicyVersion, float]] = {}
+        self._cached: dict[int, tuple[PolicyVersion, float]] = {}
         self._ids: dict[RunKey, int] = {}
         self._edits = 0
 
-    def remembered(self, run_id: int) -> PolicyVersion | None:
-        """Return the run's policy if it was read before; never waits for the store."""
-        version, at = self._remembered.get(run_id, (None, 0.0))
-        return version if time.monotonic() - at < REMEMBERED_SECONDS else None
+    def cached(self, run_id: int) -> PolicyVersion | None:
+        """Return the run's policy if it is in the cache; never waits for the store."""
+        version, at = self._cached.get(run_id, (None, 0.0))
+        return version if time.monotonic() - at < CACHE_SECONDS else None
 
     def read(self, run_id: int) -> PolicyVersion:
-        """Return the run's policy, from the store if need be. Errors: NotFound."""
-        version = self.remembered(run_id)
+        """Return the run's policy, from the store if it is not cached. Errors: NotFound."""
+        version = self.cached(run_id)
         if version is not None:
             return version
         edits = self._edits
         version = self._policies.current(run_id)
-        self._remember(run_id, version)
-        # What was read may be older than an edit that was told meanwhile.
+        self._put(run_id, version)
+        # An edit may have been committed after the read.
         if self._edits != edits:
-            self._remembered.pop(run_id, None)
+            self._cached.pop(run_id, None)
         return version
 
-    def read_named(self, key: RunKey) -> PolicyVersion:
-        """Return the policy of a run by its name, the default one if there is no such run yet."""
+    def read_by_key(self, key: RunKey) -> PolicyVersion:
+        """Return the policy of a run by its name, or the default one if there is no such run yet."""
         edits = self._edits
         try:
             run_id = self._ids.get(key) or self._runs.get(key, access=EVERYTHING).id
@@ -58,21 +58,21 @@ class CurrentPolicies:
             self._ids.pop(key, None)
         return version
 
-    def forget(self, run_id: int) -> None:
-        """Read the run anew: its name or its policy was changed."""
+    def invalidate(self, run_id: int) -> None:
+        """Drop a run whose name or policy was changed."""
         self._edits += 1
-        self._remembered.pop(run_id, None)
+        self._cached.pop(run_id, None)
         self._ids = {key: id_ for key, id_ in self._ids.items() if id_ != run_id}
 
-    def _remember(self, run_id: int, version: PolicyVersion) -> None:
-        if len(self._remembered) >= MAX_REMEMBERED:
-            self._remembered.clear()
+    def _put(self, run_id: int, version: PolicyVersion) -> None:
+        if len(self._cached) >= MAX_CACHED:
+            self._cached.clear()
             self._ids.clear()
-        self._remembered[run_id] = (version, time.monotonic())
+        self._cached[run_id] = (version, time.monotonic())
 
 
 def policy_update_of(version: PolicyVersion) -> wire.PolicyUpdate:
-    """Return a policy version as trainers hear of it."""
+    """Return a policy version in the form that trainers receive."""
     return wire.PolicyUpdate(
         hash=version.policy.hash,
         spec=version.policy.spec(),

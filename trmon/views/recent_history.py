@@ -1,11 +1,11 @@
-"""The newest steps of a run, as a diagnosis reads them."""
+"""Reads the newest steps of a run for a diagnosis."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from trmon.domain.diagnosis import READINGS, History
+from trmon.domain.diagnosis import REQUIRED_SIGNALS, History
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run
@@ -13,7 +13,7 @@ from trmon.store import Store
 from trmon.store.repositories.signal_series import SignalSeries
 
 STEPS = 256
-"""How many of the newest steps are read; a finding that is older is told as this old."""
+"""How many of the newest steps are read; an older finding is reported as this old."""
 
 
 def recent_rows(store: Store, run: Run, *, access: Access) -> History:
@@ -21,22 +21,22 @@ def recent_rows(store: Store, run: Run, *, access: Access) -> History:
     return history_of(newest_steps(store, run, access=access))
 
 
-def newest_steps(store: Store, run: Run, *, access: Access, beside: Sequence[str] = ()) -> SignalSeries:
-    """Return every update of the newest 256 steps: what a diagnosis reads, and signals beside it.
+def newest_steps(store: Store, run: Run, *, access: Access, extra: Sequence[str] = ()) -> SignalSeries:
+    """Return every update of the newest 256 steps: the signals of a diagnosis, and extra ones.
 
     Errors: NotFound before the run's first batch.
     """
     steps = store.signals.newest_steps(run.id, access=access, limit=STEPS)
     if not steps:
         raise NotFound("batch of", str(run.key))
-    names = (*READINGS, *beside)
+    names = (*REQUIRED_SIGNALS, *extra)
     return store.signals.series(
         run.id, names=names, access=access, from_step=steps[-1], points=sys.maxsize, updates="all"
     )
 
 
 def history_of(rows: SignalSeries) -> History:
-    """Return rows as a diagnosis reads them."""
+    """Return the last value of each signal by row."""
     return History.of_rows(
         step=rows.step, update=rows.update, values={name: band.last for name, band in rows.bands.items()}
     )

@@ -1,4 +1,4 @@
-"""Live: the newest values of each active run, for /metrics and for those who watch."""
+"""Caches the newest values of each active run, for /metrics and the API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Side = Literal["lower", "upper"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyThreshold:
-    """One bound of a policy, as its author gave it; `where` is empty for one that always holds."""
+    """One bound of a policy as written; `where` is empty for a bound without a condition."""
 
     statistic: str
     pair: str
@@ -35,9 +35,9 @@ class PolicyThreshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One run at one moment: `row` is its newest gauge row, None before the first batch closed.
+    """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
 
-    `proposed` is the policy that adaptation recommends instead of the one in force, None where it recommends none.
+    `proposed` is the policy that adaptation recommends in place of the current one, if any.
     """
 
     run: Run
@@ -62,7 +62,7 @@ class RunView:
 
     @property
     def mask_rates(self) -> Mapping[str, float]:
-        """The share of rejected sequences by policy name, the active one's and each shadow's."""
+        """The share of rejected sequences by policy name: the active policy and each shadow."""
         rates = self.signals.items()
         shadows = {name.removeprefix(SHADOW_PREFIX): rate for name, rate in rates if name.startswith(SHADOW_PREFIX)}
         active = self.signals.get("mask_rate")
@@ -82,42 +82,42 @@ class RunViewCache:
         self._views: dict[int, RunView] = {}
         self._lock = Lock()
 
-    def show(self, view: RunView) -> None:
-        """Replace what is known of a run."""
+    def put(self, view: RunView) -> None:
+        """Store a run's view in place of the former one."""
         with self._lock:
             self._views[view.run.id] = view
 
-    def drop(self, run_id: int) -> None:
-        """Forget a run."""
+    def remove(self, run_id: int) -> None:
+        """Remove a run's view."""
         with self._lock:
             self._views.pop(run_id, None)
 
     def get(self, run_id: int) -> RunView | None:
-        """Return the newest view of a run, also of one that went idle since; None where there is none."""
+        """Return a run's view, even if the run is idle by now; None if there is none."""
         with self._lock:
             return self._views.get(run_id)
 
     def active(self, now: float) -> list[RunView]:
-        """Return the views of runs that were heard of within the idle time, newest first; the others are forgotten."""
+        """Return the views of runs that have reported within the idle time, newest first; remove the others."""
         with self._lock:
             oldest = now - self._idle_after_seconds
-            self._views = {id_: view for id_, view in self._views.items() if _heard_at(view) >= oldest}
-            return sorted(self._views.values(), key=_heard_at, reverse=True)
+            self._views = {id_: view for id_, view in self._views.items() if _last_report_at(view) >= oldest}
+            return sorted(self._views.values(), key=_last_report_at, reverse=True)
 
 
 def thresholds_of(policy: Policy) -> Iterator[PolicyThreshold]:
-    """Yield the bounds of a policy; of several on one thing the tightest, which is what holds."""
+    """Yield the bounds of a policy; of several on one statistic the tightest, as that one decides."""
     bounds: dict[tuple[str, str, str, Side], list[float]] = {}
     for criterion in policy.criteria:
-        place = criterion.statistic, criterion.pair, criterion.where or ""
+        target = criterion.statistic, criterion.pair, criterion.where or ""
         if criterion.lower is not None:
-            bounds.setdefault((*place, "lower"), []).append(criterion.lower)
+            bounds.setdefault((*target, "lower"), []).append(criterion.lower)
         if criterion.upper is not None:
-            bounds.setdefault((*place, "upper"), []).append(criterion.upper)
+            bounds.setdefault((*target, "upper"), []).append(criterion.upper)
     for (statistic, pair, where, side), values in bounds.items():
         tightest = max(values) if side == "lower" else min(values)
         yield PolicyThreshold(statistic=statistic, pair=pair, where=where, bound=side, value=tightest)
 
 
-def _heard_at(view: RunView) -> float:
+def _last_report_at(view: RunView) -> float:
     return view.run.created_at if view.run.last_report_at is None else view.run.last_report_at

@@ -8,14 +8,14 @@ import numpy as np
 
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.sample import PolicySample
-from trmon.domain.adaptation.window import Place, SampleWindow, sample_of_reports
+from trmon.domain.adaptation.window import SampleWindow, StepKey, sample_of_reports
 from trmon_client.core.policies.acceptance import preset
 
 
 def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:
     window = SampleWindow(n_sequences=600)
     for step in range(5):
-        window = window.put((1, step), stream.sample(stream.K3, n=256, seed=step))
+        window = window.with_sample((1, step), stream.sample(stream.K3, n=256, seed=step))
     assert list(window.parts) == [(1, 2), (1, 3), (1, 4)]
     whole = window.sample()
     assert whole is not None
@@ -24,16 +24,16 @@ def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:
 
 def test_the_last_update_of_a_step_replaces_those_before_it() -> None:
     first, last = (stream.sample(stream.K3, n=256, seed=seed) for seed in (0, 1))
-    window = SampleWindow(n_sequences=600).put((1, 0), first).put((1, 0), last)
+    window = SampleWindow(n_sequences=600).with_sample((1, 0), first).with_sample((1, 0), last)
     whole = window.sample()
     assert whole is not None
-    assert np.array_equal(whole.readings, last.readings)
+    assert np.array_equal(whole.statistics, last.statistics)
 
 
 def test_no_more_history_is_read_than_fits() -> None:
     asked: list[int] = []
 
-    def history() -> Iterator[tuple[Place, PolicySample]]:
+    def history() -> Iterator[tuple[StepKey, PolicySample]]:
         for step in range(9, -1, -1):
             asked.append(step)
             yield (1, step), stream.sample(stream.K3, n=256, seed=step)

@@ -1,4 +1,4 @@
-"""A tenancy: what it says it holds, and when it says that it holds nothing."""
+"""LeaseManager: which slots it reports as held, and when it reports none."""
 
 from __future__ import annotations
 
@@ -19,129 +19,129 @@ from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases
 
 
-class SlowLandlord:
-    """Leases of which each renewal is answered when a test says so, with what was held when it began."""
+class BlockingLeases:
+    """Leases whose renewals return when a test lets them, with the slots held at the call."""
 
     lease_seconds = 60.0
 
     def __init__(self) -> None:
-        self.asked, self.answers = Semaphore(0), Semaphore(0)
+        self.called, self.answers = Semaphore(0), Semaphore(0)
         self.held = set(range(SLOTS))
 
     def renew(self) -> SlotHoldings:
-        """See Leases."""
-        standing = SlotHoldings(fences=dict.fromkeys(self.held, 1), n_workers=2)
-        self.asked.release()
+        """See LeaseStore."""
+        holdings = SlotHoldings(fences=dict.fromkeys(self.held, 1), n_workers=2)
+        self.called.release()
         assert self.answers.acquire(timeout=30)
-        return standing
+        return holdings
 
     def release(self, slots: Collection[int]) -> None:
-        """See Leases."""
+        """See LeaseStore."""
         self.held -= set(slots)
 
     def leave(self) -> None:
-        """See Leases."""
+        """See LeaseStore."""
 
 
-class Landlord:
-    """Leases that are granted, shared and refused as a test says."""
+class FakeLeases:
+    """Leases that a test grants, shares and refuses."""
 
     def __init__(self, *, lease_seconds: float = 10.0) -> None:
         self.lease_seconds = lease_seconds
-        self.standing = SlotHoldings(fences=dict.fromkeys(range(SLOTS), 1), n_workers=1)
-        self.away = False
+        self.holdings = SlotHoldings(fences=dict.fromkeys(range(SLOTS), 1), n_workers=1)
+        self.unavailable = False
         self.released: set[int] = set()
         self.refused = Event()
         self.left = Event()
 
     def renew(self) -> SlotHoldings:
-        """See Leases."""
-        if self.away:
-            raise NotReady("the database is away")
-        return self.standing
+        """See LeaseStore."""
+        if self.unavailable:
+            raise NotReady("the database is unavailable")
+        return self.holdings
 
     def release(self, slots: Collection[int]) -> None:
-        """See Leases."""
-        if self.away:
+        """See LeaseStore."""
+        if self.unavailable:
             self.refused.set()
-            raise NotReady("the database is away")
+            raise NotReady("the database is unavailable")
         self.released |= set(slots)
-        self.standing = self.standing.without(slots)
+        self.holdings = self.holdings.without(slots)
 
     def leave(self) -> None:
-        """See Leases."""
+        """See LeaseStore."""
         self.left.set()
 
 
-def test_it_holds_what_is_granted_and_gives_it_up_at_the_end() -> None:
-    landlord, gained = Landlord(), Event()
-    lease_manager = LeaseManager(landlord)
+def test_granted_slots_are_held_until_close_releases_them() -> None:
+    leases, gained = FakeLeases(), Event()
+    lease_manager = LeaseManager(leases)
     lease_manager.on_gain(gained.set)
     assert lease_manager.fences() == {}
     lease_manager.start()
     assert gained.wait(10)
-    assert lease_manager.fences() == landlord.standing.fences
+    assert lease_manager.fences() == leases.holdings.fences
     lease_manager.close()
-    assert landlord.left.is_set()
+    assert leases.left.is_set()
 
 
-def test_what_it_should_give_up_is_its_own_until_it_does() -> None:
-    landlord = Landlord()
-    landlord.standing = SlotHoldings(fences=landlord.standing.fences, n_workers=2)
-    lease_manager = LeaseManager(landlord)
+def test_surplus_slots_are_held_until_they_are_released() -> None:
+    leases = FakeLeases()
+    leases.holdings = SlotHoldings(fences=leases.holdings.fences, n_workers=2)
+    lease_manager = LeaseManager(leases)
     lease_manager.start()
     surplus = eventually(lease_manager.surplus)
     assert surplus <= (lease_manager.fences() or {}).keys()
     lease_manager.release(surplus)
-    eventually(lambda: landlord.released == surplus)
+    eventually(lambda: leases.released == surplus)
     assert not surplus & (lease_manager.fences() or {}).keys()
     lease_manager.close()
 
 
-def test_without_the_database_it_holds_nothing_once_its_leases_are_over_and_all_again_when_it_is_back() -> None:
-    landlord = Landlord(lease_seconds=0.5)
-    lease_manager = LeaseManager(landlord)
+def test_without_the_database_no_slot_is_held_after_the_leases_expire_and_all_are_once_it_is_back() -> None:
+    leases = FakeLeases(lease_seconds=0.5)
+    lease_manager = LeaseManager(leases)
     lease_manager.start()
     eventually(lease_manager.fences)
-    landlord.away = True
+    leases.unavailable = True
     eventually(lambda: lease_manager.fences() == {})
     assert lease_manager.surplus() == frozenset()
-    landlord.away = False
+    leases.unavailable = False
     eventually(lease_manager.fences)
     lease_manager.close()
 
 
-def test_slots_that_the_database_could_not_take_back_are_released_once_it_is_there_again() -> None:
-    landlord = Landlord(lease_seconds=0.5)
-    lease_manager = LeaseManager(landlord)
+def test_a_release_that_failed_is_repeated_once_the_database_is_back() -> None:
+    leases = FakeLeases(lease_seconds=0.5)
+    lease_manager = LeaseManager(leases)
     lease_manager.start()
     eventually(lease_manager.fences)
-    landlord.away = True
+    leases.unavailable = True
     lease_manager.release([5])
-    assert landlord.refused.wait(30)
-    landlord.away = False
-    eventually(lambda: landlord.released == {5})
+    assert leases.refused.wait(30)
+    leases.unavailable = False
+    eventually(lambda: leases.released == {5})
     lease_manager.close()
 
 
-def test_a_renewal_that_was_under_way_does_not_bring_back_what_was_given_up() -> None:
-    landlord = SlowLandlord()
-    lease_manager = LeaseManager(landlord)
+def test_a_renewal_in_flight_does_not_restore_released_slots() -> None:
+    leases = BlockingLeases()
+    lease_manager = LeaseManager(leases)
     lease_manager.start()
-    landlord.answers.release()
+    leases.answers.release()
     eventually(lease_manager.fences)
     lease_manager.release([5])
-    assert all(landlord.asked.acquire(timeout=30) for _ in range(2))
+    assert all(leases.called.acquire(timeout=30) for _ in range(2))
     lease_manager.release([6])
-    landlord.answers.release()
-    assert landlord.asked.acquire(timeout=30)
+    leases.answers.release()
+    assert leases.called.acquire(timeout=30)
     assert lease_manager.fences() == dict.fromkeys(set(range(SLOTS)) - {5, 6}, 1)
-    landlord.answers.release()
+    leases.answers.release()
     lease_manager.close()
 
 
 @pytest.mark.server("postgres")
-def test_nobody_waits_for_a_renewal_that_hangs_in_the_database(postgres_url: str) -> None:
+def test_no_caller_waits_for_a_renewal_that_hangs_in_the_database(postgres_url: str) -> None:
     engines = engines_of(postgres_url)
     lease_manager = LeaseManager(Leases(engines.writing, holder="one"))
     lease_manager.start()
@@ -167,7 +167,7 @@ def is_waiting(engines: Engines) -> bool:
         return bool(connection.scalar(waiting))
 
 
-def test_who_is_alone_owns_all_and_gives_nothing_up() -> None:
+def test_a_sole_owner_owns_all_slots_and_releases_none() -> None:
     owner = SoleOwner()
     owner.release([1])
     assert (owner.fences(), owner.surplus()) == (None, frozenset())

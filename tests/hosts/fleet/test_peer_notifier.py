@@ -1,4 +1,4 @@
-"""Processes over one PostgreSQL and one Redis: what one commits the others see at once, and later without Redis."""
+"""Processes over one PostgreSQL and one Redis see each other's commits at once, and by polling without Redis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trmon.background import poller
 from trmon.background.poller import Poller
 from trmon.config.settings import Settings
 from trmon.domain.state.run_update import Frontier, RunUpdate
-from trmon.hosts.fleet.peer_notifier import peer_notifier_of
+from trmon.hosts.fleet.peer_notifier import connect_peers
 from trmon.metrics.counters import Counters
 from trmon.store import Store
 from trmon_client.core import wire
@@ -42,39 +42,39 @@ def server() -> Iterator[Redis]:
 
 
 @pytest.fixture
-def doors(server: Redis, postgres_url: str, tmp_path: Path) -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """Clients of two API processes beside a worker."""
+def apis(server: Redis, postgres_url: str, tmp_path: Path) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    """Clients of two API processes with one worker."""
     given = {"redis_url": server.url, "lease_seconds": "2", "grace_seconds": "1"}
     with ExitStack() as stack:
         services = []
         for i in range(2):
-            service = ThreadedService(tmp_path / f"door-{i}", database_url=postgres_url, redis_url=server.url)
+            service = ThreadedService(tmp_path / f"api-{i}", database_url=postgres_url, redis_url=server.url)
             stack.callback(service.stop)
             services.append(stack.enter_context(service.client()))
         stack.enter_context(WorkerProcess(postgres_url, log=tmp_path / "worker.log", **given))
         yield services[0], services[1]
 
 
-def metric(authenticator: httpx.Client, name: str) -> float:
-    [line] = [line for line in authenticator.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
+def metric(api: httpx.Client, name: str) -> float:
+    [line] = [line for line in api.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
     return float(line.split()[1])
 
 
-def closed_steps(authenticator: httpx.Client) -> list[int]:
+def closed_steps(api: httpx.Client) -> list[int]:
     """Return the steps of the run whose batches are closed, oldest first."""
-    found = authenticator.get(f"{RUN}/batches", params={"limit": 500})
+    found = api.get(f"{RUN}/batches", params={"limit": 500})
     return [batch["step"] for batch in reversed(found.json()["items"])] if found.status_code == 200 else []
 
 
 class Follower:
-    """Follows the events of the run from the first on, until the service ends; `steps`: of the batches it heard of."""
+    """Streams the events of the run from the first one until the service ends; `steps` counts the batches by step."""
 
-    def __init__(self, authenticator: httpx.Client) -> None:
+    def __init__(self, api: httpx.Client) -> None:
         self.steps: Counter[int] = Counter()
-        self._url = authenticator.base_url
-        self._begun = threading.Event()
+        self._url = api.base_url
+        self._connected = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()
-        assert self._begun.wait(30)
+        assert self._connected.wait(30)
 
     def _follow(self) -> None:
         with (
@@ -84,7 +84,7 @@ class Follower:
         ):
             kind = ""
             for line in stream.iter_lines():
-                self._begun.set()
+                self._connected.set()
                 name, _, value = line.partition(": ")
                 if name == "event":
                     kind = value
@@ -92,88 +92,88 @@ class Follower:
                     self.steps[json.loads(value)["step"]] += 1
 
 
-def finish(authenticator: httpx.Client, *, step: int) -> None:
-    """End the run after a step, and wait until a worker has."""
-    send(authenticator, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(step, None, 1)]))
-    eventually(lambda: authenticator.get(RUN).json()["state"], lambda state: state == "finished")
+def finish(api: httpx.Client, *, step: int) -> None:
+    """Finish the run after a step, and wait until a worker has read it."""
+    send(api, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(step, None, 1)]))
+    eventually(lambda: api.get(RUN).json()["state"], lambda state: state == "finished")
 
 
-def test_a_commit_wakes_a_process_that_would_not_look_for_an_hour(server: Redis, postgres_url: str) -> None:
+def test_a_commit_wakes_a_poller_with_an_interval_of_an_hour(server: Redis, postgres_url: str) -> None:
     settings = Settings(database_url=postgres_url, redis_url=server.url)
-    looked = threading.Semaphore(0)
-    poller = Poller("tail", looked.release, every_seconds=HOUR_SECONDS)
+    polled = threading.Semaphore(0)
+    poller = Poller("events", polled.release, every_seconds=HOUR_SECONDS)
     with ExitStack() as stack:
         stores = [Store.open(postgres_url) for _ in range(2)]
         for store in stores:
             stack.callback(store.close)
-        here = peer_notifier_of(settings, stores[0], counters=Counters(), heard=lambda _: None)
-        there = peer_notifier_of(settings, stores[1], counters=Counters(), heard=lambda _: poller.wake())
+        here = connect_peers(settings, stores[0], counters=Counters(), on_notice=lambda _: None)
+        there = connect_peers(settings, stores[1], counters=Counters(), on_notice=lambda _: poller.wake())
         for part in (poller, here, there):
             assert part is not None
             part.start()
             stack.callback(part.close)
-        # Its first look is its own; the second comes when it begins to hear, the third with the commit.
-        assert looked.acquire(timeout=30)
-        assert looked.acquire(timeout=30)
+        # The first poll is its own; the second follows the subscription, the third the commit.
+        assert polled.acquire(timeout=30)
+        assert polled.acquire(timeout=30)
         append(stores[0], report_intake())
-        assert looked.acquire(timeout=30)
+        assert polled.acquire(timeout=30)
 
 
-def test_without_redis_or_alone_there_are_no_neighbours(postgres_url: str, server: Redis, tmp_path: Path) -> None:
+def test_without_redis_or_with_sqlite_there_are_no_peers(postgres_url: str, server: Redis, tmp_path: Path) -> None:
     for url, redis_url in ((postgres_url, None), (f"sqlite:///{tmp_path}/trmon.db", server.url)):
         store = Store.open(url)
         settings = Settings(database_url=url, redis_url=redis_url)
-        assert peer_notifier_of(settings, store, counters=Counters(), heard=lambda _: None) is None
+        assert connect_peers(settings, store, counters=Counters(), on_notice=lambda _: None) is None
         store.close()
 
 
-def test_every_process_hears_of_what_comes_through_another(doors: tuple[httpx.Client, httpx.Client]) -> None:
-    one, other = doors
-    for authenticator in doors:
-        eventually(lambda authenticator=authenticator: metric(authenticator, "trmon_redis_up") == 1)
+def test_a_report_to_one_process_reaches_the_streams_of_the_others(apis: tuple[httpx.Client, httpx.Client]) -> None:
+    one, other = apis
+    for api in apis:
+        eventually(lambda api=api: metric(api, "trmon_redis_up") == 1)
     train(one, steps=range(1), end=False)
     follower = Follower(other)
     for step in range(1, 6):
-        send_step(doors[step % 2], MATH, step=step)
+        send_step(apis[step % 2], MATH, step=step)
     one.put(f"{RUN}/policy", json={"policy": "geo_mask", "reason": "try"}).raise_for_status()
     eventually(lambda: other.get(f"{RUN}/policy").json()["name"] == "geo_mask")
     finish(one, step=5)
     eventually(lambda: follower.steps, lambda steps: steps == Counter(range(6)))
 
 
-@pytest.mark.parametrize("trouble", ["killed", "hanging"])
-def test_redis_in_trouble_under_load_loses_nothing(
-    server: Redis, doors: tuple[httpx.Client, httpx.Client], trouble: str
+@pytest.mark.parametrize("outage", ["killed", "hanging"])
+def test_an_outage_of_redis_under_load_loses_no_batch(
+    server: Redis, apis: tuple[httpx.Client, httpx.Client], outage: str
 ) -> None:
-    one, other = doors
+    one, other = apis
     train(one, steps=range(1), end=False)
     follower = Follower(other)
     for step in range(1, 30):
         if step == 10:
-            server.kill() if trouble == "killed" else server.hold()
+            server.kill() if outage == "killed" else server.hold()
         if step == 20:
-            server.start() if trouble == "killed" else server.go_on()
-        send_step(doors[step % 2], MATH, step=step)
+            server.start() if outage == "killed" else server.go_on()
+        send_step(apis[step % 2], MATH, step=step)
     finish(one, step=29)
     eventually(lambda: follower.steps, lambda steps: steps == Counter(range(30)))
     assert closed_steps(other) == list(range(30))
-    for authenticator in doors:
-        eventually(lambda authenticator=authenticator: metric(authenticator, "trmon_redis_up") == 1)
+    for api in apis:
+        eventually(lambda api=api: metric(api, "trmon_redis_up") == 1)
 
 
-def test_an_acknowledgement_is_heard_of_at_once_by_who_follows_the_same_process(
+def test_an_acknowledgement_reaches_a_stream_of_the_same_process_at_once(
     server: Redis, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller, "TOLD_POLL_SECONDS", HOUR_SECONDS)
+    monkeypatch.setattr(poller, "NOTIFIED_POLL_SECONDS", HOUR_SECONDS)
     service = ThreadedService(tmp_path, database_url=postgres_url, redis_url=server.url)
-    with service.client() as authenticator:
-        eventually(lambda: metric(authenticator, "trmon_redis_up") == 1)
-        send(authenticator, MATH, report())
+    with service.client() as api:
+        eventually(lambda: metric(api, "trmon_redis_up") == 1)
+        send(api, MATH, report())
         firing, store = alert(run_id=1), service.app.state.components.store
         store.run_log.commit([RunUpdate(run_id=1, frontier=Frontier(), alerts=(firing,))])[0].result(30)
-        with authenticator.stream("GET", "/api/v1/events", timeout=8.0) as stream:
-            heard = stream.iter_lines()
-            next(heard)
-            authenticator.post(f"/api/v1/alerts/{firing.identity}/ack", json={}).raise_for_status()
-            assert any(line == "event: ack" for line in heard)
+        with api.stream("GET", "/api/v1/events", timeout=8.0) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            api.post(f"/api/v1/alerts/{firing.identity}/ack", json={}).raise_for_status()
+            assert any(line == "event: ack" for line in lines)
     service.stop()

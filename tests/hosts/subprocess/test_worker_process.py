@@ -1,4 +1,4 @@
-"""The worker in a process of its own: it dies, hangs and is told to leave, and no batch is lost or closed twice."""
+"""The worker process dies, hangs and is shut down; no batch is lost or closed twice."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def closed(client: httpx.Client, *, at_least: int) -> list[int]:
 
 @contextmanager
 def store_of(process: ServiceProcess) -> Iterator[Store]:
-    """What lies in the database of a service that has ended."""
+    """The store of a service that has ended."""
     store = Store.open(f"sqlite:///{process.data_dir / 'trmon.sqlite'}", role=ProcessRole.READER)
     yield store
     store.close()
 
 
-def test_what_the_worker_finds_is_shown_and_counted(process: ServiceProcess, client: httpx.Client) -> None:
+def test_the_workers_views_and_counts_reach_the_metrics(process: ServiceProcess, client: httpx.Client) -> None:
     with Sending(process.url, KEY):
         closed(client, at_least=3)
     shown = eventually(lambda: client.get("/metrics").text, lambda text: "trmon_step{" in text)
@@ -66,7 +66,7 @@ def test_what_the_worker_finds_is_shown_and_counted(process: ServiceProcess, cli
     assert client.get("/readyz").status_code == 200
 
 
-def test_it_hears_what_people_change(process: ServiceProcess, client: httpx.Client) -> None:
+def test_an_edit_through_the_api_reaches_the_worker(process: ServiceProcess, client: httpx.Client) -> None:
     with Sending(process.url, KEY):
         closed(client, at_least=2)
         assert client.put(f"{RUN}/policy", json={"policy": "geo_mask"}).status_code == 200
@@ -76,7 +76,7 @@ def test_it_hears_what_people_change(process: ServiceProcess, client: httpx.Clie
     assert process.process.poll() is None
 
 
-def test_one_that_dies_is_replaced_and_every_batch_is_closed_once(
+def test_a_worker_that_dies_is_restarted_and_every_batch_is_closed_once(
     process: ServiceProcess, client: httpx.Client
 ) -> None:
     worker = Apart(process)
@@ -88,11 +88,13 @@ def test_one_that_dies_is_replaced_and_every_batch_is_closed_once(
         eventually(lambda: len(sending.acknowledged) > 30)
     steps = closed(client, at_least=len(sending.acknowledged) - 1)
     assert steps == list(range(len(steps)))
-    assert set(sending.answers) == {200}, "the door never closed"
+    assert set(sending.answers) == {200}, "the API answered throughout"
     assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
 
 
-def test_one_that_hangs_keeps_no_trainer_waiting_and_catches_up(process: ServiceProcess, client: httpx.Client) -> None:
+def test_a_worker_that_hangs_does_not_delay_acknowledgements_and_catches_up(
+    process: ServiceProcess, client: httpx.Client
+) -> None:
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=2)
         hanging = Apart(process).pid
@@ -107,7 +109,7 @@ def test_one_that_hangs_keeps_no_trainer_waiting_and_catches_up(process: Service
     assert not any(row["revised"] for row in batches(client))
 
 
-def test_told_to_end_the_service_lets_it_bring_every_run_to_rest(process: ServiceProcess, client: httpx.Client) -> None:
+def test_on_shutdown_the_worker_writes_a_checkpoint_of_every_run(process: ServiceProcess, client: httpx.Client) -> None:
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
     worker = Apart(process).pid
@@ -115,19 +117,21 @@ def test_told_to_end_the_service_lets_it_bring_every_run_to_rest(process: Servic
     assert not Path(f"/proc/{worker}").exists()
     with store_of(process) as store:
         (run,) = store.run_log.unfinished_runs()
-        reached = store.run_log.reached(run.id)
+        reached = store.run_log.progress(run.id)
     assert reached.checkpoint is not None
     assert reached.checkpoint.ordinal == len(sending.acknowledged) - 1
 
 
-def test_a_service_that_is_killed_takes_it_along(process: ServiceProcess) -> None:
+def test_the_worker_exits_when_the_service_is_killed(process: ServiceProcess) -> None:
     worker = Apart(process).pid
     process.kill()
     eventually(lambda: not Path(f"/proc/{worker}").exists())
 
 
-def test_a_signal_to_the_whole_group_ends_it_in_order(process: ServiceProcess, client: httpx.Client) -> None:
-    """A terminal or a process manager tells every process at once; the worker leaves when the service says so."""
+def test_the_worker_ignores_a_signal_to_the_process_group_until_the_service_shuts_it_down(
+    process: ServiceProcess, client: httpx.Client
+) -> None:
+    """A terminal or a process manager signals every process at once."""
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
     os.kill(Apart(process).pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The tail of the stream of events: what other processes have written, heard once and in order."""
+"""Follows the stored events, to learn what other processes have changed: each event once and in order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Protocol
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.store.repositories.events import StoredEvent
 
-MAX_AT_ONCE = 1000
+PAGE_SIZE = 1000
 
 
 class EventLog(Protocol):
-    """What the tail asks of the store."""
+    """The part of the store that reads events."""
 
-    def after(self, event_id: int, *, access: Access, limit: int) -> list[StoredEvent]:
+    def after(self, event_id: int, /, *, access: Access, limit: int) -> list[StoredEvent]:
         """Return the events with a larger id, oldest first."""
 
     def last_id(self) -> int:
@@ -22,17 +22,17 @@ class EventLog(Protocol):
 
 
 class EventFollower:
-    """Reads on from where it was; from its making on, nothing is left out."""
+    """Passes on every event that is written after it was created."""
 
-    def __init__(self, events: EventLog, *, heard: Callable[[Sequence[StoredEvent]], None]) -> None:
+    def __init__(self, events: EventLog, *, on_events: Callable[[Sequence[StoredEvent]], None]) -> None:
         self._events = events
-        self._heard = heard
-        self._place = events.last_id()
+        self._on_events = on_events
+        self._last_id = events.last_id()
 
-    def look(self) -> None:
-        """Tell what is new. What the listener fails on is told again."""
-        while found := self._events.after(self._place, access=EVERYTHING, limit=MAX_AT_ONCE):
-            self._heard(found)
-            self._place = found[-1].id
-            if len(found) < MAX_AT_ONCE:
+    def poll(self) -> None:
+        """Pass on new events; if the listener raises, the next poll passes the same events again."""
+        while page := self._events.after(self._last_id, access=EVERYTHING, limit=PAGE_SIZE):
+            self._on_events(page)
+            self._last_id = page[-1].id
+            if len(page) < PAGE_SIZE:
                 break

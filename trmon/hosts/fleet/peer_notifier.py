@@ -1,4 +1,4 @@
-"""Neighbours: the other processes over the same database, told at once what this one commits, by way of Redis."""
+"""Tells the other processes over the same database of each commit, through Redis, and receives their notices."""
 
 from __future__ import annotations
 
@@ -13,49 +13,35 @@ from trmon.store.redis.pubsub import PubSub
 from trmon.store.writing.group_commit import CommittedGroup
 
 
-class PeerNotifier:
-    """Whoever hears of news looks into the database, as it also does by itself; so losing some loses nothing."""
-
-    def __init__(self, url: str, *, heard: Callable[[CommitNotice], None], counters: Counters) -> None:
-        """Errors: NotReady for a URL that is none."""
-        self._bell = PubSub(url, heard=heard, failed=lambda what: counters.redis_failures.labels(what).inc())
-        counters.redis_up.set_function(lambda: self._bell.up)
-
-    @property
-    def up(self) -> bool:
-        """Whether others are heard; once they no longer are, that is told as news."""
-        return self._bell.up
-
-    def start(self) -> None:
-        """Begin to listen."""
-        self._bell.start()
-
-    def close(self) -> None:
-        """Say what is left to say, then stop."""
-        self._bell.close()
-
-    def tell(self, commit: CommittedGroup) -> None:
-        """Tell the others of a commit, soon; never waits. One that touches no run has still written events."""
-        self._bell.ring(CommitNotice(touched=commit.touched, edited=commit.edited, addressed=bool(commit.addressed)))
-
-
-def peer_notifier_of(
+def connect_peers(
     settings: Settings,
     store: Store,
     *,
     counters: Counters,
-    heard: Callable[[CommitNotice], None],
+    on_notice: Callable[[CommitNotice], None],
     pollers: Iterable[Poller] = (),
-) -> PeerNotifier | None:
-    """Return a process's neighbours, told of each of its commits; None without a Redis, or with a database of its own.
+) -> PubSub | None:
+    """Return a connection, not started, that publishes each commit of the store; None without Redis or with SQLite.
 
-    Args: heard: called with what they commit, on a thread of its own: it must be quick; pollers: those that it wakes,
-    which look less often by themselves while others are heard.
+    A lost notice loses no data: every receiver also polls the database.
+
+    Args: on_notice: called with each notice of another process, on a thread of its own; it must be quick; pollers:
+    those that notices wake: they poll less often while the connection is up. Errors: NotReady for an invalid URL.
     """
     if settings.redis_url is None or not store.is_shared:
         return None
-    peer_notifier = PeerNotifier(settings.redis_url.get_secret_value(), heard=heard, counters=counters)
-    store.writer.on_commit(peer_notifier.tell)
+    peers = PubSub(
+        settings.redis_url.get_secret_value(),
+        heard=on_notice,
+        failed=lambda operation: counters.redis_failures.labels(operation).inc(),
+    )
+    counters.redis_up.set_function(lambda: peers.up)
+    store.writer.on_commit(lambda commit: peers.ring(_notice_of(commit)))
     for poller in pollers:
-        poller.rely_on(lambda: peer_notifier.up)
-    return peer_notifier
+        poller.slow_down_while(lambda: peers.up)
+    return peers
+
+
+def _notice_of(commit: CommittedGroup) -> CommitNotice:
+    """Return the notice of a commit; one that changes no run may still have written events."""
+    return CommitNotice(touched=commit.touched, edited=commit.edited, addressed=bool(commit.addressed))

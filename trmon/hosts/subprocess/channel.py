@@ -1,4 +1,4 @@
-"""The line between the service and its worker's process, and what goes over it."""
+"""The message channel between the service and its worker process, and the messages it carries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from trmon.views.run_view_cache import RunView
 
 @dataclass(frozen=True, slots=True)
 class RunsChanged:
-    """To the worker: runs of which something came, each with its revision."""
+    """To the worker: runs with new messages or edits, each with its revision."""
 
     revisions: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """To the worker: each of the outcomes of a Write is on the disk or, with an error, is not."""
+    """To the worker: for each update of a CommitRequest None if it is committed, else the error."""
 
     number: int
     errors: tuple[str | None, ...]
@@ -31,22 +31,22 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """To the worker: bring every run to rest, then end."""
+    """To the worker: finish every run's pending work, then exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """From the worker: outcomes to be written."""
+    """From the worker: updates to commit."""
 
     number: int
-    outcomes: tuple[RunUpdate, ...]
+    updates: tuple[RunUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """From the worker, after a round: what is to be seen and counted; whoever hears it may send news again.
+    """From the worker, after each round: views and counts; the service may then send the next RunsChanged.
 
-    A view in `rows` has no row of its own: it is that one of the batches in the outcome of its run, the newest written.
+    `rows` names the batch of each view that is sent without its row: the row is in the run's last CommitRequest.
     """
 
     views: tuple[RunView, ...]
@@ -57,21 +57,21 @@ class RoundResult:
 
 
 class Channel:
-    """One end of a pair of connected sockets; any thread may send, one receives."""
+    """One end of a pair of connected sockets; any thread may send, one thread receives."""
 
     def __init__(self, descriptor: int) -> None:
         self._connection = Connection(descriptor)
-        self._sending = Lock()
+        self._send_lock = Lock()
 
     def send(self, message: object) -> None:
-        """Send an object. Errors: OSError when nobody is at the other end."""
-        with self._sending:
+        """Send an object. Errors: OSError if the other end is closed."""
+        with self._send_lock:
             self._connection.send(message)
 
     def receive(self) -> Any:
-        """Wait for an object. Errors: EOFError or OSError when nobody is at the other end any more."""
+        """Wait for an object. Errors: EOFError or OSError if the other end is closed."""
         return self._connection.recv()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close this end."""
         self._connection.close()

@@ -1,4 +1,4 @@
-"""The office: in the worker's process, what stands for the service it works for."""
+"""Represents the service inside the worker process: sends it updates to commit, views and counts."""
 
 from __future__ import annotations
 
@@ -17,79 +17,79 @@ from trmon.runner.pass_changes import PassTally
 from trmon.views.run_view_cache import RunView, RunViewCache
 
 MAX_UNANSWERED = 256
-"""Outcomes under way at once: so few answers fit into the line even if nobody takes them out of it."""
+"""Maximum updates in flight: the results of so few fit into the socket's buffer even if the worker reads none."""
 
 
 class ServiceProxy:
-    """Sends what the worker finds over the line; is its Outcomes, its Display and its Observer."""
+    """Implements RunUpdateWriter, ViewSink and PassObserver for the worker, over the channel to the service."""
 
-    def __init__(self, line: Channel, live: RunViewCache) -> None:
-        self._line = line
-        self._live = live
+    def __init__(self, channel: Channel, view_cache: RunViewCache) -> None:
+        self._channel = channel
+        self._view_cache = view_cache
         self._numbers = count()
         self._unanswered: dict[int, list[Future[None]]] = {}
-        self._room = BoundedSemaphore(MAX_UNANSWERED)
+        self._capacity = BoundedSemaphore(MAX_UNANSWERED)
         self._lock = Lock()
-        self._sent: dict[int, tuple[BatchRow, ...]] = {}
+        self._sent_rows: dict[int, tuple[BatchRow, ...]] = {}
         self._views: dict[int, RunView] = {}
         self._dropped: list[int] = []
         self._tallies: list[PassTally] = []
         self._failures: list[str] = []
 
-    def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
-        """Have outcomes written; each future ends when its one is on disk. Errors, from it: NotReady."""
+    def commit(self, updates: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
+        """Have the service commit updates; each future ends when its update is on disk. Errors, from it: NotReady."""
         assert fences is None, "an embedded database has one worker"
-        assert len(outcomes) <= MAX_UNANSWERED, "there would never be room for so many"
-        if not outcomes:
+        assert len(updates) <= MAX_UNANSWERED, "more would wait for ever"
+        if not updates:
             return []
-        futures: list[Future[None]] = [Future() for _ in outcomes]
+        futures: list[Future[None]] = [Future() for _ in updates]
         for _ in futures:
-            self._room.acquire()
+            self._capacity.acquire()
         with self._lock:
             number = next(self._numbers)
             self._unanswered[number] = futures
-        self._sent |= {outcome.run_id: outcome.batches for outcome in outcomes}
-        self._line.send(CommitRequest(number, tuple(outcomes)))
+        self._sent_rows |= {update.run_id: update.batches for update in updates}
+        self._channel.send(CommitRequest(number, tuple(updates)))
         return futures
 
-    def answered(self, written: CommitResult) -> None:
-        """End the futures of outcomes that were sent together."""
+    def complete(self, result: CommitResult) -> None:
+        """End the futures of the updates of one request."""
         with self._lock:
-            futures = self._unanswered.pop(written.number)
-        for future, error in zip(futures, written.errors, strict=True):
-            self._room.release()
+            futures = self._unanswered.pop(result.number)
+        for future, error in zip(futures, result.errors, strict=True):
+            self._capacity.release()
             if error is None:
                 future.set_result(None)
             else:
                 future.set_exception(NotReady(error))
 
-    def show(self, view: RunView) -> None:
-        """Show a run's view, with the others of the round."""
-        self._live.show(view)
+    def put(self, view: RunView) -> None:
+        """Keep a run's view, to be sent with the others of the round."""
+        self._view_cache.put(view)
         self._views[view.run.id] = view
 
-    def drop(self, run_id: int) -> None:
-        """Show a run no more."""
-        self._live.drop(run_id)
+    def remove(self, run_id: int) -> None:
+        """Remove a run's view, here and in the service."""
+        self._view_cache.remove(run_id)
         self._views.pop(run_id, None)
         self._dropped.append(run_id)
 
-    def passed(self, tally: PassTally) -> None:
-        """Have a pass counted."""
+    def pass_committed(self, tally: PassTally) -> None:
+        """Count a pass in the service."""
         self._tallies.append(tally)
 
-    def failed(self, error: Exception) -> None:
-        """Have a pass that failed counted."""
+    def pass_failed(self, error: Exception) -> None:
+        """Count a failed pass in the service."""
         self._failures.append(repr(error))
 
-    def listen(self) -> None:
-        """Send what the round showed and counted, and be open for news."""
-        rows = {run_id: view.row.key for run_id, view in self._views.items() if view.row and self._is_there(view)}
+    def send_round_result(self) -> None:
+        """Send the views and counts of the round; the service may then send changed runs."""
+        rows = {run_id: view.row.key for run_id, view in self._views.items() if view.row and self._is_row_sent(view)}
         views = tuple(replace(view, row=None) if run_id in rows else view for run_id, view in self._views.items())
-        seen = RoundResult(views, rows, tuple(self._dropped), tuple(self._tallies), tuple(self._failures))
-        self._sent, self._views, self._dropped, self._tallies, self._failures = {}, {}, [], [], []
-        self._line.send(seen)
+        result = RoundResult(views, rows, tuple(self._dropped), tuple(self._tallies), tuple(self._failures))
+        self._sent_rows, self._views, self._dropped, self._tallies, self._failures = {}, {}, [], [], []
+        self._channel.send(result)
 
-    def _is_there(self, view: RunView) -> bool:
-        """Whether a view's row went over the line in the last outcome of its run: it need not go again."""
-        return any(view.row is sent for sent in self._sent.get(view.run.id, ()))
+    def _is_row_sent(self, view: RunView) -> bool:
+        """Whether the view's row was in the last update of its run, so that it is not sent twice."""
+        return any(view.row is row for row in self._sent_rows.get(view.run.id, ()))

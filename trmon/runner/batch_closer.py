@@ -1,0 +1,111 @@
+"""Closes the batches of a run that are complete or out of time, and revises closed ones after late reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from trmon.domain.batches.assembly import reopened_batch
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.ports import RunLog
+from trmon.domain.stages.detect import reconsider
+from trmon.domain.stages.merge import ClosingBatch
+from trmon.runner.advisor import Advisor
+from trmon.runner.bound_adaptation import BoundAdaptation
+from trmon.runner.loaded_run import LoadedRun
+from trmon.runner.pass_changes import PassChanges
+from trmon.runner.quarantine import close_or_quarantine, quarantined_in
+
+
+class BatchCloser:
+    """Sends batches through the pipeline, and passes gauge rows on to the adaptation of bounds and to the advisor."""
+
+    def __init__(
+        self,
+        log: RunLog,
+        run: LoadedRun,
+        *,
+        adaptation: BoundAdaptation,
+        advisor: Advisor,
+        grace_seconds: float,
+        loaded_at: float,
+    ) -> None:
+        """Args: grace_seconds: how long a batch waits for missing reports; loaded_at: grace counts from then on."""
+        self._log = log
+        self._run = run
+        self._adaptation = adaptation
+        self._advisor = advisor
+        self._grace_seconds = grace_seconds
+        self._loaded_at = loaded_at
+
+    @property
+    def due_at(self) -> float:
+        """When the grace period of the first open batch ends; infinity: no batch is open."""
+        ends = self._run.pending.assembly.grace_ends(grace_seconds=self._grace_seconds, watching_since=self._loaded_at)
+        return math.inf if ends is None else ends
+
+    def close_due(self, changes: PassChanges, *, caught_up: bool) -> None:
+        """Close the batches that are due; while messages are unread, only complete ones."""
+        run = self._run
+        due = run.pending.assembly.close_due(
+            now=changes.now,
+            grace_seconds=self._grace_seconds if caught_up else math.inf,
+            watching_since=self._loaded_at,
+        )
+        for batch in due:
+            closing = ClosingBatch(
+                context=run.pass_context(changes),
+                pipeline_state=run.pipeline_state,
+                batch=batch.decoded(),
+                scalars=run.pending.scalars.of(batch.key.attempt_id, batch.key.step),
+                other_quarantined=self._take_unreported(batch.key),
+            )
+            self._close(closing, changes)
+            changes.tally.close_lags_seconds.append(changes.now - batch.newest_at)
+
+    def revise(self, late: Mapping[BatchKey, BatchRow], changes: PassChanges) -> None:
+        """Compute closed rows again from all their reports.
+
+        A row is left as it is if retention has deleted some of its reports: the late ones are not the whole batch.
+        Rules see the scalars of late reports, as they see those of scalars messages.
+        """
+        run = self._run
+        for key, row in late.items():
+            batch = reopened_batch(self._log.batch_reports(key)).decoded()
+            if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
+                continue
+            context = run.pass_context(changes)
+            closing = ClosingBatch(context=context, pipeline_state=run.pipeline_state, batch=batch, former=row)
+            self._close(closing, changes)
+            # A revised row is not folded again: the next batch names what is damaged in it.
+            found = quarantined_in(changes.rows[key], closing)
+            run.unreported += [structs.replace(entry, place=f"step {key.step}, {entry.place}") for entry in found]
+            read = structs.replace(row, scalars=changes.rows[key].scalars)
+            run.pipeline_state = reconsider(read, context=context, pipeline_state=run.pipeline_state)
+
+    def _take_unreported(self, key: BatchKey) -> tuple[Quarantined, ...]:
+        """Return what the batch has to name besides its own reports: nothing unless it is folded."""
+        if not self._run.pipeline_state.follows(key):
+            return ()
+        unreported, self._run.unreported = tuple(self._run.unreported), []
+        return unreported
+
+    def _close(self, closing: ClosingBatch, changes: PassChanges) -> None:
+        run = self._run
+        published = close_or_quarantine(closing)
+        run.apply(published, changes)
+        row = published.row
+        if row is not None:
+            changes.tally.quarantined.update(entry.part for entry in quarantined_in(row, closing))
+        if row is not None and closing.former is None:
+            changes.tally.mismatches += row.mismatches
+        if row is not None and (published.is_gauge or (run.gauge_row and run.gauge_row.key == row.key)):
+            run.gauge_row = row
+        if published.is_gauge:
+            self._adaptation.add_batch(closing, changes)
+            if row is not None:
+                self._advisor.add_row(row)
