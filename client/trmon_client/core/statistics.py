@@ -12,7 +12,7 @@ from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.large_batches import reduce
 from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.block_size import block_tokens
-from trmon_client.core.reduction.ppo_clipping import USUAL_CLIP, ClipRange
+from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP, ClipRange
 
 
 def columns(
@@ -60,7 +60,7 @@ def columns(
     return columns_of_inputs(inputs, clip=clip)
 
 
-def columns_of_inputs(inputs: CheckedInputs, *, clip: ClipRange = USUAL_CLIP) -> Columns:
+def columns_of_inputs(inputs: CheckedInputs, *, clip: ClipRange = DEFAULT_CLIP) -> Columns:
     """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
     reduced = _reduced(inputs, clip=clip)
     return replace(reduced, trainer_version=inputs.trainer_version, old_version=inputs.old_version)

@@ -211,7 +211,7 @@ _DIVERGENCES = (
         DIVERGENCES,
         "refused top-k",
         "disagrees with mu by > 1e-3, or sums to 1 though k < V",
-        "divergence.topk_certificate.TopK.is_refused",
+        "divergence.topk_certificate.TopK.is_rejected",
         "core/divergence/test_topk_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_refused",
     ),
     Formula(

@@ -85,6 +85,6 @@ def test_a_copy_from_cuda_waits_for_nothing_until_it_is_asked_for() -> None:
         transfer = Transfer.begin(tensors)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert transfer.parcels[0].copy.host.is_pinned()
+    assert transfer.bundles[0].copy.host.is_pinned()
     for found, tensor in zip(transfer.wait(), TENSORS, strict=True):
         np.testing.assert_array_equal(found, tensor.detach().numpy())

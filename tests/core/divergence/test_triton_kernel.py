@@ -146,7 +146,7 @@ def test_nothing_to_count_is_legal(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("logits", "message"),
     [
-        (np.zeros((1, 2, 3), np.float32), "rollout_logits is a numpy array; the kernel takes tensors"),
+        (np.zeros((1, 2, 3), np.float32), "rollout_logits is a numpy array; the kernel takes device tensors"),
         (torch.zeros((1, 2, 3), dtype=torch.float64), "rollout_logits has dtype torch.float64; the kernel takes"),
     ],
     ids=["numpy", "float64"],

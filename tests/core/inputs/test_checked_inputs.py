@@ -183,7 +183,7 @@ REFUSED = {
     ),
     "a ragged mask beside padded log-probs": (
         GOOD | {"mask": [[1], [1, 1], [1], [1]]},
-        "mask is no array: setting an array element with a sequence.",
+        "mask is not an array: setting an array element with a sequence.",
     ),
     "advantages of another length": (
         GOOD | {"advantages": np.ones(5)},
@@ -209,11 +209,11 @@ REFUSED = {
     ),
     "rewards of several shapes": (
         GOOD | {"rewards": [torch.ones(1), torch.ones(2)]},
-        "rewards is no array: stack expects each tensor to be equal size",
+        "rewards is not an array: stack expects each tensor to be equal size",
     ),
     "sparse log-probs": (
         GOOD | {"logprobs": torch.ones(4, 8).to_sparse()},
-        "logprobs is no array: can't convert Sparse layout tensor to numpy.",
+        "logprobs is not an array: can't convert Sparse layout tensor to numpy.",
     ),
     "a clip range given by its end": (GOOD | {"clip_low": -0.8}, "clip_low is -0.8; expected how far the ratio may go"),
     "a clip range that is no number": (GOOD | {"clip_high": math.nan}, "clip_high is nan; expected how far the ratio"),
@@ -245,7 +245,7 @@ REFUSED = {
     ),
     "ragged rows of uneven rows": (
         {"rollout_logprobs": [[-1.0, [-2.0]]], "logprobs": [[-1.0, -2.0]]},
-        "rollout_logprobs[0] is no array: setting an array element with a sequence.",
+        "rollout_logprobs[0] is not an array: setting an array element with a sequence.",
     ),
     "ragged integers": (
         {"rollout_logprobs": ROWS, "logprobs": [[1, 2], [3]]},

@@ -22,7 +22,7 @@ from trmon_client.core.large_batches import reduce
 from trmon_client.core.large_batches.row_blocks import row_blocks, sequence_positions
 from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.kl_estimators import RATIOS
-from trmon_client.core.reduction.ppo_clipping import USUAL_CLIP
+from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
 
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
 QUICK = settings(max_examples=80)
@@ -64,9 +64,9 @@ inputs = st.builds(
 @QUICK
 @given(inputs)
 def test_the_columns_are_those_of_the_plain_reduction(inputs: CheckedInputs) -> None:
-    found = reduce.reduce_large_batch(inputs, clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(inputs, clip=DEFAULT_CLIP)
     with np.errstate(all="ignore"):
-        expected = reduce_block(widened(inputs), clip=USUAL_CLIP)
+        expected = reduce_block(widened(inputs), clip=DEFAULT_CLIP)
         # Which of two tokens is the further one, float32 cannot say when they are neighbours.
         agree(found, {name: expected[name] for name in expected if name not in {"argmax_abs_d", *LABELS}})
     for name in LABELS:
@@ -106,7 +106,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
     rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
     new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": new}
-    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
     d = new.astype(np.float64) - rollout
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-9)
 
@@ -114,7 +114,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
 def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
     rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
-    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
     below, above = (given[name].astype(np.float64) for name in ("rollout_logprobs", "logprobs"))
     rest_below, rest_above = -np.expm1(below), -np.expm1(above)
     exact = np.exp(below) * (below - above) + rest_below * np.log(rest_below / rest_above)
@@ -150,7 +150,7 @@ def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: An
     for n_threads in (1, 2):
         torch_threads(n_threads)
         alive = threading.active_count()
-        found[n_threads] = reduce.reduce_large_batch(whole, clip=USUAL_CLIP)
+        found[n_threads] = reduce.reduce_large_batch(whole, clip=DEFAULT_CLIP)
         assert (threading.active_count(), torch.get_num_threads()) == (alive, n_threads)
     same(found[1], found[2], relative=0)
 
@@ -158,9 +158,9 @@ def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: An
 def test_the_columns_of_one_call_outlive_the_next() -> None:
     names = ("rollout_logprobs", "old_logprobs", "logprobs")
     first, second = (inputs_of(seed, names=names, horizon=4096) for seed in (1, 2))
-    found = reduce.reduce_large_batch(first, clip=USUAL_CLIP)
+    found = reduce.reduce_large_batch(first, clip=DEFAULT_CLIP)
     copy = Columns({name: array.copy() for name, array in found.items()}, dict(found.histograms))
-    reduce.reduce_large_batch(second, clip=USUAL_CLIP)
+    reduce.reduce_large_batch(second, clip=DEFAULT_CLIP)
     same(found, copy, relative=0)
 
 
@@ -189,8 +189,8 @@ def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon:
     rollout = np.full((2, horizon), -0.7, np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
     whole = check_inputs(**given, mask=np.ones_like(rollout))
-    expected = reduce_block(widened(whole), clip=USUAL_CLIP)
-    agree(reduce.reduce_large_batch(whole, clip=USUAL_CLIP), {name: expected[name] for name in expected})
+    expected = reduce_block(widened(whole), clip=DEFAULT_CLIP)
+    agree(reduce.reduce_large_batch(whole, clip=DEFAULT_CLIP), {name: expected[name] for name in expected})
 
 
 LARGE = {"n_sequences": 12, "horizon": 4096}

@@ -1,4 +1,4 @@
-"""The array functions of the core, once for numpy and once for torch, which is never imported before the caller's."""
+"""The array functions of the core for numpy and torch; torch is used only if the caller has imported it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trmon_client.core.arrays.dtypes import DType
 Array: TypeAlias = Any
 """A numpy array or a torch tensor."""
 Device: TypeAlias = Any
-"""A device of torch, of CUDA; None stands for the host, where arrays are numpy's."""
+"""A CUDA device of torch; None is the host, where arrays are numpy arrays."""
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -42,7 +42,7 @@ class Arrays:
     running_sum: Function
     concatenate: Function
     gather: Function
-    """(array, indices): the named rows of the first axis."""
+    """(array, indices): the rows of the first axis at the indices."""
     empty: Function
     """(shape, dtype, device)"""
     cast: Function
@@ -52,16 +52,16 @@ class Arrays:
 
 
 TORCH_GRAIN = 1 << 15
-"""Elements up to which torch starts no threads of its own, whose waiting would cost the trainer a core."""
-PRODUCT = 1 << 8
-"""Elements of the vectors that rows are cut into to be multiplied. BLAS starts threads of its own for long ones, and
-float32 loses less in short ones; of more than 500 at once numpy lets other threads of Python run meanwhile."""
-FEW = 1 << 13
-"""Elements for which the start of a function takes as long as its work."""
+"""Elements up to which torch starts no threads; waiting threads would occupy the trainer's cores."""
+DOT_LENGTH = 1 << 8
+"""Elements of the vectors into which rows are split for dot products. BLAS starts threads for long vectors, and float32
+loses less in short ones; numpy releases the interpreter lock for more than 500 products at once."""
+SMALL_SIZE = 1 << 13
+"""Elements for which calling a function takes as long as its work."""
 
 
-# Where rows are long, what numpy offers first is not what it does fastest: its sums, its bounds by a scalar and its
-# counts take 2 to 8 times as long as BLAS, `clip` and `count_nonzero`, and its running sum 4 times torch's.
+# For long rows the obvious numpy functions are slow: sum, maximum with a scalar and count take 2 to 8 times as long as
+# BLAS, `clip` and `count_nonzero`, and cumsum takes 4 times as long as torch's.
 def _sum(array: Array, axis: int) -> Array:
     if axis == -1 and array.dtype.kind == "f":
         return _sum_of_products(array, None)
@@ -73,24 +73,24 @@ def _sum_product(left: Array, right: Array, axis: int) -> Array:
 
 
 def _sum_of_products(left: Array, right: Array | None) -> Array:
-    """Return the sums over the last axis, of left times right or of left alone."""
+    """Return the sums of left * right over the last axis, or of left alone."""
     n = left.shape[-1]
-    end = n - n % PRODUCT
-    if not end or left.size <= FEW:
+    end = n - n % DOT_LENGTH
+    if not end or left.size <= SMALL_SIZE:
         return _product(left, _ones(n, left.dtype) if right is None else right)
-    cut = (*left.shape[:-1], end // PRODUCT, PRODUCT)
-    others = _ones(PRODUCT, left.dtype) if right is None else right[..., :end].reshape(cut)
-    total = np.add.reduce(_product(left[..., :end].reshape(cut), others), -1, "f8")
+    split = (*left.shape[:-1], end // DOT_LENGTH, DOT_LENGTH)
+    factors = _ones(DOT_LENGTH, left.dtype) if right is None else right[..., :end].reshape(split)
+    total = np.add.reduce(_product(left[..., :end].reshape(split), factors), -1, "f8")
     return total if end == n else total + _sum_of_products(left[..., end:], None if right is None else right[..., end:])
 
 
-@lru_cache(maxsize=PRODUCT)
+@lru_cache(maxsize=DOT_LENGTH)
 def _ones(n: int, dtype: np.dtype[Any]) -> Array:
     return np.ones(n, dtype)
 
 
 def _product(left: Array, right: Array) -> Array:
-    # As a product of two vectors, not of a matrix and one: BLAS then adds up in more, and so shorter, parts.
+    # Vector times vector, not matrix times vector: BLAS then sums shorter parts, which is more accurate.
     return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
 
 
@@ -108,7 +108,7 @@ def _running_sum(array: Array, axis: int) -> Array:
 
 
 def running_sums(array: Array, *, out: Array) -> Array:
-    """Return the running sums of the rows of a numpy array, added up in float64, in `out`, contiguous as the array."""
+    """Return the running sums of the rows of a numpy array in `out`, summed in float64; both arrays are contiguous."""
     torch = sys.modules.get("torch")
     rows, total = (each.reshape(-1, each.shape[-1]) for each in (array, out))
     if torch is None:
@@ -116,17 +116,17 @@ def running_sums(array: Array, *, out: Array) -> Array:
         return out
     stride = max(1, TORCH_GRAIN // rows.shape[1])
     for start in range(0, len(rows), stride):
-        part = slice(start, start + stride)
-        torch.cumsum(torch.from_numpy(rows[part]), -1, out=torch.from_numpy(total[part]))
+        block = slice(start, start + stride)
+        torch.cumsum(torch.from_numpy(rows[block]), -1, out=torch.from_numpy(total[block]))
     return out
 
 
 def _at_least(array: Array, bound: float) -> Array:
-    return np.clip(array, bound, np.inf) if array.size > FEW else np.maximum(array, bound)
+    return np.clip(array, bound, np.inf) if array.size > SMALL_SIZE else np.maximum(array, bound)
 
 
 def _at_most(array: Array, bound: float) -> Array:
-    return np.clip(array, -np.inf, bound) if array.size > FEW else np.minimum(array, bound)
+    return np.clip(array, -np.inf, bound) if array.size > SMALL_SIZE else np.minimum(array, bound)
 
 
 def _gather(array: Array, indices: list[int]) -> Array:
@@ -166,13 +166,13 @@ NUMPY = Arrays(
 
 @cache
 def torch_arrays() -> Arrays:
-    """Return the functions of torch, which the caller's tensors have imported already."""
+    """Return the functions for torch, which the caller has already imported."""
     import torch
 
     dtypes = {"f8": torch.float64, "f4": torch.float32, "i8": torch.int64}
 
     def running_sum(array: Array, axis: int) -> Array:
-        # torch.cumsum raises on CUDA where the trainer asked for deterministic algorithms: add in doubling strides.
+        # torch.cumsum raises on CUDA under deterministic algorithms, so add with doubling strides.
         total, stride = array.movedim(axis, -1).clone(), 1
         while stride < total.shape[-1]:
             total[..., stride:] = total[..., stride:] + total[..., :-stride]
@@ -203,36 +203,36 @@ def torch_arrays() -> Arrays:
 
 
 def functions_of(array: Array) -> Arrays:
-    """Return the functions that work on an array."""
+    """Return the functions for the kind of an array."""
     return torch_arrays() if is_tensor(array) else NUMPY
 
 
 def is_tensor(value: object) -> TypeGuard[Any]:
-    """Return whether a value is a tensor of torch."""
+    """Return whether a value is a torch tensor."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def n_threads() -> int:
-    """Return how many threads the trainer lets an operation of torch have, 1 where there is no torch."""
+    """Return the number of threads that the trainer allows a torch operation; 1 without torch."""
     torch = sys.modules.get("torch")
     return 1 if torch is None else int(torch.get_num_threads())
 
 
 def devices_of(values: Iterable[object]) -> list[Device]:
-    """Return the distinct devices on which torch computes with tensors among the values, in their order.
+    """Return the distinct devices of the tensors among the values that stay on their device, in order.
 
-    They are those of CUDA, and `meta`, on which reading a value is an error; all else is brought to the host.
+    These are CUDA devices and `meta`, where reading a value is an error; other tensors are copied to the host.
     """
-    far = (value for value in values if is_tensor(value) and (value.is_cuda or value.is_meta))
-    return list(dict.fromkeys(value.device for value in far))
+    remote = (value for value in values if is_tensor(value) and (value.is_cuda or value.is_meta))
+    return list(dict.fromkeys(value.device for value in remote))
 
 
 def to_computable(value: Any, device: Device) -> Array:
-    """Return a tensor, array, nested list or list of tensors as a detached array where the statistics are computed.
+    """Return a tensor, array, nested list or list of tensors as a detached array on the device.
 
-    Args: device: a device of torch; None for numpy, which views a tensor of the CPU without a copy.
-    Errors: ValueError, TypeError or RuntimeError when a list is ragged or holds no numbers.
+    Args: device: a torch device; None for numpy, which views a CPU tensor without a copy.
+    Errors: ValueError, TypeError or RuntimeError if a list is ragged or does not hold numbers.
     """
     if isinstance(value, (list, tuple)) and value and is_tensor(value[0]):
         value = sys.modules["torch"].stack(list(value))
@@ -241,16 +241,16 @@ def to_computable(value: Any, device: Device) -> Array:
     value = np.asarray(value)
     if device is None:
         return value
-    # torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
+    # torch rejects foreign byte orders and negative strides, and warns about read-only memory.
     native = sys.modules["torch"].from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
-    # A copy from memory that is not pinned may wait for the device.
+    # A copy from unpinned memory may wait for the device.
     return (native.pin_memory() if device.type == "cuda" else native).to(device, non_blocking=True)
 
 
 def argument_to_computable(name: str, value: Any, device: Device) -> Array:
-    """Return an argument as `bring` does.
+    """Return an argument as `to_computable` does.
 
-    Errors: ValueError naming it when it is no array, or one that has to be made a plain one first.
+    Errors: ValueError naming the argument if it is not an array, or is a nested or distributed tensor.
     """
     if is_tensor(value) and value.is_nested:
         raise ValueError(f"{name} is nested; expected .to_padded_tensor(0.0) with a mask, or a list of .unbind()")
@@ -259,13 +259,13 @@ def argument_to_computable(name: str, value: Any, device: Device) -> Array:
     try:
         return to_computable(value, device)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} is no array: {error}; expected numbers in rows of one length") from error
+        raise ValueError(f"{name} is not an array: {error}; expected numbers in rows of equal length") from error
 
 
 def _host(tensor: Array) -> Array:
     torch = sys.modules["torch"]
     if tensor.dtype == torch.bfloat16:
-        # numpy has no bfloat16, the upper half of a float32; torch would share the conversion among its threads.
+        # numpy has no bfloat16, which is the upper half of a float32; converting in torch would start threads.
         upper = tensor.view(torch.int16).numpy(force=True).view(np.uint16)
         return np.left_shift(upper, 16, dtype=np.uint32).view(np.float32)
     array = tensor.numpy(force=True)
@@ -273,7 +273,7 @@ def _host(tensor: Array) -> Array:
 
 
 def dtype_kind(array: Array) -> str:
-    """Return what an array holds: b(ool), i(nteger), f(loat), or anything else."""
+    """Return the kind of the elements: "b" (bool), "i" (integer), "f" (float) or another numpy kind."""
     if not is_tensor(array):
         return "i" if array.dtype.kind == "u" else array.dtype.kind
     if array.is_complex():

@@ -1,4 +1,4 @@
-"""A transfer: tensors of a device on their way to the host, by one copy that nobody waits for until they are needed."""
+"""Transfers: one asynchronous copy of tensors from a device to the host, awaited when the values are needed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from trmon_client.core.arrays.backend import Array, is_tensor
 
 
 class DeviceEvent(Protocol):
-    """Something that a device will have done."""
+    """An event in the stream of a device."""
 
     def synchronize(self) -> None:
-        """Return when it is done."""
+        """Wait until the device has reached the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCopy:
-    """Bytes of the host, uint8 [n], that a device fills until the event."""
+    """Host memory, uint8 [n], that is filled once the device has reached the event."""
 
     host: Array
     event: DeviceEvent
@@ -30,23 +30,23 @@ class HostCopy:
 
 @dataclass(frozen=True, slots=True)
 class TensorBundle:
-    """Tensors of one device in one copy: the places of them among the values, their dtypes and shapes."""
+    """The tensors of one device in one copy: their indices among the values, dtypes and shapes."""
 
-    places: tuple[tuple[int, np.dtype[Any], tuple[int, ...]], ...]
+    layout: tuple[tuple[int, np.dtype[Any], tuple[int, ...]], ...]
     copy: HostCopy
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Values of which those that are tensors travel together; begun where they were computed, awaited anywhere."""
+    """Values whose tensors are copied together; started in the thread that computed them, awaited in any thread."""
 
     values: tuple[Any, ...]
-    """None where a parcel brings the value."""
-    parcels: tuple[TensorBundle, ...]
+    """None where a bundle holds the value."""
+    bundles: tuple[TensorBundle, ...]
 
     @classmethod
     def begin(cls, values: Sequence[Any], *, start: Callable[[Array], HostCopy] | None = None) -> Transfer:
-        """Start to copy all tensors among the values, of each device at once, on its current stream.
+        """Start copying the tensors among the values, one copy for each device, on its current stream.
 
         Args: start: starts the copy of bytes, uint8 [n]; by default from CUDA into pinned memory.
         """
@@ -54,26 +54,26 @@ class Transfer:
         for index, value in enumerate(values):
             if is_tensor(value):
                 by_device.setdefault(value.device, []).append(index)
-        parcels = tuple(_pack(values, places, start or _to_pinned) for places in by_device.values())
-        return cls(tuple(None if is_tensor(value) else value for value in values), parcels)
+        bundles = tuple(_pack(values, indices, start or _to_pinned) for indices in by_device.values())
+        return cls(tuple(None if is_tensor(value) else value for value in values), bundles)
 
     def wait(self) -> list[Any]:
-        """Return the values with a numpy array for each tensor, once its device has filled it."""
-        found = list(self.values)
-        for parcel in self.parcels:
-            parcel.copy.event.synchronize()
-            data, at = parcel.copy.host.numpy(), 0
-            for index, dtype, shape in parcel.places:
+        """Wait for the devices and return the values, with a numpy array for each tensor."""
+        values = list(self.values)
+        for bundle in self.bundles:
+            bundle.copy.event.synchronize()
+            data, at = bundle.copy.host.numpy(), 0
+            for index, dtype, shape in bundle.layout:
                 end = at + math.prod(shape) * dtype.itemsize
-                found[index] = data[at:end].view(dtype).reshape(shape)
+                values[index] = data[at:end].view(dtype).reshape(shape)
                 at = end
-        return found
+        return values
 
 
-def _pack(values: Sequence[Any], places: list[int], start: Callable[[Array], HostCopy]) -> TensorBundle:
+def _pack(values: Sequence[Any], indices: list[int], start: Callable[[Array], HostCopy]) -> TensorBundle:
     torch = sys.modules["torch"]
-    # The widest first, so that every array starts at a multiple of its own width.
-    order = sorted(places, key=lambda index: -values[index].itemsize)
+    # The widest dtype first, so that every array is aligned.
+    order = sorted(indices, key=lambda index: -values[index].itemsize)
     packed = torch.cat([values[index].detach().contiguous().view(-1).view(torch.uint8) for index in order])
     return TensorBundle(
         tuple((index, _dtype(values[index]), tuple(values[index].shape)) for index in order), start(packed)
@@ -82,7 +82,7 @@ def _pack(values: Sequence[Any], places: list[int], start: Callable[[Array], Hos
 
 class _Done:
     def synchronize(self) -> None:
-        """Return at once: the host's own copy is no work of a device."""
+        """Return at once, because the host made the copy."""
 
 
 def _to_pinned(packed: Array) -> HostCopy:
@@ -91,7 +91,7 @@ def _to_pinned(packed: Array) -> HostCopy:
     torch = sys.modules["torch"]
     host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True)
     host.copy_(packed, non_blocking=True)
-    # A thread that waits for a blocking event sleeps; it would keep a core busy otherwise.
+    # Waiting for a blocking event sleeps instead of spinning.
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(packed.device))
     return HostCopy(host, event)

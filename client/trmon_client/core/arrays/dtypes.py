@@ -1,4 +1,4 @@
-"""The dtypes of columns, and how many layouts of columns are remembered."""
+"""The dtypes of columns, and the size of caches keyed by column layout."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ DType = Literal["f8", "f4", "i8"]
 """Little-endian dtypes of columns, in memory and on the wire."""
 
 REMEMBERED_LAYOUTS = 256
-"""How many sets of columns are remembered, wherever something is made once for all reports that have the same."""
+"""The number of column layouts in each cache; reports with the same columns share an entry."""

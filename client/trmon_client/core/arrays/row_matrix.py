@@ -1,4 +1,4 @@
-"""Columns as rows of a few matrices: what is done to each of some 90 arrays costs more than what is in them."""
+"""Columns as rows of a few matrices, because an operation for each of some 90 small arrays is slow."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowMatrix(Mapping[str, Array]):
-    """A mapping of name to row: `matrices` are numpy [columns, B], one a dtype, `names` those of their rows.
+    """A mapping of name to row: `matrices` are numpy [columns, B], one for each dtype; `names` names the rows.
 
-    A row is made when it is asked for, of the matrix' own memory.
+    A row is a view that is created on access.
     """
 
     matrices: tuple[Array, ...]
     names: tuple[tuple[str, ...], ...]
 
     def __getitem__(self, name: str) -> Array:
-        matrix, row = _places(self.names)[name]
-        found: Array = self.matrices[matrix][row]
-        return found
+        matrix, row = _positions(self.names)[name]
+        values: Array = self.matrices[matrix][row]
+        return values
 
     def __contains__(self, name: object) -> bool:
-        return name in _places(self.names)
+        return name in _positions(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_places(self.names))
+        return iter(_positions(self.names))
 
     def __len__(self) -> int:
-        return len(_places(self.names))
+        return len(_positions(self.names))
 
     def float64(self) -> Array:
         """Return all rows as one matrix, [columns, B] float64."""
@@ -42,12 +42,12 @@ class RowMatrix(Mapping[str, Array]):
 
     @classmethod
     def merge(cls, parts: Sequence[RowMatrix]) -> RowMatrix:
-        """Return the rows of all parts, which have the same names, one after the other."""
+        """Return the concatenated rows of parts with the same names."""
         matrices = zip(*(part.matrices for part in parts), strict=True)
-        return cls(tuple(np.concatenate(of_dtype, 1) for of_dtype in matrices), parts[0].names)
+        return cls(tuple(np.concatenate(same_dtype, 1) for same_dtype in matrices), parts[0].names)
 
 
 @lru_cache(REMEMBERED_LAYOUTS)
-def _places(names: tuple[tuple[str, ...], ...]) -> dict[str, tuple[int, int]]:
-    """Return the matrix and the row of each column; remembered, as all reports of a run have the same columns."""
+def _positions(names: tuple[tuple[str, ...], ...]) -> dict[str, tuple[int, int]]:
+    """Return the matrix and the row of each column; cached, because all reports of a run have the same columns."""
     return {name: (matrix, row) for matrix, group in enumerate(names) for row, name in enumerate(group)}

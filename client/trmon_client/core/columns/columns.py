@@ -1,4 +1,4 @@
-"""Columns: the sufficient statistics of a batch, one value a sequence, and the histograms beside them."""
+"""Columns: the sufficient statistics of a batch, one value for each sequence, with histograms of d."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Columns(Mapping[str, Array]):
     """The columns of B sequences: a mapping of name to [B], with a histogram of d for each pair.
 
     `by_name` holds arrays of one kind, numpy or torch, in the dtypes of `schema.COLUMNS`; `histograms` holds
-    [N_BINS] int64 counts a pair. Source: formulas, section 3.
+    [N_BINS] int64 counts by pair. Source: formulas, section 3.
     """
 
     by_name: Mapping[str, Array]
@@ -51,7 +51,7 @@ class Columns(Mapping[str, Array]):
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """The pairs that were given, in the order mismatch, staleness, total."""
+        """The given pairs, in the order mismatch, staleness, total."""
         return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in self.by_name)
 
     @cached_property
@@ -60,16 +60,16 @@ class Columns(Mapping[str, Array]):
         return primary(self.pairs)
 
     def numpy(self) -> Columns:
-        """Return the same columns as numpy arrays; from a device by one transfer, which is waited for."""
+        """Return the columns as numpy arrays; from a device by one transfer, which is awaited."""
         return self.with_arrays(Transfer.begin(self.arrays).wait()) if is_tensor(self.by_name["n_tokens"]) else self
 
     @property
     def arrays(self) -> list[Array]:
-        """The columns, then the histograms, in their order."""
+        """The arrays of the columns, then of the histograms, in order."""
         return [*self.by_name.values(), *self.histograms.values()]
 
     def with_arrays(self, arrays: Sequence[Array]) -> Columns:
-        """Return the same columns with other arrays, in the order of `arrays`."""
+        """Return the columns with other arrays, in the order of `arrays`."""
         return replace(
             self,
             by_name=dict(zip(self.by_name, arrays[: len(self)], strict=True)),
@@ -80,8 +80,8 @@ class Columns(Mapping[str, Array]):
     def merge(*parts: Columns) -> Columns:
         """Return the columns of all parts' sequences in order, histograms added; nothing is averaged.
 
-        A column that only some parts have is kept for rewards and advantages (NaN where absent) and left out
-        otherwise; `kl_is` is the weakest part's, versions are the newest trainer's and the oldest pi_old's.
+        Rewards and advantages are kept if any part has them (NaN for the others); any other column is kept only if
+        all parts have it. `kl_is` is the weakest of the parts, `trainer_version` the newest, `old_version` the oldest.
         Args: parts: at least one, all numpy or all on one device.
         Errors: ValueError without parts.
         Source: formulas, section 3.
@@ -107,7 +107,7 @@ class Columns(Mapping[str, Array]):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The columns of merged parts, in the order of the registry, and so by dtype."""
+    """The columns of merged parts in the order of the registry, and the same grouped by dtype."""
 
     names: tuple[str, ...]
     by_dtype: tuple[tuple[str, ...], ...]
@@ -115,7 +115,7 @@ class _Layout:
 
 @lru_cache(REMEMBERED_LAYOUTS)
 def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
-    """Remembered by the columns that the parts have: those of a run's ranks are alike."""
+    """Return the layout of merged parts; cached, because the ranks of a run have the same columns."""
     shared = set.intersection(*map(set, given))
     labels = {name for names in given for name in names if COLUMNS[name].reduction is Reduction.LABEL}
     names = tuple(name for name in COLUMNS if name in shared or name in labels)
@@ -124,25 +124,25 @@ def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
 
 
 def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
-    """Columns of one dtype become one array: what is done to each of some 90 costs more than what is in them."""
+    """Concatenate the columns of each dtype as one array, which is faster than some 90 separate operations."""
     rows = [part.by_name for part in parts if isinstance(part.by_name, RowMatrix)]
-    if len(rows) == len(parts) and len({of_part.names for of_part in rows}) == 1:
+    if len(rows) == len(parts) and len({matrix.names for matrix in rows}) == 1:
         return RowMatrix.merge(rows)
     given = frozenset(tuple(part.by_name) for part in parts)
     layout = _layout(given)
-    values = [part.by_name if len(given) == 1 else _completed(part, layout.names) for part in parts]
+    values = [part.by_name if len(given) == 1 else _with_missing_labels(part, layout.names) for part in parts]
     concatenate = functions_of(values[0]["n_tokens"]).concatenate
-    found: dict[str, Array] = {}
+    merged: dict[str, Array] = {}
     for names in layout.by_dtype:
         joined = concatenate([by_name[name] for name in names for by_name in values])
-        found.update(zip(names, joined.reshape(len(names), -1), strict=True))
-    return {name: found[name] for name in layout.names}
+        merged.update(zip(names, joined.reshape(len(names), -1), strict=True))
+    return {name: merged[name] for name in layout.names}
 
 
-def _completed(part: Columns, names: Sequence[str]) -> Mapping[str, Array]:
+def _with_missing_labels(part: Columns, names: Sequence[str]) -> Mapping[str, Array]:
     n_tokens = part.by_name["n_tokens"]
-    nothing = n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
-    return {name: part.by_name.get(name, nothing) for name in names}
+    missing = n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
+    return {name: part.by_name.get(name, missing) for name in names}
 
 
 def _extreme(pick: Any, versions: list[int | None]) -> int | None:

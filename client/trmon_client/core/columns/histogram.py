@@ -1,4 +1,4 @@
-"""The histogram of d: counts of tokens between the edges of the schema, one row a pair."""
+"""The histogram of d: the number of tokens between the edges of the schema, one row for each pair."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trmon_client.core.arrays.backend import Array, Device, is_tensor, to_comput
 from trmon_client.core.columns.schema import HISTOGRAM_EDGES, N_BINS
 
 EDGES = np.array(HISTOGRAM_EDGES)
-# What is below the least float32 that is no less than an edge is below the edge.
-_NEAREST = EDGES.astype(np.float32)
-SINGLE_EDGES = np.where(_NEAREST < EDGES, np.nextafter(_NEAREST, np.float32(np.inf)), _NEAREST)
+# A float32 is below an edge exactly if it is below the smallest float32 that is not below the edge.
+_ROUNDED_EDGES = EDGES.astype(np.float32)
+FLOAT32_EDGES = np.where(_ROUNDED_EDGES < EDGES, np.nextafter(_ROUNDED_EDGES, np.float32(np.inf)), _ROUNDED_EDGES)
 ZERO_BIN = N_BINS // 2
-SORTED = 1 << 15
-"""Tokens that are sorted together: what more of them cost, the fewer searches for edges do not save."""
+SORT_SIZE = 1 << 15
+"""Tokens that are sorted at a time; larger pieces cost more than the saved searches for edges."""
 
 
 def histograms(d: Array, *, valid: Array) -> Array:
@@ -31,19 +31,20 @@ def histograms(d: Array, *, valid: Array) -> Array:
 
 
 def histogram_in_place(d: Array, *, n_absent: int) -> Array:
-    """Return the counts [N_BINS] int64 of float32 tokens of the host, but for so many whose 0 does not count.
+    """Return the counts [N_BINS] int64 of float32 tokens on the host.
 
-    Args: d: of any shape, contiguous; sorted piece by piece on return.
+    Args: d: contiguous, of any shape; sorted piece by piece in place. n_absent: the number of tokens that are 0 because
+    they are not valid, which are not counted.
     Source: formulas, section 3.
     """
     flat = d.reshape(-1)
-    end = len(flat) - len(flat) % SORTED
-    pieces = flat[:end].reshape(-1, SORTED)
+    end = len(flat) - len(flat) % SORT_SIZE
+    pieces = flat[:end].reshape(-1, SORT_SIZE)
     pieces.sort()
     flat[end:].sort()
     ends = np.zeros(N_BINS + 1, np.int64)
     for piece in (*pieces, flat[end:]):
-        ends[1:-1] += np.searchsorted(piece, SINGLE_EDGES)
+        ends[1:-1] += np.searchsorted(piece, FLOAT32_EDGES)
     ends[-1] = len(flat)
     counts: Array = ends[1:] - ends[:-1]
     counts[ZERO_BIN] -= n_absent
@@ -51,7 +52,7 @@ def histogram_in_place(d: Array, *, n_absent: int) -> Array:
 
 
 def _counts(d: Array) -> Array:
-    # numpy sorts with vector instructions: faster than to look every token up in a table.
+    # numpy sorts with vector instructions, which is faster than a table lookup for each token.
     ends = [np.searchsorted(row, EDGES) for row in np.sort(d)]
     return np.diff(ends, prepend=0, append=d.shape[1])
 

@@ -1,4 +1,4 @@
-"""Quantiles: of a few values, and of |d| from its histogram."""
+"""Quantiles of a few values, and of |d| from its histogram."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ def percentile(values: Array, fraction: float) -> Array:
 def abs_quantiles(counts: Array, fractions: Sequence[float], *, largest: Array) -> list[list[float]]:
     """Return quantiles of |d| in nats for each histogram of d, interpolated linearly between tokens.
 
-    Tokens are taken to lie evenly within their bin, 26% wide, and none above `largest`, which also ends the overflow
-    bin.
+    Tokens are assumed to be spread evenly within their bin, which is 26% wide; the overflow bin ends at `largest`.
     Args: counts: [P, N_BINS]; fractions: each in [0, 1]; largest: the largest |d|, [P].
-    Returns: a row a histogram, a value a fraction; nan where the histogram is empty.
+    Returns: a row for each histogram with a value for each fraction; nan for an empty histogram.
     Source: formulas, sections 3 and 5.
     """
     folded = counts[:, ZERO_BIN:].astype(np.float64)
     folded[:, 1:] += counts[:, ZERO_BIN - 1 :: -1]
-    # From here on as plain numbers: of a few values, these are faster than arrays.
-    tails = [_Tail(*row) for row in zip(np.add.accumulate(folded, 1).tolist(), largest.tolist(), strict=True)]
-    return [[tail.quantile(fraction) for fraction in fractions] for tail in tails]
+    # Python numbers from here on, which are faster than arrays for a few values.
+    distributions = [
+        _AbsDistribution(*row) for row in zip(np.add.accumulate(folded, 1).tolist(), largest.tolist(), strict=True)
+    ]
+    return [[distribution.quantile(fraction) for fraction in fractions] for distribution in distributions]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tail:
-    """How many tokens have |d| up to the end of each bin, and the largest |d|."""
+class _AbsDistribution:
+    """The number of tokens with |d| up to the end of each bin, and the largest |d|."""
 
-    reached: list[float]
+    cumulative: list[float]
     largest: float
 
     def quantile(self, fraction: float) -> float:
-        last = self.reached[-1] - 1
+        last = self.cumulative[-1] - 1
         if last < 0:
             return math.nan
         position = fraction * last
@@ -62,12 +63,12 @@ class _Tail:
         return below + (position - rank) * (above - below)
 
     def _value_at(self, rank: float) -> float:
-        """Return the |d| of the token of a rank, counted from 0; of the last, the largest itself."""
-        if rank == self.reached[-1] - 1:
+        """Return |d| of the token at a rank, counted from 0; the last is the largest."""
+        if rank == self.cumulative[-1] - 1:
             return self.largest
-        bin_ = min(bisect_right(self.reached, rank), _OVERFLOW)
-        before = self.reached[bin_ - 1] if bin_ else 0.0
+        bin_ = min(bisect_right(self.cumulative, rank), _OVERFLOW)
+        before = self.cumulative[bin_ - 1] if bin_ else 0.0
         high = self.largest if bin_ == _OVERFLOW else _ABS_EDGES[bin_ + 1]
-        share = (rank - before + 0.5) / (self.reached[bin_] - before)
+        share = (rank - before + 0.5) / (self.cumulative[bin_] - before)
         value = _ABS_EDGES[bin_] + share * (high - _ABS_EDGES[bin_])
         return min(value, self.largest)

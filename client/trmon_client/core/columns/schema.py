@@ -1,4 +1,4 @@
-"""The registry of per-sequence columns: what leaves the trainer, its type and the identity of its reduction."""
+"""The registry of per-sequence columns: name, dtype and reduction of everything that leaves the trainer."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ PAIRS: tuple[Pair, ...] = ("mismatch", "staleness", "total")
 PRIMARY_ORDER: tuple[Pair, ...] = ("total", "mismatch", "staleness")
 
 KlIs = Literal["exact", "lower_bound", "sampled"]
-"""How the KL columns were obtained, strongest first; a batch is as its weakest part."""
+"""How the KL columns were obtained, strongest first; a merged batch takes the weakest value of its parts."""
 KL_IS_ORDER: tuple[KlIs, ...] = ("exact", "lower_bound", "sampled")
-
 
 HISTOGRAM_EDGES: tuple[float, ...] = (
     *(-(10.0 ** (j / 10)) for j in range(15, -61, -1)),
     *(10.0 ** (j / 10) for j in range(-60, 16)),
 )
-"""Edges of the histogram of d, in nats; see N_BINS."""
+"""Edges of the histogram of d, in nats."""
 N_BINS = len(HISTOGRAM_EDGES) + 1
-"""Bins of the histogram of d: one between every two edges (the middle one spans zero), one beyond each end."""
+"""Bins of the histogram of d: one between adjacent edges (the middle bin spans zero) and one beyond each end."""
 
 
 class Reduction(Enum):
-    """How a column reduces the valid tokens of one sequence; the value is what an empty sequence holds."""
+    """How a column reduces the valid tokens of a sequence; the value is the entry of an empty sequence."""
 
     SUM = 0.0
     MIN = float("inf")
@@ -46,7 +45,7 @@ class ColumnSpec:
 
     @property
     def identity(self) -> float:
-        """What a sequence without valid tokens holds."""
+        """The entry of a sequence without valid tokens."""
         return float(self.reduction.value)
 
 
@@ -68,23 +67,23 @@ PAIR_STEMS: tuple[str, ...] = (
     *("sum_p", "sum_q", "sum_pp", "sum_qq", "sum_pq"),
     *("sum_binary_kl", "max_binary_kl", "prefix_min_d", "prefix_max_d"),
 )
-"""Columns that every given pair has, named `<pair>_<stem>`."""
+"""Columns of each given pair, named `<pair>_<stem>`."""
 
 SEQUENCE_STEMS: tuple[str, ...] = (
     *("n_tokens", "n_invalid", "n_saturated", "n_clamped", "argmax_abs_d"),
     *("sum_logp_rollout", "sum_logp_old", "sum_logp", "sum_abs_is_dev"),
     *("n_clipped", "n_leaked", "n_leaked_high"),
 )
-"""Columns of the sequence itself; those whose inputs are not given are absent."""
+"""Columns of the sequence; a column is absent if its input is not given."""
 
 DIVERGENCE_STEMS: tuple[str, ...] = (
     *("max_kl", "sum_kl", "argmax_kl", "max_reverse_kl", "sum_reverse_kl", "max_tv", "sum_tv"),
     *("sum_entropy_rollout", "sum_entropy", "n_unbounded"),
 )
-"""Columns that exist when logits or top-k log-probs are given."""
+"""Columns that exist if logits or top-k log-probs are given."""
 
 TOKEN_STEMS: tuple[str, ...] = ("n_token_masked", "n_token_truncated", "sum_token_weight", "sum_sq_token_weight")
-"""Columns that exist when the policy has token rules: what these made of the valid tokens."""
+"""Columns that exist if the policy has token rules: their effect on the valid tokens."""
 
 LABELS: tuple[ColumnSpec, ...] = (
     ColumnSpec("advantage", "f8", Reduction.LABEL),
@@ -93,24 +92,24 @@ LABELS: tuple[ColumnSpec, ...] = (
     ColumnSpec("version_min", "i8", Reduction.POSITION),
     ColumnSpec("version_max", "i8", Reduction.POSITION),
 )
-"""What the trainer says of a sequence; absent when not given."""
+"""Labels that the trainer gives a sequence; absent if not given."""
 
 COLUMNS: dict[str, ColumnSpec] = {
     **{f"{pair}_{stem}": _spec(f"{pair}_{stem}", stem) for pair in PAIRS for stem in PAIR_STEMS},
     **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS},
     **{spec.name: spec for spec in LABELS},
 }
-"""Every column trmon knows, by name."""
+"""All columns by name."""
 
 
 def primary(pairs: tuple[Pair, ...]) -> Pair:
     """Return the pair that decisions and gauges read: total, else mismatch, else staleness.
 
-    Args: pairs: the pairs at hand, at least one.
-    Errors: ValueError when there is none.
+    Args: pairs: the available pairs, at least one.
+    Errors: ValueError if there is none.
     Source: formulas, section 1.
     """
     for pair in PRIMARY_ORDER:
         if pair in pairs:
             return pair
-    raise ValueError("no pair: at least two of rollout_logprobs, old_logprobs and logprobs are needed")
+    raise ValueError("no pair: at least two of rollout_logprobs, old_logprobs and logprobs are required")

@@ -1,6 +1,6 @@
-"""The sequences of a batch that have tokens, as one float64 matrix: what signals are computed from.
+"""The sequences of a batch that have tokens, as one float64 matrix from which signals are computed.
 
-A batch has about 90 columns of a few hundred bytes, so what is done to all of them at once costs least.
+A batch has about 90 columns of a few hundred bytes, so one operation on all of them is fastest.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from trmon_client.core.columns.columns import Array, Columns
 
 @dataclass(frozen=True)
 class SequenceMatrix:
-    """The N sequences with at least one valid token: the only ones over which means are taken.
+    """The N sequences with at least one valid token, over which means are taken.
 
-    A batch without a valid token is seen as one sequence of NaN: every signal is then NaN, and none needs a branch.
-    `rows` says which of the columns' sequences these are; None: all of them. `values` holds every column, [columns, N]
-    float64; labels that are hashes are not themselves there.
+    A batch without a valid token becomes one sequence of NaN, so that every signal is NaN without a special case.
+    `rows` is a bool mask of the sequences in the batch; None selects all. `values` holds every column, [columns, N]
+    float64; labels that are hashes lose precision there.
     """
 
     columns: Columns
@@ -41,17 +41,17 @@ class SequenceMatrix:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the batch has no valid token at all."""
+        """Whether the batch has no valid token."""
         return self.rows is not None and not self.rows.any()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns, in the order of their rows in `values`."""
+        """The names of the rows of `values`."""
         return tuple(self.columns)
 
     @cached_property
     def lengths(self) -> Array:
-        """The valid tokens of each, [N]."""
+        """The number of valid tokens of each sequence, [N]."""
         return self.of_column("n_tokens")
 
     @cached_property
@@ -61,7 +61,7 @@ class SequenceMatrix:
 
     @cached_property
     def sums(self) -> dict[str, float]:
-        """The same by name."""
+        """The sum of each column by name."""
         return dict(zip(self.names, self.totals.tolist(), strict=True))
 
     def of_column(self, name: str) -> Array:
@@ -70,11 +70,11 @@ class SequenceMatrix:
 
     def matrix(self, names: Sequence[str]) -> Array:
         """Return the named columns as [len(names), N] float64."""
-        at = column_rows(self.names)
-        return self.values[[at[name] for name in names]]
+        row_of = column_rows(self.names)
+        return self.values[[row_of[name] for name in names]]
 
     def labels(self, name: str) -> Array:
-        """Return an integer column as it is, [N]: labels may be hashes, which float64 cannot hold."""
+        """Return an integer column without conversion, [N]: float64 cannot hold labels that are hashes."""
         if self.is_empty:
             return np.zeros(1, np.int64)
         return self.columns[name] if self.rows is None else self.columns[name][self.rows]
@@ -82,5 +82,5 @@ class SequenceMatrix:
 
 @lru_cache(REMEMBERED_LAYOUTS)
 def column_rows(names: tuple[str, ...]) -> dict[str, int]:
-    """Return the row of each column; remembered, as all batches of a run have the same columns."""
+    """Return the row of each column; cached, because all batches of a run have the same columns."""
     return {name: row for row, name in enumerate(names)}

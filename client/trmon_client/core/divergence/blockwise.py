@@ -1,7 +1,7 @@
-"""Exact divergences block by block, by numpy on the host and torch on a device: every logit is read once.
+"""Computes exact divergences block by block, with numpy on the host and torch on a device; each logit is read once.
 
 The arithmetic is float64. The difference of two log-sum-exps has an error of 1e-6 in float32, twice a healthy KL, and
-of 1e-16 here; on a CPU this costs less than accurate float32 would, because a block stays in the cache.
+of 1e-16 in float64. On a CPU this is faster than accurate float32, because a block stays in the cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trmon_client.core.inputs.logits import CheckedLogits
 
 @dataclass(frozen=True)
 class Softmax:
-    """The softmax of the last axis, not normalised: `weights` is exp(`logits`), whose maximum is 0."""
+    """The unnormalised softmax of the last axis: the maximum of `logits` is 0, `weights` is exp(`logits`)."""
 
     xp: Arrays
     logits: Array
@@ -26,16 +26,16 @@ class Softmax:
 
     @classmethod
     def of(cls, logits: Array) -> Softmax:
-        """Return the softmax of float64 logits; all NaN where none is finite or one is NaN."""
+        """Return the softmax of float64 logits; all NaN if no logit is finite or one is NaN."""
         xp = functions_of(logits)
         shifted = logits - xp.max(logits, -1)[..., None]
         weights = xp.exp(shifted)
         return cls(xp, shifted, weights, xp.sum(weights, -1))
 
     def mean(self, values: Array) -> Array:
-        """Return the expectation of values; nothing comes from where the probability is 0, whatever the value."""
-        weighed = self.weights * self.xp.where(self.weights == 0.0, 0.0, values)
-        return self.xp.sum(weighed, -1) / self.total
+        """Return the expectation of values; where the probability is 0 the value is ignored, even if it is NaN."""
+        weighted = self.weights * self.xp.where(self.weights == 0.0, 0.0, values)
+        return self.xp.sum(weighted, -1) / self.total
 
     def entropy(self) -> Array:
         """Return the entropy in nats, [...]."""
@@ -47,9 +47,9 @@ class Softmax:
 
 
 def blockwise_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
-    """Return the divergences at every token that counts, float64 [B, T] by quantity; elsewhere anything.
+    """Return the divergences at counting tokens, float64 [B, T] by quantity; other entries are undefined.
 
-    Args: rollout, target: the names of mu's and of the training engine's logits; tv: also total variation.
+    Args: rollout, target: the argument names of the logits of mu and of the trainer; tv: also total variation.
     Source: formulas, section 4.
     """
     quantities = ("kl", "reverse_kl", "entropy_rollout", "entropy", *(("tv",) if tv else ()))
@@ -65,7 +65,7 @@ def blockwise_divergences(logits: CheckedLogits, *, rollout: str, target: str, t
 
 def _divergences(p: Softmax, q: Softmax, *, tv: bool) -> dict[str, Array]:
     xp = p.xp
-    # e up to a constant: the two maxima are left out here and in its log-mean.
+    # e up to a constant: the two maxima are omitted here and in the log-mean.
     e = q.logits - p.logits
     log_mean_exp = xp.log(q.total / p.total)
     found = {

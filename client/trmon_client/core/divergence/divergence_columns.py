@@ -1,6 +1,6 @@
-"""Divergences of two policies at every token: exact from their logits, or bounded from below by the engine's top-k.
+"""Divergences of two policies: exact from their logits, or certified lower bounds from the engine's top-k.
 
-Both give the divergence columns of a batch, which `attach` joins to those of `statistics.columns`.
+Both return the divergence columns of a batch, which `with_divergences` adds to those of `statistics.columns`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trmon_client.core.divergence.token_divergences import reduce_divergences
 from trmon_client.core.inputs.logits import CheckedLogits, check_logits, per_token, target
 
 Backend = Literal["blocks", "triton"]
-"""What computes exact divergences: numpy or torch block by block, or a kernel of Triton on tensors of a device."""
+"""The implementation of exact divergences: numpy or torch block by block, or a Triton kernel on device tensors."""
 
 
 def exact(
@@ -29,23 +29,23 @@ def exact(
     tv: bool = False,
     backend: Backend = "blocks",
 ) -> Columns:
-    """Return the exact divergence columns of B sequences; beside the logits it takes O(tokens) memory and one block.
+    """Return the exact divergence columns of B sequences, with O(tokens) memory and one block beside the logits.
 
     Args: rollout_logits, and either logits (pi; the pair is total) or old_logits (pi_old; mismatch): [B, T, V] torch
         or numpy of any floating dtype and strides, temperature applied. A probability below 1e-308 is 0.
-        mask: [B, T], nonzero where a token is valid: `validity.valid_mask`.
-        support: bool [V] or [B, T, V], outside which both policies have no mass; tv: also total variation.
-        backend: "triton" takes tensors of a device, not float64; rarely it is right to 1e-6 absolute only.
-    Returns: numpy columns, or torch columns on the device of CUDA tensors; then nothing synchronises. `n_tokens` is
-        the mask's. Nats; KL is +inf where mass of mu lies outside the support of the other, NaN where a logit is NaN.
+        mask: [B, T], nonzero where a token is valid, see `token_validity.valid_mask`.
+        support: bool [V] or [B, T, V], outside which neither policy has mass; tv: also total variation.
+        backend: "triton" takes device tensors, not float64; in rare cases it is accurate only to 1e-6 absolute.
+    Returns: numpy columns, or torch columns on the device of CUDA tensors without a synchronisation, in nats.
+        `n_tokens` counts the mask; KL is +inf where mu has mass outside the other's support, NaN where a logit is NaN.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, section 4.
     """
-    name, given, pair = target(logits=logits, old_logits=old_logits)
-    pass_over = _pass(backend)
-    inputs = check_logits({"rollout_logits": rollout_logits, name: given}, mask=mask, support=support)
-    found = pass_over(inputs, rollout="rollout_logits", target=name, tv=tv)
-    return reduce_divergences(found, mask=inputs.mask, kl_is="exact", kl_pair=pair)
+    name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
+    compute = _implementation(backend)
+    inputs = check_logits({"rollout_logits": rollout_logits, name: trainer_logits}, mask=mask, support=support)
+    divergences = compute(inputs, rollout="rollout_logits", target=name, tv=tv)
+    return reduce_divergences(divergences, mask=inputs.mask, kl_is="exact", kl_pair=pair)
 
 
 def topk_lower_bound(
@@ -61,27 +61,27 @@ def topk_lower_bound(
     """Return certified lower bounds of each token's KL as `max_kl`, `sum_kl`, `argmax_kl` and `n_unbounded`.
 
     Args: topk_ids, topk_logprobs: [B, T, k] from the rollout engine, log-probs of its softmax over the whole
-        vocabulary at the temperature of the logits; entries with an id or log-prob that cannot be count as absent.
-        rollout_logprobs, token_ids: [B, T], of the sampled tokens; logits, old_logits, mask: as `exact` has them.
-    Returns: columns with kl_is "lower_bound". Where the log-probs are renormalised over k or disagree with
-        rollout_logprobs: kl_is "sampled" and no KL, as if there had been no top-k. Asking this waits for a device.
+        vocabulary at the temperature of the logits; entries with an invalid id or log-prob count as absent.
+        rollout_logprobs, token_ids: [B, T], of the sampled tokens; logits, old_logits, mask: as for `exact`.
+    Returns: columns with kl_is "lower_bound". If the log-probs are renormalised over k or disagree with
+        rollout_logprobs: kl_is "sampled" and no KL, as without top-k. This check waits for a device.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, section 4.
     """
-    name, given, pair = target(logits=logits, old_logits=old_logits)
-    inputs = check_logits({name: given}, mask=mask)
+    name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
+    inputs = check_logits({name: trainer_logits}, mask=mask)
     topk = _topk(inputs, ids=topk_ids, logprobs=topk_logprobs, sampled_ids=token_ids, sampled_logprobs=rollout_logprobs)
-    if topk.is_refused(inputs.mask):
+    if topk.is_rejected(inputs.mask):
         return Columns({"n_tokens": functions_of(inputs.mask).sum(inputs.mask, -1)}, kl_is="sampled")
     bounds = topk_certificate.lower_bounds(inputs, target=name, topk=topk)
     return reduce_divergences({"kl": bounds}, mask=inputs.mask, kl_is="lower_bound", kl_pair=pair)
 
 
 def with_divergences(columns: Columns, divergences: Columns) -> Columns:
-    """Return the columns with the divergence columns of the same sequences beside them, where the columns lie.
+    """Return the columns together with the divergence columns of the same sequences, on the device of the columns.
 
-    Args: columns: of `statistics.columns`; divergences: of `exact` or `topk_lower_bound` over the same valid tokens.
-    Errors: ValueError if they do not have the same number of sequences.
+    Args: columns: from `statistics.columns`; divergences: from `exact` or `topk_lower_bound`, over the same tokens.
+    Errors: ValueError if the numbers of sequences differ.
     """
     if columns.n_sequences != divergences.n_sequences:
         raise ValueError(f"divergences has {divergences.n_sequences} sequences; expected {columns.n_sequences}")
@@ -92,7 +92,7 @@ def with_divergences(columns: Columns, divergences: Columns) -> Columns:
     return replace(columns, by_name=ordered, kl_is=divergences.kl_is, kl_pair=divergences.kl_pair)
 
 
-def _pass(backend: Backend) -> Any:
+def _implementation(backend: Backend) -> Any:
     if backend == "blocks":
         return blockwise.blockwise_divergences
     if backend != "triton":
@@ -107,8 +107,10 @@ def _topk(
 ) -> topk_certificate.TopK:
     device, shape = inputs.device, tuple(inputs.mask.shape)
     if getattr(logprobs, "itemsize", 8) < 4:
-        raise ValueError(f"topk_logprobs has dtype {logprobs.dtype}; expected float32 or float64: half proves nothing")
-    ids = per_token("topk_ids", ids, shape=(*shape, _k(ids)), device=device, kinds="i")
+        raise ValueError(
+            f"topk_logprobs has dtype {logprobs.dtype}; expected float32 or float64: half precision proves nothing"
+        )
+    ids = per_token("topk_ids", ids, shape=(*shape, _n_returned(ids)), device=device, kinds="i")
     logprobs = per_token("topk_logprobs", logprobs, shape=tuple(ids.shape), device=device, kinds="f")
     cast = functions_of(inputs.mask).cast
     return topk_certificate.TopK(
@@ -122,5 +124,5 @@ def _topk(
     )
 
 
-def _k(ids: Array) -> int:
+def _n_returned(ids: Array) -> int:
     return int(ids.shape[-1]) if getattr(ids, "ndim", 0) == 3 else 1

@@ -1,4 +1,4 @@
-"""What was found at every token, reduced to the divergence columns of its sequence."""
+"""Reduces the divergences of tokens to the divergence columns of sequences."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
     "entropy_rollout": ("sum",),
     "entropy": ("sum",),
 }
-"""The columns of every quantity are named `<reduction>_<quantity>`."""
+"""The reductions of each quantity; a column is named `<reduction>_<quantity>`."""
 
 
 def reduce_divergences(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair: Pair) -> Columns:
-    """Return the columns of what was found, with `n_tokens`, the tokens that were counted.
+    """Return the divergence columns, and `n_tokens`, the number of tokens in the mask.
 
-    Args: by_quantity: float64 [B, T] by the names of `REDUCTIONS`, KL at least; mask: bool [B, T].
-    Returns: columns in the order of the schema; NaN at a token that counts stays NaN in its sequence.
+    Args: by_quantity: float64 [B, T] by the names of `REDUCTIONS`, at least KL; mask: bool [B, T].
+    Returns: columns in the order of the schema; NaN at a counting token propagates to its sequence.
     Source: formulas, section 4.
     """
     if not mask.shape[1]:
-        # Reductions need a position: one that does not count.
-        mask = _widened(mask)
-        by_quantity = {quantity: _widened(array) for quantity, array in by_quantity.items()}
+        # Reductions require a position, so add one that does not count.
+        mask = _with_one_position(mask)
+        by_quantity = {quantity: _with_one_position(array) for quantity, array in by_quantity.items()}
     xp = functions_of(mask)
     found = {"n_tokens": xp.sum(mask, -1), "n_unbounded": xp.sum(mask & (by_quantity["kl"] == np.inf), -1)}
     for quantity, array in by_quantity.items():
@@ -44,12 +44,12 @@ def _reduce(array: Array, *, mask: Array, name: str) -> Array:
     spec = COLUMNS[name]
     if spec.reduction is Reduction.SUM:
         return xp.sum(xp.where(mask, array, 0.0), -1)
-    reached = xp.where(mask, array, -np.inf)
+    counting = xp.where(mask, array, -np.inf)
     if spec.reduction is Reduction.MAX:
-        return xp.max(reached, -1)
-    return xp.where(xp.sum(mask, -1) > 0, xp.argmax(reached, -1), int(spec.identity))
+        return xp.max(counting, -1)
+    return xp.where(xp.sum(mask, -1) > 0, xp.argmax(counting, -1), int(spec.identity))
 
 
-def _widened(array: Array) -> Array:
+def _with_one_position(array: Array) -> Array:
     shape = (array.shape[0], 1)
     return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)

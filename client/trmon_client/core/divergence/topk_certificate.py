@@ -1,7 +1,7 @@
-"""Certified lower bounds of KL from the top-k log-probs of the rollout engine, and when they must be refused.
+"""Certified lower bounds of KL from the top-k log-probs of the rollout engine.
 
-Coarsening both distributions to {each v in S, the rest} can only lower their KL (data processing), so that a few
-log-probs of mu prove that a token drifted at least so far. S is the returned top-k and the sampled token, once.
+Coarsening both distributions to {each v in S, the rest} can only lower their KL (data processing inequality), so a few
+log-probs of mu give a lower bound. S is the set of the returned top-k and the sampled token.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from trmon_client.core.inputs.token_validity import is_sound
 from trmon_client.core.reduction.kl_estimators import MIN_REST, NO_REST
 
 MAX_DISAGREEMENT = 1e-3
-"""Nats between the two log-probs that the engine gave the sampled token; beyond it they are not of one softmax."""
+"""The largest difference in nats of the two log-probs of the sampled token if both are of one softmax."""
 RENORMALISED_WITHIN = 1e-5
 RENORMALISED_SHARE = 0.99
-"""Where the top-k's probabilities sum to 1, within the former, at more than this share of tokens, they were normalised
-over k for all that can be known; a token that an engine spoilt must not hide the others."""
+"""If the top-k probabilities sum to 1 within RENORMALISED_WITHIN at more than this share of tokens, they count as
+renormalised over k; the share is below 1, so that a few corrupt tokens do not hide the others."""
 
 
 @dataclass(frozen=True)
 class TopK:
-    """What the engine returned: ids and log-probs [B, T, k], and the sampled token's [B, T]; in one place."""
+    """The returned ids and log-probs [B, T, k], and those of the sampled token [B, T], on one device."""
 
     ids: Array
     logprobs: Array
@@ -36,32 +36,32 @@ class TopK:
 
     @property
     def xp(self) -> Arrays:
-        """The array functions that work on these."""
+        """The array functions for these arrays."""
         return functions_of(self.ids)
 
-    def is_refused(self, mask: Array) -> bool:
-        """Return whether these are no log-probs of mu's softmax over the whole vocabulary; waits for a device.
+    def is_rejected(self, mask: Array) -> bool:
+        """Return whether these cannot be log-probs of mu's softmax over the whole vocabulary; waits for a device.
 
-        They disagree with the sampled token's, sum to more than 1, or to 1 at nearly every token though k < V: a batch
-        whose top-k truly hold all the mass cannot be told from a renormalised one, and is refused too.
+        They disagree with the log-prob of the sampled token, sum to more than 1, or sum to 1 at nearly every token with
+        k < V. A batch whose top-k hold all the mass looks like a renormalised one and is rejected too.
         Source: formulas, section 4.
         """
         xp = self.xp
-        of_sampled = (self.ids == self.sampled_ids[..., None]) & is_sound(self.logprobs)
+        is_sampled = (self.ids == self.sampled_ids[..., None]) & is_sound(self.logprobs)
         with np.errstate(all="ignore"):
-            apart = xp.abs(self.logprobs - self.sampled_logprobs[..., None]) > MAX_DISAGREEMENT
+            differs = xp.abs(self.logprobs - self.sampled_logprobs[..., None]) > MAX_DISAGREEMENT
             impossible = (mask & (TopKSupport.of(self).mass > 1.0 + MAX_DISAGREEMENT)).any()
-            whole = xp.abs(TopKSupport.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
-        disagrees = (of_sampled & apart & mask[..., None]).any()
-        renormalised = (whole & mask).sum() > RENORMALISED_SHARE * mask.sum()
+            sums_to_1 = xp.abs(TopKSupport.of(self, sampled=False).mass - 1.0) <= RENORMALISED_WITHIN
+        disagrees = (is_sampled & differs & mask[..., None]).any()
+        renormalised = (sums_to_1 & mask).sum() > RENORMALISED_SHARE * mask.sum()
         return bool(disagrees | impossible | (renormalised & (self.ids.shape[-1] < self.vocabulary)))
 
 
 @dataclass(frozen=True)
 class TopKSupport:
-    """S at every token: its ids and mu's log-probs and probabilities [B, T, n], each token of S in it once.
+    """The set S at each token: ids, and log-probs and probabilities of mu, [B, T, n], without duplicates.
 
-    Where `kept` is unset the entry is a duplicate or was not returned: its probability is 0, its id is another entry's.
+    Where `kept` is unset, the entry is a duplicate or was not returned: its probability is 0, its id that of another.
     """
 
     xp: Arrays
@@ -70,21 +70,21 @@ class TopKSupport:
     logp: Array
     p: Array
     is_empty: Array
-    """[B, T]: S has no token."""
+    """[B, T]: S is empty."""
 
     @classmethod
     def of(cls, topk: TopK, *, sampled: bool = True) -> TopKSupport:
-        """Return S; entries without a valid id and log-prob are left to the rest. Args: sampled: S has that token."""
+        """Return S without entries that lack a valid id or log-prob. Args: sampled: include the sampled token."""
         xp = topk.xp
         ids, logp = topk.ids, topk.logprobs
         if sampled:
-            ids = _beside(ids, topk.sampled_ids)
-            logp = _beside(logp, topk.sampled_logprobs)
+            ids = _append(ids, topk.sampled_ids)
+            logp = _append(logp, topk.sampled_logprobs)
         returned = (ids >= 0) & (ids < topk.vocabulary) & is_sound(logp)
         order = _stable_order(xp.where(returned, ids, topk.vocabulary))
-        ids, logp, returned = (_take(array, order) for array in (ids, logp, returned))
+        ids, logp, returned = (_gather(array, order) for array in (ids, logp, returned))
         kept = xp.where(_is_repeated(ids), False, returned)
-        # Sorted, so that the first entry is one of S unless S is empty.
+        # Ids are sorted, so the first entry is in S unless S is empty.
         first = xp.where(returned[..., :1], ids[..., :1], 0)
         logp = xp.where(kept, xp.at_most(logp, 0.0), 0.0)
         p = xp.where(kept, xp.exp(logp), 0.0)
@@ -97,31 +97,31 @@ class TopKSupport:
 
 
 def lower_bounds(logits: CheckedLogits, *, target: str, topk: TopK) -> Array:
-    """Return KL_S at every token that counts, float64 [B, T]; elsewhere anything.
+    """Return KL_S at counting tokens, float64 [B, T]; other entries are undefined.
 
-    Args: target: the name of the training engine's logits; topk: not refused.
+    Args: target: the argument name of the logits of the trainer; topk: not rejected.
     Source: formulas, section 4.
     """
     xp = topk.xp
     with np.errstate(all="ignore"):
-        chosen = TopKSupport.of(topk)
-        log_q, q_rest = _seen_by(logits, target=target, chosen=chosen)
-        q_rest = xp.at_least(xp.where(chosen.is_empty, 1.0, q_rest), MIN_REST)
-        p_rest = 1.0 - chosen.mass
-        terms = xp.where(chosen.p > 0.0, chosen.p * (chosen.logp - log_q), 0.0)
+        support = TopKSupport.of(topk)
+        log_q, q_rest = _trainer_probabilities(logits, target=target, support=support)
+        q_rest = xp.at_least(xp.where(support.is_empty, 1.0, q_rest), MIN_REST)
+        p_rest = 1.0 - support.mass
+        terms = xp.where(support.p > 0.0, support.p * (support.logp - log_q), 0.0)
         rest = xp.where(p_rest > NO_REST, p_rest * xp.log(p_rest / q_rest), -q_rest)
         return xp.at_least(xp.sum(terms, -1) + rest, 0.0)
 
 
-def _seen_by(logits: CheckedLogits, *, target: str, chosen: TopKSupport) -> tuple[Array, Array]:
-    """Return q's log-probs of S, float64 [B, T, n], and 1 - q_S, summed outside S: 1 - sum would lose what is small."""
-    log_q = chosen.xp.empty(chosen.ids.shape, "f8", logits.device)
-    rest = chosen.xp.empty(logits.mask.shape, "f8", logits.device)
+def _trainer_probabilities(logits: CheckedLogits, *, target: str, support: TopKSupport) -> tuple[Array, Array]:
+    """Return log q of S, float64 [B, T, n], and 1 - q_S, summed outside S because 1 - sum would lose digits."""
+    log_q = support.xp.empty(support.ids.shape, "f8", logits.device)
+    rest = support.xp.empty(logits.mask.shape, "f8", logits.device)
     for block in logits.blocks():
         q = Softmax.of(logits.read(target, block))
-        ids = chosen.ids[block]
-        log_q[block] = _take(q.logits, ids) - chosen.xp.log(q.total)[..., None]
-        rest[block] = chosen.xp.sum(_without(q.weights, ids), -1) / q.total
+        ids = support.ids[block]
+        log_q[block] = _gather(q.logits, ids) - support.xp.log(q.total)[..., None]
+        rest[block] = support.xp.sum(_zero_at(q.weights, ids), -1) / q.total
     return log_q, rest
 
 
@@ -131,7 +131,7 @@ def _is_repeated(sorted_ids: Array) -> Array:
     return repeated
 
 
-def _beside(array: Array, column: Array) -> Array:
+def _append(array: Array, column: Array) -> Array:
     if is_tensor(array):
         return functions_of(array).concatenate([array, column[..., None]], -1)
     return np.concatenate([array, column[..., None]], -1)
@@ -141,12 +141,12 @@ def _stable_order(keys: Array) -> Array:
     return keys.argsort(dim=-1, stable=True) if is_tensor(keys) else keys.argsort(-1, kind="stable")
 
 
-def _take(array: Array, indices: Array) -> Array:
+def _gather(array: Array, indices: Array) -> Array:
     return array.gather(-1, indices) if is_tensor(array) else np.take_along_axis(array, indices, -1)
 
 
-def _without(weights: Array, ids: Array) -> Array:
-    """Return the weights, 0 at the ids; in place."""
+def _zero_at(weights: Array, ids: Array) -> Array:
+    """Set the weights at the ids to 0 in place, and return them."""
     if is_tensor(weights):
         return weights.scatter_(-1, ids, 0.0)
     np.put_along_axis(weights, ids, 0.0, -1)

@@ -1,8 +1,8 @@
-"""Exact divergences by a kernel of Triton: one program a token reads every logit once, and sums in float64.
+"""Exact divergences in a Triton kernel: one program per token reads each logit once and sums in float64.
 
-Nothing but a caller who asks for it imports this module, and with it Triton. e is taken relative to its value at
-argmax a, the shift, so that small divergences survive float32: with eps = e - shift, phi(eps) = expm1(eps) - eps and
-gamma(eps) = eps exp(eps) - expm1(eps), both of which are sums of positive terms where eps is small,
+This module imports Triton, so it is imported only on request. e is taken relative to its value at argmax a, the shift,
+so that small divergences survive float32. With eps = e - shift, phi(eps) = expm1(eps) - eps and
+gamma(eps) = eps exp(eps) - expm1(eps), which are both sums of positive terms for small eps,
 
     KL = log1p(E_p[eps] + E_p[phi]) - E_p[eps]      reverse KL = (E_p[gamma] - gamma(log E_p[exp eps])) / E_p[exp eps]
 """
@@ -19,21 +19,21 @@ from trmon_client.core.arrays.backend import Array
 from trmon_client.core.inputs.logits import CheckedLogits
 
 TILE = 2048
-"""Logits of each policy that a program holds at a time."""
+"""The number of logits of each policy that a program holds at a time."""
 N_WARPS = 4
 MAX_SHIFTED = 20.0
-"""Beyond it exp(eps) is not summed, and divergences come from the log-sum-exps, right to 1e-6 absolute."""
+"""Above it exp(eps) is not summed: divergences come from the log-sum-exps, accurate to 1e-6 absolute."""
 
 SUMS = ("top_a", "top_b", "shift", "z", "w", "z_eps", "w_eps", "z_phi", "z_gamma", "z_log", "w_log", "widest", "tv")
-"""What the kernel stores of each token; z and w are exp(a - top_a) and exp(b - top_b)."""
+"""The values that the kernel stores for each token; z and w are sums of exp(a - top_a) and exp(b - top_b)."""
 
 
 def triton_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
-    """Return the divergences at every token that counts, float64 [B, T] by quantity; elsewhere NaN.
+    """Return the divergences at counting tokens, float64 [B, T] by quantity; NaN elsewhere.
 
-    Args: rollout, target: the names of mu's and of the training engine's logits; tv: also total variation, by a
+    Args: rollout, target: the argument names of the logits of mu and of the trainer; tv: also total variation, by a
         second pass.
-    Errors: ValueError naming logits that are no tensors, or float64.
+    Errors: ValueError naming logits that are not tensors, or are float64.
     Source: formulas, section 4.
     """
     a, b = (_tensor(name, logits.by_name[name]) for name in (rollout, target))
@@ -52,27 +52,29 @@ def triton_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: 
             WIDE=MAX_SHIFTED,
             num_warps=N_WARPS,
         )
-    found = _finished(dict(zip(SUMS, sums, strict=True)))
+    divergences = _divergences_from_sums(dict(zip(SUMS, sums, strict=True)))
     if tv:
-        found["tv"] = sums[SUMS.index("tv")]
-    return {quantity: array if array.is_cuda else array.numpy() for quantity, array in found.items()}
+        divergences["tv"] = sums[SUMS.index("tv")]
+    return {quantity: array if array.is_cuda else array.numpy() for quantity, array in divergences.items()}
 
 
 def _tensor(name: str, array: Array) -> Array:
     allowed = (torch.bfloat16, torch.float16, torch.float32)
     if not isinstance(array, torch.Tensor):
-        raise ValueError(f"{name} is a numpy array; the kernel takes tensors of a device, and 'blocks' takes both")
+        raise ValueError(f"{name} is a numpy array; the kernel takes device tensors, and 'blocks' takes both")
     if array.dtype not in allowed:
-        raise ValueError(f"{name} has dtype {array.dtype}; the kernel takes {', '.join(str(one) for one in allowed)}")
+        raise ValueError(
+            f"{name} has dtype {array.dtype}; the kernel takes {', '.join(str(dtype) for dtype in allowed)}"
+        )
     return array
 
 
-def _finished(sums: dict[str, Array]) -> dict[str, Array]:
-    """Return the divergences of what the kernel summed, in float64."""
+def _divergences_from_sums(sums: dict[str, Array]) -> dict[str, Array]:
+    """Return the divergences computed from the sums of the kernel, in float64."""
     z, w, z_eps = sums["z"], sums["w"], sums["z_eps"]
     mean_eps = z_eps / z
     log_mean_exp = torch.log(w / z) + (sums["top_b"] - sums["top_a"] - sums["shift"])
-    # -inf: mass of p outside q's support.
+    # z_eps is -inf if p has mass outside the support of q.
     near = (sums["widest"] <= MAX_SHIFTED) & (log_mean_exp.abs() < 1.0) & (z_eps > -torch.inf)
     growth = (z_eps + sums["z_phi"]) / z
     precise = torch.log1p(growth)
@@ -85,7 +87,7 @@ def _finished(sums: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-# Below, Triton's dialect: it knows neither keyword-only arguments nor a structure that a loop could carry.
+# The code below is compiled by Triton, which supports neither keyword-only arguments nor structures in loops.
 
 
 @triton.jit
@@ -156,7 +158,7 @@ def _tile(a_ptr, b_ptr, support_ptr, a_step, b_step, support_step, start, vocabu
 
 @triton.jit
 def _tops(a, b, top_a, top_b, shift):
-    """Return the running maxima and the shift, which stays where it would not be finite."""
+    """Return the running maxima and the shift, which keeps its value if the new one is not finite."""
     highest = tl.maximum(top_a, tl.max(a))
     there = tl.max(tl.where((a == highest) & (a > -float("inf")), b - a, -float("inf")))
     moves = (highest > top_a) & (tl.abs(there) < float("inf"))
@@ -165,7 +167,7 @@ def _tops(a, b, top_a, top_b, shift):
 
 @triton.jit
 def _moved_p(z, z_eps, z_phi, z_gamma, z_log, fall, delta, WIDE):
-    """Return the sums under p as its maximum changes by -fall and every eps by delta."""
+    """Return the sums under p after its maximum changes by -fall and each eps by delta."""
     fall = tl.where(z == 0.0, 0.0, fall.to(tl.float64))
     bounded = tl.minimum(tl.maximum(delta, -WIDE), WIDE)
     growth = tl.exp(bounded)
@@ -178,7 +180,7 @@ def _moved_p(z, z_eps, z_phi, z_gamma, z_log, fall, delta, WIDE):
 
 @triton.jit
 def _moved_q(w, w_eps, w_log, fall, delta):
-    """Return the sums under q, likewise."""
+    """Return the sums under q after its maximum changes by -fall and each eps by delta."""
     fall = tl.where(w == 0.0, 0.0, fall.to(tl.float64))
     kept = tl.exp(fall)
     return w * kept, (w_eps + delta * w) * kept, (w_log + fall * w) * kept
@@ -186,15 +188,15 @@ def _moved_q(w, w_eps, w_log, fall, delta):
 
 @triton.jit
 def _sums_p(a, b, top_a, top_b, shift, WIDE):
-    """Return the sums of a tile under p; nothing comes from where z is 0."""
+    """Return the sums of a tile under p; entries with z = 0 contribute nothing."""
     z = _weights(a, top_a)
-    # In this order, so that logits which lie a constant apart lose no digits to it.
+    # In this order, so that a constant difference between the logits costs no digits.
     eps = tl.where(z == 0.0, 0.0, (b - shift) - a)
     near = tl.abs(eps) < 0.5
     small = tl.where(near, eps, 0.0)
     tail = 1 / 24 + small * (1 / 120 + small * (1 / 720 + small * (1 / 5040 + small * (1 / 40320))))
     phi = small * small * (1 / 2 + small * (1 / 6 + small * tail))
-    # z exp(eps), without a third exponential.
+    # z exp(eps) without a third exponential.
     grown = _weights(b, top_b) * tl.exp(tl.minimum(top_b - top_a - shift, WIDE))
     z_phi = tl.where(near, z * phi, grown - z - z * eps)
     z_gamma = tl.where(near, z * (small * (small + phi) - phi), grown * eps - grown + z)
@@ -204,7 +206,7 @@ def _sums_p(a, b, top_a, top_b, shift, WIDE):
 
 @triton.jit
 def _sums_q(a, b, top_b, shift):
-    """Return the sums of a tile under q; nothing comes from where w is 0."""
+    """Return the sums of a tile under q; entries with w = 0 contribute nothing."""
     w = _weights(b, top_b)
     eps = tl.where(w == 0.0, 0.0, (b - shift) - a)
     logs = tl.where(w == 0.0, 0.0, b - top_b)
@@ -213,7 +215,7 @@ def _sums_q(a, b, top_b, shift):
 
 @triton.jit
 def _width(a, b, top_a, top_b, shift):
-    """Return the largest |eps| where there is mass."""
+    """Return the largest |eps| where either policy has mass."""
     massless = (_weights(a, top_a) == 0.0) & (_weights(b, top_b) == 0.0)
     return tl.max(tl.where(massless, 0.0, tl.abs((b - shift) - a)))
 

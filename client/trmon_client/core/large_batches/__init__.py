@@ -1,1 +1,1 @@
-"""The reduction of large float32 batches on the host, in less than half the time of the general one."""
+"""Reduction of large float32 batches on the host, more than twice as fast as the general reduction."""

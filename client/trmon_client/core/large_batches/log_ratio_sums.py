@@ -1,4 +1,4 @@
-"""What is read from the log-ratios of a block in float32: sums, extremes, running sums, counts, and the histogram."""
+"""The columns computed from log-ratios in float32: sums, extremes, running sums, counts and the histogram."""
 
 from __future__ import annotations
 
@@ -27,34 +27,36 @@ from trmon_client.core.reduction.ppo_clipping import ClipRange, clip_columns, cl
 from trmon_client.core.reduction.sequence_labels import sequence_labels
 
 
-def log_ratio_sums(inputs: CheckedInputs, portion: RowBlock, scratch: ScratchBuffers, *, clip: ClipRange) -> BlockSums:
-    """Return the columns of d, of the tokens and of the labels, and the histograms. Source: formulas, section 3."""
-    given = portion.of(inputs)
+def log_ratio_sums(
+    inputs: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffers, *, clip: ClipRange
+) -> BlockSums:
+    """Return the columns of d, of token counts and of labels, and the histograms. Source: formulas, section 3."""
+    given = row_block.of(inputs)
     shape = given.mask.shape
     d, terms, *logp = scratch.buffers("f4", 2 + len(given.logprobs), shape)
     (flags,) = scratch.buffers("?", 1, shape)
     block = Block.of(given, buffers=logp)
-    found = _of_tokens(block, flags=flags)
+    found = _token_columns(block, flags=flags)
     histograms: dict[Pair, Array] = {}
     pairs = pairs_of(block.logp)
     for pair in pairs:
         above, below = RATIOS[pair]
         np.subtract(block.logp[above], block.logp[below], out=d)
         ratio = LogRatio.of(block, d, flags=flags)
-        by_stem = _of_pair(block, ratio, terms=terms)
+        by_stem = _pair_columns(block, ratio, terms=terms)
         if pair == primary(pairs):
             found["argmax_abs_d"] = by_stem["argmax_abs_d"]
             found["n_clamped"] = ratio.n_above(MAX_ABS_EXPONENT) + ratio.n_below(-MAX_ABS_EXPONENT)
         if given.advantages is not None and pair == clipped_pair(pairs):
-            found |= _of_clipping(given.advantages, ratio, clip=clip)
+            found |= _clip_columns(given.advantages, ratio, clip=clip)
         found |= {name: by_stem[stem] for stem, name in NAMES[pair].items() if stem in by_stem}
         histograms[pair] = histogram_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
-    return BlockSums(portion.rows, found | sequence_labels(given, valid=block.valid), histograms)
+    return BlockSums(row_block.rows, found | sequence_labels(given, valid=block.valid), histograms)
 
 
 @dataclass(frozen=True, slots=True)
 class LogRatio:
-    """The log-ratios of one pair, and the extremes of the valid ones."""
+    """The log-ratios of one pair and their extremes over valid tokens."""
 
     d: Array
     """float32 [rows, horizon], 0 where not valid."""
@@ -64,30 +66,30 @@ class LogRatio:
     lowest: float
     highest: float
     flags: Array
-    """bool [rows, horizon], of no particular value."""
+    """bool [rows, horizon]: a scratch buffer."""
 
     @classmethod
     def of(cls, block: Block, d: Array, *, flags: Array) -> LogRatio:
         """Return the log-ratios with their extremes."""
         least, most = NUMPY.min(d, -1), NUMPY.max(d, -1)
         if block.invalid is not None and (block.is_partly_valid & ((least == 0.0) | (most == 0.0))).any():
-            # It may be the 0 of a token that is not valid.
+            # The 0 may belong to a token that is not valid.
             least, most = block.extremes(d)
         return cls(d, least, most, float(least.min()), float(most.max()), flags)
 
     def n_above(self, bound: float) -> Array:
-        """Return how many d of each row are above a bound, which is not negative."""
+        """Return the number of d above a bound >= 0, [rows]."""
         return self._count(np.greater(self.d, bound, out=self.flags) if self.highest > bound else None)
 
     def n_below(self, bound: float) -> Array:
-        """Return how many d of each row are below a bound, which is not positive."""
+        """Return the number of d below a bound <= 0, [rows]."""
         return self._count(np.less(self.d, bound, out=self.flags) if self.lowest < bound else None)
 
     def _count(self, flags: Array | None) -> Array:
         return np.zeros(len(self.d), np.int64) if flags is None else NUMPY.count(flags, -1)
 
 
-def _of_tokens(block: Block, *, flags: Array) -> dict[str, Array]:
+def _token_columns(block: Block, *, flags: Array) -> dict[str, Array]:
     found = {"n_tokens": block.n_tokens, "n_invalid": block.n_counted - block.n_tokens}
     for name, logp in block.logp.items():
         found[SUM_LOGP[name]] = NUMPY.sum(logp, -1)
@@ -101,8 +103,8 @@ def _of_tokens(block: Block, *, flags: Array) -> dict[str, Array]:
     return found
 
 
-def _of_pair(block: Block, ratio: LogRatio, *, terms: Array) -> dict[str, Array]:
-    """Return the pair's columns by stem, [rows], and where |d| is largest; `terms` is overwritten."""
+def _pair_columns(block: Block, ratio: LogRatio, *, terms: Array) -> dict[str, Array]:
+    """Return the columns of the pair by stem, [rows], and the position of the largest |d|; `terms` is overwritten."""
     abs_d = np.abs(ratio.d, out=terms)
     found = {
         "sum_abs_d": NUMPY.sum(abs_d, -1),
@@ -115,19 +117,19 @@ def _of_pair(block: Block, ratio: LogRatio, *, terms: Array) -> dict[str, Array]
         "n_trunc": ratio.n_above(math.log(TRUNCATION)),
     }
     if block.invalid is not None:
-        # Where all d are 0, the first of the valid ones.
+        # If all d are 0, take the first valid token.
         is_zero = (ratio.min == 0.0) & (ratio.max == 0.0)
         found["argmax_abs_d"] = np.where(is_zero, block.valid.argmax(-1), found["argmax_abs_d"])
     prefix = running_sums(ratio.d, out=terms)
     least, most = NUMPY.min(prefix, -1), NUMPY.max(prefix, -1)
     if block.invalid is not None and (block.invalid[:, 0] & ((least == 0.0) | (most == 0.0))).any():
-        # It may be the 0 before the first token that is valid.
+        # The 0 may precede the first valid token.
         least, most = block.extremes(prefix)
     return found | {"prefix_min_d": least, "prefix_max_d": most}
 
 
-def _of_clipping(advantages: Array, ratio: LogRatio, *, clip: ClipRange) -> dict[str, Array]:
-    # No ratio is below a negative one: its logarithm is NaN.
+def _clip_columns(advantages: Array, ratio: LogRatio, *, clip: ClipRange) -> dict[str, Array]:
+    # If clip.low >= 1 the bound is NaN or -inf, which no ratio is below.
     high, low = float(np.log1p(clip.high)), float(np.log1p(-clip.low))
     if advantages.ndim == 1:
         return clip_counts(ratio.n_above(high), ratio.n_below(low), advantages=advantages)

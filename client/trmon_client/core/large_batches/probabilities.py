@@ -1,4 +1,4 @@
-"""The probabilities that the policies of a block give each token, and the binary KL of a pair of them."""
+"""The token probabilities of each policy of a block, and the binary KL of a pair of policies."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from trmon_client.core.reduction.kl_estimators import MIN_REST, NO_REST
 
 @dataclass(frozen=True, slots=True)
 class TokenProbabilities:
-    """What one policy says of the tokens of a block."""
+    """The probabilities of the tokens of a block under one policy."""
 
     p: Array
-    """float64 [rows, horizon]: probabilities, 0 where not valid. What is made of them has no digits to lose."""
+    """float64 [rows, horizon]: probabilities, 0 where not valid; 1 - p would lose digits in float32."""
     sum_p: Array
     """[rows]"""
     sum_pp: Array
     is_product: bool
-    """Whether it was found from another policy's: to the last digit but one."""
+    """Whether it is a multiple of another policy's probabilities, accurate to the last digit but one."""
 
 
 @dataclass(slots=True)
 class ProbabilityCache:
-    """The policies of a block, each computed when the first pair asks for it.
+    """The probabilities of each policy of a block, computed on first use.
 
-    Arguments named `logp` and `wide` are float64 buffers; the former hold the log-probs of the policy in question, the
-    latter anything. Both are overwritten.
+    Arguments named `logp` and `wide` are float64 buffers; `logp` holds the log-probs of the policy, `wide` is scratch.
+    Both are overwritten.
     """
 
     block: Block
     memory: dict[str, Array]
     """Buffers for the probabilities, by the name of the log-probs."""
-    known: dict[str, TokenProbabilities] = field(default_factory=dict)
+    computed: dict[str, TokenProbabilities] = field(default_factory=dict)
 
     def of(self, name: str, *, logp: Array) -> TokenProbabilities:
-        """Return a policy, by the exponential of its log-probs unless it is known."""
-        return self.known[name] if name in self.known else self._exponential(name, logp)
+        """Return the probabilities of a policy, computed from its log-probs on first use."""
+        return self.computed[name] if name in self.computed else self._exponential(name, logp)
 
     def difference(self, above: str, below: str, *, dev: Array, is_clamped: bool, wide: Array, out: Array) -> Array:
-        """Return p - q, in `out`, where q is known; then p is, too."""
+        """Return p - q in `out`, and cache p; q must be cached already."""
         if is_clamped or self._exceed_1(above, below):
             for name in (above, below):
-                # Policies that agree on a token differ by 0 there, which products would miss by the last digit.
-                if name not in self.known or self.known[name].is_product:
+                # Where two policies agree the difference must be exactly 0; a product can be off in the last digit.
+                if name not in self.computed or self.computed[name].is_product:
                     np.copyto(wide, self.block.logp[name])
                     self._exponential(name, wide)
-            return np.subtract(self.known[above].p, self.known[below].p, out=out)
-        q = self.known[below].p
+            return np.subtract(self.computed[above].p, self.computed[below].p, out=out)
+        q = self.computed[below].p
         np.multiply(q, dev, out=out)
-        if above not in self.known:
-            self._learn(above, np.add(q, out, out=self.memory[above]), is_product=True)
+        if above not in self.computed:
+            self._add(above, np.add(q, out, out=self.memory[above]), is_product=True)
         return out
 
     def bounded(self, d: Array, above: str, below: str, *, wide: Array) -> Array:
-        """Return log p - log q, positive log-probs taken as 0, in the place of d."""
+        """Return log p - log q with positive log-probs taken as 0, in place of d."""
         if self._exceed_1(above, below):
             np.copyto(d, self.block.logp[above])
             np.copyto(wide, self.block.logp[below])
@@ -65,7 +65,7 @@ class ProbabilityCache:
         return d
 
     def _exceed_1(self, *names: str) -> bool:
-        """Return whether rounding made some log-prob of these policies positive."""
+        """Return whether a log-prob of these policies is positive, which rounding can cause."""
         return any(self.block.highest[name] > 0.0 for name in names)
 
     def _at_most_0(self, name: str, logp: Array) -> Array:
@@ -75,28 +75,28 @@ class ProbabilityCache:
         p = np.exp(self._at_most_0(name, logp), out=self.memory[name])
         if self.block.invalid is not None:
             np.copyto(p, 0.0, where=self.block.invalid)
-        return self._learn(name, p, is_product=False)
+        return self._add(name, p, is_product=False)
 
-    def _learn(self, name: str, p: Array, *, is_product: bool) -> TokenProbabilities:
-        self.known[name] = TokenProbabilities(p, NUMPY.sum(p, -1), NUMPY.sum_product(p, p, -1), is_product)
-        return self.known[name]
+    def _add(self, name: str, p: Array, *, is_product: bool) -> TokenProbabilities:
+        self.computed[name] = TokenProbabilities(p, NUMPY.sum(p, -1), NUMPY.sum_product(p, p, -1), is_product)
+        return self.computed[name]
 
 
 def binary_kl(p: Array, q: Array, d: Array, *, wide: Array, out: Array, flags: Array) -> Array:
-    """Return KL(q||p) of {the token, the rest}, in `out`; rounding may leave it a little below 0.
+    """Return KL(q||p) of {the token, the rest} in `out`; rounding may leave it slightly below 0.
 
-    Args: d: log p - log q; d, wide and flags, bool, are overwritten.
+    Args: d: log p - log q; d, wide and the bool array flags are overwritten.
     Source: formulas, section 4.
     """
     rest_below, kl = np.subtract(1.0, q, out=wide), np.subtract(1.0, p, out=out)
     np.clip(kl, MIN_REST, np.inf, out=kl)
     np.log(np.divide(rest_below, kl, out=kl), out=kl)
     kl *= rest_below
-    gained = np.multiply(q, d, out=d)
-    kl -= gained
-    # Few or many, at random places: looked up, for a condition at every token would be guessed wrong.
+    token_term = np.multiply(q, d, out=d)
+    kl -= token_term
+    # Indexed rather than masked: these tokens are scattered, and a branch per token is mispredicted.
     certain = np.flatnonzero(np.less_equal(rest_below, NO_REST, out=flags))
     if len(certain):
         rest = np.maximum(1.0 - p.reshape(-1)[certain], MIN_REST)
-        kl.reshape(-1)[certain] = np.maximum(-rest - gained.reshape(-1)[certain], 0.0)
+        kl.reshape(-1)[certain] = np.maximum(-rest - token_term.reshape(-1)[certain], 0.0)
     return kl

@@ -1,4 +1,4 @@
-"""What is read from the ratios and the probabilities of a block, in float64."""
+"""The columns computed from ratios and probabilities, in float64."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
 from trmon_client.core.reduction.block_reduction import NAMES
 from trmon_client.core.reduction.kl_estimators import MAX_ABS_EXPONENT, RATIOS, TRUNCATION, pairs_of
 
-DROWNED = 1e-6
-"""A mean of rho^2 below it has lost digits when it is found from the sums of rho - 1 and (rho - 1)^2."""
+MIN_MEAN_SQ_RATIO = 1e-6
+"""Below it a mean of rho^2 loses digits when computed from the sums of rho - 1 and (rho - 1)^2."""
 
 
 class _Terms(NamedTuple):
-    """Buffers of [rows, horizon], float64 but for `single`, float32, and `flags`, bool."""
+    """Scratch buffers [rows, horizon]: `single` is float32, `flags` is bool, the others are float64."""
 
     d: Array
     dev: Array
@@ -31,9 +31,9 @@ class _Terms(NamedTuple):
     flags: Array
 
 
-def ratio_sums(inputs: CheckedInputs, portion: RowBlock, scratch: ScratchBuffers) -> BlockSums:
+def ratio_sums(inputs: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffers) -> BlockSums:
     """Return the columns of rho, p and q, and the sum of d. Source: formulas, section 3."""
-    given = portion.of(inputs)
+    given = row_block.of(inputs)
     shape, n_policies = given.mask.shape, len(given.logprobs)
     single, *logp = scratch.buffers("f4", 1 + n_policies, shape)
     d, dev, wide, rest, mismatch_dev, *p = scratch.buffers("f8", 5 + n_policies, shape)
@@ -42,18 +42,20 @@ def ratio_sums(inputs: CheckedInputs, portion: RowBlock, scratch: ScratchBuffers
     policies = ProbabilityCache(block, dict(zip(given.logprobs, p, strict=True)))
     found: dict[str, Array] = {}
     for pair in pairs_of(block.logp):
-        # That of mismatch is kept, where it will be compared with that of total.
-        now = terms._replace(dev=mismatch_dev) if pair == "mismatch" and n_policies == len(POLICIES) else terms
-        by_stem = _of_pair(block, policies, *RATIOS[pair], terms=now)
+        # Keep rho - 1 of mismatch for the comparison with total.
+        pair_terms = terms._replace(dev=mismatch_dev) if pair == "mismatch" and n_policies == len(POLICIES) else terms
+        by_stem = _pair_columns(block, policies, *RATIOS[pair], terms=pair_terms)
         found |= {NAMES[pair][stem]: array for stem, array in by_stem.items()}
     if n_policies == len(POLICIES):
-        apart = np.subtract(dev, mismatch_dev, out=rest)
-        found["sum_abs_is_dev"] = NUMPY.sum(np.abs(apart, out=apart), -1)
-    return BlockSums(portion.rows, found)
+        difference = np.subtract(dev, mismatch_dev, out=rest)
+        found["sum_abs_is_dev"] = NUMPY.sum(np.abs(difference, out=difference), -1)
+    return BlockSums(row_block.rows, found)
 
 
-def _of_pair(block: Block, policies: ProbabilityCache, above: str, below: str, *, terms: _Terms) -> dict[str, Array]:
-    """Return the pair's columns by stem, [rows]; rho - 1 is left in `dev`."""
+def _pair_columns(
+    block: Block, policies: ProbabilityCache, above: str, below: str, *, terms: _Terms
+) -> dict[str, Array]:
+    """Return the columns of the pair by stem, [rows]; `dev` holds rho - 1 afterwards."""
     d, dev, wide, _, single, flags = terms
     np.copyto(d, block.logp[above])
     np.copyto(wide, block.logp[below])
@@ -66,7 +68,7 @@ def _of_pair(block: Block, policies: ProbabilityCache, above: str, below: str, *
         found["max_k3"] = NUMPY.max(np.subtract(dev, d, out=terms.rest), -1)
     else:
         np.expm1(d, out=dev)
-    found |= _of_ratios(block, terms, is_truncated=bool(highest > math.log(TRUNCATION)))
+    found |= _ratio_columns(block, terms, is_truncated=bool(highest > math.log(TRUNCATION)))
     q = policies.of(below, logp=wide)
     diff = policies.difference(above, below, dev=dev, is_clamped=is_clamped, wide=wide, out=terms.rest)
     p = policies.of(above, logp=wide)
@@ -87,13 +89,13 @@ def _of_pair(block: Block, policies: ProbabilityCache, above: str, below: str, *
     }
 
 
-def _of_ratios(block: Block, terms: _Terms, *, is_truncated: bool) -> dict[str, Array]:
+def _ratio_columns(block: Block, terms: _Terms, *, is_truncated: bool) -> dict[str, Array]:
     dev, single, n = terms.dev, terms.single, block.n_tokens
     sum_dev, sum_sq_dev = NUMPY.sum(dev, -1), NUMPY.sum_product(dev, dev, -1)
     np.copyto(single, dev, casting="same_kind")
     sum_deficit = -NUMPY.sum(np.clip(single, -np.inf, 0.0, out=single), -1)
     sum_rho, sum_sq_rho = n + sum_dev, n + 2.0 * sum_dev + sum_sq_dev
-    if is_truncated or (sum_sq_rho < DROWNED * n).any():
+    if is_truncated or (sum_sq_rho < MIN_MEAN_SQ_RATIO * n).any():
         rho = np.clip(dev, -np.inf, TRUNCATION - 1.0, out=terms.rest)
         rho += 1.0
         if block.invalid is not None:

@@ -1,7 +1,7 @@
-"""The reduction of large batches of float32 on the host: what `reduction` gives, in less than half of its time.
+"""Reduces large float32 batches on the host, block by block through reused buffers.
 
-Block by block through buffers that are kept: what float32 can tell in float32 (`log_ratio_sums`), the rest, k3, 1 - p
-and what Pearson's correlation is made of, in float64 (`ratio_sums`).
+Terms that keep their accuracy in float32 are computed in float32 (`log_ratio_sums`); k3, 1 - p and the terms of
+Pearson's correlation are computed in float64 (`ratio_sums`).
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ from trmon_client.core.large_batches.row_blocks import row_blocks
 from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
 from trmon_client.core.reduction.ppo_clipping import ClipRange
 
-BLOCK_TOKENS = 1 << 17
-"""Positions of a block of float64: few of its buffers leave the cache."""
-SLAB_TOKENS = 1 << 19
-"""Positions of a block of float32: so long are its steps that its thread is seldom in the way of another."""
+FLOAT64_BLOCK_TOKENS = 1 << 17
+"""Positions of a float64 block: most of its buffers stay in the cache."""
+FLOAT32_BLOCK_TOKENS = 1 << 19
+"""Positions of a float32 block: long steps, so that the two threads seldom compete for the interpreter lock."""
 LARGE_TOKENS = 1 << 13
-"""Smaller batches gain nothing."""
+"""Positions below which this reduction is not faster."""
 LONG_ROW = 256
-"""Shorter rows are reduced faster side by side."""
+"""Positions of a row below which the general reduction is faster."""
 THREADED_TOKENS = 1 << 19
-"""Fewer positions are done before a second thread has started."""
+"""Positions below which starting a second thread takes longer than the reduction."""
 
 
 def is_large(inputs: CheckedInputs) -> bool:
-    """Return whether these are best reduced here: many tokens, in long rows, on the host, that float32 holds."""
+    """Return whether this reduction is faster: many float32 tokens in long rows on the host."""
     n_sequences, horizon = inputs.mask.shape
     if not isinstance(inputs.mask, np.ndarray) or horizon < LONG_ROW or n_sequences * horizon < LARGE_TOKENS:
         return False
-    # Half precision is no cheaper, and has no numbers for the bounds of what is valid.
+    # Half precision is not faster and cannot represent the bounds of valid log-probs.
     return all(array.itemsize == 4 for array in inputs.logprobs.values())
 
 
 def reduce_large_batch(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
-    """Return the columns of a large batch, by two threads where the trainer lets torch have as many.
+    """Return the columns of a large batch; uses two threads if the trainer allows torch two.
 
-    The threads end with the call: a forked trainer never misses one. Source: formulas, section 3.
+    The threads end with the call, so that a trainer can fork afterwards. Source: formulas, section 3.
     """
-    slabs, blocks = row_blocks(inputs.mask, SLAB_TOKENS, BLOCK_TOKENS)
-    waiting = deque(
+    float32_blocks, float64_blocks = row_blocks(inputs.mask, FLOAT32_BLOCK_TOKENS, FLOAT64_BLOCK_TOKENS)
+    tasks = deque(
         [
-            *(partial(log_ratio_sums, inputs, slab, clip=clip) for slab in slabs),
-            *(partial(ratio_sums, inputs, block) for block in reversed(blocks)),
+            *(partial(log_ratio_sums, inputs, block, clip=clip) for block in float32_blocks),
+            *(partial(ratio_sums, inputs, block) for block in reversed(float64_blocks)),
         ]
     )
-    found: list[BlockSums] = []
-    mine, other = ScratchBuffers.mine(2)
-    # From both ends: two threads that took the same steps would wait for the interpreter at each.
+    parts: list[BlockSums] = []
+    own, other = ScratchBuffers.of_thread(2)
+    # The threads start at opposite ends: equal steps would make them wait for the interpreter lock.
     if n_threads() < 2 or inputs.mask.size < THREADED_TOKENS:
-        _work(waiting.pop, found, mine)
+        _run_tasks(tasks.pop, parts, own)
     else:
         with ThreadPoolExecutor(1, thread_name_prefix="trmon-columns") as pool:
-            helper = pool.submit(_work, waiting.popleft, found, other)
-            _work(waiting.pop, found, mine)
-            helper.result()
-    return finish_columns(found)
+            future = pool.submit(_run_tasks, tasks.popleft, parts, other)
+            _run_tasks(tasks.pop, parts, own)
+            future.result()
+    return finish_columns(parts)
 
 
-def _work(
-    take: Callable[[], Callable[[ScratchBuffers], BlockSums]], found: list[BlockSums], scratch: ScratchBuffers
+def _run_tasks(
+    next_task: Callable[[], Callable[[ScratchBuffers], BlockSums]], parts: list[BlockSums], scratch: ScratchBuffers
 ) -> None:
-    """Do what there is to take, until there is none."""
+    """Run tasks until none is left."""
     with np.errstate(all="ignore"):
         while True:
             try:
-                task = take()
+                task = next_task()
             except IndexError:
                 return
-            found.append(task(scratch))
+            parts.append(task(scratch))

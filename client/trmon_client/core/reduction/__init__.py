@@ -1,1 +1,1 @@
-"""From tokens to columns: ratios, KL estimators, clipping, per-sequence sums."""
+"""Reduction of tokens to columns: ratios, KL estimators, clipping and per-sequence sums."""

@@ -1,4 +1,4 @@
-"""The reduction of one block of sequences: from the terms of its tokens to its columns."""
+"""Reduces one block of sequences to its columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon_client.core.reduction.sequence_labels import sequence_labels
 from trmon_client.core.reduction.token_block import TokenBlock, time_last
 
 SATURATED_BELOW = float(np.log(0.99))
-"""A token that mu is certain of and the trainer gives less than this is saturated."""
+"""A token with log-prob 0 under mu is saturated if the log-prob of the trainer is below this."""
 
 SUM_LOGP = dict(zip(POLICIES, ("sum_logp_rollout", "sum_logp_old", "sum_logp"), strict=True))
 DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
@@ -49,17 +49,17 @@ def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
     p, q = ratios.p, ratios.q
     prob_diff = xp.abs(p - q)
     truncated = xp.at_most(dev, TRUNCATION - 1.0) + tokens.weight
-    # 0 where valid, else infinite: moves tokens out of the way of extremes.
-    away = 1.0 / tokens.weight - 1.0
-    # The same for sequences, for terms that are never negative: they are 0 where not valid.
+    # 0 where valid, else infinite: excludes invalid tokens from extremes.
+    excluded = 1.0 / tokens.weight - 1.0
+    # The same for sequences, for terms >= 0 that are 0 where not valid.
     empty = 1.0 / max_(tokens.weight) - 1.0
     prefix = xp.running_sum(d, tokens.axis)
     found = {
         "sum_d": sum_(d),
         "sum_abs_d": sum_(xp.abs(d)),
         "sum_sq_d": dot(d, d),
-        "min_d": xp.min(d + away, tokens.axis),
-        "max_d": max_(d - away),
+        "min_d": xp.min(d + excluded, tokens.axis),
+        "max_d": max_(d - excluded),
         "sum_ratio_dev": sum_(dev),
         "sum_sq_ratio_dev": dot(dev, dev),
         "sum_ratio_deficit": sum_(xp.at_least(-dev, 0.0)),
@@ -80,14 +80,14 @@ def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
         "sum_pq": dot(p, q),
         "sum_binary_kl": sum_(ratios.binary_kl),
         "max_binary_kl": max_(ratios.binary_kl) - empty,
-        "prefix_min_d": xp.min(prefix + away, tokens.axis),
-        "prefix_max_d": max_(prefix - away),
+        "prefix_min_d": xp.min(prefix + excluded, tokens.axis),
+        "prefix_max_d": max_(prefix - excluded),
     }
     return {stem: xp.cast(array, DTYPES[stem]) for stem, array in found.items()}
 
 
 def _sequence_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
-    """Return the columns of the sequence itself, [B]."""
+    """Return the columns of the sequence, [B]."""
     xp = tokens.xp
     sum_, count = partial(xp.sum, axis=tokens.axis), partial(xp.count, axis=tokens.axis)
     row = ratios.pairs.index(primary(ratios.pairs))

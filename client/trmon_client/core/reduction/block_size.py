@@ -1,4 +1,4 @@
-"""How many positions are reduced at a time."""
+"""The number of positions that are reduced at a time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 
 BLOCK_TOKENS = 1 << 14
-"""Positions of a block on the CPU: three pairs of float64 take 384 KiB, which the cache keeps."""
+"""Positions of a block on the CPU: three pairs of float64 take 384 KiB, which fits in the cache."""
 DEVICE_BLOCK_TOKENS = 1 << 18
-"""Positions of a block on a device: enough to hide the launches, little beside the trainer's own memory."""
+"""Positions of a block on a device: enough to hide the kernel launches, little compared with the trainer's memory."""
 
 
 def block_tokens(inputs: CheckedInputs) -> int:
-    """Return the positions of a block where these arguments lie."""
+    """Return the positions of a block on the device of the arguments."""
     return BLOCK_TOKENS if isinstance(inputs.mask, np.ndarray) else DEVICE_BLOCK_TOKENS

@@ -1,6 +1,6 @@
-"""The ratios of every pair of policies at every token: d, rho - 1, k3 and the binary KL.
+"""Computes d, rho - 1, k3 and the binary KL for each pair of policies at each token.
 
-Arrays are [pairs, ...] as in `tokens`. Terms are exactly 0 at a token that is not valid.
+Arrays are [pairs, ...], laid out as in `TokenBlock`. Terms are exactly 0 at tokens that are not valid.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ RATIOS: dict[Pair, tuple[str, str]] = {
 """Numerator and denominator of each pair."""
 
 MAX_ABS_EXPONENT = 20.0
-"""d is clamped to it inside exponentials only."""
+"""|d| is clamped to this inside exponentials only."""
 BAND_LOW, BAND_HIGH, TRUNCATION = 0.5, 5.0, 2.0
-"""The ratios beyond which IcePop drops and TIS truncates."""
+"""The ratios outside which IcePop masks, and above which TIS truncates."""
 MIN_REST = 1e-7
-"""Floor of 1 - q against rounding."""
+"""The floor of 1 - q, against rounding."""
 NO_REST = 1e-5
-"""At or below it 1 - p counts as nothing, and the term of the rest as the least it can be."""
+"""At or below it 1 - p counts as 0, and the term of the rest takes its smallest value."""
 SERIES_BELOW = 1e-5
-"""Below it |d| takes k3 from its series, 1e-11 accurate there; rho - 1 - d would lose digits as |d| shrinks."""
+"""Below it k3 is computed by its series, which is accurate to 1e-11; rho - 1 - d would lose digits."""
 
 
 @dataclass(frozen=True)
 class TokenRatios:
-    """The terms of every token under every pair."""
+    """The terms of each token for each pair."""
 
     pairs: tuple[Pair, ...]
     p: Array
@@ -51,19 +51,19 @@ class TokenRatios:
 
     @classmethod
     def of(cls, tokens: TokenBlock) -> TokenRatios:
-        """Return the ratios of all pairs whose two policies are given. Source: formulas, sections 1, 3 and 4."""
+        """Return the terms of all pairs whose two policies are given. Source: formulas, sections 1, 3 and 4."""
         xp = tokens.xp
         pairs = pairs_of(tokens.policies)
-        above, below = ([tokens.policies.index(RATIOS[pair][side]) for pair in pairs] for side in (0, 1))
-        p, q = xp.gather(tokens.p, above), xp.gather(tokens.p, below)
-        d = xp.gather(tokens.logp, above) - xp.gather(tokens.logp, below)
-        bounded_d = xp.gather(tokens.bounded, above) - xp.gather(tokens.bounded, below)
+        numerators, denominators = ([tokens.policies.index(RATIOS[pair][side]) for pair in pairs] for side in (0, 1))
+        p, q = xp.gather(tokens.p, numerators), xp.gather(tokens.p, denominators)
+        d = xp.gather(tokens.logp, numerators) - xp.gather(tokens.logp, denominators)
+        bounded_d = xp.gather(tokens.bounded, numerators) - xp.gather(tokens.bounded, denominators)
         rest = xp.at_least(1.0 - tokens.p, MIN_REST)
         log_rest = xp.log(rest)
-        log_rest_ratio = xp.gather(log_rest, above) - xp.gather(log_rest, below)
+        log_rest_ratio = xp.gather(log_rest, numerators) - xp.gather(log_rest, denominators)
         dev = xp.expm1(clamp_log_ratio(xp, d))
-        rest_below = xp.gather(rest, below)
-        rest_kl = xp.where(rest_below > NO_REST, -rest_below * log_rest_ratio, -xp.gather(rest, above))
+        denominator_rest = xp.gather(rest, denominators)
+        rest_kl = xp.where(denominator_rest > NO_REST, -denominator_rest * log_rest_ratio, -xp.gather(rest, numerators))
         binary_kl = xp.at_least(rest_kl - q * bounded_d, 0.0)
         return cls(pairs, p, q, d, dev, k3(xp, d, dev), binary_kl)
 
@@ -75,7 +75,7 @@ def pairs_of(policies: Iterable[str]) -> tuple[Pair, ...]:
 
 
 def clamp_log_ratio(xp: Arrays, d: Array) -> Array:
-    """Return log-ratios within the range of exponentials. Source: formulas, section 2."""
+    """Return log-ratios clamped to the range of exponentials. Source: formulas, section 2."""
     return xp.at_most(xp.at_least(d, -MAX_ABS_EXPONENT), MAX_ABS_EXPONENT)
 
 

@@ -1,4 +1,4 @@
-"""What PPO's clip does to the tokens of each sequence."""
+"""Counts the tokens that PPO clips, and the tokens outside the clip range that it does not clip."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClipRange:
     high: float = 0.2
 
 
-USUAL_CLIP = ClipRange()
+DEFAULT_CLIP = ClipRange()
 
 
 def clipped_pair(pairs: tuple[Pair, ...]) -> Pair:
@@ -26,10 +26,10 @@ def clipped_pair(pairs: tuple[Pair, ...]) -> Pair:
 
 
 def clip_columns(xp: Arrays, above: Array, below: Array, *, advantages: Array, axis: int) -> dict[str, Array]:
-    """Return how many tokens PPO's min takes the clipped branch of, and how many leave the range unclipped.
+    """Return the number of tokens for which PPO's min takes the clipped branch, and of unclipped ones out of range.
 
-    Args: above, below: where rho of the clipped pair is above 1 + high, and below 1 - low, false where a token is not
-        valid; advantages: of the same shape, or of one to which it broadcasts; axis: that of time.
+    Args: above, below: bool, rho of the clipped pair is above 1 + high, or below 1 - low, and the token is valid;
+        advantages: of a shape that broadcasts to theirs; axis: the time axis.
     Source: [TRM] 4.1; formulas, section 3.
     """
     count = partial(xp.count, axis=axis)
@@ -43,9 +43,9 @@ def clip_columns(xp: Arrays, above: Array, below: Array, *, advantages: Array, a
 
 
 def clip_counts(n_above: Array, n_below: Array, *, advantages: Array) -> dict[str, Array]:
-    """Return the same of sequences that have one advantage each, [B].
+    """Return the columns of `clip_columns` for one advantage per sequence, [B].
 
-    Args: n_above, n_below: of how many tokens rho is above 1 + high, and below 1 - low.
+    Args: n_above, n_below: the number of tokens with rho above 1 + high, and below 1 - low.
     Source: [TRM] 4.1; formulas, section 3.
     """
     gain, loss = advantages > 0, advantages < 0

@@ -1,7 +1,7 @@
-"""The tokens of a block of sequences: which of them are valid, and what every policy says of them.
+"""The tokens of a block of sequences: which are valid, and their log-probs under each policy.
 
-Arrays are [policies, ...] or, where all policies share them, [...]: time and sequences in the order that is fastest
-to reduce, in float64. Terms are exactly 0 at a token that is not valid.
+Arrays are float64 [policies, ...], or [...] if all policies share them, with time and sequences in the order that is
+fastest to reduce. Terms are exactly 0 at tokens that are not valid.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.inputs.token_validity import is_sound
 
 TIME_FIRST_BELOW = 256
-"""Shorter horizons are reduced over the leading axis, all sequences side by side: rows that short do not vectorise."""
+"""Shorter horizons are reduced with time as the leading axis, because rows that short do not vectorise."""
 
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """Validity, log-probs and probabilities of every token of a block."""
+    """The validity, log-probs and probabilities of the tokens of a block."""
 
     xp: Arrays
     axis: int
-    """The axis of time: -1, or -2 where sequences come last."""
+    """The time axis: -1, or -2 if sequences come last."""
     policies: tuple[str, ...]
     counts: Array
     """bool [...]: the mask."""
     valid: Array
-    """bool [...]: counts and is not invalid."""
+    """bool [...]: the token counts and is not invalid."""
     weight: Array
     """[...]: 1 where valid."""
     logp: Array
     """[policies, ...]"""
     bounded: Array
-    """[policies, ...]: log-probs, positive ones taken as 0."""
+    """[policies, ...]: log-probs, with positive ones taken as 0."""
     p: Array
     """[policies, ...]: probabilities, at most 1."""
 
@@ -55,7 +55,7 @@ class TokenBlock:
 
 
 def time_last(array: Array, *, axis: int) -> Array:
-    """Return [B, T] with time on the axis, as a view."""
+    """Return an array [B, T] with time on the axis, as a view."""
     return array if axis == -1 else array.T
 
 

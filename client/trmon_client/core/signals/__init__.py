@@ -1,4 +1,4 @@
-"""Batch signals, computed from columns, and their catalogue."""
+"""Batch signals computed from columns, and the catalogue of signals."""
 
 from trmon_client.core.signals.batch_signals import REGISTRY_VERSION, SIGNALS, SignalSpec, compute
 

@@ -1,4 +1,4 @@
-"""Batch signals: what a run's history, gauges and alerts are made of, computed from columns and histograms."""
+"""Computes batch signals, which feed history, gauges and alerts, from columns and histograms."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["REGISTRY_VERSION", "SIGNALS", "SignalSpec", "compute"]
 
 
 def compute(columns: Columns) -> dict[str, float]:
-    """Return the signals of a batch by name; those whose inputs are not given are absent.
+    """Return the signals of a batch by name; a signal is absent if its input is not given.
 
     Columns on a device are copied to the host first.
-    Returns: names within `SIGNALS`; nan where a signal cannot be computed, as for a batch without a valid token.
+    Returns: a subset of `SIGNALS`; nan where a signal cannot be computed, for example without a valid token.
     Source: formulas, section 5.
     """
     return compute_of_sequences(SequenceMatrix.of(columns.numpy()))
 
 
 def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
-    """Return the same of sequences that are at hand."""
+    """Return the signals of a sequence matrix."""
     with np.errstate(all="ignore"):
         return {
             **pair_signals(sequences),
@@ -55,10 +55,10 @@ def _lengths(sequences: SequenceMatrix) -> dict[str, float]:
 def _token_fractions(sequences: SequenceMatrix) -> dict[str, float]:
     sums = sequences.sums
     n = sums["n_tokens"]
-    return {signal: sums[name] / n * factor for name, (signal, factor) in _OF_TOKENS.items() if name in sums}
+    return {signal: sums[name] / n * factor for name, (signal, factor) in _PER_TOKEN_SIGNALS.items() if name in sums}
 
 
-_OF_TOKENS = {
+_PER_TOKEN_SIGNALS = {
     "n_clipped": ("clip_fraction", 1.0),
     "n_leaked": ("leak_fraction", 1.0),
     "n_leaked_high": ("leak_high_fraction", 1.0),
@@ -78,29 +78,35 @@ def _token_weights(sequences: SequenceMatrix) -> dict[str, float]:
 
 
 def _suspicious_fractions(sequences: SequenceMatrix) -> dict[str, float]:
-    """Fractions of valid + invalid tokens: sequences whose tokens are all invalid count here."""
+    """Return fractions of valid + invalid tokens, which include sequences whose tokens are all invalid."""
     columns, sums = sequences.columns, sequences.sums
     if sequences.rows is not None:
-        sums = {name: float(columns[name].sum()) for name in ("n_tokens", *_SUSPICIOUS) if name in columns}
+        sums = {name: float(columns[name].sum()) for name in ("n_tokens", *_SUSPICIOUS_SIGNALS) if name in columns}
     counting = sums["n_tokens"] + sums["n_invalid"]
     return {
-        signal: sums[name] / counting if counting else math.nan for name, signal in _SUSPICIOUS.items() if name in sums
+        signal: sums[name] / counting if counting else math.nan
+        for name, signal in _SUSPICIOUS_SIGNALS.items()
+        if name in sums
     }
 
 
-_SUSPICIOUS = {"n_invalid": "invalid_fraction", "n_saturated": "saturated_fraction", "n_clamped": "clamped_fraction"}
+_SUSPICIOUS_SIGNALS = {
+    "n_invalid": "invalid_fraction",
+    "n_saturated": "saturated_fraction",
+    "n_clamped": "clamped_fraction",
+}
 
 
 def _perplexities(sequences: SequenceMatrix) -> dict[str, float]:
-    present = [name for name in _LOGPS if name in sequences.columns]
+    present = [name for name in _PERPLEXITY_SIGNALS if name in sequences.columns]
     if not present:
         return {}
     perplexities = np.exp(-sequences.matrix(present) / sequences.lengths)
     means = np.add.reduce(perplexities, -1) / perplexities.shape[-1]
-    return {_LOGPS[name]: value for name, value in zip(present, means.tolist(), strict=True)}
+    return {_PERPLEXITY_SIGNALS[name]: value for name, value in zip(present, means.tolist(), strict=True)}
 
 
-_LOGPS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
+_PERPLEXITY_SIGNALS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
 
 
 def _rewards(sequences: SequenceMatrix) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The catalogue of signals: name, unit, meaning, formula and healthy range of everything `signals.compute` returns."""
+"""The catalogue of signals: name, unit, description, formula and healthy range of each signal."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Literal
 from trmon_client.core.columns.schema import PAIRS, Pair
 
 REGISTRY_VERSION = 1
-"""Raised whenever a signal changes its name or its meaning; stored beside every batch of signals."""
+"""Incremented when a signal changes its name or meaning; stored with each batch of signals."""
 
 Unit = Literal["nats", "ratio", "fraction", "probability", "chi2", "tokens", "perplexity", "reward", "versions"]
 
 
 @dataclass(frozen=True, slots=True)
 class SignalSpec:
-    """One signal: `stem` is its name without the pair, `core` marks those that Prometheus exposes.
+    """A signal: `stem` is its name without the pair, `core` marks the signals that Prometheus exposes.
 
-    `healthy` is the range outside which a finding or a preset reacts; empty where a run is its own measure.
+    `healthy` is the range outside which a finding or a preset reacts; empty if a run is compared with itself.
     """
 
     name: str
@@ -31,7 +31,7 @@ class SignalSpec:
 
     @property
     def per_pair(self) -> bool:
-        """Whether the signal exists once for every pair."""
+        """Whether the signal exists once for each pair."""
         return self.pair is not None
 
 
@@ -149,4 +149,4 @@ SIGNALS: dict[str, SignalSpec] = {
         *(_spec(row, None) for row in _BATCH_ROWS),
     )
 }
-"""Every signal by name: those of each pair, then those of the batch. Source: formulas, section 5."""
+"""The signals by name: first those of each pair, then those of the batch. Source: formulas, section 5."""

@@ -1,4 +1,4 @@
-"""Signals over groups: the responses that share a prompt."""
+"""Computes signals over groups, the responses that share a prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Where each group of two or more starts and how many it has, once values are taken in `order`."""
+    """The start and size of each group when sequences are sorted by `order`; `is_group` marks sizes above 1."""
 
     order: Array
     starts: Array
@@ -32,12 +32,12 @@ class _Groups:
         return cls(order, starts, sizes, sizes > 1)
 
     def mean_of(self, statistic: Array) -> float:
-        """Return the mean over groups of two or more; nan without any."""
+        """Return the mean over groups of two or more; nan if there is none."""
         return float(np.add.reduce(statistic[self.is_group]) / np.float64(np.count_nonzero(self.is_group)))
 
 
 def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
-    """Return the signals that need group ids; those whose other inputs are not given are absent.
+    """Return the signals that require group ids; a signal is absent if another input is not given.
 
     Source: formulas, section 5.
     """
@@ -52,7 +52,7 @@ def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
 
 
 def _zero_variance(rewards: Array, ids: Array, groups: _Groups) -> float:
-    """Sequences without a reward (NaN) leave their group; a batch may have rewards on some ranks only."""
+    """Return the fraction of groups with equal rewards, without sequences whose reward is missing (NaN)."""
     missing = np.isnan(rewards)
     if missing.any():
         rewards = rewards[~missing]
@@ -66,7 +66,7 @@ def _zero_variance(rewards: Array, ids: Array, groups: _Groups) -> float:
 
 
 def _ratio_variance(sequences: SequenceMatrix, groups: _Groups) -> float:
-    """Mean over groups of the variance of exp(S/T) on the primary pair: how unevenly a prompt's responses weigh."""
+    """Return the mean over groups of the variance of exp(S/T) on the primary pair."""
     geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
     ordered = geo[groups.order]
     means = np.add.reduceat(ordered, groups.starts) / groups.sizes

@@ -1,4 +1,4 @@
-"""Signals of every pair, computed for all pairs at once: arrays below are [P] or, a value a sequence, [P, N]."""
+"""Computes the signals of all pairs at once; arrays are [P], or [P, N] for N sequences."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trmon_client.core.reduction.kl_estimators import clamp_log_ratio
 
 CHI2_SEQ_CAP = 1e12
 MIN_VARIANCE = 1e-12
-"""At or below it a probability is constant and its correlation undefined."""
+"""At or below this variance a probability counts as constant, and its correlation is undefined."""
 
 _MEANS = (
     *("sum_d", "sum_abs_d", "sum_sq_d", "sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit", "sum_k3"),
     *("n_band_low", "n_band_high", "n_trunc", "sum_trunc_ratio", "sum_sq_trunc_ratio"),
     *("sum_prob_diff", "sum_sq_prob_diff", "sum_p", "sum_q", "sum_pp", "sum_qq", "sum_pq", "sum_binary_kl"),
 )
-_EACH = (
+_PER_SEQUENCE = (
     *("sum_d", "sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit"),
     *("min_d", "max_d", "max_prob_diff", "max_binary_kl"),
 )
@@ -32,7 +32,7 @@ _EACH = (
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The columns of all pairs: `each` by sequence with its extremes, `mean` per token of the batch."""
+    """The columns of all pairs: `each` by sequence with their extremes, `mean` per token of the batch."""
 
     lengths: Array
     each: dict[str, Array]
@@ -63,19 +63,19 @@ def _names(pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(REMEMBERED_LAYOUTS)
 def _rows(columns: tuple[str, ...], pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> Array:
-    """Return the rows of all pairs' columns among all columns, [stems, P]."""
-    at = column_rows(columns)
-    return np.array([at[name] for name in _names(pairs, stems)]).reshape(len(stems), len(pairs))
+    """Return the row of each column of each pair among all columns, [stems, P]."""
+    row_of = column_rows(columns)
+    return np.array([row_of[name] for name in _names(pairs, stems)]).reshape(len(stems), len(pairs))
 
 
 def _gather(sequences: SequenceMatrix, pairs: tuple[Pair, ...]) -> _Pairs:
-    each = sequences.values[_rows(sequences.names, pairs, _EACH)]
+    each = sequences.values[_rows(sequences.names, pairs, _PER_SEQUENCE)]
     means = sequences.totals[_rows(sequences.names, pairs, _MEANS)] / sequences.sums["n_tokens"]
     return _Pairs(
         lengths=sequences.lengths,
-        each=dict(zip(_EACH, each, strict=True)),
-        lowest=dict(zip(_EACH, _lowest(each), strict=True)),
-        highest=dict(zip(_EACH, _highest(each), strict=True)),
+        each=dict(zip(_PER_SEQUENCE, each, strict=True)),
+        lowest=dict(zip(_PER_SEQUENCE, _lowest(each), strict=True)),
+        highest=dict(zip(_PER_SEQUENCE, _highest(each), strict=True)),
         mean=dict(zip(_MEANS, means, strict=True)),
     )
 
@@ -98,7 +98,7 @@ def _divergences(batch: _Pairs) -> dict[str, Array]:
 
 
 def _token_weights(batch: _Pairs) -> dict[str, Array]:
-    """Moments of rho are taken of rho - 1, so that none cancels when policies agree."""
+    """Compute moments of rho from rho - 1, so that nothing cancels when policies agree."""
     mean, each = batch.mean, batch.each
     deviation, sq_deviation = mean["sum_ratio_dev"], mean["sum_sq_ratio_dev"]
     variance = np.maximum(sq_deviation - deviation**2, 0.0)
@@ -120,7 +120,7 @@ def _token_weights(batch: _Pairs) -> dict[str, Array]:
 
 
 def _sequence_weights(batch: _Pairs) -> dict[str, Array]:
-    """exp(S_i) overflows on long sequences, so the largest is divided out first."""
+    """Divide by the largest weight first, because exp(S_i) overflows on long sequences."""
     log_weight = batch.each["sum_d"]
     n = log_weight.shape[-1]
     largest = batch.highest["sum_d"]
@@ -179,17 +179,17 @@ def _highest(array: Array) -> Array:
 
 
 def _tails(sequences: SequenceMatrix, largest: Array) -> dict[str, float]:
-    """Percentiles of |d|, for the pairs whose histogram is at hand."""
+    """Return percentiles of |d| for the pairs with a histogram."""
     pairs = sequences.columns.pairs
-    at_hand = [pair for pair in pairs if pair in sequences.columns.histograms]
-    if not at_hand:
+    with_histogram = [pair for pair in pairs if pair in sequences.columns.histograms]
+    if not with_histogram:
         return {}
-    counts = np.array([sequences.columns.histograms[pair] for pair in at_hand])
-    most = largest[[pairs.index(pair) for pair in at_hand]]
-    tails = abs_quantiles(counts, tuple(_TAILS.values()), largest=most)
+    counts = np.array([sequences.columns.histograms[pair] for pair in with_histogram])
+    largest = largest[[pairs.index(pair) for pair in with_histogram]]
+    tails = abs_quantiles(counts, tuple(_TAILS.values()), largest=largest)
     return {
         f"{pair}_{stem}": value
-        for pair, row in zip(at_hand, tails, strict=True)
+        for pair, row in zip(with_histogram, tails, strict=True)
         for stem, value in zip(_TAILS, row, strict=True)
     }
 
