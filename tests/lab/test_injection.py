@@ -17,7 +17,7 @@ SEVERITIES = [
     ("router noise grows", Injection.ROUTER, 0.5, {"router_noise": 1.5}),
     ("pad takes the log-probs of more and more responses", Injection.PAD, 0.25, {"padded_share": 0.25}),
     ("support shrinks the nucleus", Injection.SUPPORT, 1.0, {"top_p": 0.7}),
-    ("lr ends at a rate that collapses", Injection.LR, 1.0, {"lr": 2e-3}),
+    ("lr ends at a rate that collapses", Injection.LR, 1.0, {"lr": 4e-3}),
 ]
 
 

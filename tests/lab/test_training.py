@@ -111,7 +111,7 @@ def test_a_nucleus_shifts_the_mean_ratio() -> None:
 
 def test_a_large_learning_rate_is_reported_and_moves_the_learner_further() -> None:
     healthy, large = _run(SHORT)[1], _run(_short(Injection.LR))[1]
-    assert [call.scalars["lr"] for call in large.rollouts()] == pytest.approx([5e-4, 5e-4, 1.25e-3, 2e-3, 2e-3, 2e-3])
+    assert [call.scalars["lr"] for call in large.rollouts()] == pytest.approx([5e-4, 5e-4, 2.25e-3, 4e-3, 4e-3, 4e-3])
     moved = [
         max(call.decision.signals["staleness_kl_k2"] for call in monitor.calls if call.step >= 3 and call.update == 3)
         for monitor in (healthy, large)
