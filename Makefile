@@ -15,10 +15,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
 LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate $(ARGS)
+ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs site dashboards screenshots lock clean
+.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs site web dashboards screenshots lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +55,14 @@ peers: $(PEERS)/done  ## what RL frameworks compute, beside what trmon does (the
 image-check: $(VENV)/test  ## build as deploy/Dockerfile does, in a fresh virtual environment, and run the result
 	$(BIN)/pytest tests/deploy/check_image.py
 
-test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root)
+test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root), and esbuild where npm is
 	@deploy/test-deps $(SERVERS)
+	@if command -v npm >/dev/null && [ ! -x $(ESBUILD) ]; then \
+	  npm ci --prefix trmon/web --no-audit --no-fund --silent || echo "could not install esbuild; its test will be skipped"; fi
+
+web: trmon/web/package-lock.json  ## bundle the page's sources into trmon/web/static (needs Node)
+	npm ci --prefix trmon/web --no-audit --no-fund --silent
+	npm run --prefix trmon/web --silent build
 
 bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
 	@for bench in benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done

@@ -1,63 +1,48 @@
-"""What the page is sent: every module and style sheet once, after those that it needs."""
+"""The committed bundle of the page is built from its sources."""
 
 from __future__ import annotations
 
-import re
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 
 from trmon.web.assets import ASSETS
-from trmon.web.bundle import bundle_module, bundle_styles
 
-MODULES = {
-    "app.js": 'import { twice as double } from "./sums.js";\nimport { say } from "./words.js";\n\nsay(double(1));\n',
-    "sums.js": 'import { say } from "./words.js";\n\nconst LIMIT = 1;\nexport const twice = (n) => 2 * n * LIMIT;\n',
-    "words.js": "export async function say() {}\nexport class Word {}\n",
-}
+WEB = Path(__file__).parents[2] / "trmon" / "web"
+ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
 
 
-def test_a_module_comes_after_what_it_imports_and_shares_no_names() -> None:
-    assert bundle_module("app.js", MODULES).split("\n") == [
-        "const $words = (() => {",
-        "async function say() {}",
-        "class Word {}",
-        "return { say, Word };",
-        "})();",
-        "const $sums = (() => {",
-        "const { say } = $words;",
-        "",
-        "const LIMIT = 1;",
-        "const twice = (n) => 2 * n * LIMIT;",
-        "return { twice };",
-        "})();",
-        "const $app = (() => {",
-        "const { twice: double } = $sums;",
-        "const { say } = $words;",
-        "",
-        "say(double(1));",
-        "return {  };",
-        "})();",
+@pytest.mark.skipif(
+    not (ESBUILD.exists() and shutil.which("node")),
+    reason="esbuild is not installed; `make test-deps` installs it where npm is",
+)
+def test_the_bundle_is_current(tmp_path: Path) -> None:
+    script = json.loads((WEB / "package.json").read_text())["scripts"]["build"].split()
+    command = [str(ESBUILD), *script[1:-1], f"--outdir={tmp_path}"]
+    subprocess.run(command, cwd=WEB, check=True, capture_output=True)
+    built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert built == {name: ASSETS[name].content for name in ("app.js", "page.css")}, "run `make web`"
+
+
+def test_the_bundle_loads_nothing_else() -> None:
+    assert b"import " not in ASSETS["app.js"].content.split(b"\n\n")[0]
+    assert "@import" not in ASSETS["page.css"].content.decode()
+
+
+def test_every_source_is_part_of_the_bundle() -> None:
+    bundles = {name: ASSETS[name].content.decode() for name in ("app.js", "page.css")}
+    missing = [
+        path.name
+        for path in sorted((WEB / "src").iterdir())
+        if path.name != "page.css"
+        and f"// src/{path.name}" not in bundles["app.js"]
+        and f"/* src/{path.name} */" not in bundles["page.css"]
     ]
+    assert not missing
 
 
-def test_styles_keep_their_order() -> None:
-    sources = {
-        "page.css": '@import "./a.css";\n@import "./vendor/b-1.css";\np {}\n',
-        "a.css": "a {}",
-        "vendor/b-1.css": "b {}",
-    }
-    assert bundle_styles("page.css", sources) == "a {}\nb {}\np {}\n"
-
-
-def test_the_page_holds_every_module_once_and_nothing_is_left_to_fetch() -> None:
-    script = ASSETS["app.js"].content.decode()
-    modules = {path for path in ASSETS if path.endswith(".js") and "/" not in path} - {"theme.js"}
-    assert sorted(re.findall(r"^const \$(\w+) = \(\(\) => \{$", script, re.MULTILINE)) == sorted(
-        path.removesuffix(".js") for path in modules
-    )
-    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
-
-
-def test_the_page_holds_every_style_sheet() -> None:
-    styles = ASSETS["page.css"].content.decode()
-    assert "@import" not in styles
-    sheets = {path for path in ASSETS if path.endswith(".css")} - {"page.css"}
-    assert [path for path in sheets if ASSETS[path].content.decode() not in styles] == []
+def test_the_lock_file_names_no_registry() -> None:
+    assert "resolved" not in (WEB / "package-lock.json").read_text()

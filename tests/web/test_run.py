@@ -35,10 +35,12 @@ def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
 
 
 def test_what_fires_on_the_run_itself_is_said_with_what_to_do(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+    tab = visiting()
+    tab.serve_sources()
+    page = tab.go(PATH)
     text = page.evaluate(
         """async () => {
-            const { diagnosisCard } = await import("/static/diagnosis.js");
+            const { diagnosisCard } = await import("/static/src/diagnosis.js");
             const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
             const diagnosis = { circumstances: [fires], observed: [], unknown: [], shortfall: [], remedy: null };
             const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
@@ -75,10 +77,12 @@ def test_lines_reach_every_canvas(visiting: Visiting) -> None:
 
 
 def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+    tab = visiting()
+    tab.serve_sources()
+    page = tab.go(PATH)
     found = page.evaluate(
         """async () => {
-            const { range } = await import("/static/healthy.js");
+            const { range } = await import("/static/src/healthy.js");
             const specs = await (await fetch("/api/v1/signals")).json();
             const told = specs.filter((spec) => spec.healthy);
             return [told.length, told.filter((spec) => range(spec.healthy) === null).map((spec) => spec.name)];
@@ -176,7 +180,7 @@ def test_dragging_over_a_chart_shows_these_steps(visiting: Visiting) -> None:
 def test_an_unknown_run_says_which_argument_would_tell(visiting: Visiting) -> None:
     page = visiting().go("/runs/math/healthy-8b")
     card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text("Unknown: nothing found in 20 steps; more steps will tell the rest")
+    expect(card).to_contain_text("Unknown: no finding in 20 steps; the full diagnosis needs more steps")
     expect(card).to_contain_text("Tells: length surge.")
 
 
@@ -205,10 +209,12 @@ def test_closer_steps_say_their_own_values_and_policies_those_of_the_newest_step
 
 
 def test_a_value_that_stands_alone_is_drawn_as_a_point(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+    tab = visiting()
+    tab.serve_sources()
+    page = tab.go(PATH)
     blue = page.evaluate(
         """async () => {
-            const { opts } = await import("/static/plotoptions.js");
+            const { opts } = await import("/static/src/plotoptions.js");
             const course = { markers: [], chosen: null };
             const hooks = { cursor: () => {} };
             const form = { n: 1, banded: false, log: false, width: 300, height: 130, course, hooks };

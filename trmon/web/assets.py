@@ -1,4 +1,4 @@
-"""The page's files, read once from the package; nothing else can be asked for."""
+"""The files of the page, read once from the package; no other path is served."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-
-from trmon.web.bundle import bundle_module, bundle_styles
 
 MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -42,16 +40,12 @@ def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversa
 
 
 def _read() -> dict[str, Asset]:
-    contents = {path: file.read_bytes() for path, file in _walk(_PACKAGE.joinpath("static"))}
-    sources = {path: content.decode() for path, content in contents.items()}
-    contents["app.js"] = bundle_module("app.js", sources).encode()
-    contents["page.css"] = bundle_styles("page.css", sources).encode()
-    return {path: Asset.of(path, content) for path, content in contents.items()}
+    return {path: Asset.of(path, file.read_bytes()) for path, file in _walk(_PACKAGE.joinpath("static"))}
 
 
 _PACKAGE = files("trmon.web")
 INDEX = Asset.of("index.html", _PACKAGE.joinpath("index.html").read_bytes())
 ASSETS = _read()
-"""Every file under static/ by its path; app.js and page.css, which the page asks for, hold all that they import."""
+"""Every file under static/ by its path; `make web` bundles app.js and page.css from src/."""
 PLOTS = next(path for path in ASSETS if "uplot" in path and path.endswith(".js"))
-"""What draws the charts; only a run's view needs it."""
+"""The chart library, which only the view of a run loads."""

@@ -1,66 +1,2605 @@
-// The page: which view an address shows, and what all views share.
+// src/dom.js
+var FOCUSED = "a, button, input, select, textarea, summary, [tabindex]";
+function h(tag, properties = {}, ...children) {
+  return filled(document.createElement(tag), properties, children);
+}
+function svg(tag, properties = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+}
+function fill(element, ...children) {
+  const had = document.activeElement;
+  const at = [...element.querySelectorAll(FOCUSED)].indexOf(had);
+  element.replaceChildren(...flat(children));
+  if (at < 0) return element;
+  const has = element.contains(had) ? had : element.querySelectorAll(FOCUSED)[at];
+  has?.focus({ preventScroll: true });
+  return element;
+}
+function moving(draw) {
+  const had = document.activeElement;
+  draw();
+  if (had !== document.body && had.isConnected) had.focus({ preventScroll: true });
+}
+function filled(element, properties, children) {
+  for (const [name2, value] of Object.entries(properties)) {
+    if (name2.startsWith("on")) element.addEventListener(name2.slice(2), value);
+    else if (value === true) element.setAttribute(name2, "");
+    else if (value !== false && value !== null && value !== void 0) element.setAttribute(name2, value);
+  }
+  element.append(...flat(children));
+  return element;
+}
+function flat(children) {
+  return children.flat(3).filter((child) => child !== null && child !== void 0 && child !== false);
+}
 
-import { mountAlerts } from "./alerts.js";
-import { ApiError, token } from "./api.js";
-import { fill, h } from "./dom.js";
-import { mountFleet } from "./fleet.js";
-import { Live } from "./live.js";
-import { watch } from "./livebadge.js";
-import { mountRun } from "./run.js";
-import { shortcuts } from "./shortcuts.js";
-import { signIn } from "./signin.js";
+// src/action.js
+function action(text, act, given = {}) {
+  const problem = h("span", { role: "alert", class: "strong" });
+  let isActing = false;
+  const onclick = async () => {
+    if (isActing) return;
+    isActing = true;
+    problem.textContent = "";
+    try {
+      await act();
+    } catch (error) {
+      problem.textContent = refusal(error);
+    } finally {
+      isActing = false;
+    }
+  };
+  return [h("button", { ...given, onclick }, text), problem];
+}
+var refusal = (error) => error.status === 403 ? "This token may only read." : error.message;
 
-const VIEWS = [
+// src/clock.js
+var TOLERATED_MS = 5e3;
+var aheadMs = 0;
+function learn(date) {
+  const off = Date.parse(date) - Date.now();
+  if (!Number.isNaN(off)) aheadMs = Math.abs(off) > TOLERATED_MS ? off : 0;
+}
+var now = () => (Date.now() + aheadMs) / 1e3;
+
+// src/api.js
+var TOKEN = "trmon.token";
+var NEWEST = 200;
+var PAGE = 1e3;
+var ApiError = class extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+};
+var token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (value) => sessionStorage.setItem(TOKEN, value),
+  clear: () => sessionStorage.removeItem(TOKEN)
+};
+function headers(more = {}) {
+  const kept2 = token.get();
+  return kept2 ? { ...more, Authorization: `Bearer ${kept2}` } : more;
+}
+function get(path, query = {}, { signal } = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== void 0);
+  const search = given.length ? `?${new URLSearchParams(given)}` : "";
+  return ask(`/api/v1${path}${search}`, { headers: headers(), signal });
+}
+async function newestLast(path, query = {}) {
+  const { items } = await get(path, { ...query, limit: NEWEST });
+  return items.reverse();
+}
+async function all(path, query = {}) {
+  const found = [];
+  let after = null;
+  do {
+    const page = await get(path, { ...query, after, limit: PAGE });
+    found.push(...page.items);
+    after = page.next;
+  } while (after);
+  return found;
+}
+function send(method, path, body2) {
+  const given = body2 === void 0 ? {} : { body: JSON.stringify(body2) };
+  return ask(`/api/v1${path}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
+}
+async function orNothing(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+async function ask(url, options2) {
+  try {
+    const answer2 = await fetch(url, options2);
+    learn(answer2.headers.get("date"));
+    if (answer2.status === 204) return null;
+    if (answer2.ok) return await answer2.json();
+    throw await refusal2(answer2);
+  } catch (error) {
+    if (error instanceof ApiError || error.name === "AbortError") throw error;
+    throw new ApiError(0, "The service does not answer.");
+  }
+}
+async function refusal2(answer2) {
+  const said4 = await answer2.json().catch(() => ({}));
+  return new ApiError(answer2.status, said4.detail || said4.title || `The service answered ${answer2.status}.`);
+}
+var runPath = (project, run2) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`;
+
+// src/dialogs.js
+var AUTHOR = "trmon.author";
+var HOURS = [
+  ["2", "2 hours"],
+  ["8", "8 hours"],
+  ["24", "1 day"],
+  ["168", "1 week"]
+];
+function acknowledge(alerts2) {
+  const note = h("textarea", { rows: 3, maxlength: 2e3, placeholder: "Looking at the weight sync" });
+  const title = `Acknowledge ${alerts2.map(({ rule }) => rule.replaceAll("_", " ")).join(", ")}`;
+  return asked(title, [author(), h("label", {}, "Note", note)], "Acknowledge", (form) => {
+    const word = { author: said(form), note: note.value };
+    return Promise.all(alerts2.map(({ identity }) => send("POST", `/alerts/${encodeURIComponent(identity)}/ack`, word)));
+  });
+}
+function silence(matchers, project) {
+  const fields = matchers.map(({ label, value }) => matcher(label, value));
+  const hours = h(
+    "select",
+    {},
+    HOURS.map(([value, text]) => h("option", { value }, text))
+  );
+  const note = h("input", { maxlength: 2e3 });
+  const rest = [h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
+  return asked(
+    "Silence alerts that match all of",
+    [...fields, ...rest],
+    "Silence",
+    (form) => send("POST", "/silences", {
+      project,
+      matchers: fields.map(matched).filter(({ value }) => value),
+      seconds: hours.value * 3600,
+      author: said(form),
+      note: note.value
+    })
+  );
+}
+function matcher(label, value) {
+  return h(
+    "label",
+    { "data-label": label },
+    `${label} (shell pattern; empty: any)`,
+    h("input", { value, maxlength: 256 })
+  );
+}
+function matched(field) {
+  const value = field.querySelector("input").value.trim();
+  return { label: field.dataset.label, operator: /[*?[]/.test(value) ? "~" : "=", value };
+}
+function author() {
+  const kept2 = localStorage.getItem(AUTHOR) ?? "";
+  return h("label", {}, "Who", h("input", { name: "author", value: kept2, maxlength: 128, placeholder: "your name" }));
+}
+function said(form) {
+  const name2 = form.elements.author.value.trim();
+  localStorage.setItem(AUTHOR, name2);
+  return name2 || null;
+}
+function asked(title, fields, action2, act) {
+  return new Promise((answer2) => {
+    const problem = h("p", { role: "alert", class: "strong" });
+    let isActing = false;
+    const submit = async (event) => {
+      event.preventDefault();
+      if (isActing) return;
+      isActing = true;
+      try {
+        await act(form);
+        dialog.close("done");
+      } catch (error) {
+        problem.textContent = refusal(error);
+      } finally {
+        isActing = false;
+      }
+    };
+    const buttons = h(
+      "div",
+      { class: "row" },
+      h("button", { class: "main" }, action2),
+      h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")
+    );
+    const form = h("form", { onsubmit: submit }, h("h2", {}, title), fields, problem, buttons);
+    const dialog = h("dialog", { "aria-label": title }, form);
+    dialog.addEventListener("close", () => (dialog.remove(), answer2(dialog.returnValue === "done")));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+// src/words.js
+function number(value, digits = 3) {
+  if (value === null || value === void 0 || Number.isNaN(value)) return "–";
+  if (typeof value === "string") return value;
+  const size = Math.abs(value);
+  if (value === 0) return "0";
+  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return size >= 1e3 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
+}
+var step = (value) => value === null || value === void 0 ? "–" : value.toLocaleString("en");
+function percent(value) {
+  if (value === null || value === void 0 || typeof value === "string") return "–";
+  if (value > 0 && value < 0.01) return "<1%";
+  return `${Math.round(value * 100)}%`;
+}
+function span(seconds) {
+  for (const [unit, length] of [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60]
+  ]) {
+    if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
+  }
+  return seconds >= 1 ? `${Math.round(seconds)} s` : `${Number(Math.max(seconds, 0).toPrecision(1))} s`;
+}
+function ago(at) {
+  if (at === null) return "never";
+  const seconds = now() - at;
+  return seconds < 1 ? "now" : `${span(seconds)} ago`;
+}
+var clock = (at) => new Date(at * 1e3).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+var plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
+var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+// src/alertrow.js
+var AlertRow = class {
+  #past = null;
+  constructor(again) {
+    this.again = again;
+    this.element = h("tbody", {});
+  }
+  /** Show an alert. */
+  show(alert) {
+    this.alert = alert;
+    const cells3 = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
+    const names2 = ["severity", "alert", "run", "since", "actions"];
+    const row = h(
+      "tr",
+      { "data-severity": alert.severity, "data-state": alert.state },
+      cells3.map((cell, i) => h("td", { "data-name": names2[i] }, cell))
+    );
+    fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
+  }
+  #what({ project, run: name2, rule, summary, runbook, ack }) {
+    return [
+      h("span", { class: "strong" }, rule.replaceAll("_", " ")),
+      h("div", {}, summary.replace(`${project}/${name2}: `, "")),
+      runbook && h("div", { class: "quiet" }, runbook),
+      ack && h("div", { class: "quiet" }, `Taken up by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
+    ];
+  }
+  #actions(alert) {
+    const fires = alert.state === "firing";
+    const take = async () => await acknowledge([alert]) && this.again();
+    const mute = async () => await silence(
+      [
+        { label: "run", value: alert.run },
+        { label: "rule", value: alert.rule }
+      ],
+      alert.project
+    ) && this.again();
+    return h(
+      "span",
+      { class: "row actions" },
+      fires && !alert.ack && action("Acknowledge", take),
+      fires && action("Silence", mute),
+      action("History", () => this.#turn(), { class: "plain", "aria-expanded": String(Boolean(this.#past)) })
+    );
+  }
+  async #turn() {
+    this.#past = this.#past ? null : history2(await newestLast("/alerts/events", { identity: this.alert.identity }));
+    this.show(this.alert);
+  }
+};
+function severity({ severity: given, state }) {
+  const kind = state !== "firing" ? "unknown" : { page: "act", warn: "watch" }[given] ?? "unknown";
+  return h("span", { class: `kind kind-${kind}` }, given);
+}
+function run({ project, run: name2, step: at }) {
+  return h(
+    "a",
+    { href: `${runPath(project, name2)}?step=${at}` },
+    h("span", { class: "project" }, `${project} / `),
+    h("span", { class: "strong" }, name2)
+  );
+}
+function since({ step: at, since_at: began, state, updated_at: ended }) {
+  return [
+    h("div", { class: "nowrap" }, `step ${step(at)}`),
+    h(
+      "div",
+      { class: "quiet nowrap", title: clock(began) },
+      state === "resolved" ? `until ${clock(ended)}` : ago(began)
+    )
+  ];
+}
+function history2(events) {
+  const items = events.map(
+    (event) => h(
+      "li",
+      {},
+      h("span", { class: "quiet" }, `${clock(event.at)} · `),
+      `${event.state} at step ${step(event.step)}: ${number(event.value)} (limit ${number(event.threshold)})`
+    )
+  );
+  return h("ol", { class: "events" }, items);
+}
+
+// src/following.js
+var EVERY_MS = 3e4;
+function follow(live2, { concerns, read: read3, fail: fail2, refreshMs }) {
+  let isChanged = false;
+  let isReading = false;
+  let readAt = Date.now();
+  const heard2 = ({ detail }) => isChanged ||= concerns(detail);
+  const back = () => isChanged ||= live2.state === "live";
+  const refresh = async () => {
+    if (isReading || document.hidden || !(isChanged || Date.now() - readAt > EVERY_MS)) return;
+    isReading = true;
+    isChanged = false;
+    readAt = Date.now();
+    try {
+      await read3();
+    } catch (error) {
+      if ([401, 404].includes(error.status)) fail2(error);
+    } finally {
+      isReading = false;
+    }
+  };
+  const timer = setInterval(refresh, refreshMs);
+  live2.addEventListener("event", heard2);
+  live2.addEventListener("state", back);
+  return () => {
+    clearInterval(timer);
+    live2.removeEventListener("event", heard2);
+    live2.removeEventListener("state", back);
+  };
+}
+
+// src/alerts.js
+var REFRESH_MS = 2e3;
+var PAGE2 = 50;
+async function mountAlerts(stage2, { live: live2 }) {
+  const view = new AlertsView(stage2);
+  stage2.title("Alerts");
+  await view.read();
+  const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
+  return follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS });
+}
+var AlertsView = class {
+  #asked = 0;
+  #rows = /* @__PURE__ */ new Map();
+  constructor(stage2) {
+    this.stage = stage2;
+    this.limit = PAGE2;
+  }
+  /** Read all that fires: of hundreds of alerts the oldest may be the gravest. */
+  async read() {
+    const turn2 = ++this.#asked;
+    const [firing, past, silences] = await Promise.all([
+      all("/alerts", { state: "firing" }),
+      get("/alerts", { state: "resolved", limit: this.limit }),
+      all("/silences")
+    ]);
+    if (turn2 !== this.#asked) return;
+    for (const alert of [...firing, ...past.items]) this.#row(alert).show(alert);
+    moving(() => this.#draw(firing, past, silences));
+  }
+  #draw(firing, past, silences) {
+    const open = firing.filter((alert) => !alert.ack).length;
+    const title = firing.length ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} not taken up` : "No alert fires";
+    this.stage.show(
+      h(
+        "header",
+        { class: "row spread" },
+        h("h1", {}, title),
+        action("New silence", () => this.#silence())
+      ),
+      firing.length > 0 && this.#table("Firing", sorted(firing)),
+      silences.length > 0 && this.#silences(silences),
+      past.items.length > 0 && this.#table("Resolved", past.items),
+      past.next && h("p", {}, action("Show more", () => this.#more())),
+      !firing.length && !past.items.length && h(
+        "section",
+        { class: "card empty quiet" },
+        "Nothing has fired yet. Built-in rules watch every run; docs/rules.md says which, and how to write your own."
+      )
+    );
+  }
+  #table(title, alerts2) {
+    const rows = alerts2.map((alert) => this.#row(alert).element);
+    const heads = ["severity", "alert", "run", "since", ""].map((name2) => h("th", { scope: "col" }, name2));
+    return h(
+      "section",
+      { class: "alerts" },
+      h("h2", {}, title),
+      h("div", { class: "card scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), rows))
+    );
+  }
+  /** An alert keeps its row, so that a history that was opened stays open. */
+  #row(alert) {
+    const key = `${alert.identity}@${alert.attempt_id}:${alert.step}`;
+    if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));
+    return this.#rows.get(key);
+  }
+  #silences(silences) {
+    const rows = silences.map(
+      (one) => h(
+        "li",
+        { class: "row" },
+        h("code", {}, said2(one)),
+        h("span", { class: "quiet" }, `${left(one)}, by ${one.author}${one.note ? `: ${one.note}` : ""}`),
+        action("End", () => this.#end(one))
+      )
+    );
+    return h("section", { class: "alerts" }, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+  }
+  async #silence() {
+    const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
+    if (await silence(matchers)) await this.read();
+  }
+  async #end(one) {
+    await send("DELETE", `/silences/${one.id}`);
+    await this.read();
+  }
+  #more() {
+    this.limit += PAGE2;
+    return this.read();
+  }
+};
+var SEVERITIES = ["page", "warn", "info"];
+var sorted = (alerts2) => [...alerts2].sort(
+  (a, b) => Boolean(a.ack) - Boolean(b.ack) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity)
+);
+var said2 = ({ matchers, project }) => [project && `project=${project}`, ...matchers.map((m) => `${m.label}${m.operator}${m.value}`)].filter(Boolean).join(", ");
+function left({ starts_at: starts, ends_at: ends }) {
+  const seconds = now();
+  return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
+}
+
+// src/fleetanswer.js
+function answer(runs) {
+  const count = (test) => runs.filter(test).length;
+  const now2 = count((run2) => run2.verdict.need === "now");
+  const taken = count(
+    (run2) => run2.verdict.need === "none" && ["act", "watch", "crashed", "stalled"].includes(run2.verdict.kind)
+  );
+  const of = (kind) => count((run2) => run2.verdict.kind === kind);
+  const parts = [
+    now2 ? `${plural(now2, "run")} ${now2 === 1 ? "needs" : "need"} you` : "No run needs you",
+    part(
+      count((run2) => run2.verdict.need === "soon"),
+      "to watch"
+    ),
+    part(taken, "taken up"),
+    part(of("healthy"), "healthy"),
+    part(of("unknown"), "unknown"),
+    part(of("finished"), "finished")
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+function headline(runs) {
+  const now2 = runs.filter((run2) => run2.verdict.need === "now").length;
+  return now2 ? `(${now2}) Fleet` : "Fleet";
+}
+var part = (n, words) => n ? `${step(n)} ${words}` : null;
+var LINES = (url) => `import trmon_client as trmon
+monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line 1
+...
+decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, logprobs=pi, mask=mask)   # line 2`;
+function newService(url) {
+  return h(
+    "section",
+    { class: "card empty stack" },
+    h("h1", {}, "No run reports here yet"),
+    h("p", {}, "Add two lines to the trainer; the run appears with its first step."),
+    h("pre", {}, LINES(url)),
+    h(
+      "p",
+      { class: "quiet" },
+      "pip install trmon-client brings it. To see what an ill run looks like first: ",
+      h("code", {}, "make demo ARGS=--keep"),
+      "."
+    )
+  );
+}
+
+// src/sparkline.js
+var WIDTH = 120;
+var HEIGHT = 26;
+function sparkline(values, label, least = []) {
+  const known = [...values.filter((value) => value !== null), ...least];
+  const bottom = Math.min(...known);
+  const range2 = Math.max(...known) - bottom;
+  const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
+  const y = (value) => range2 > 0 ? HEIGHT - 2 - (value - bottom) / range2 * (HEIGHT - 4) : HEIGHT / 2;
+  let path = "";
+  values.forEach((value, i) => {
+    if (value === null) return;
+    path += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+  });
+  return svg(
+    "svg",
+    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
+    svg("path", { d: path })
+  );
+}
+
+// src/fleetrow.js
+var HEALTHY_KL = 0.05;
+var NEEDS = ["now", "soon", "none"];
+var KINDS = ["act", "crashed", "stalled", "watch", "unknown", "healthy", "finished"];
+var last = (line2) => line2?.values.findLast((value) => value !== null) ?? -Infinity;
+var COLUMNS = [
+  { name: "verdict", key: (run2) => NEEDS.indexOf(run2.verdict.need) * 10 + KINDS.indexOf(run2.verdict.kind) },
+  { name: "run", key: (run2) => `${run2.project}/${run2.run}` },
+  { name: "step", key: (run2) => -(run2.step ?? -1) },
+  { name: "reward", key: (run2) => -last(run2.reward) },
+  { name: "KL (k3)", key: (run2) => -last(run2.kl) },
+  { name: "masked", key: (run2) => -(run2.mask_rate ?? -1) },
+  { name: "alerts", key: (run2) => -run2.alerts.length },
+  { name: "owner", key: (run2) => run2.owner ?? "￿" },
+  { name: "last report", key: (run2) => -(run2.last_report_at ?? 0) }
+];
+var Row = class {
+  element = h("tr", {});
+  #shown = "";
+  /** Show a run; nothing is touched unless something changed. */
+  show(run2) {
+    const now2 = JSON.stringify(run2) + ago(run2.last_report_at);
+    if (now2 === this.#shown) return;
+    this.#shown = now2;
+    this.element.dataset.kind = run2.verdict.kind;
+    fill(
+      this.element,
+      cells(run2).map((content, i) => h("td", { "data-name": COLUMNS[i].name }, content))
+    );
+  }
+};
+function cells(run2) {
+  return [
+    verdict(run2),
+    name(run2),
+    h("span", { class: "number" }, step(run2.step)),
+    course(run2.reward, "reward", []),
+    course(run2.kl, "KL", [0, HEALTHY_KL]),
+    h("span", { class: "number" }, percent(run2.mask_rate)),
+    alerts(run2.alerts),
+    run2.owner ?? h("span", { class: "quiet" }, "–"),
+    h("span", { class: "quiet nowrap" }, ago(run2.last_report_at))
+  ];
+}
+function verdict({ verdict: verdict2 }) {
+  return [
+    h("span", { class: `kind kind-${verdict2.kind}` }, capital(verdict2.kind)),
+    " ",
+    h("span", { class: "why" }, verdict2.why),
+    verdict2.todo && verdict2.need !== "none" && h("div", { class: "todo", title: verdict2.todo }, verdict2.todo)
+  ];
+}
+function name(run2) {
+  const since2 = run2.verdict.since_step === null ? "" : `?step=${run2.verdict.since_step}`;
+  const link = h("a", { class: "run", href: runPath(run2.project, run2.run) + since2 }, run2.run);
+  const tags = run2.tags.map((tag) => h("span", { class: "tag" }, tag));
+  return [
+    h("span", { class: "project" }, `${run2.project} / `),
+    link,
+    tags.length > 0 && h("div", { class: "tags" }, tags)
+  ];
+}
+function course(line2, what, height) {
+  if (!line2 || !line2.values.some((value) => value !== null)) return h("span", { class: "quiet" }, "–");
+  const now2 = number(last(line2));
+  const label = `${what} over steps ${line2.first_step} to ${line2.last_step}, now ${now2}`;
+  return h("span", { class: "course" }, sparkline(line2.values, label, height), h("span", { class: "number" }, now2));
+}
+function alerts(open) {
+  if (!open.length) return h("span", { class: "quiet" }, "0");
+  const taken = [...new Set(open.map((alert) => alert.acked_by).filter(Boolean))];
+  const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
+  return h(
+    "span",
+    { title, class: "nowrap" },
+    String(open.length),
+    taken.length > 0 && h("span", { class: "quiet" }, ` · ${taken.join(", ")}`)
+  );
+}
+
+// src/fleetcontrols.js
+function controls(changed) {
+  return new Controls(changed);
+}
+var Controls = class {
+  #offered = "";
+  constructor(changed) {
+    const given = new URLSearchParams(location.search);
+    this.changed = changed;
+    this.sort = given.get("sort") ?? "verdict";
+    this.down = given.has("desc");
+    this.text = this.#input(given.get("q") ?? "");
+    this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
+    for (const list of Object.values(this.lists)) list.addEventListener("change", () => this.#choose(list));
+    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists));
+  }
+  archived() {
+    return new URLSearchParams(location.search).has("archived");
+  }
+  /** Offer the projects, owners and tags there are; a list of one thing is no choice. */
+  offer(runs) {
+    const offered = {
+      project: set(runs, (run2) => [run2.project]),
+      owner: set(runs, (run2) => [run2.owner]),
+      tag: set(runs, (run2) => run2.tags)
+    };
+    if (JSON.stringify(offered) === this.#offered) return;
+    this.#offered = JSON.stringify(offered);
+    for (const [name2, list] of Object.entries(this.lists)) {
+      const chosen = list.dataset.wanted;
+      const values = set([chosen, ...offered[name2]], (value) => [value]);
+      const options2 = values.map((value) => h("option", { value, selected: value === chosen }, value));
+      list.replaceChildren(h("option", { value: "" }, `every ${name2}`), ...options2);
+      list.hidden = offered[name2].length < 2 && !chosen;
+    }
+  }
+  /** Return the runs to show, in order. */
+  chosen(runs) {
+    const { project, owner, tag } = this.lists;
+    const words = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words.every((word) => searched(run2).includes(word));
+    return runs.filter(fits).sort(this.#order());
+  }
+  said(shown2, all2) {
+    const by = this.sort === "verdict" ? "who needs somebody first" : `sorted by ${this.sort}`;
+    return shown2 === all2 ? `${all2} run${all2 === 1 ? "" : "s"} · ${by}` : `${shown2} of ${all2} runs · ${by}`;
+  }
+  /** Return the head of a column, which sorts by it. */
+  head(name2) {
+    const button = h("button", { class: "plain", onclick: () => this.#by(name2, cell) }, name2);
+    const cell = h("th", { scope: "col", "aria-sort": this.#sorted(name2), "data-name": name2 }, button);
+    return cell;
+  }
+  #by(name2, cell) {
+    this.down = this.sort === name2 && !this.down;
+    this.sort = name2;
+    for (const other of cell.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
+    this.#turned();
+  }
+  #sorted(name2) {
+    if (name2 !== this.sort) return "none";
+    return this.down ? "descending" : "ascending";
+  }
+  #order() {
+    const { key } = COLUMNS.find(({ name: name2 }) => name2 === this.sort) ?? COLUMNS[0];
+    const sign = this.down ? -1 : 1;
+    const heard2 = (run2) => -(run2.last_report_at ?? 0);
+    return (a, b) => sign * compare(key(a), key(b)) || compare(heard2(a), heard2(b));
+  }
+  #choose(list) {
+    list.dataset.wanted = list.value;
+    this.#turned();
+  }
+  #turned() {
+    const said4 = {
+      q: this.text.value,
+      project: this.lists.project.value,
+      owner: this.lists.owner.value,
+      tag: this.lists.tag.value
+    };
+    const archived = this.archived() ? "1" : "";
+    const sorted2 = { sort: this.sort === "verdict" ? "" : this.sort, desc: this.down ? "1" : "", archived };
+    const kept2 = Object.entries({ ...said4, ...sorted2 }).filter(([, value]) => value);
+    const query = new URLSearchParams(kept2).toString();
+    history.replaceState(null, "", query ? `/?${query}` : "/");
+    this.changed();
+  }
+  #input(value) {
+    const field = h("input", {
+      type: "search",
+      value,
+      placeholder: "Filter runs",
+      "aria-label": "Filter runs",
+      "data-filter": true
+    });
+    field.addEventListener("input", () => this.#turned());
+    return field;
+  }
+};
+var compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
+var set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
+var select = (name2, given) => h("select", { "aria-label": name2, "data-wanted": given.get(name2) ?? "" });
+var searched = (run2) => [run2.project, run2.run, run2.owner, ...run2.tags, run2.verdict.kind, run2.verdict.why].join(" ").toLowerCase();
+
+// src/fleet.js
+var FIRST = 25;
+var MOST_SINGLY = 8;
+var REFRESH_MS2 = 2e3;
+var EVERY_MS2 = 3e4;
+async function mountFleet(stage2, { live: live2 }) {
+  const fleet = new Fleet(stage2);
+  await fleet.read();
+  const heard2 = ({ detail }) => fleet.heard(`${detail.data.project}/${detail.data.run}`);
+  const back = () => live2.state === "live" && fleet.read().catch(() => {
+  });
+  live2.addEventListener("event", heard2);
+  live2.addEventListener("state", back);
+  const timer = setInterval(() => fleet.refresh(), REFRESH_MS2);
+  document.addEventListener("keydown", fleet.keys);
+  return () => {
+    clearInterval(timer);
+    live2.removeEventListener("event", heard2);
+    live2.removeEventListener("state", back);
+    document.removeEventListener("keydown", fleet.keys);
+  };
+}
+var Fleet = class {
+  runs = /* @__PURE__ */ new Map();
+  rows = /* @__PURE__ */ new Map();
+  #changed = /* @__PURE__ */ new Set();
+  #readAt = 0;
+  constructor(stage2) {
+    this.stage = stage2;
+    this.title = h("h1", {});
+    this.under = h("p", { class: "quiet" });
+    this.body = h("tbody", {});
+    this.controls = controls(() => this.draw());
+    this.keys = (event) => this.#key(event);
+  }
+  /** Read every page; the first is shown before the second is asked for. */
+  async read() {
+    const isFirst = this.runs.size === 0;
+    this.#readAt = Date.now();
+    this.#changed.clear();
+    const found = /* @__PURE__ */ new Map();
+    let after = null;
+    do {
+      const limit2 = isFirst && !after ? FIRST : null;
+      const page = await get("/fleet", { after, limit: limit2, archived: this.controls.archived() || null });
+      for (const run2 of page.items) found.set(`${run2.project}/${run2.run}`, run2);
+      after = page.next;
+      if (after && this.runs.size === 0) {
+        this.#show(new Map(found));
+        this.under.textContent = "reading the other runs …";
+      }
+    } while (after);
+    this.#show(found);
+  }
+  heard(key) {
+    this.#changed.add(key);
+  }
+  /** Read what changed since, and what the service had no time to look at. */
+  async refresh() {
+    const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key]) => key);
+    const wanted = /* @__PURE__ */ new Set([...this.#changed, ...unseen]);
+    try {
+      if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS2) return await this.read();
+      if (wanted.size) await this.#readSingly(wanted);
+    } catch (error) {
+      if (error.status === 401) this.stage.fail(error);
+    }
+  }
+  async #readSingly(keys) {
+    this.#changed.clear();
+    const found = await Promise.all([...keys].map((key) => orNothing(get(`/fleet/${key}`))));
+    const runs = new Map(this.runs);
+    for (const run2 of found.filter(Boolean)) runs.set(`${run2.project}/${run2.run}`, run2);
+    this.#show(runs);
+  }
+  #show(runs) {
+    const first = this.runs.size === 0;
+    this.runs = runs;
+    if (runs.size === 0) return this.stage.show(newService(location.origin));
+    if (first) this.#frame();
+    this.draw();
+  }
+  #frame() {
+    const heads = COLUMNS.map(({ name: name2, key }) => this.controls.head(name2, key));
+    const table = h("table", { class: "fleet" }, h("thead", {}, h("tr", {}, heads)), this.body);
+    this.stage.show(
+      h("header", {}, this.title, this.under),
+      this.controls.bar,
+      h("div", { class: "card scroll" }, table)
+    );
+  }
+  /** Put the rows in order; a row that did not change is not made anew. */
+  draw() {
+    const runs = [...this.runs.values()];
+    this.title.textContent = answer(runs);
+    this.stage.title(headline(runs));
+    this.controls.offer(runs);
+    const chosen = this.controls.chosen(runs);
+    this.under.textContent = this.controls.said(chosen.length, runs.length);
+    const rows = chosen.map((run2) => this.#row(run2).element);
+    if (rows.length !== this.body.children.length || rows.some((row, i) => row !== this.body.children[i]))
+      fill(this.body, rows);
+  }
+  #row(run2) {
+    const key = `${run2.project}/${run2.run}`;
+    if (!this.rows.has(key)) this.rows.set(key, new Row());
+    const row = this.rows.get(key);
+    row.show(run2);
+    return row;
+  }
+  #key(event) {
+    const by = { j: 1, k: -1 }[event.key];
+    if (!by || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const links = [...this.body.querySelectorAll("a.run")];
+    const at = links.indexOf(document.activeElement);
+    links[Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
+  }
+};
+
+// src/live.js
+var SILENT_MS = 4e4;
+var WAITS_MS = [500, 1e3, 2e3, 5e3, 1e4];
+var Live = class extends EventTarget {
+  state = "connecting";
+  heardAt = null;
+  #last = null;
+  #failures = 0;
+  #abort = null;
+  #resume = () => {
+  };
+  /** Follow for ever; dispatches "event" with { kind, data }, and "state". Only a tab that is seen holds a connection:
+   *  a browser opens six to a service, and one tab more than that would never load. */
+  async start() {
+    document.addEventListener("visibilitychange", () => document.hidden ? this.#abort?.abort() : this.restart());
+    for (; ; ) {
+      await seen();
+      await this.#follow().catch((error) => this.#lost(error));
+      await this.#pause();
+    }
+  }
+  /** Begin anew at once, e.g. with another token. */
+  restart() {
+    this.#failures = 0;
+    this.#resume();
+    this.#abort?.abort();
+  }
+  /** Wait a little longer each time; without a token that is known, until there is another one. */
+  #pause() {
+    const milliseconds = WAITS_MS[Math.min(this.#failures++, WAITS_MS.length - 1)];
+    return new Promise((done) => {
+      this.#resume = done;
+      if (this.state !== "signed out") setTimeout(done, milliseconds);
+    });
+  }
+  async #follow() {
+    this.#abort = new AbortController();
+    const place = this.#last === null ? {} : { "Last-Event-ID": this.#last };
+    const answer2 = await fetch("/api/v1/events", { headers: headers(place), signal: this.#abort.signal });
+    if (!answer2.ok) throw Object.assign(new Error("refused"), { status: answer2.status });
+    this.#heard();
+    const watchdog = setInterval(() => this.#silent() && this.#abort.abort(), 5e3);
+    try {
+      for await (const block of blocks(answer2.body)) this.#take(block);
+    } finally {
+      clearInterval(watchdog);
+    }
+    this.#lost();
+  }
+  #take(block) {
+    this.#heard();
+    const fields = Object.fromEntries(block.split("\n").map((line2) => split(line2)));
+    if (fields.id) this.#last = fields.id;
+    if (!fields.data) return;
+    const detail = { kind: fields.event, data: JSON.parse(fields.data) };
+    this.dispatchEvent(new CustomEvent("event", { detail }));
+  }
+  #heard() {
+    this.heardAt = Date.now();
+    this.#failures = 0;
+    this.#become("live");
+  }
+  #silent() {
+    return Date.now() - this.heardAt > SILENT_MS;
+  }
+  #lost(error) {
+    this.#become(error?.status === 401 ? "signed out" : "reconnecting");
+  }
+  #become(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.dispatchEvent(new Event("state"));
+  }
+};
+function seen() {
+  return new Promise((done) => {
+    const look = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      done();
+    };
+    document.addEventListener("visibilitychange", look);
+    look();
+  });
+}
+async function* blocks(body2) {
+  const reader = body2.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (; ; ) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (waiting + value).split("\n\n");
+    waiting = parts.pop();
+    yield* parts;
+  }
+}
+function split(line2) {
+  const colon = line2.indexOf(":");
+  return [line2.slice(0, colon), line2.slice(colon + 1).trimStart()];
+}
+
+// src/livebadge.js
+var WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
+var heard = ({ heardAt }) => Date.now() - heardAt < 1e3 ? "now" : `${span((Date.now() - heardAt) / 1e3)} ago`;
+function watch(badge, live2) {
+  const show2 = () => {
+    badge.dataset.state = live2.state;
+    badge.textContent = live2.state === "live" ? `live · ${heard(live2)}` : WORDS[live2.state];
+  };
+  live2.addEventListener("state", show2);
+  live2.addEventListener("event", show2);
+  setInterval(show2, 1e3);
+  show2();
+}
+
+// src/plotoptions.js
+var DASHES = [[], [5, 3], [2, 2]];
+var TICK_PX = 5;
+var FONT = "11px system-ui, sans-serif";
+function opts({ n, banded, log, from, healthy, stacked, width, height, course: course2, hooks }) {
+  const ink = inks();
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [6, 6, 0, 0],
+    scales: { x: { time: false }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    axes: [
+      axis(ink, { size: 22, space: 70, values: (_, at) => at.map(step) }),
+      axis(ink, {
+        size: 50,
+        space: 30,
+        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
+        ...log ? { splits: decades, filter: (_, at) => at } : {}
+      })
+    ],
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
+    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
+    cursor: cursor(ink),
+    hooks: {
+      drawClear: [(u) => healthy && band(u, healthy, ink)],
+      draw: [(u) => marks(u, course2, ink)],
+      setSelect: [(u) => selected(u, hooks.select)],
+      setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)]
+    }
+  };
+}
+function inks() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name2) => style.getPropertyValue(`--${name2}`).trim();
+  return {
+    accent: of("accent"),
+    soft: of("accent-soft"),
+    line: of("line"),
+    quiet: of("quiet"),
+    faint: of("faint"),
+    ink: of("ink"),
+    act: of("act"),
+    watch: of("watch"),
+    good: of("good-soft"),
+    card: of("card")
+  };
+}
+function labelled(value, by) {
+  if (value === null) return "";
+  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
+}
+function ranged(log, from) {
+  return (_, min, max) => {
+    if (min === null) return log ? [1e-3, 1] : [0, 1];
+    if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
+    if (max === min && min === from) return [from, from + 1];
+    const room = (max - min || Math.abs(max) || 1) * 0.06;
+    return [from === void 0 ? min - room : Math.min(from, min), max + room];
+  };
+}
+function decades(_u, _axis, min, max) {
+  const [first, last2] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
+  if (last2 <= first) return [min, max];
+  const by = Math.ceil((last2 - first) / 3);
+  return Array.from({ length: Math.floor((last2 - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
+}
+function axis(ink, given) {
+  const grid = { stroke: ink.line, width: 1 };
+  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
+}
+function lines(ink, i, { banded, stacked }) {
+  const stroke = i === 2 ? ink.quiet : ink.accent;
+  const line2 = {
+    stroke,
+    width: 1.5,
+    dash: DASHES[i % 3],
+    points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
+    spanGaps: false,
+    fill: stacked ? ink.soft : void 0
+  };
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  return banded ? [line2, edge, edge] : [line2];
+}
+function lone(values) {
+  const is = (value) => value !== null && value !== void 0;
+  return values.flatMap((value, i) => is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []);
+}
+function cursor(ink) {
+  const filters = { pub: (type) => type === "mousemove" || type === "mouseleave" };
+  return {
+    y: false,
+    points: { size: 5, fill: ink.accent },
+    drag: { x: true, y: false, setScale: false },
+    sync: { key: "run", filters },
+    bind: { dblclick: () => () => null }
+  };
+}
+function selected(u, select2) {
+  const { left: left2, width } = u.select;
+  if (width < 4) return;
+  const [from, to] = [u.posToVal(left2, "x"), u.posToVal(left2 + width, "x")];
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  select2(from, to);
+}
+function band(u, [least, most], ink) {
+  const { left: left2, top, width, height } = u.bbox;
+  const y = (value, beyond) => Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0) ? clamp(u.valToPos(value, "y", true), top, top + height) : beyond;
+  const [up, down] = [y(most, top), y(least, top + height)];
+  u.ctx.fillStyle = ink.good;
+  u.ctx.fillRect(left2, up, width, down - up);
+}
+function marks(u, course2, ink) {
+  for (const { step: at, kind } of course2.markers)
+    if (kind === "policy") upright(u, at, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else upright(u, at, { colour: ink[kind], dash: [3, 3] });
+  if (course2.chosen !== null) upright(u, course2.chosen, { colour: ink.ink, dash: [] });
+}
+function upright(u, at, { colour, dash, height = Infinity }) {
+  const { min, max } = u.scales.x;
+  if (at < min || at > max) return;
+  const { ctx, bbox } = u;
+  const x = Math.round(u.valToPos(at, "x", true)) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
+  ctx.stroke();
+  ctx.restore();
+}
+var clamp = (value, least, most) => Math.min(Math.max(value, least), most);
+
+// src/canvas.js
+var HEIGHT2 = 132;
+var CLICK_PX = 3;
+var Canvas = class {
+  #u = null;
+  #data = [[]];
+  constructor(where, { uPlot, course: course2, open, label, said: said4 }) {
+    Object.assign(this, { where, uPlot, course: course2, open, said: said4 });
+    where.tabIndex = 0;
+    where.setAttribute("role", "group");
+    where.setAttribute("aria-label", `${label}, chart`);
+    where.addEventListener("keydown", (event) => this.#key(event));
+    where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    this.resized = new ResizeObserver(() => this.#size());
+    this.resized.observe(where);
+  }
+  /** Make the plot anew, with other lines or in another theme. */
+  make(form) {
+    this.form = form;
+    this.banded = form.banded;
+    this.#u?.destroy();
+    const hooks = { select: (from, to) => this.course.show(from, to), cursor: (at) => this.said(at) };
+    const size = { width: this.where.clientWidth || 320, height: HEIGHT2 };
+    this.#u = new this.uPlot(opts({ ...form, ...size, course: this.course, hooks }), this.#data, this.where);
+    this.#listen(this.#u.over);
+  }
+  data(columns) {
+    this.#data = columns;
+    this.#u.setData(columns, false);
+    this.range();
+  }
+  range() {
+    const [min, max] = this.course.view;
+    this.#u?.setScale("x", { min, max });
+  }
+  redraw() {
+    this.#u?.redraw(false, false);
+  }
+  end() {
+    this.resized.disconnect();
+    this.#u?.destroy();
+  }
+  #size() {
+    const width = this.where.clientWidth;
+    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT2 });
+  }
+  #listen(over) {
+    let pressed = null;
+    over.addEventListener("mousedown", (event) => pressed = event.clientX);
+    over.addEventListener("click", (event) => {
+      const at = this.#u.cursor.idx;
+      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#u.data[0][at]);
+    });
+    over.addEventListener("dblclick", () => this.course.show());
+  }
+  #key(event) {
+    const { course: course2 } = this;
+    const act = {
+      ArrowLeft: () => course2.pan(-0.1),
+      ArrowRight: () => course2.pan(0.1),
+      "+": () => course2.zoom(0.5),
+      "-": () => course2.zoom(2),
+      0: () => course2.show()
+    }[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  }
+  /** Sideways moves, with Ctrl comes closer; up and down is the page's. */
+  #wheel(event) {
+    if (event.ctrlKey) {
+      event.preventDefault();
+      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.#u.posToVal(event.offsetX, "x"));
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
+    }
+  }
+};
+
+// src/figure.js
+var Figure = class {
+  now = h("span", { class: "strong" });
+  against = h("span", { class: "quiet" });
+  legend = h("span", {});
+  constructor({ uPlot, course: course2, open, title, note, label = title }) {
+    const where = h("span", { class: "plot" });
+    const below = h("span", { class: "note" }, note && `${note} `, this.legend);
+    const words = [h("h2", {}, title), this.now, below, this.against];
+    this.course = course2;
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
+    this.canvas = new Canvas(where, { uPlot, course: course2, open, label, said: (at) => this.say(at) });
+  }
+  range() {
+    this.canvas.range();
+  }
+  redraw() {
+    this.canvas.redraw();
+  }
+  end() {
+    this.canvas.end();
+  }
+};
+
+// src/healthy.js
+var FORMS = [
+  [/^0$/, () => [0, 0]],
+  [/^<=? ([\d.e-]+)$/, ([, most]) => [-Infinity, Number(most)]],
+  [/^>=? ([\d.e-]+)$/, ([, least]) => [Number(least), Infinity]],
+  [/^([\d.e-]+) to ([\d.e-]+)$/, ([, least, most]) => [Number(least), Number(most)]],
+  [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]]
+];
+function range(words) {
+  for (const [form, bounds2] of FORMS) {
+    const found = form.exec(words ?? "");
+    if (found) return bounds2(found);
+  }
+  return null;
+}
+
+// src/panels.js
+var PRIMARY = ["total", "mismatch", "staleness"];
+var ENGINES = ["mismatch", "total"];
+var PANELS = [
+  { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
+  {
+    title: "KL",
+    note: "k3, nats per token",
+    lines: [
+      pair("kl_k3", ["mismatch"], "engines"),
+      pair("kl_k3", ["staleness"], "staleness"),
+      pair("kl_k3", ["total"], "total")
+    ],
+    floor: 1e-6,
+    also: ["kl_k1", "kl_k2", "k3_excess", "staleness_growth"]
+  },
+  {
+    title: "Effective samples",
+    note: "by raw weights",
+    lines: [pair("ess_token", PRIMARY, "tokens"), pair("ess_seq", PRIMARY, "sequences")],
+    from: 0,
+    also: ["ess_seq_relative"]
+  },
+  {
+    title: "χ²",
+    note: "per token",
+    lines: [pair("chi2_token", PRIMARY, "mean"), pair("chi2_token_p95", PRIMARY, "p95 of sequences")],
+    floor: 1e-3
+  },
+  {
+    title: "Engines agree",
+    note: "Pearson, token probabilities",
+    lines: [pair("prob_pearson", ENGINES, "")],
+    also: ["prob_diff_max", "ppl_ratio"]
+  },
+  {
+    title: "Version lag",
+    note: "updates",
+    lines: [own("version_lag_mean", "mean"), own("version_lag_max", "largest")],
+    from: 0,
+    also: ["engine_lag", "staleness_lag"]
+  },
+  {
+    title: "Response length",
+    note: "tokens",
+    lines: [own("response_length_mean", "mean"), own("response_length_p95", "p95")],
+    also: ["response_length_growth"]
+  },
+  {
+    title: "Gradient norm",
+    note: "before clipping",
+    lines: [own("grad_norm", "")],
+    from: 0,
+    also: ["grad_norm_relative", "grad_variance_rise"]
+  }
+];
+function own(name2, label) {
+  return { find: (names2) => names2.has(name2) ? name2 : null, label };
+}
+function pair(stem2, pairs, label) {
+  return { find: (names2) => pairs.map((of) => `${of}_${stem2}`).find((name2) => names2.has(name2)) ?? null, label };
+}
+var stem = (name2) => name2.replace(/^(mismatch|staleness|total)_/, "");
+function signalsOf(names2) {
+  return PANELS.map((panel) => {
+    const lines2 = panel.lines.map((line2) => ({ name: line2.find(names2), label: line2.label })).filter((line2) => line2.name);
+    return { ...panel, lines: lines2, names: lines2.map((line2) => line2.name) };
+  }).filter((panel) => panel.lines.length);
+}
+
+// src/chart.js
+var BASELINE_POINTS = 20;
+var Chart = class extends Figure {
+  constructor({ uPlot, course: course2, panel, open }) {
+    super({ uPlot, course: course2, open, title: panel.title, note: panel.note });
+    this.panel = panel;
+    this.healthy = range(course2.catalogue.get(panel.names[0])?.healthy);
+  }
+  /** Whether it draws a signal that is evidence. */
+  shows(evidence) {
+    const shown2 = /* @__PURE__ */ new Set([...this.panel.names.map(stem), ...this.panel.also ?? []]);
+    return [...evidence].some((name2) => shown2.has(stem(name2)) || shown2.has(name2));
+  }
+  make() {
+    const { panel } = this;
+    this.canvas.make({
+      n: panel.lines.length,
+      banded: !this.course.series.exact,
+      log: panel.floor !== void 0,
+      from: panel.from,
+      healthy: this.healthy
+    });
+    this.data();
+  }
+  range() {
+    super.range();
+    this.say(null);
+  }
+  data() {
+    const { series } = this.course;
+    if (this.canvas.banded !== !series.exact) return this.make();
+    const columns = this.panel.names.flatMap((name2) => {
+      const { mean: mean2, min, max } = series.signals[name2];
+      const isThere = this.#has(mean2);
+      return (series.exact ? [mean2] : [mean2, min, max]).map((values) => this.#drawable(values, isThere));
+    });
+    this.canvas.data([series.step, ...columns]);
+    this.#name(series);
+    this.say(null);
+  }
+  /** Name the lines that there are, where there is more than one. */
+  #name({ signals }) {
+    const drawn = this.panel.lines.map((line2, i) => ({ ...line2, i })).filter(({ name: name2 }) => this.#has(signals[name2].mean));
+    fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
+  }
+  /** Say the values at the cursor, or the newest against what they should be. */
+  say(at) {
+    const { series } = this.course;
+    const values = this.panel.names.map((name2) => series.signals[name2].mean);
+    if (at !== null) {
+      this.now.textContent = values.map((column) => number(column[at])).join(" · ");
+      this.against.textContent = `step ${step(series.step[at])}`;
+      return;
+    }
+    const end = series.step.findLastIndex((step2, i) => values[0][i] !== null && step2 <= this.course.view[1]);
+    this.now.textContent = number(values[0][end]);
+    this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
+  }
+  /** What the newest value should be, by the whole run. */
+  #reference() {
+    const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
+    if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
+    const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
+    const known = values.filter((value) => typeof value === "number");
+    if (!known.length) return "";
+    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;
+    const first = known.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
+    return `at first ${number(first[Math.floor(first.length / 2)])}`;
+  }
+  /** Whether there is anything to draw: of nothing but zeros a logarithmic scale shows nothing. */
+  #has(values) {
+    return values.some((value) => value !== null && (value > 0 || this.panel.floor === void 0));
+  }
+  /** Infinities cannot be drawn, and what is below the floor lies on it. */
+  #drawable(values, isThere) {
+    const { floor = -Infinity } = this.panel;
+    return values.map((value) => isThere && typeof value === "number" ? Math.max(value, floor) : null);
+  }
+};
+
+// src/plot.js
+var loading = null;
+function plot() {
+  loading ??= read("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
+  return loading;
+}
+function read(src) {
+  return new Promise((done, failed) => {
+    const script = Object.assign(document.createElement("script"), { src });
+    script.onload = done;
+    script.onerror = () => failed(new Error(`${src} could not be read`));
+    document.head.append(script);
+  });
+}
+
+// src/reasons.js
+var SHOWN = 3;
+var ReasonsChart = class extends Figure {
+  #found = { steps: [], mask_rate: [], reasons: {} };
+  #asked = 0;
+  constructor({ uPlot, course: course2, open }) {
+    super({ uPlot, course: course2, open, title: "Masked, by reason", label: "Masked" });
+  }
+  shows(evidence) {
+    return evidence.has("mask_rate");
+  }
+  make() {
+    this.canvas.make({ n: Math.max(this.#names().length, 1), banded: false, from: 0 });
+    this.#draw();
+  }
+  /** Read anew what is drawn; of answers that cross, the last question's stands. */
+  async data() {
+    const turn2 = ++this.#asked;
+    const [from, to] = this.course.view;
+    const found = await get(`${this.course.path}/reasons`, {
+      from,
+      to,
+      attempt_id: this.course.attempt,
+      points: 200
+    }).catch(() => null);
+    if (!found || turn2 !== this.#asked) return;
+    const before = this.#names().join();
+    this.#found = found;
+    if (this.#names().join() === before) this.#draw();
+    else this.make();
+  }
+  #names() {
+    const total = (name2) => this.#found.reasons[name2].reduce((sum, share) => sum + share, 0);
+    return Object.keys(this.#found.reasons).sort((a, b) => total(b) - total(a)).slice(0, SHOWN);
+  }
+  #draw() {
+    const names2 = this.#names();
+    const columns = names2.length ? names2.map((name2) => this.#found.reasons[name2]) : [this.#found.mask_rate];
+    this.canvas.data([this.#found.steps, ...columns]);
+    fill(
+      this.legend,
+      names2.map((name2, i) => h("span", { class: `legend line-${i}` }, name2))
+    );
+    this.say(null);
+  }
+  say(at) {
+    const { steps, mask_rate: rates } = this.#found;
+    const place = at === null ? rates.length - 1 : at;
+    this.now.textContent = percent(rates[place]);
+    this.against.textContent = at === null ? `at first ${percent(rates[0])}` : `step ${step(steps[place])}`;
+  }
+};
+
+// src/charts.js
+var Charts = class {
+  element = h("section", { class: "charts", "aria-label": "Charts" });
+  #charts = [];
+  #panels = null;
+  constructor(course2, open) {
+    this.course = course2;
+    this.open = open;
+    course2.addEventListener("view", () => this.#each((chart) => chart.range()));
+    course2.addEventListener("series", () => this.#draw());
+    course2.addEventListener("markers", () => this.redraw());
+    this.theme = () => this.#each((chart) => chart.make());
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", this.theme);
+  }
+  async begin() {
+    this.uPlot = await plot();
+    this.#draw();
+  }
+  redraw() {
+    this.#each((chart) => chart.redraw());
+  }
+  /** Outline the charts that show the evidence of what was found. */
+  outline({ diagnosis, judged }) {
+    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
+    const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
+    this.#each((chart) => chart.element.dataset.evidence = chart.shows(evidence) ? kind : "");
+  }
+  end() {
+    this.system.removeEventListener("change", this.theme);
+    window.removeEventListener("themechange", this.theme);
+    this.#each((chart) => chart.end());
+  }
+  #draw() {
+    if (!this.uPlot) return;
+    if (this.#panels !== this.course.panels && this.course.panels.length) this.#frame();
+    this.#each((chart) => chart.data());
+  }
+  #frame() {
+    const { uPlot, course: course2, open } = this;
+    this.#panels = course2.panels;
+    this.#each((chart) => chart.end());
+    this.#charts = course2.panels.map((panel) => new Chart({ uPlot, course: course2, panel, open }));
+    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course: course2, open }));
+    fill(
+      this.element,
+      this.#charts.map((chart) => chart.element)
+    );
+    this.#each((chart) => chart.make());
+  }
+  #each(act) {
+    this.#charts.forEach(act);
+  }
+};
+
+// src/permalink.js
+var NUMBERS = ["step", "from", "to", "attempt"];
+function read2() {
+  const given = new URLSearchParams(location.search);
+  const numbers = NUMBERS.map((name2) => [name2, /^\d+$/.test(given.get(name2) ?? "") ? Number(given.get(name2)) : null]);
+  return { ...Object.fromEntries(numbers), tab: given.get("tab") };
+}
+function write(changes, path = location.pathname) {
+  if (path !== location.pathname) return;
+  const kept2 = new URLSearchParams(location.search);
+  for (const [name2, value] of Object.entries(changes)) {
+    if (value === null) kept2.delete(name2);
+    else kept2.set(name2, value);
+  }
+  const query = kept2.toString();
+  history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
+}
+
+// src/course.js
+var POINTS = 400;
+var WAIT_MS = 120;
+var LEAST_STEPS = 10;
+var Course = class extends EventTarget {
+  chosen = null;
+  markers = [];
+  extent = [0, 1];
+  view = [0, 1];
+  #timer = null;
+  #asked = null;
+  #fits = true;
+  #names = /* @__PURE__ */ new Set();
+  constructor(path, given) {
+    super();
+    this.path = path;
+    this.attempt = given.attempt;
+    this.given = given;
+  }
+  async begin() {
+    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#learn()]);
+    this.catalogue = catalogue;
+    await this.#readAll();
+    if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
+  }
+  /** Read the newest steps; a view of all of them grows with the run. */
+  async follow() {
+    await this.#learn();
+    return this.#readDrawn();
+  }
+  /** Whether the newest step is drawn. */
+  get isAtEnd() {
+    return this.view[1] >= this.extent[1];
+  }
+  /** How many steps apart two reports lie, on the whole. */
+  get stride() {
+    const { step: steps, count } = this.series;
+    const later = count.slice(1).reduce((sum, n) => sum + n, 0);
+    return later ? Math.max((steps.at(-1) - steps[0]) / later, 1) : 1;
+  }
+  /** Draw other steps: at once with what is known, and finer as soon as it is read. Without any, all steps. */
+  show(from = this.extent[0], to = this.extent[1]) {
+    const [first, last2] = this.extent;
+    const width = Math.min(Math.max(to - from, LEAST_STEPS), Math.max(last2 - first, 1));
+    const start = Math.min(Math.max(from, first), last2 - width);
+    this.view = [Math.round(start), Math.round(start + width)];
+    this.#fits = this.view[0] <= first && this.view[1] >= last2;
+    this.dispatchEvent(new Event("view"));
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#settle(), WAIT_MS);
+  }
+  /** Move by a share of what is drawn. */
+  pan(share) {
+    const by = (this.view[1] - this.view[0]) * share;
+    this.show(this.view[0] + by, this.view[1] + by);
+  }
+  /** Draw `factor` times as many steps, around the middle or around a step. */
+  zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
+    this.show(around - (around - this.view[0]) * factor, around + (this.view[1] - around) * factor);
+  }
+  /** The step that is drawn next to another one. */
+  beside(step2, by) {
+    const steps = this.series.step;
+    const at = steps.findIndex((other) => other >= step2);
+    return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
+  }
+  /** Remember at which steps alerts began and policies changed. */
+  mark({ run: run2, alerts: alerts2, policies }) {
+    this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run2.last_step)];
+    const of = alerts2.items.filter((alert) => alert.severity !== "info");
+    this.markers = [
+      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.rule })),
+      ...policies.slice(1).map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` }))
+    ];
+    this.dispatchEvent(new Event("markers"));
+  }
+  end() {
+    clearTimeout(this.#timer);
+    this.#asked?.abort();
+  }
+  /** Learn which signals there are; some come with a later step. */
+  async #learn() {
+    const found = /* @__PURE__ */ new Set([...this.#names, ...await get(`${this.path}/signals/names`)]);
+    if (this.panels && found.size === this.#names.size) return;
+    this.#names = found;
+    this.panels = signalsOf(found);
+  }
+  /** Read what is drawn; a later question takes the place of one that is not answered yet. */
+  async #readDrawn() {
+    try {
+      await (this.#fits ? this.#readAll() : this.#readView());
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+  async #readAll() {
+    this.series = await this.#read({});
+    this.whole = this.series;
+    const { step: steps, count } = this.series;
+    if (steps.length) this.extent = [Math.max(steps[0] - count[0] + 1, 0), Math.max(steps.at(-1), steps[0] + 1)];
+    if (this.#fits) this.view = [...this.extent];
+    this.dispatchEvent(new Event("series"));
+  }
+  async #readView() {
+    const width = this.view[1] - this.view[0];
+    const range2 = { from: Math.max(0, this.view[0] - width), to: this.view[1] + width };
+    this.series = await this.#read({ ...range2, points: 3 * POINTS });
+    this.dispatchEvent(new Event("series"));
+  }
+  #read(query) {
+    const names2 = this.panels.flatMap((panel) => panel.names).join(",");
+    if (!names2) return { exact: true, step: [], count: [], closed_at: [], signals: {} };
+    this.#asked?.abort();
+    this.#asked = new AbortController();
+    const detail = { statistics: "mean,min,max", digits: 5, points: POINTS, attempt_id: this.attempt };
+    return get(`${this.path}/signals`, { names: names2, ...detail, ...query }, { signal: this.#asked.signal });
+  }
+  async #settle() {
+    write(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
+    await this.#readDrawn().catch((error) => {
+      if (!(error instanceof ApiError)) throw error;
+    });
+  }
+  /** The step from which a version of the policy was in force. */
+  stepOf(version) {
+    if (version.from_step) return version.from_step;
+    const { step: steps, closed_at: closed } = [this.whole, this.series].find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
+    return closed ? steps[closed.findIndex((at) => at >= version.created_at)] : this.extent[1];
+  }
+};
+var byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
+
+// src/evidence.js
+function sentence(found, catalogue) {
+  const parts = found.evidence.slice(0, 3).map((item) => `${meaning(item.signal, catalogue)} is ${number(item.value)} (limit ${limit(item)})`);
+  return `${parts.join("; ")}.`;
+}
+function evidenceTable(found, { catalogue, open }) {
+  const seen2 = /* @__PURE__ */ new Set();
+  const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen2.has(signal) && seen2.add(signal));
+  const rows = items.map(
+    (item) => h(
+      "tr",
+      {},
+      h("td", { title: catalogue.get(item.signal)?.description ?? "" }, h("code", {}, breakable(item.signal))),
+      h("td", { class: "number strong" }, number(item.value)),
+      h("td", { class: "number quiet" }, limit(item)),
+      h(
+        "td",
+        { class: "number" },
+        h("button", { class: "link", onclick: () => open(item.since_step) }, step(item.since_step))
+      )
+    )
+  );
+  const head = h(
+    "tr",
+    {},
+    ["Evidence", "value", "limit", "since step"].map((text, i) => h("th", { class: i ? "number" : "" }, text))
+  );
+  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
+}
+var breakable = (name2) => name2.split(/(?<=_)/).flatMap((part2) => [part2, h("wbr")]);
+function limit({ bound: bound2, threshold, away_from: centre }) {
+  if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
+  return `${bound2 === "above" ? "≤" : "≥"} ${number(threshold)}`;
+}
+function meaning(signal, catalogue) {
+  const known = catalogue.get(signal)?.description.split(";")[0];
+  return known ? known.replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : signal.replaceAll("_", " ");
+}
+
+// src/remedy.js
+var TRAINERS = { verl: "verl", trl: "TRL" };
+var KEPT = "trmon.trainer";
+function remedy({ remedy: given, quadrant }) {
+  const after = h("p", { class: "quiet" }, `Correction: ${quadrant.advice}`);
+  return [
+    h("p", {}, h("span", { class: "strong" }, "Do this: "), given.fix),
+    configuration(given),
+    h("details", {}, h("summary", { class: "quiet" }, "If it persists"), h("p", {}, given.persists), after)
+  ];
+}
+function configuration(given) {
+  const keys = Object.keys(TRAINERS).filter((key) => Object.keys(given[key]).length);
+  if (!keys.length) return null;
+  const lines2 = h("pre", { class: "config", tabindex: "0" });
+  const tabs = keys.map((key) => h("button", { role: "tab", onclick: () => choose(key) }, TRAINERS[key]));
+  const show2 = (key) => {
+    tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key)));
+    fill(lines2, options(given[key]));
+  };
+  const choose = (key) => {
+    localStorage.setItem(KEPT, key);
+    write({ tab: key });
+    show2(key);
+  };
+  show2([read2().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
+  return h("div", {}, h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs), lines2);
+}
+var options = (given) => Object.entries(given).map(([option, value]) => `${option}=${value}`).join("\n");
+
+// src/diagnosis.js
+var SILENT = "2";
+function diagnosisCard(where, facts, { catalogue, open, again }) {
+  const said4 = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
+  if (where.dataset.said === said4) return;
+  where.dataset.said = said4;
+  const seen2 = facts.diagnosis?.observed ?? [];
+  const words = [
+    headline2(facts.judged.verdict),
+    circumstances(facts),
+    why(seen2, { catalogue, open }),
+    also(seen2),
+    toDo(facts),
+    actions(facts, again)
+  ];
+  const evidence = seen2.length > 0 && evidenceTable(seen2, { catalogue, open });
+  const opened = where.querySelector("details")?.open;
+  fill(
+    where,
+    h(
+      "div",
+      { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
+      h("div", { class: "stack" }, words),
+      evidence
+    )
+  );
+  if (opened !== void 0 && where.querySelector("details")) where.querySelector("details").open = opened;
+}
+var headline2 = ({ kind, why: words }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${capital(kind)}: `), h("span", {}, words));
+function circumstances({ diagnosis }) {
+  const told = diagnosis?.circumstances ?? [];
+  return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
+}
+function why([first], { catalogue, open }) {
+  if (!first) return null;
+  const since2 = h(
+    "button",
+    { class: "link strong", onclick: () => open(first.since_step) },
+    `Since step ${step(first.since_step)}`
+  );
+  return h("p", {}, since2, ": ", sentence(first, catalogue));
+}
+function also([, ...others]) {
+  const named = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
+  return others.length > 0 && h("p", { class: "quiet" }, `Also seen: ${named.join(", ")}.`);
+}
+function toDo({ diagnosis }) {
+  if (!diagnosis) return null;
+  return diagnosis.remedy ? remedy(diagnosis) : unknown(diagnosis);
+}
+function unknown({ unknown: findings, shortfall }) {
+  const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
+  if (!gaps.size && !shortfall.length) return null;
+  const items = [...gaps].map(
+    ([provide, title]) => h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Tells: ${title}.`))
+  );
+  return h(
+    "details",
+    { open: gaps.size < 4 },
+    h("summary", {}, `What is not known, and what would tell (${plural(gaps.size, "item")})`),
+    h("ul", {}, items)
+  );
+}
+function actions({ alerts: alerts2, run: run2 }, again) {
+  const firing = alerts2.items.filter((alert) => alert.state === "firing");
+  const open = firing.filter((alert) => !alert.ack);
+  const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
+  const mute = async () => await silence(
+    [
+      { label: "run", value: run2.run },
+      { label: "rule", value: "" }
+    ],
+    run2.project
+  ) && again();
+  const take = async () => await acknowledge(open) && again();
+  const buttons = [
+    open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
+    firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
+    h("button", { onclick: copy }, "Copy link"),
+    taken.length > 0 && h("span", { class: "quiet" }, `taken up by ${taken.join(", ")}`)
+  ];
+  return h("div", { class: "row actions" }, buttons);
+}
+async function copy(event) {
+  const button = event.currentTarget;
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+  } catch {
+    prompt("The link", location.href);
+  }
+}
+
+// src/heatdrawing.js
+var HEIGHT3 = 190;
+var LEFT = 58;
+var BOTTOM = 20;
+var TICKS = 4;
+function drawHeat(canvas, found, { view, width }) {
+  const ink = inks();
+  const scale = devicePixelRatio;
+  Object.assign(canvas, { width: width * scale, height: HEIGHT3 * scale });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${HEIGHT3}px` });
+  const ctx = canvas.getContext("2d");
+  ctx.scale(scale, scale);
+  const [from, to] = view;
+  const x = (at) => LEFT + (at - from) / Math.max(to - from, 1) * (width - LEFT);
+  const place = { ctx, ink, found, x, y: vertical(found.edges), width, from, to };
+  canvas.stepAt = (offset) => from + (offset - LEFT) / (width - LEFT) * (to - from);
+  cells2(place);
+  bounds(place);
+  labels(place);
+}
+function vertical(edges) {
+  const bins = edges.length - 1;
+  return (value) => {
+    const bin = edges.findLastIndex((edge) => edge <= value);
+    const at = Math.min(Math.max(bin, 0), bins - 1);
+    const within = (value - edges[at]) / (edges[at + 1] - edges[at]);
+    return (HEIGHT3 - BOTTOM) * (1 - (at + Math.min(Math.max(within, 0), 1)) / bins);
+  };
+}
+function cells2({ ctx, ink, found, x, width }) {
+  const { steps, counts } = found;
+  const tall = (HEIGHT3 - BOTTOM) / (found.edges.length - 1);
+  ctx.fillStyle = ink.accent;
+  steps.forEach((at, i) => {
+    const left2 = Math.max(x(i ? (steps[i - 1] + at) / 2 : at), LEFT);
+    const right = Math.min(x(i + 1 < steps.length ? (at + steps[i + 1]) / 2 : at + 1), width);
+    const all2 = counts[i].reduce((sum, n) => sum + n, 0);
+    if (right <= left2 || !all2) return;
+    counts[i].forEach((n, bin) => {
+      if (!n) return;
+      ctx.globalAlpha = 0.12 + 0.88 * Math.sqrt(n / all2);
+      ctx.fillRect(left2, HEIGHT3 - BOTTOM - (bin + 1) * tall, right - left2 + 0.4, tall - 0.5);
+    });
+  });
+  ctx.globalAlpha = 1;
+}
+function bounds({ ctx, ink, found, x, y }) {
+  ctx.strokeStyle = ink.ink;
+  ctx.lineWidth = 1.5;
+  for (const bound2 of [found.lower, found.upper]) {
+    ctx.beginPath();
+    bound2.forEach((value, i) => {
+      if (value === null) return;
+      const [left2, right] = [x(found.steps[i]), x(found.steps[i + 1] ?? found.steps[i] + 1)];
+      ctx.lineTo(Math.max(left2, LEFT), y(value));
+      ctx.lineTo(Math.max(right, LEFT), y(value));
+    });
+    ctx.stroke();
+  }
+}
+function round(length) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(length, 1)));
+  return power * [5, 2, 1].find((times) => times * power <= Math.max(length, 1));
+}
+function labels({ ctx, ink, found, x, y, width, from, to }) {
+  const { edges } = found;
+  ctx.clearRect(0, 0, LEFT - 1, HEIGHT3);
+  ctx.fillStyle = ink.quiet;
+  ctx.font = "11px system-ui, sans-serif";
+  ctx.textAlign = "right";
+  for (let tick = 0; tick <= TICKS; tick++) {
+    const edge = edges[Math.round(tick / TICKS * (edges.length - 1))];
+    ctx.fillText(number(Number(edge)), LEFT - 6, Math.min(Math.max(y(edge) + 4, 10), HEIGHT3 - BOTTOM));
+  }
+  ctx.textAlign = "center";
+  const by = round((to - from) / TICKS);
+  for (let at = Math.ceil(from / by) * by; at <= to; at += by) {
+    ctx.fillText(step(at), Math.min(Math.max(x(at), LEFT + 4), width - 14), HEIGHT3 - 5);
+  }
+}
+
+// src/heatmap.js
+var WAIT_MS2 = 350;
+var FOLLOW_MS = 1e4;
+var POINTS2 = 120;
+var Heatmap = class {
+  #found = null;
+  #asked = 0;
+  #timer = null;
+  #readAt = 0;
+  #chosen = null;
+  constructor(course2, open) {
+    this.course = course2;
+    this.choice = h("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#choose() });
+    this.now = h("span", { class: "strong" });
+    this.against = h("span", { class: "quiet" });
+    this.note = h("span", { class: "note" });
+    this.canvas = h("canvas", { role: "img" });
+    this.where = h("div", { class: "heat" }, this.canvas);
+    const caption = h(
+      "figcaption",
+      {},
+      h("h2", {}, "Sequences against the threshold"),
+      this.now,
+      h("span", { class: "note" }, this.choice, " ", this.note),
+      this.against
+    );
+    this.element = h("figure", { class: "card panel" }, caption, this.where);
+    this.canvas.addEventListener("click", (event) => this.#open(event, open));
+    this.resized = new ResizeObserver(() => this.#draw());
+    this.resized.observe(this.where);
+    course2.addEventListener("view", () => this.#later());
+    this.theme = () => this.#draw();
+    window.addEventListener("themechange", this.theme);
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.system.addEventListener("change", this.theme);
+  }
+  /** Read anew what a growing run has added, now and then. */
+  follow() {
+    if (Date.now() - this.#readAt > FOLLOW_MS) this.read();
+  }
+  /** Read what is drawn; of answers that cross, the last question's stands. */
+  async read() {
+    const turn2 = ++this.#asked;
+    this.#readAt = Date.now();
+    const [from, to] = this.course.view;
+    const query = { from, to, points: POINTS2, attempt_id: this.course.attempt, ...this.#chosen };
+    const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
+    if (!found || turn2 !== this.#asked) return;
+    this.#found = found;
+    this.#say();
+    this.#draw();
+  }
+  end() {
+    clearTimeout(this.#timer);
+    this.resized.disconnect();
+    window.removeEventListener("themechange", this.theme);
+    this.system.removeEventListener("change", this.theme);
+  }
+  #later() {
+    this.#draw();
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.read(), WAIT_MS2);
+  }
+  #choose() {
+    const { statistic, pair: pair2, where } = this.#found.criteria[this.choice.value];
+    this.#chosen = { statistic, pair: pair2, where };
+    this.read();
+  }
+  #say() {
+    const { criteria, chosen, steps, counts } = this.#found;
+    if (!chosen) return fill(this.note, "no stored sequences in these steps");
+    const read3 = ({ statistic, pair: pair2, where }) => [statistic, pair2, where].join();
+    fill(
+      this.choice,
+      criteria.map((one, value) => h("option", { value, selected: read3(one) === read3(chosen) }, one.statistic))
+    );
+    this.choice.hidden = criteria.length < 2;
+    fill(this.note, `${criteria.length < 2 ? `${chosen.statistic} ` : ""}${bound(this.#found)}`);
+    const [first, last2] = [this.#beyond(0), this.#beyond(steps.length - 1)];
+    fill(this.now, `${percent(last2)} beyond`);
+    fill(this.against, `at first ${percent(first)}`);
+    const n = counts.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
+    this.canvas.setAttribute(
+      "aria-label",
+      `${n} sequences of ${steps.length} steps: ${percent(first)} of the first step's lie beyond the bound, ${percent(last2)} of the last step's`
+    );
+  }
+  /** The share of a step's sequences in bins beyond its bounds. */
+  #beyond(at) {
+    const { edges, counts, lower, upper, n_unknown: unknown2 } = this.#found;
+    const row = counts[at];
+    const all2 = row.reduce((sum, n) => sum + n, 0) + unknown2[at];
+    const out = row.filter(
+      (_, bin) => upper[at] !== null && edges[bin] >= upper[at] || lower[at] !== null && edges[bin + 1] <= lower[at]
+    );
+    return all2 ? (out.reduce((sum, n) => sum + n, 0) + unknown2[at]) / all2 : null;
+  }
+  #draw() {
+    if (this.#found?.chosen && this.where.clientWidth)
+      drawHeat(this.canvas, this.#found, { view: this.course.view, width: this.where.clientWidth });
+  }
+  #open(event, open) {
+    const { steps } = this.#found ?? { steps: [] };
+    if (!steps.length) return;
+    const at = this.canvas.stepAt(event.offsetX);
+    open(steps.reduce((best, step2) => Math.abs(step2 - at) < Math.abs(best - at) ? step2 : best));
+  }
+};
+function bound({ lower, upper }) {
+  const [least, most] = [lower.at(-1), upper.at(-1)];
+  if (least === null) return `at most ${number(most)}`;
+  return most === null ? `at least ${number(least)}` : `${number(least)} to ${number(most)}`;
+}
+
+// src/policies.js
+var NEWEST2 = 20;
+var SHADOW = "mask_rate:";
+async function policiesCard(where, { policies, adaptation }, { course: course2, path, again }) {
+  const current = policies.at(-1);
+  const names2 = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
+  const { rates, n } = await newest(names2, { course: course2, path });
+  const bars = names2.map(
+    (name2, i) => bar(i ? name2.slice(SHADOW.length) : current.name, i ? "shadow" : "decides", rates[i])
+  );
+  const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
+  const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
+  const words = [kept(where, adaptation, { path, again }), origin(policies, course2)];
+  fill(where, caption, h("div", { class: "bars" }, bars), words);
+}
+function kept(where, adaptation, by) {
+  const said4 = JSON.stringify(adaptation);
+  if (where.advised?.said !== said4) where.advised = { said: said4, element: advised(adaptation, by) };
+  return where.advised.element;
+}
+async function newest(names2, { course: course2, path }) {
+  const from = Math.max(0, Math.floor(course2.extent[1] - (NEWEST2 - 1) * course2.stride));
+  const query = { names: names2.join(","), from, statistics: "mean", digits: 5, attempt_id: course2.attempt };
+  const { signals, step: steps } = await get(`${path}/signals`, query);
+  const rates = names2.map((name2) => mean(signals[name2].mean.slice(-NEWEST2)));
+  return { rates, n: Math.min(steps.length, NEWEST2) };
+}
+function origin(policies, course2) {
+  const { name: name2, author: author2, reason } = policies.at(-1);
+  const since2 = policies.length > 1 ? `step ${step(course2.stepOf(policies.at(-1)))}` : "the start";
+  return h("p", { class: "quiet small" }, `${name2} since ${since2}, by ${author2}${reason ? `: ${reason}` : ""}`);
+}
+function bar(name2, role, rate) {
+  const filled2 = h("span", { class: "filled" });
+  filled2.style.width = `${100 * (rate ?? 0)}%`;
+  return h(
+    "div",
+    { class: "bar" },
+    h("span", { class: "name" }, name2, h("span", { class: "quiet" }, ` · ${role}`)),
+    h("span", { class: "track" }, filled2),
+    h("span", { class: "number" }, percent(rate))
+  );
+}
+function advised({ mode, recommended }, { path, again }) {
+  if (mode === "off" || !recommended || mode === "apply" && recommended.policy) return null;
+  if (!recommended.policy) return h("p", { class: "small" }, `Bounds stay: ${recommended.reason}`);
+  const moves = recommended.moves.map(
+    (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`
+  );
+  const put = async () => {
+    await send("PUT", `${path}/policy`, {
+      policy: recommended.policy,
+      reason: "recommended bounds, put in force on the page"
+    });
+    await again();
+  };
+  const effect = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
+  return h(
+    "div",
+    { class: "stack small" },
+    h("p", {}, effect),
+    h("p", {}, action("Put these bounds in force", put))
+  );
+}
+function mean(values) {
+  const known = values.filter((value) => typeof value === "number");
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
+
+// src/rangebar.js
+var NEWEST3 = [1e3, 200];
+var RangeBar = class {
+  constructor(course2, open) {
+    Object.assign(this, { course: course2, open });
+    this.words = h("span", { class: "quiet" });
+    this.field = h("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
+    this.all = h("button", { onclick: () => course2.show() }, "All steps");
+    this.newest = NEWEST3.map(
+      (n) => h("button", { onclick: () => this.#newest(n), "data-steps": n }, `Last ${step(n)}`)
+    );
+    const nearer = h("button", { "aria-label": "Closer", onclick: () => course2.zoom(0.5) }, "+");
+    const wider = h("button", { "aria-label": "Wider", onclick: () => course2.zoom(2) }, "−");
+    const form = h(
+      "form",
+      { class: "row", onsubmit: (event) => this.#ask(event) },
+      this.field,
+      h("button", {}, "Open step")
+    );
+    const parts = [this.all, this.newest, nearer, wider, this.words, form];
+    this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
+    course2.addEventListener("view", () => this.draw());
+    course2.addEventListener("series", () => this.draw());
+  }
+  draw() {
+    const { view, extent, chosen } = this.course;
+    this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
+    this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
+    for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
+    if (document.activeElement !== this.field) this.field.value = chosen ?? "";
+  }
+  #newest(n) {
+    const last2 = this.course.extent[1];
+    this.course.show(last2 - n, last2);
+  }
+  #ask(event) {
+    event.preventDefault();
+    this.open(this.field.value === "" ? null : Number(this.field.value));
+  }
+};
+
+// src/runhead.js
+function runHead(head, { run: run2, judged, attempts }, attempt) {
+  const now2 = attempts.find(({ id }) => id === attempt) ?? attempts.at(-1);
+  const pills = [attempts.length > 1 && `attempt ${now2.ordinal}`, run2.mode, run2.state].filter(Boolean);
+  const seconds = judged.expected_step_seconds;
+  const facts = [
+    run2.project,
+    run2.last_step === null ? "no step yet" : `step ${step(run2.last_step)}`,
+    seconds && `${span(seconds)} a step`,
+    now2 && plural(now2.world_size, "rank"),
+    run2.owner && `owner ${run2.owner}`,
+    run2.last_report_at && `last report ${ago(run2.last_report_at)}`,
+    ...run2.tags
+  ];
+  fill(
+    head,
+    h(
+      "div",
+      { class: "row" },
+      h("h1", {}, run2.run),
+      pills.map((text) => h("span", { class: "pill" }, text)),
+      attempts.length > 1 && chooser(attempts, now2)
+    ),
+    h("p", { class: "quiet", title: `first heard of ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    config(run2.config)
+  );
+}
+function chooser(attempts, now2) {
+  const options2 = attempts.map(
+    (one) => h("option", { value: one.id, selected: one.id === now2.id }, `attempt ${one.ordinal}, ${clock(one.started_at)}`)
+  );
+  const go2 = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
+  return h("select", { "aria-label": "Attempt", onchange: go2 }, options2);
+}
+function config(given) {
+  const rows = Object.entries(given);
+  if (!rows.length) return null;
+  const text = rows.map(([name2, value]) => `${name2} = ${JSON.stringify(value)}`).join("\n");
+  return h(
+    "details",
+    {},
+    h("summary", { class: "quiet" }, `configuration, ${plural(rows.length, "entry", "entries")}`),
+    h("pre", { class: "config" }, text)
+  );
+}
+
+// src/shortcuts.js
+var KEYS = [
+  ["g f", "fleet"],
+  ["g a", "alerts"],
+  ["/", "filter the fleet"],
+  ["j, k", "next, previous run of the fleet; Enter opens it"],
+  ["← →", "on a chart: move along the steps, a tenth at a time"],
+  ["+ −", "on a chart: closer, wider; 0 shows all steps"],
+  ["[ ]", "on a run: the step before, the step after"],
+  ["t", "light or dark"],
+  ["?", "these keys"]
+];
+function shortcuts({ go: go2 }) {
+  let waiting = "";
+  const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
+  document.addEventListener("keydown", (event) => {
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    const action2 = actions2[waiting + event.key];
+    waiting = event.key === "g" ? "g" : "";
+    if (!action2) return;
+    event.preventDefault();
+    action2();
+  });
+  document.getElementById("theme").addEventListener("click", turn);
+  document.getElementById("keys").addEventListener("click", explain);
+}
+var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+function filter() {
+  document.querySelector("[data-filter]")?.focus();
+}
+function turn() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
+  window.dispatchEvent(new Event("themechange"));
+}
+function explain() {
+  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
+  const close = h("button", { onclick: () => dialog.close() }, "Close");
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Keyboard shortcuts" },
+    h("h2", {}, "Keyboard"),
+    h("table", {}, rows),
+    close
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// src/scatter.js
+var WIDTH2 = 420;
+var HEIGHT4 = 260;
+var LEFT2 = 52;
+var BOTTOM2 = 36;
+function scatter({ columns, decisions }, criterion) {
+  const accepted = decisions.find((one) => one.role === "active")?.accepted;
+  if (!criterion || !accepted) return null;
+  const points = criterion.values.map((value, i) => ({ value, length: columns.n_tokens[i], accepted: accepted[i] })).filter(({ value }) => typeof value === "number");
+  return points.length ? h("div", {}, drawing(points, criterion), legend()) : null;
+}
+function drawing(points, criterion) {
+  const bounds2 = [criterion.lower, criterion.upper].filter((bound2) => bound2 !== null);
+  const values = points.map(({ value }) => value);
+  const lengths = points.map(({ length }) => length);
+  const y = vertical2([...values, ...bounds2]);
+  const x = linear(lengths, [LEFT2 + 8, WIDTH2 - 10]);
+  const dots = points.map((point) => dot(point, { x, y }));
+  const words = (bound2) => `${bound2 === criterion.upper ? "at most" : "at least"} ${number(bound2)}`;
+  const lines2 = bounds2.map((bound2) => line(y.at(bound2), words(bound2)));
+  const n = points.filter((point) => !point.accepted).length;
+  const label = `${criterion.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
+  const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT4}`, role: "img", "aria-label": label, class: "scatter" };
+  return svg("svg", given, lines2, dots, ticks(x, y), names(criterion));
+}
+var dot = ({ length, value, accepted }, { x, y }) => svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
+var line = (y, words) => [
+  svg("line", { x1: LEFT2, x2: WIDTH2, y1: y, y2: y, class: "bound" }),
+  svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words)
+];
+function legend() {
+  const marks2 = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));
+  return h("p", { class: "quiet small" }, marks2[0], "accepted ", marks2[1], "rejected");
+}
+function linear(values, [start, end]) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const at = (value) => most > least ? start + (value - least) / (most - least) * (end - start) : (start + end) / 2;
+  return { least, most, at };
+}
+function vertical2(values) {
+  const positive = values.filter((value) => value > 0);
+  const least = Math.min(...positive);
+  const isLog = Math.min(...values) >= 0 && positive.length > 0 && Math.max(...values) > 30 * least;
+  if (!isLog) return linear(values, [HEIGHT4 - BOTTOM2 - 4, 10]);
+  const scale = linear(positive.map(Math.log), [HEIGHT4 - BOTTOM2 - 4, 10]);
+  return { least, most: Math.exp(scale.most), at: (value) => scale.at(Math.log(Math.max(value, least))) };
+}
+function ticks(x, y) {
+  const text = (words, given) => svg("text", given, words);
+  return [
+    text(number(y.most), { x: LEFT2 - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
+    text(number(y.least), { x: LEFT2 - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
+    text(step(x.least), { x: x.at(x.least), y: HEIGHT4 - 20, "text-anchor": "middle" }),
+    x.most > x.least ? text(step(x.most), { x: x.at(x.most), y: HEIGHT4 - 20, "text-anchor": "end" }) : null,
+    svg("path", { d: `M${LEFT2} 6V${HEIGHT4 - BOTTOM2}H${WIDTH2}`, class: "axis" })
+  ].filter(Boolean);
+}
+var names = (criterion) => [
+  svg("text", { x: (LEFT2 + WIDTH2) / 2, y: HEIGHT4 - 4, "text-anchor": "middle" }, "tokens"),
+  svg(
+    "text",
+    { x: 12, y: (HEIGHT4 - BOTTOM2) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(HEIGHT4 - BOTTOM2) / 2})` },
+    criterion.statistic
+  )
+];
+
+// src/sequencetable.js
+function sequenceTable(sequences, criterion) {
+  return new SequenceTable(sequences, criterion).element;
+}
+var SequenceTable = class {
+  constructor(sequences, criterion) {
+    this.columns = columnsOf(sequences, criterion);
+    this.order = sequences.columns.n_tokens.map((_, i) => i);
+    this.body = h("tbody", {});
+    this.heads = this.columns.map((column, at) => this.#head(column, at));
+    this.element = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body);
+    this.#sort(
+      Math.max(
+        this.columns.findIndex((column) => column.isFirst),
+        0
+      )
+    );
+  }
+  #head({ name: name2 }, at) {
+    const button = h("button", { class: "plain", onclick: () => this.#sort(at) }, name2);
+    return h("th", { scope: "col", "aria-sort": "none" }, button);
+  }
+  /** The largest first; the same column again turns it round. */
+  #sort(at) {
+    const head = this.heads[at];
+    const down = head.getAttribute("aria-sort") !== "descending";
+    for (const other of this.heads) other.setAttribute("aria-sort", "none");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const { value } = this.columns[at];
+    this.order.sort((a, b) => (down ? -1 : 1) * compare2(value(a), value(b)) || a - b);
+    fill(
+      this.body,
+      this.order.map((i) => this.#row(i))
+    );
+  }
+  #row(i) {
+    const cells3 = this.columns.map(
+      ({ cell, value, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell ? cell(i) : number(value(i)))
+    );
+    return h("tr", {}, cells3);
+  }
+};
+function columnsOf({ columns, decisions, first }, criterion) {
+  const plain = (name2, values) => values && { name: name2, isNumber: true, value: (i) => values[i] };
+  const whole = (name2, value) => ({ name: name2, isNumber: true, value, cell: (i) => step(value(i)) });
+  const found = [
+    whole("place", (i) => first + i),
+    whole("tokens", (i) => columns.n_tokens[i]),
+    plain("reward", columns.reward),
+    plain("advantage", columns.advantage),
+    criterion && { ...plain(criterion.statistic, criterion.values), isFirst: true },
+    columns.argmax_abs_d && worst(columns),
+    ...decisions.map(decided)
+  ];
+  return found.filter(Boolean);
+}
+var decided = (one) => ({
+  name: one.policy,
+  value: (i) => one.reasons[i] ?? "",
+  cell: (i) => h("span", { class: one.accepted[i] ? "quiet" : "" }, said3(one, i))
+});
+var said3 = (one, i) => one.accepted[i] ? "accepted" : `✕ ${one.reasons[i] ?? "rejected"}`;
+var worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
+  name: "worst token",
+  value: (i) => places[i],
+  cell: (i) => position(places[i], lengths[i])
+});
+function position(at, length) {
+  if (at < 0) return h("span", { class: "quiet" }, "–");
+  const mark2 = h("span", { class: "mark" });
+  mark2.style.left = `${length > 1 ? 100 * at / (length - 1) : 0}%`;
+  const track = h("span", { class: "track" }, mark2);
+  return h(
+    "span",
+    { class: "position", title: `token ${at} of ${length}` },
+    track,
+    h("span", { class: "number" }, step(at))
+  );
+}
+function compare2(a, b) {
+  const [left2, right] = [a, b].map((value) => value === null ? -Infinity : value === "inf" ? Infinity : value);
+  return left2 < right ? -1 : left2 > right ? 1 : 0;
+}
+
+// src/steppanel.js
+var COLUMNS2 = "n_tokens,argmax_abs_d,reward,advantage,version_min";
+var MOST = 500;
+var StepPanel = class {
+  element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
+  #asked = 0;
+  constructor(path, open) {
+    Object.assign(this, { path, open });
+  }
+  /** Show a step, or nothing for null. */
+  async show(step2, attempt) {
+    const turn2 = ++this.#asked;
+    this.element.hidden = step2 === null;
+    if (step2 === null) return;
+    const of = `${this.path}/batches/${step2}`;
+    try {
+      const query = { attempt_id: attempt };
+      const batch = await get(of, query);
+      const [decisions, sequences] = await Promise.all([
+        get(`${of}/decisions`, query),
+        // Pruned or damaged sequences leave what is known of the batch itself.
+        get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST }).catch((error) => error)
+      ]);
+      if (turn2 === this.#asked) this.#draw(batch, decisions, sequences);
+    } catch (error) {
+      if (turn2 === this.#asked)
+        fill(this.element, this.#caption(`Step ${step(step2)}`, ""), h("p", { class: "quiet" }, error.message));
+    }
+  }
+  #draw(batch, decisions, sequences) {
+    const update = batch.update === null ? "rollout" : `update ${batch.update}`;
+    const gaps = batch.complete ? "" : ", incomplete";
+    const note = `${update}, ${plural(batch.n_sequences, "sequence")}, ${plural(batch.n_tokens, "token")}, ${plural(batch.n_ranks, "rank")}${gaps}`;
+    const policies = decisions.map(
+      (one) => h(
+        "span",
+        { class: "pill" },
+        `${one.policy}${one.role === "active" ? " decides" : ""} · masks ${percent(one.mask_rate)}`
+      )
+    );
+    fill(
+      this.element,
+      this.#caption(`Step ${step(batch.step)}`, note),
+      h("div", { class: "row" }, policies),
+      setAside(batch.quarantined),
+      ...sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : body(sequences)
+    );
+  }
+  #caption(title, note) {
+    const close = h("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
+    return h("figcaption", {}, h("h2", {}, title), close, h("span", { class: "note" }, note));
+  }
+};
+function body(sequences) {
+  const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
+  const table = h("div", { class: "scroll sequences" });
+  const criterion = criterionOf(sequences);
+  fill(table, sequenceTable(sequences, criterion));
+  return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion))];
+}
+function setAside(parts) {
+  const lines2 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
+  return lines2.length > 0 && h("ul", { class: "setaside", "aria-label": "Set aside" }, lines2);
+}
+function criterionOf({ criteria, decisions }) {
+  const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
+  const rejected = (criterion) => reasons.filter((reason) => reason === criterion.statistic).length;
+  return [...criteria].sort((a, b) => rejected(b) - rejected(a))[0] ?? null;
+}
+
+// src/run.js
+var REFRESH_MS3 = 1500;
+async function mountRun(stage2, { live: live2, parameters: [project, run2] }) {
+  const view = new RunView(stage2, project, run2);
+  stage2.title(run2);
+  await view.begin();
+  const concerns = ({ data }) => data.project === project && data.run === run2;
+  const stop = follow(live2, { concerns, read: () => view.follow(), fail: stage2.fail, refreshMs: REFRESH_MS3 });
+  document.addEventListener("keydown", view.keys);
+  return () => {
+    stop();
+    document.removeEventListener("keydown", view.keys);
+    view.end();
+  };
+}
+function unanswered(error) {
+  if (!(error instanceof ApiError)) throw error;
+}
+var RunView = class {
+  constructor(stage2, project, run2) {
+    Object.assign(this, { stage: stage2, project, run: run2, path: runPath(project, run2), given: read2() });
+    this.course = new Course(this.path, this.given);
+    this.head = h("header", {});
+    this.why = h("section", { "aria-label": "Diagnosis" });
+    this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
+    this.charts = new Charts(this.course, (step2) => this.open(step2));
+    this.heat = new Heatmap(this.course, (step2) => this.open(step2));
+    this.panel = new StepPanel(this.path, (step2) => this.open(step2));
+    this.bar = new RangeBar(this.course, (step2) => this.open(step2));
+    this.keys = (event) => this.#key(event);
+  }
+  async begin() {
+    const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
+    this.stage.show(
+      this.head,
+      this.why,
+      this.bar.element,
+      this.charts.element,
+      h("div", { class: "lower" }, this.heat.element, this.policies),
+      this.panel.element
+    );
+    await this.charts.begin();
+    this.#show(facts);
+    this.bar.draw();
+    this.heat.read();
+    if (this.given.step !== null) this.open(this.given.step, { scroll: false });
+  }
+  /** Read what has come since. */
+  async follow() {
+    const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
+    this.#show(facts);
+    this.bar.draw();
+    this.heat.follow();
+  }
+  /** Open a step's sequences, or close them with null. */
+  async open(step2, { scroll = true } = {}) {
+    write({ step: step2 }, this.path);
+    this.given.step = step2;
+    this.course.chosen = step2;
+    this.charts.redraw();
+    this.bar.draw();
+    await this.panel.show(step2, this.given.attempt);
+    if (scroll && step2 !== null) this.panel.element.scrollIntoView({ block: "nearest" });
+  }
+  end() {
+    this.course.end();
+    this.charts.end();
+    this.heat.end();
+  }
+  async #facts() {
+    const { project, run: run2, path } = this;
+    const asked2 = {
+      run: get(path),
+      judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`),
+      diagnosis: orNothing(get(`${path}/diagnosis`)),
+      firing: all("/alerts", { project, run: run2, state: "firing" }),
+      resolved: newestLast("/alerts", { project, run: run2, state: "resolved" }),
+      policies: newestLast(`${path}/policy/history`),
+      attempts: newestLast(`${path}/attempts`),
+      adaptation: get(`${path}/adaptation`)
+    };
+    const names2 = Object.keys(asked2);
+    const answers = await Promise.all(Object.values(asked2));
+    const { firing, resolved, ...facts } = Object.fromEntries(names2.map((name2, i) => [name2, answers[i]]));
+    return { ...facts, alerts: { items: [...firing, ...resolved] } };
+  }
+  #show(facts) {
+    this.course.mark(facts);
+    runHead(this.head, facts, this.given.attempt);
+    const again = async () => this.#show(await this.#facts());
+    diagnosisCard(this.why, facts, {
+      catalogue: this.course.catalogue,
+      open: (step2) => this.open(step2),
+      again
+    });
+    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
+    this.charts.outline(facts);
+  }
+  #key(event) {
+    const by = { "[": -1, "]": 1 }[event.key];
+    if (!by || typing(event.target) || !this.course.series.step.length) return;
+    const step2 = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, by);
+    this.open(step2);
+  }
+};
+
+// src/signin.js
+function signIn(root2, { why: why2, done }) {
+  const field = h("input", { type: "password", name: "token", required: true, autocomplete: "off", id: "token" });
+  const enter = (event) => {
+    event.preventDefault();
+    token.set(field.value.trim());
+    done();
+  };
+  fill(
+    root2,
+    h(
+      "form",
+      { class: "card empty stack", onsubmit: enter },
+      h("h1", {}, "Sign in"),
+      h(
+        "p",
+        { class: "quiet" },
+        "This service knows its callers by tokens. One that may read shows everything; acknowledging and silencing need an admin's."
+      ),
+      why2 && h("p", { role: "alert", class: "strong" }, why2),
+      h("label", { for: "token" }, "Token"),
+      field,
+      h("p", {}, h("button", { class: "main", type: "submit" }, "Sign in")),
+      h("p", { class: "quiet" }, "None yet? ", h("code", {}, "trmon token create me --scope admin"), " makes one.")
+    )
+  );
+  field.focus();
+}
+
+// src/app.js
+var VIEWS = [
   { path: /^\/$/, mount: mountFleet },
   { path: /^\/alerts$/, mount: mountAlerts },
-  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
+  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun }
 ];
-const root = document.getElementById("view");
-const live = new Live();
-let leave = () => {};
-let shown = 0;
-
-/** Show what the address says; `leave` ends the view before. */
+var root = document.getElementById("view");
+var live = new Live();
+var leave = () => {
+};
+var shown = 0;
 async function show() {
-  const turn = ++shown;
+  const turn2 = ++shown;
   leave();
-  leave = () => {};
+  leave = () => {
+  };
   const view = VIEWS.find(({ path }) => path.test(location.pathname));
   mark();
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
-    const ended = await view.mount(stage(turn), { live, parameters });
-    if (turn === shown) leave = ended;
+    const ended = await view.mount(stage(turn2), { live, parameters });
+    if (turn2 === shown) leave = ended;
     else ended();
   } catch (error) {
-    if (turn === shown) fail(error);
+    if (turn2 === shown) fail(error);
   }
 }
-
-/** Where a view shows itself: what is answered after somebody has gone on shows nothing any more. */
-function stage(turn) {
-  const ifShown =
-    (act) =>
-    (...given) =>
-      turn === shown && act(...given);
+function stage(turn2) {
+  const ifShown = (act) => (...given) => turn2 === shown && act(...given);
   return {
     show: ifShown((...children) => fill(root, ...children)),
-    title: ifShown((text) => (document.title = `${text} · trmon`)),
-    fail: ifShown(fail),
+    title: ifShown((text) => document.title = `${text} · trmon`),
+    fail: ifShown(fail)
   };
 }
-
-/** Say what went wrong in place of the view; a missing token can be given. */
 function fail(error) {
   leave();
-  leave = () => {};
+  leave = () => {
+  };
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const again = h("button", { onclick: show }, "Try again");
   const title = error.status === 404 ? "There is no such run." : error.message;
-  const detail =
-    error.status === 404 ? error.message : "Is it running? trmon serve starts it; its log says why it ended.";
+  const detail = error.status === 404 ? error.message : "Is it running? trmon serve starts it; its log says why it ended.";
   fill(
     root,
     h(
@@ -68,16 +2607,14 @@ function fail(error) {
       { class: "card empty stack", role: "alert" },
       h("h1", {}, title),
       h("p", {}, detail),
-      h("p", {}, again),
-    ),
+      h("p", {}, again)
+    )
   );
 }
-
 function signedIn() {
   live.restart();
   show();
 }
-
 function mark() {
   document.title = "trmon";
   for (const link of document.querySelectorAll(".top nav a")) {
@@ -85,14 +2622,11 @@ function mark() {
     else link.removeAttribute("aria-current");
   }
 }
-
-/** Go to an address of the page without loading it anew. */
 function go(href) {
   history.pushState(null, "", href);
   window.scrollTo(0, 0);
   show();
 }
-
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;

@@ -1,0 +1,112 @@
+// The page: which view an address shows, and what all views share.
+
+import { mountAlerts } from "./alerts.js";
+import { ApiError, token } from "./api.js";
+import { fill, h } from "./dom.js";
+import { mountFleet } from "./fleet.js";
+import { Live } from "./live.js";
+import { watch } from "./livebadge.js";
+import { mountRun } from "./run.js";
+import { shortcuts } from "./shortcuts.js";
+import { signIn } from "./signin.js";
+
+const VIEWS = [
+  { path: /^\/$/, mount: mountFleet },
+  { path: /^\/alerts$/, mount: mountAlerts },
+  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
+];
+const root = document.getElementById("view");
+const live = new Live();
+let leave = () => {};
+let shown = 0;
+
+/** Show what the address says; `leave` ends the view before. */
+async function show() {
+  const turn = ++shown;
+  leave();
+  leave = () => {};
+  const view = VIEWS.find(({ path }) => path.test(location.pathname));
+  mark();
+  if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
+  try {
+    const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
+    const ended = await view.mount(stage(turn), { live, parameters });
+    if (turn === shown) leave = ended;
+    else ended();
+  } catch (error) {
+    if (turn === shown) fail(error);
+  }
+}
+
+/** Where a view shows itself: what is answered after somebody has gone on shows nothing any more. */
+function stage(turn) {
+  const ifShown =
+    (act) =>
+    (...given) =>
+      turn === shown && act(...given);
+  return {
+    show: ifShown((...children) => fill(root, ...children)),
+    title: ifShown((text) => (document.title = `${text} · trmon`)),
+    fail: ifShown(fail),
+  };
+}
+
+/** Say what went wrong in place of the view; a missing token can be given. */
+function fail(error) {
+  leave();
+  leave = () => {};
+  if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
+  if (!(error instanceof ApiError)) console.error(error);
+  const again = h("button", { onclick: show }, "Try again");
+  const title = error.status === 404 ? "There is no such run." : error.message;
+  const detail =
+    error.status === 404 ? error.message : "Is it running? trmon serve starts it; its log says why it ended.";
+  fill(
+    root,
+    h(
+      "section",
+      { class: "card empty stack", role: "alert" },
+      h("h1", {}, title),
+      h("p", {}, detail),
+      h("p", {}, again),
+    ),
+  );
+}
+
+function signedIn() {
+  live.restart();
+  show();
+}
+
+function mark() {
+  document.title = "trmon";
+  for (const link of document.querySelectorAll(".top nav a")) {
+    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+/** Go to an address of the page without loading it anew. */
+function go(href) {
+  history.pushState(null, "", href);
+  window.scrollTo(0, 0);
+  show();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const url = new URL(link.href, location.href);
+  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path }) => path.test(url.pathname))) return;
+  event.preventDefault();
+  go(url.pathname + url.search);
+});
+window.addEventListener("popstate", show);
+live.addEventListener("state", () => {
+  const isAsked = root.querySelector("#token");
+  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer known."));
+});
+shortcuts({ go });
+watch(document.getElementById("live"), live);
+live.start();
+show();
