@@ -1,4 +1,4 @@
-"""Segments: whatever a crash or a disk did to them, whole records come out and nothing else."""
+"""Segments: exactly the undamaged records are read, whatever a crash or a disk did to the file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ def segment(messages: list[bytes]) -> bytes:
 
 
 @given(st.lists(st.binary(min_size=1)))
-def test_what_was_framed_is_scanned(messages: list[bytes]) -> None:
+def test_encoded_records_are_scanned(messages: list[bytes]) -> None:
     assert scan_segment(segment(messages)) == SegmentScan(messages)
 
 
 @given(st.integers(min_value=0, max_value=len(segment(MESSAGES))))
-def test_a_segment_cut_anywhere_keeps_its_whole_records(length: int) -> None:
+def test_a_truncated_segment_keeps_its_complete_records(length: int) -> None:
     found = scan_segment(segment(MESSAGES)[:length])
     ends = [len(segment(MESSAGES[:n])) for n in range(len(MESSAGES) + 1)]
-    n_whole = max((n for n, end in enumerate(ends) if end <= length), default=0)
-    assert found.messages == MESSAGES[:n_whole]
+    n_complete = max((n for n, end in enumerate(ends) if end <= length), default=0)
+    assert found.messages == MESSAGES[:n_complete]
     assert found.n_damaged == 0
-    assert found.torn_bytes == (length - ends[n_whole] if length >= len(HEADER) else length)
+    assert found.torn_bytes == (length - ends[n_complete] if length >= len(HEADER) else length)
 
 
 @given(st.integers(min_value=len(HEADER), max_value=len(segment(MESSAGES)) - 1), st.integers(1, 255))
-def test_a_flipped_byte_never_invents_a_message(position: int, flip: int) -> None:
+def test_a_flipped_byte_never_adds_a_message(position: int, flip: int) -> None:
     data = bytearray(segment(MESSAGES))
     data[position] ^= flip
     found = scan_segment(bytes(data))
@@ -40,16 +40,16 @@ def test_a_flipped_byte_never_invents_a_message(position: int, flip: int) -> Non
     assert found.n_damaged + found.torn_bytes > 0
 
 
-def test_a_tail_of_zeros_is_torn() -> None:
+def test_a_tail_of_zeros_counts_as_torn() -> None:
     assert scan_segment(segment(MESSAGES) + bytes(4096)) == SegmentScan(MESSAGES, torn_bytes=4096)
 
 
 @pytest.mark.parametrize("data", [b"PK\x03\x04 something else", HEADER[:-1] + b"\x02"])
-def test_what_is_no_segment_of_this_version_is_refused(data: bytes) -> None:
+def test_data_that_is_not_a_segment_of_this_version_is_rejected(data: bytes) -> None:
     with pytest.raises(SegmentError, match="a segment starts with"):
         scan_segment(data)
 
 
-def test_an_empty_message_has_no_record() -> None:
+def test_an_empty_message_cannot_be_encoded() -> None:
     with pytest.raises(SegmentError, match="1 to"):
         encode_record(b"")

@@ -1,4 +1,4 @@
-"""The wire: what is said arrives, and what cannot be accepted is refused by the name of its field."""
+"""The wire format: messages survive a round trip, and invalid ones are rejected by field."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from trmon_client.core.wire.compression import byte_shuffle, compress
 from trmon_client.core.wire.packed_columns import open_packed_columns
 
 
-def shipped(content: Columns | None = None, **changed: Any) -> wire.Report:
-    """Return a report with its columns in a parcel, as trmon's client sends it."""
+def packed_report(content: Columns | None = None, **changed: Any) -> wire.Report:
+    """Return a report with packed columns, as trmon's client sends it."""
     parcel = wire.pack_columns(columns() if content is None else content)
     return report(**{"columns": {}, "histograms": {}, "parcel": parcel, **changed})
 
 
 MESSAGES: list[wire.Message] = [
-    shipped(scalars={"grad_norm": 1.5}),
+    packed_report(scalars={"grad_norm": 1.5}),
     report(policy="ab" * 16, accepted=b"\x0f", scalars={"grad_norm": 1.5}, finished=[wire.ChunkCount(0, None, 2)]),
     wire.Start(**ORIGIN, config={"lr": 1e-3}, owner="me", tags=["dapo"], policy={"name": "p", "criteria": []}),
     wire.Scalars(**ORIGIN, sequence=3, step=1, values={"lr": 1e-3, "bad": None, "huge": "inf"}),
@@ -49,11 +49,11 @@ def _without(field: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("media_type", [wire.MSGPACK, wire.JSON])
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_the_wire(message: wire.Message, media_type: str) -> None:
+def test_a_message_survives_a_round_trip(message: wire.Message, media_type: str) -> None:
     assert wire.decode(wire.encode(message, media_type=media_type), media_type=media_type) == message
 
 
-def test_columns_survive_packing_bit_for_bit() -> None:
+def test_columns_survive_a_round_trip_bit_for_bit() -> None:
     sent = columns(5, reward=np.array([0.0, -0.0, math.nan, math.inf, -math.inf]))
     got = wire.unpack_columns(report(sent))
     assert list(got) == list(sent)
@@ -63,27 +63,27 @@ def test_columns_survive_packing_bit_for_bit() -> None:
     assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in sent.histograms.items())
 
 
-def test_columns_as_they_are_stored_are_the_same_but_for_odd_nans_and_zeros() -> None:
+def test_stored_columns_differ_only_in_noncanonical_nans_and_zeros() -> None:
     odd_nan = np.uint64(0xFFF8000000000001).view(np.float64)
     sent = report(columns(5, reward=np.array([0.0, -0.0, odd_nan, math.inf, -math.inf])))
     stored, n_tokens = wire.storable_columns(sent)
     assert (stored.n_sequences, n_tokens) == (5, 80)
-    straight, got = wire.unpack_columns(sent), wire.columns_of_packed(sent, stored)
+    unpacked, got = wire.unpack_columns(sent), wire.columns_of_packed(sent, stored)
     assert got["reward"].tobytes() == np.array([0.0, 0.0, math.nan, math.inf, -math.inf]).tobytes()
-    assert got.keys() == straight.keys()
-    assert all(np.array_equal(got[name], straight[name], equal_nan=True) for name in got)
-    assert all(got[name].dtype == straight[name].dtype for name in got)
-    assert got.histograms.keys() == straight.histograms.keys()
-    assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in straight.histograms.items())
+    assert got.keys() == unpacked.keys()
+    assert all(np.array_equal(got[name], unpacked[name], equal_nan=True) for name in got)
+    assert all(got[name].dtype == unpacked[name].dtype for name in got)
+    assert got.histograms.keys() == unpacked.histograms.keys()
+    assert all(np.array_equal(got.histograms[pair], counts) for pair, counts in unpacked.histograms.items())
 
 
 ODD_BITS = [0x0, 0x8000000000000000, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000, 0x7FF0000000000001]
 ODD_BITS += [0xFFF8000000000001, 0x8000000000000001, 0x7FEFFFFFFFFFFFFF, 0x80000000, 0x7F80000180000000, 0xFF800001]
-"""Zeros, infinities, NaNs and their neighbours, as float64 and in halves as float32."""
+"""The bits of zeros, infinities, NaNs and adjacent numbers, as float64 and, in halves, as float32."""
 
 
 @given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))
-def test_the_canonical_form_has_one_nan_and_one_zero_and_every_other_number_as_it_was(bits: list[int]) -> None:
+def test_the_canonical_form_has_one_nan_and_one_zero_and_keeps_other_numbers(bits: list[int]) -> None:
     doubles = np.array(bits, "<u8").view("<f8")
     singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
     sent = report(columns(len(bits), reward=doubles, total_max_d=singles))
@@ -94,13 +94,13 @@ def test_the_canonical_form_has_one_nan_and_one_zero_and_every_other_number_as_i
 
 
 LABELS = {"argmax_abs_d": np.full(4, -1), "group_id": np.array([-(1 << 63), -1, 1 << 62, 0])}
-"""Whole numbers that are no counts."""
+"""Integer columns that are not counts."""
 
 
 @pytest.mark.parametrize("name", ["n_tokens", "n_invalid", "total_n_trunc"])
 @pytest.mark.parametrize("value", [-1, -(1 << 63), 1 << 40, 1 << 62])
-@pytest.mark.parametrize("send", [report, shipped])
-def test_what_can_be_no_count_is_refused_beside_labels_that_may_be_any_number(
+@pytest.mark.parametrize("send", [report, packed_report])
+def test_an_invalid_count_is_rejected_while_labels_may_be_any_integer(
     send: Callable[[Columns], wire.Report], name: str, value: int
 ) -> None:
     assert wire.storable_columns(send(columns(**LABELS)))[0].n_sequences == 4
@@ -109,40 +109,40 @@ def test_what_can_be_no_count_is_refused_beside_labels_that_may_be_any_number(
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 40])
-@pytest.mark.parametrize("send", [report, shipped])
-def test_what_can_be_no_count_is_refused_of_a_histogram(send: Callable[[Columns], wire.Report], value: int) -> None:
+@pytest.mark.parametrize("send", [report, packed_report])
+def test_an_invalid_count_in_a_histogram_is_rejected(send: Callable[[Columns], wire.Report], value: int) -> None:
     content = columns()
-    spoilt = {**content.histograms, "total": np.full(N_BINS, value)}
+    invalid = {**content.histograms, "total": np.full(N_BINS, value)}
     with pytest.raises(wire.WireError, match=r"histograms\.total: counts must be zero or more"):
-        wire.storable_columns(send(replace(content, histograms=spoilt)))
+        wire.storable_columns(send(replace(content, histograms=invalid)))
 
 
-def test_labels_of_any_sign_are_stored_as_their_sender_packed_them() -> None:
-    sent = shipped(columns(**LABELS))
+def test_labels_of_any_sign_are_stored_as_packed_by_the_sender() -> None:
+    sent = packed_report(columns(**LABELS))
     assert wire.storable_columns(sent)[0] is sent.parcel
 
 
 @pytest.mark.parametrize("n_tokens", [0, 16, (1 << 40) - 1])
-def test_the_tokens_of_a_report_are_counted_whole(n_tokens: int) -> None:
+def test_the_tokens_of_a_report_are_counted_exactly(n_tokens: int) -> None:
     content = columns(n_tokens=np.full(4, n_tokens))
-    assert wire.storable_columns(report(content))[1] == wire.storable_columns(shipped(content))[1] == 4 * n_tokens
+    assert wire.storable_columns(report(content))[1] == wire.storable_columns(packed_report(content))[1] == 4 * n_tokens
 
 
 @given(st.lists(st.sampled_from(ODD_BITS) | st.integers(0, 2**64 - 1), min_size=1, max_size=8))
-def test_a_report_is_stored_as_its_sender_packed_it_and_as_if_its_columns_had_come_one_by_one(bits: list[int]) -> None:
+def test_a_packed_report_is_stored_unchanged_and_equals_one_with_single_columns(bits: list[int]) -> None:
     doubles = np.array(bits, "<u8").view("<f8")
     singles = np.array(bits, "<u8").view("<f4")[: len(bits)]
     content = columns(len(bits), reward=doubles, total_max_d=singles)
-    sent = shipped(content)
+    sent = packed_report(content)
     stored, n_tokens = wire.storable_columns(sent)
     assert stored is sent.parcel
     assert n_tokens == 16 * len(bits)
     assert wire.storable_columns(report(content)) == (stored, n_tokens)
 
 
-def test_columns_come_out_of_a_parcel_as_they_went_in() -> None:
+def test_packed_columns_survive_a_round_trip() -> None:
     content = columns(5, reward=np.array([1.0, 0.0, math.nan, math.inf, -math.inf]))
-    sent = shipped(content, kl_is="exact", trainer_version=3)
+    sent = packed_report(content, kl_is="exact", trainer_version=3)
     for got in (wire.unpack_columns(sent), wire.columns_of_packed(sent, wire.storable_columns(sent)[0])):
         assert got.keys() == content.keys()
         assert all(got[name].tobytes() == array.tobytes() for name, array in content.items())
@@ -151,56 +151,56 @@ def test_columns_come_out_of_a_parcel_as_they_went_in() -> None:
         assert (got.kl_is, got.trainer_version) == ("exact", 3)
 
 
-def test_a_report_without_sequences_travels_in_a_parcel() -> None:
-    stored, n_tokens = wire.storable_columns(shipped(columns(0)))
+def test_a_report_without_sequences_can_be_packed() -> None:
+    stored, n_tokens = wire.storable_columns(packed_report(columns(0)))
     assert (stored.n_sequences, n_tokens) == (0, 0)
     assert len(wire.columns_of_packed(report(), stored)["n_tokens"]) == 0
 
 
-def test_a_parcel_that_another_client_packed_in_another_order_is_stored_in_ours() -> None:
-    usual = shipped(columns(3, reward=np.array([0.0, math.nan, 1.0])))
-    assert usual.parcel is not None
-    names = {dtype: tuple(reversed(group)) for dtype, group in usual.parcel.names.items()}
-    planes = _planes(usual.parcel, lambda _, rows: rows[::-1])
-    other = msgspec.structs.replace(usual.parcel, names=names, data=compress(planes))
-    assert wire.storable_columns(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
+def test_packed_columns_in_another_order_are_stored_in_the_canonical_order() -> None:
+    canonical = packed_report(columns(3, reward=np.array([0.0, math.nan, 1.0])))
+    assert canonical.parcel is not None
+    names = {dtype: tuple(reversed(group)) for dtype, group in canonical.parcel.names.items()}
+    planes = _planes(canonical.parcel, lambda _, rows: rows[::-1])
+    other = msgspec.structs.replace(canonical.parcel, names=names, data=compress(planes))
+    assert wire.storable_columns(msgspec.structs.replace(canonical, parcel=other))[0] == canonical.parcel
 
 
 @pytest.mark.parametrize("odd", [-0.0, np.uint64(0xFFF8000000000001).view(np.float64)])
-def test_a_parcel_with_another_nan_or_zero_is_stored_with_ours(odd: float) -> None:
-    usual = shipped(columns(2, reward=np.array([abs(odd), 1.0])))
-    assert usual.parcel is not None
-    row = usual.parcel.names["f8"].index("reward")
+def test_packed_columns_with_another_nan_or_zero_are_stored_in_canonical_form(odd: float) -> None:
+    canonical = packed_report(columns(2, reward=np.array([abs(odd), 1.0])))
+    assert canonical.parcel is not None
+    row = canonical.parcel.names["f8"].index("reward")
 
-    def spoilt(dtype: str, rows: Any) -> Any:
+    def changed_rows(dtype: str, rows: Any) -> Any:
         if dtype == "f8":
             rows[row, 0] = odd
         return rows
 
-    other = msgspec.structs.replace(usual.parcel, data=compress(_planes(usual.parcel, spoilt)))
-    assert other.data != usual.parcel.data
-    assert wire.storable_columns(msgspec.structs.replace(usual, parcel=other))[0] == usual.parcel
+    other = msgspec.structs.replace(canonical.parcel, data=compress(_planes(canonical.parcel, changed_rows)))
+    assert other.data != canonical.parcel.data
+    assert wire.storable_columns(msgspec.structs.replace(canonical, parcel=other))[0] == canonical.parcel
 
 
-def test_columns_of_a_newer_client_are_left_out_of_its_parcel() -> None:
-    usual = shipped()
-    assert usual.parcel is not None
-    names = {**usual.parcel.names, "f8": (*usual.parcel.names["f8"], "total_wisdom")}
-    planes = _planes(usual.parcel, lambda dtype, rows: np.vstack([rows, np.ones(4)]) if dtype == "f8" else rows)
-    newer = msgspec.structs.replace(usual.parcel, names=names, data=compress(planes))
+def test_unknown_packed_columns_of_a_newer_client_are_dropped() -> None:
+    canonical = packed_report()
+    assert canonical.parcel is not None
+    names = {**canonical.parcel.names, "f8": (*canonical.parcel.names["f8"], "total_wisdom")}
+    planes = _planes(canonical.parcel, lambda dtype, rows: np.vstack([rows, np.ones(4)]) if dtype == "f8" else rows)
+    newer = msgspec.structs.replace(canonical.parcel, names=names, data=compress(planes))
     with pytest.raises(wire.WireError, match=r"columns.total_wisdom: unknown column"):
-        wire.storable_columns(msgspec.structs.replace(usual, parcel=newer))
-    assert wire.storable_columns(msgspec.structs.replace(usual, parcel=newer, wire=(1, 1)))[0] == usual.parcel
+        wire.storable_columns(msgspec.structs.replace(canonical, parcel=newer))
+    assert wire.storable_columns(msgspec.structs.replace(canonical, parcel=newer, wire=(1, 1)))[0] == canonical.parcel
 
 
 def _planes(parcel: wire.PackedColumns, changed: Callable[[str, Any], Any]) -> bytes:
-    """Return what a parcel holds, with the [columns, B] of each dtype changed, byte-shuffled."""
+    """Return the byte-shuffled data of a parcel with the [columns, B] of each dtype changed."""
     found = open_packed_columns(parcel)
     blocks = [changed(dtype, section.numbers()) for dtype, section in found.columns.items()]
     return b"".join(byte_shuffle(block.tobytes(), block.itemsize) for block in (*blocks, found.histograms.numbers()))
 
 
-def test_json_says_nan_as_null_and_infinity_by_name() -> None:
+def test_json_encodes_nan_as_null_and_infinity_by_name() -> None:
     sent = report(columns(3, reward=np.array([math.nan, math.inf, -math.inf])))
     body = as_json(sent)
     assert b'"reward":[null,"inf","-inf"]' in body
@@ -209,20 +209,20 @@ def test_json_says_nan_as_null_and_infinity_by_name() -> None:
     assert got["reward"][1:].tolist() == [math.inf, -math.inf]
 
 
-def test_a_number_too_large_for_float32_is_infinite_in_a_float32_column() -> None:
+def test_a_number_too_large_for_float32_becomes_infinite_in_a_float32_column() -> None:
     document = msgspec.json.decode(as_json(report()))
     document["columns"]["total_max_d"][0] = 1e300
     message = wire.decode(msgspec.json.encode(document), media_type=wire.JSON)
     assert wire.unpack_columns(message)["total_max_d"][0] == math.inf  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("value", "meant"), [(None, math.nan), ("inf", math.inf), ("-inf", -math.inf), (2, 2.0)])
-def test_a_wire_number_is_a_float(value: wire.JsonNumber, meant: float) -> None:
-    assert wire.wire_number(value) == pytest.approx(meant, nan_ok=True)
+@pytest.mark.parametrize(("value", "expected"), [(None, math.nan), ("inf", math.inf), ("-inf", -math.inf), (2, 2.0)])
+def test_a_wire_number_decodes_to_a_float(value: wire.JsonNumber, expected: float) -> None:
+    assert wire.wire_number(value) == pytest.approx(expected, nan_ok=True)
 
 
 @given(st.lists(st.booleans(), max_size=70))
-def test_bits_survive_packing(accepted: list[bool]) -> None:
+def test_bits_survive_a_round_trip(accepted: list[bool]) -> None:
     bits = wire.pack_bits(accepted)
     assert len(bits) == -(-len(accepted) // 8)
     assert wire.unpack_bits(bits, len(accepted)).tolist() == accepted
@@ -233,15 +233,15 @@ def test_unknown_fields_are_ignored() -> None:
     assert wire.decode(body) == report()
 
 
-def test_unknown_columns_are_refused_of_this_version_and_left_out_of_a_newer_one() -> None:
+def test_unknown_columns_are_rejected_in_this_version_and_dropped_in_a_newer_one() -> None:
     extra = {**report().columns, "total_wisdom": wire.EncodedColumn("f8", b"")}
-    with pytest.raises(wire.WireError, match="unknown column") as refused:
+    with pytest.raises(wire.WireError, match="unknown column") as rejected:
         wire.unpack_columns(report(columns=extra))
-    assert refused.value.field == "columns.total_wisdom"
+    assert rejected.value.field == "columns.total_wisdom"
     assert "total_wisdom" not in wire.unpack_columns(report(columns=extra, wire=(1, 1)))
 
 
-def test_a_bundle_fails_by_the_message_not_as_a_whole() -> None:
+def test_an_invalid_message_does_not_fail_its_bundle() -> None:
     good = wire.encode(report())
     bad = msgspec.msgpack.encode(_document(step=-1))
     first, second, third = wire.decode_bundle(wire.encode_bundle([good, bad, good]))
@@ -250,42 +250,42 @@ def test_a_bundle_fails_by_the_message_not_as_a_whole() -> None:
     assert second.field == "step"
 
 
-def test_a_bundle_has_an_end() -> None:
+def test_a_bundle_has_a_maximum_number_of_messages() -> None:
     beat = wire.encode(wire.Heartbeat(**ORIGIN))
     assert len(wire.decode_bundle(wire.encode_bundle([beat] * wire.MAX_BUNDLE_MESSAGES))) == wire.MAX_BUNDLE_MESSAGES
     with pytest.raises(wire.WireError, match="messages: at most"):
         wire.decode_bundle(wire.encode_bundle([beat] * (wire.MAX_BUNDLE_MESSAGES + 1)))
 
 
-def test_answers_survive_the_wire() -> None:
+def test_answers_survive_a_round_trip() -> None:
     ack = wire.Ack("stored", b"\x01", wire.PolicyUpdate("ab", {"name": "p"}), problem=None)
     assert wire.decode_ack(wire.encode(ack)) == ack
     assert wire.decode_acks(wire.encode(wire.Acks([ack, ack]))).acks == [ack, ack]
 
 
-REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
-    ("nothing", b"", "body", "truncated"),
+INVALID_MESSAGES: list[tuple[str, bytes, str, str]] = [
+    ("an empty body", b"", "body", "truncated"),
     ("half a message", wire.encode(report())[:-20], "body", "truncated"),
-    ("no mapping", msgspec.msgpack.encode([1]), "body", "Expected `object`"),
-    ("nesting without end", b"\x91" * 100_000, "body", "Expected `object`"),
+    ("a list", msgspec.msgpack.encode([1]), "body", "Expected `object`"),
+    ("very deep nesting", b"\x91" * 100_000, "body", "Expected `object`"),
     ("no kind", msgspec.msgpack.encode({"attempt": "a"}), "kind", "is required"),
     ("an unknown kind", msgspec.msgpack.encode(_document(kind="poem")), "kind", "poem"),
     ("no attempt", msgspec.msgpack.encode(_without("attempt")), "attempt", "is required"),
-    ("no columns", msgspec.msgpack.encode(_without("columns")), "columns", "is required where there is no parcel"),
+    ("no columns", msgspec.msgpack.encode(_without("columns")), "columns", "is required without a parcel"),
     (
-        "columns twice",
+        "columns and a parcel",
         msgspec.msgpack.encode(
             _document(parcel=msgspec.to_builtins(wire.pack_columns(columns()), builtin_types=(bytes,)))
         ),
         "parcel",
-        "in it or one by one",
+        "cannot be combined with columns or histograms",
     ),
     ("a step that is text", msgspec.msgpack.encode(_document(step="one")), "step", "Expected `int`"),
     ("a negative step", msgspec.msgpack.encode(_document(step=-1)), "step", "zero or more"),
     ("a step beyond 62 bits", msgspec.msgpack.encode(_document(step=1 << 62)), "step", "below 2**62"),
     ("a negative update", msgspec.msgpack.encode(_document(update=-1)), "update", "zero or more"),
     ("a negative chunk", msgspec.msgpack.encode(_document(chunk=-1)), "chunk", "zero or more"),
-    ("a rank beyond the world", msgspec.msgpack.encode(_document(rank=1)), "rank", "below world_size (1)"),
+    ("a rank above the world size", msgspec.msgpack.encode(_document(rank=1)), "rank", "below world_size (1)"),
     ("an empty world", msgspec.msgpack.encode(_document(world_size=0)), "world_size", "must be 1 to"),
     (
         "a loss beyond 63 bits",
@@ -293,7 +293,7 @@ REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
         "losses",
         "63 bits",
     ),
-    ("a version to come", msgspec.msgpack.encode(_document(wire=[2, 0])), "wire", "supported: 1.0 to 1.x"),
+    ("a future version", msgspec.msgpack.encode(_document(wire=[2, 0])), "wire", "supported: 1.0 to 1.x"),
     ("an attempt without a name", msgspec.msgpack.encode(_document(attempt="")), "attempt", "1 to 128"),
     ("a name of 10,000 characters", msgspec.msgpack.encode(_document(attempt="a" * 10_000)), "attempt", "1 to 128"),
     ("a launch with a NUL in it", msgspec.msgpack.encode(_document(launch="a\0b")), "launch", "printable"),
@@ -308,13 +308,13 @@ REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
         "is required",
     ),
     (
-        "a dtype the wire lacks",
+        "an unsupported dtype",
         msgspec.msgpack.encode(_document(columns={"n_tokens": {"dtype": "f2", "data": b""}})),
         "columns.n_tokens.dtype",
         "f2",
     ),
     (
-        "a bad column and then the end",
+        "an invalid column in a truncated body",
         msgspec.msgpack.encode(_document(columns={"n_tokens": 3}, kind="report"))[:-3],
         "body",
         "truncated",
@@ -323,14 +323,14 @@ REFUSED_MESSAGES: list[tuple[str, bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("body", "field", "text"), [case[1:] for case in REFUSED_MESSAGES], ids=[case[0] for case in REFUSED_MESSAGES]
+    ("body", "field", "text"), [case[1:] for case in INVALID_MESSAGES], ids=[case[0] for case in INVALID_MESSAGES]
 )
-def test_a_message_is_refused_by_the_name_of_its_field(body: bytes, field: str, text: str) -> None:
-    with pytest.raises(wire.WireError) as refused:
+def test_an_invalid_message_is_rejected_by_field(body: bytes, field: str, text: str) -> None:
+    with pytest.raises(wire.WireError) as rejected:
         wire.decode(body)
-    assert refused.value.field == field
-    assert text in str(refused.value)
-    assert len(str(refused.value)) < 300
+    assert rejected.value.field == field
+    assert text in str(rejected.value)
+    assert len(str(rejected.value)) < 300
 
 
 def _nested(levels: int) -> Any:
@@ -340,62 +340,62 @@ def _nested(levels: int) -> Any:
     return value
 
 
-NO_JSON: dict[str, Any] = {
+NOT_JSON: dict[str, Any] = {
     "a key that is true": {True: 1},
-    "a key that is nothing": {None: 1},
+    "a key that is null": {None: 1},
     "a key that is a list": {(1, 2): 1},
-    "a key deep within": [{"a": {(1,): 1}}],
+    "an invalid key in a nested document": [{"a": {(1,): 1}}],
     "an extension": msgspec.msgpack.Ext(5, b"x"),
-    "lists without end": _nested(64),
-    "lists in lists beyond what can be encoded": _nested(900),
+    "lists nested too deeply": _nested(64),
+    "lists nested too deeply to encode": _nested(900),
 }
 
 
 @pytest.mark.parametrize("field", ["config", "policy"])
-@pytest.mark.parametrize("value", NO_JSON.values(), ids=NO_JSON)
-def test_a_document_that_json_cannot_hold_is_refused(field: str, value: Any) -> None:
+@pytest.mark.parametrize("value", NOT_JSON.values(), ids=NOT_JSON)
+def test_a_document_that_json_cannot_encode_is_rejected(field: str, value: Any) -> None:
     start = {**ORIGIN, "kind": "start"}
     assert wire.decode(msgspec.msgpack.encode({**start, field: {"a": _nested(63)}}))
-    with pytest.raises(wire.WireError) as refused:
+    with pytest.raises(wire.WireError) as rejected:
         wire.decode(msgspec.msgpack.encode({**start, field: {"a": value}}))
-    assert refused.value.field == field
+    assert rejected.value.field == field
 
 
-REFUSED_JSON: list[tuple[str, bytes, str]] = [
+INVALID_JSON: list[tuple[str, bytes, str]] = [
     ("not JSON", b"hello", "body"),
     ("not UTF-8", b'{"kind":"report","attempt":"\xff\xfe"}', "body"),
     ("half a surrogate pair", b'{"kind":"heartbeat","attempt":"\\ud800","launch":"l"}', "body"),
     (
-        "a scalar no float can hold",
+        "a scalar too large for a float",
         b'{"kind":"scalars","attempt":"a","launch":"l","sequence":0,"step":0,"values":{"lr":1%b}}' % (b"0" * 400),
         "values.lr",
     ),
     (
-        "a configuration no MessagePack can hold",
+        "a configuration that MessagePack cannot encode",
         b'{"kind":"start","attempt":"a","launch":"l","config":{"seed":1%b}}' % (b"0" * 40),
         "config",
     ),
 ]
 
 
-@pytest.mark.parametrize(("body", "field"), [case[1:] for case in REFUSED_JSON], ids=[case[0] for case in REFUSED_JSON])
-def test_json_is_refused_by_the_name_of_its_field(body: bytes, field: str) -> None:
-    with pytest.raises(wire.WireError) as refused:
+@pytest.mark.parametrize(("body", "field"), [case[1:] for case in INVALID_JSON], ids=[case[0] for case in INVALID_JSON])
+def test_invalid_json_is_rejected_by_field(body: bytes, field: str) -> None:
+    with pytest.raises(wire.WireError) as rejected:
         wire.decode(body, media_type=wire.JSON)
-    assert refused.value.field == field
+    assert rejected.value.field == field
 
 
 def _packed(**changed: wire.WireColumn) -> dict[str, wire.WireColumn]:
     return {**report().columns, **changed}
 
 
-REFUSED_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
+INVALID_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
     ("no n_tokens", {"columns": {}}, "columns.n_tokens", "is required"),
     (
         "the wrong dtype",
         {"columns": _packed(total_sum_d=wire.EncodedColumn("f4", bytes(16)))},
         "columns.total_sum_d",
-        "dtype must be f8, and is f4",
+        "dtype must be f8, got f4",
     ),
     (
         "half a number",
@@ -410,14 +410,14 @@ REFUSED_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
         "has 3 values where n_tokens has 4",
     ),
     ("a count below zero", {"columns": _packed(n_invalid=[0, 0, -1, 0])}, "columns.n_invalid", "zero or more"),
-    ("a count with a fraction", {"columns": _packed(n_invalid=[0, 0, 0.5, 0])}, "columns.n_invalid", "whole numbers"),
+    ("a fractional count", {"columns": _packed(n_invalid=[0, 0, 0.5, 0])}, "columns.n_invalid", "whole numbers"),
     ("a count beyond 64 bits", {"columns": _packed(n_invalid=[0, 0, 1 << 63, 0])}, "columns.n_invalid", "64 bits"),
     ("a sum beyond float64", {"columns": _packed(total_sum_d=[10**400, 0, 0, 0])}, "columns.total_sum_d", "float64"),
     (
-        "a pair in part",
+        "an incomplete pair",
         {"columns": {name: packed for name, packed in report().columns.items() if name != "total_max_d"}},
         "columns.total_max_d",
-        "is required beside total_sum_d",
+        "is required with total_sum_d",
     ),
     (
         "no pair",
@@ -426,18 +426,18 @@ REFUSED_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
         "no pair",
     ),
     ("a histogram too short", {"histograms": {"total": [1, 2, 3]}}, "histograms.total", "bins"),
-    ("bits of other sequences", {"accepted": bytes(3)}, "accepted", "4 sequences take 1 bytes"),
+    ("bits of another number of sequences", {"accepted": bytes(3)}, "accepted", "4 sequences take 1 bytes"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("changed", "field", "text"), [case[1:] for case in REFUSED_COLUMNS], ids=[case[0] for case in REFUSED_COLUMNS]
+    ("changed", "field", "text"), [case[1:] for case in INVALID_COLUMNS], ids=[case[0] for case in INVALID_COLUMNS]
 )
-def test_columns_are_refused_by_name(changed: dict[str, Any], field: str, text: str) -> None:
-    with pytest.raises(wire.WireError) as refused:
+def test_invalid_columns_are_rejected_by_name(changed: dict[str, Any], field: str, text: str) -> None:
+    with pytest.raises(wire.WireError) as rejected:
         wire.unpack_columns(report(**changed))
-    assert refused.value.field == field
-    assert text in str(refused.value)
+    assert rejected.value.field == field
+    assert text in str(rejected.value)
 
 
 def _parcel(**changed: Any) -> wire.PackedColumns:
@@ -457,39 +457,44 @@ def _below_zero(name: str) -> wire.PackedColumns:
     return wire.pack_columns(columns(**{name: np.array([0, 0, -1, 0])}))
 
 
-REFUSED_PARCELS: list[tuple[str, wire.PackedColumns, str, str]] = [
-    ("fewer than no sequences", _parcel(n_sequences=-1), "parcel.n_sequences", "must be 0 to"),
-    ("sequences beyond counting", _parcel(n_sequences=1 << 60), "parcel", "send it in chunks"),
-    ("more than it may hold", _parcel(n_sequences=1 << 20), "parcel", "send it in chunks"),
-    ("other sequences than its names need", _parcel(n_sequences=5), "parcel.data", "is not one zstd frame of the"),
+INVALID_PARCELS: list[tuple[str, wire.PackedColumns, str, str]] = [
+    ("a negative number of sequences", _parcel(n_sequences=-1), "parcel.n_sequences", "must be 0 to"),
+    ("too many sequences", _parcel(n_sequences=1 << 60), "parcel", "send it in chunks"),
+    ("more than the maximum size", _parcel(n_sequences=1 << 20), "parcel", "send it in chunks"),
+    (
+        "another number of sequences",
+        _parcel(n_sequences=5),
+        "parcel.data",
+        "is not one zstd frame of the",
+    ),
     ("no frame", _parcel(data=b"columns"), "parcel.data", "is not one zstd frame of the"),
-    ("nothing", _parcel(data=b""), "parcel.data", "is not one zstd frame of the"),
+    ("no data", _parcel(data=b""), "parcel.data", "is not one zstd frame of the"),
     ("half a frame", _parcel(data=_parcel().data[:-20]), "parcel.data", "is not one zstd frame of the"),
     ("more than a frame", _parcel(data=_parcel().data + b"x"), "parcel.data", "unused data"),
     ("one name too few", _parcel(names=_names("reward")), "parcel.data", "is not one zstd frame of the"),
-    ("a column twice", _twice("n_tokens"), "parcel.names", "n_tokens is there twice"),
-    ("a column of two dtypes", _twice("total_sum_d"), "parcel.names", "total_sum_d is there twice"),
-    ("a histogram twice", _parcel(pairs=("total", "mismatch", "total")), "parcel.pairs", "total is there twice"),
+    ("a column twice", _twice("n_tokens"), "parcel.names", "n_tokens is duplicated"),
+    ("a column of two dtypes", _twice("total_sum_d"), "parcel.names", "total_sum_d is duplicated"),
+    ("a histogram twice", _parcel(pairs=("total", "mismatch", "total")), "parcel.pairs", "total is duplicated"),
     ("sequences of 4,300 digits", _parcel(n_sequences=10**4299), "parcel", "send it in chunks"),
-    ("fewer than none by 4,299 digits", _parcel(n_sequences=-(10**4298)), "parcel.n_sequences", "must be 0 to"),
+    ("a negative number of 4,299 digits", _parcel(n_sequences=-(10**4298)), "parcel.n_sequences", "must be 0 to"),
     ("no dtypes", _parcel(names={}), "parcel.data", "is not one zstd frame of the"),
     ("a count below zero", _below_zero("n_invalid"), "columns.n_invalid", "zero or more"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("parcel", "field", "text"), [case[1:] for case in REFUSED_PARCELS], ids=[case[0] for case in REFUSED_PARCELS]
+    ("parcel", "field", "text"), [case[1:] for case in INVALID_PARCELS], ids=[case[0] for case in INVALID_PARCELS]
 )
-def test_a_parcel_is_refused_by_what_is_wrong_with_it(parcel: wire.PackedColumns, field: str, text: str) -> None:
-    with pytest.raises(wire.WireError) as refused:
-        wire.storable_columns(shipped(parcel=parcel))
-    assert refused.value.field == field
-    assert text in str(refused.value)
-    assert len(str(refused.value)) < 300
+def test_an_invalid_parcel_is_rejected_by_field(parcel: wire.PackedColumns, field: str, text: str) -> None:
+    with pytest.raises(wire.WireError) as rejected:
+        wire.storable_columns(packed_report(parcel=parcel))
+    assert rejected.value.field == field
+    assert text in str(rejected.value)
+    assert len(str(rejected.value)) < 300
 
 
 @pytest.mark.parametrize("missing", ["n_tokens", "total_max_d"])
-def test_a_parcel_that_lacks_a_column_is_refused_by_its_name(missing: str) -> None:
+def test_a_parcel_without_a_required_column_is_rejected(missing: str) -> None:
     content = columns()
     kept = {
         dtype: tuple(name for name in group if name != missing)
@@ -498,22 +503,22 @@ def test_a_parcel_that_lacks_a_column_is_refused_by_its_name(missing: str) -> No
     blocks = {dtype: b"".join(content[name].tobytes() for name in group) for dtype, group in kept.items()}
     planes = b"".join(byte_shuffle(rows, int(dtype[1])) for dtype, rows in blocks.items())
     with pytest.raises(wire.WireError, match=f"columns.{missing}: is required"):
-        wire.storable_columns(shipped(parcel=wire.PackedColumns(4, kept, (), compress(planes))))
+        wire.storable_columns(packed_report(parcel=wire.PackedColumns(4, kept, (), compress(planes))))
 
 
-def test_a_frame_that_holds_more_than_it_should_is_not_unpacked() -> None:
+def test_a_frame_of_another_size_is_not_decompressed() -> None:
     bomb = _parcel(data=compress(bytes(32 << 20)))
     with pytest.raises(wire.WireError, match=r"parcel.data: is not one zstd frame"):
-        wire.storable_columns(shipped(parcel=bomb))
+        wire.storable_columns(packed_report(parcel=bomb))
 
 
-def test_bits_of_other_sequences_than_the_parcels_are_refused() -> None:
+def test_bits_of_another_number_of_sequences_are_rejected() -> None:
     with pytest.raises(wire.WireError, match="accepted: 4 sequences take 1 bytes"):
-        wire.storable_columns(shipped(accepted=bytes(3)))
+        wire.storable_columns(packed_report(accepted=bytes(3)))
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_raise_anything_but_a_wire_error(body: bytes) -> None:
+def test_any_bytes_raise_only_a_wire_error(body: bytes) -> None:
     for media_type in (wire.MSGPACK, wire.JSON):
         with pytest.raises(wire.WireError):
             wire.decode(body, media_type=media_type)

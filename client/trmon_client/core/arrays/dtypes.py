@@ -7,5 +7,5 @@ from typing import Literal
 DType = Literal["f8", "f4", "i8"]
 """Little-endian dtypes of columns, in memory and on the wire."""
 
-REMEMBERED_LAYOUTS = 256
+MAX_CACHED_LAYOUTS = 256
 """The number of column layouts in each cache; reports with the same columns share an entry."""

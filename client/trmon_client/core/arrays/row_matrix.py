@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from trmon_client.core.arrays.backend import Array
-from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
+from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class RowMatrix(Mapping[str, Array]):
         return cls(tuple(np.concatenate(same_dtype, 1) for same_dtype in matrices), parts[0].names)
 
 
-@lru_cache(REMEMBERED_LAYOUTS)
+@lru_cache(MAX_CACHED_LAYOUTS)
 def _positions(names: tuple[tuple[str, ...], ...]) -> dict[str, tuple[int, int]]:
     """Return the matrix and the row of each column; cached, because all reports of a run have the same columns."""
     return {name: (matrix, row) for matrix, group in enumerate(names) for row, name in enumerate(group)}

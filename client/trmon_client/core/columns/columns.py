@@ -12,7 +12,7 @@ import numpy as np
 from trmon_client.core.arrays.backend import Array as Array
 from trmon_client.core.arrays.backend import functions_of, is_tensor
 from trmon_client.core.arrays.device_transfer import Transfer
-from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
+from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS, DType
 from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
 
@@ -113,7 +113,7 @@ class _Layout:
     by_dtype: tuple[tuple[str, ...], ...]
 
 
-@lru_cache(REMEMBERED_LAYOUTS)
+@lru_cache(MAX_CACHED_LAYOUTS)
 def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
     """Return the layout of merged parts; cached, because the ranks of a run have the same columns."""
     shared = set.intersection(*map(set, given))

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
+from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS
 from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.columns import Array, Columns
 
@@ -80,7 +80,7 @@ class SequenceMatrix:
         return self.columns[name] if self.rows is None else self.columns[name][self.rows]
 
 
-@lru_cache(REMEMBERED_LAYOUTS)
+@lru_cache(MAX_CACHED_LAYOUTS)
 def column_rows(names: tuple[str, ...]) -> dict[str, int]:
     """Return the row of each column; cached, because all batches of a run have the same columns."""
     return {name: row for row, name in enumerate(names)}

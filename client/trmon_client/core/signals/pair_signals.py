@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from trmon_client.core.arrays.backend import NUMPY
-from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS
+from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.columns.quantiles import abs_quantiles, percentile
 from trmon_client.core.columns.schema import Pair
@@ -61,7 +61,7 @@ def _names(pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{pair}_{stem}" for stem in stems for pair in pairs)
 
 
-@lru_cache(REMEMBERED_LAYOUTS)
+@lru_cache(MAX_CACHED_LAYOUTS)
 def _rows(columns: tuple[str, ...], pairs: tuple[Pair, ...], stems: tuple[str, ...]) -> Array:
     """Return the row of each column of each pair among all columns, [stems, P]."""
     row_of = column_rows(columns)

@@ -1,8 +1,8 @@
-"""The wire format, version 1.0: the messages a trainer sends and the answers it gets.
+"""The wire format, version 1.0: the messages that a trainer sends and the answers that it receives.
 
-MessagePack carries columns as little-endian bytes with a dtype each or, as trmon's own client writes them, in one
-compressed parcel; JSON carries them as arrays, where null is NaN and "inf", "-inf" are themselves. Unknown fields are
-ignored; unknown columns are refused unless the sender is a newer minor version.
+In MessagePack, columns are little-endian bytes with a dtype each or, as trmon's own client sends them, one compressed
+parcel. In JSON they are arrays, with null for NaN and "inf" and "-inf" for infinities. Unknown fields are ignored;
+unknown columns are rejected unless the sender has a newer minor version.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from trmon_client.core.wire.codec import (
     encode,
     encode_bundle,
 )
+from trmon_client.core.wire.column_decoding import wire_number
 from trmon_client.core.wire.errors import WireError
 from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
@@ -45,13 +46,7 @@ from trmon_client.core.wire.messages import (
     WireColumn,
 )
 from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, pack_columns
-from trmon_client.core.wire.unpacking import (
-    MAX_PARCEL_BYTES,
-    columns_of_packed,
-    storable_columns,
-    unpack_columns,
-    wire_number,
-)
+from trmon_client.core.wire.unpacking import MAX_PARCEL_BYTES, columns_of_packed, storable_columns, unpack_columns
 
 __all__ = [
     "JSON",

@@ -1,4 +1,4 @@
-"""What was decided about sequences, as bits."""
+"""Packs the accepted flags of sequences as bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def pack_bits(accepted: Any) -> bytes:
-    """Return booleans [B] as bits, little-endian bit order."""
+    """Return booleans [B] as bits in little-endian bit order."""
     return np.packbits(np.asarray(accepted, dtype=bool), bitorder="little").tobytes()
 
 

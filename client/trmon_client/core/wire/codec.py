@@ -1,4 +1,4 @@
-"""Messages as bytes and back, in MessagePack and JSON."""
+"""Encodes and decodes messages in MessagePack and JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JSON = msgspec.json.Encoder()
 
 @decodable
 class _Mappings(msgspec.Struct):
-    """The mappings of a message, their values unread."""
+    """The mappings of a message, with their values undecoded."""
 
     columns: dict[str, msgspec.Raw] = {}
     histograms: dict[str, msgspec.Raw] = {}
@@ -52,12 +52,12 @@ def encode(value: Message | Ack | Acks, *, media_type: str = MSGPACK) -> bytes:
 
 
 def encode_bundle(messages: list[bytes]) -> bytes:
-    """Return already encoded MessagePack messages as one bundle, without decoding them."""
+    """Return encoded MessagePack messages as one bundle, without decoding them."""
     return _MSGPACK.encode(Bundle([msgspec.Raw(message) for message in messages]))
 
 
 def decode(body: bytes, *, media_type: str = MSGPACK) -> Message:
-    """Return the one message in a body, checked.
+    """Return the checked message of a body.
 
     Errors: WireError naming the field.
     """
@@ -65,15 +65,15 @@ def decode(body: bytes, *, media_type: str = MSGPACK) -> Message:
     try:
         message: Message = decoder.decode(body)
     except UNREADABLE as error:
-        raise _refusal(error, body, media_type) from error
+        raise _error_naming_the_key(error, body, media_type) from error
     check_message(message)
     return message
 
 
 def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | WireError]:
-    """Return the messages of a bundle in order; one that cannot be accepted is returned as its error.
+    """Return the messages of a bundle in order, with the error in place of an invalid message.
 
-    Errors: WireError when the bundle itself cannot be read.
+    Errors: WireError if the bundle itself cannot be decoded.
     """
     decoder = _JSON_BUNDLE if media_type == JSON else _MSGPACK_BUNDLE
     try:
@@ -81,7 +81,7 @@ def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | W
     except UNREADABLE as error:
         raise wire_error_of(error) from error
     if len(bundle.messages) > MAX_BUNDLE_MESSAGES:
-        raise WireError("messages", f"at most {MAX_BUNDLE_MESSAGES} a bundle, and has {len(bundle.messages)}")
+        raise WireError("messages", f"at most {MAX_BUNDLE_MESSAGES} messages in a bundle, got {len(bundle.messages)}")
     return [_decode_or_error(bytes(raw), media_type) for raw in bundle.messages]
 
 
@@ -109,12 +109,12 @@ def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
         return error
 
 
-def _refusal(error: Exception, body: bytes, media_type: str) -> WireError:
-    """Return the error that names the field, and within a mapping the key, which msgspec does not."""
-    refused = wire_error_of(error)
-    mapping, any_key, rest = refused.field.partition(ANY_KEY)
+def _error_naming_the_key(error: Exception, body: bytes, media_type: str) -> WireError:
+    """Return the error with the field and, in a mapping, the key, which msgspec does not name."""
+    named = wire_error_of(error)
+    mapping, any_key, rest = named.field.partition(ANY_KEY)
     if not any_key or mapping not in _VALUE_TYPES:
-        return refused
+        return named
     codec: Any = msgspec.json if media_type == JSON else msgspec.msgpack
     try:
         values: dict[str, msgspec.Raw] = getattr(codec.decode(body, type=_Mappings), mapping)
@@ -124,5 +124,5 @@ def _refusal(error: Exception, body: bytes, media_type: str) -> WireError:
         try:
             codec.decode(raw, type=_VALUE_TYPES[mapping])
         except UNREADABLE:
-            return WireError(f"{mapping}.{shorten_value(key)}{rest}", refused.message)
-    return refused
+            return WireError(f"{mapping}.{shorten_value(key)}{rest}", named.message)
+    return named

@@ -1,4 +1,4 @@
-"""Columns as a few blocks: what is done to each of 90 columns costs more than what is in them."""
+"""The columns of a report as one block for each dtype, because an operation for each of 90 columns is slow."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from trmon_client.core.arrays.dtypes import DType
 from trmon_client.core.columns.schema import N_BINS, Pair
 
 DTYPES: tuple[DType, ...] = ("f8", "f4", "i8")
-"""In the order in which their numbers lie in a parcel."""
+"""The order of the dtypes in packed columns."""
 FLOATS: tuple[DType, ...] = ("f8", "f4")
-_ODD = b"\x7f\x80\xff"
-"""The top bytes of every NaN and of -0.0, and of few other floats."""
+_ODD_TOP_BYTES = b"\x7f\x80\xff"
+"""The top bytes of all NaNs and of -0.0, which few other floats have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnBlocks:
-    """The columns of B sequences, a block a dtype: where they are `canonical`, the same data is the same bytes.
+    """The columns of B sequences, a block for each dtype; in canonical form equal data has equal bytes.
 
-    `rows` holds little-endian numbers, [columns, B] a dtype; `names` says whose rows they are, sorted. `histograms`
-    holds [pairs, N_BINS] of i8, in the order of `pairs`.
+    `rows` holds little-endian numbers, [columns, B] for each dtype; `names` holds the sorted names of the rows.
+    `histograms` holds i8 [pairs, N_BINS], in the order of `pairs`.
     """
 
     n_sequences: int
@@ -39,7 +39,7 @@ class ColumnBlocks:
         return int(np.frombuffer(self.rows["i8"], "<i8", self.n_sequences, offset).sum())
 
     def by_name(self) -> dict[str, Any]:
-        """Return the columns as arrays [B]; nothing is copied."""
+        """Return the columns as arrays [B], without a copy."""
         values: dict[str, Any] = {}
         for dtype, names in self.names.items():
             matrix = np.frombuffer(self.rows[dtype], f"<{dtype}").reshape(len(names), self.n_sequences)
@@ -47,13 +47,13 @@ class ColumnBlocks:
         return values
 
     def histograms_by_pair(self) -> dict[Pair, Any]:
-        """Return the histograms as arrays [N_BINS]; nothing is copied."""
+        """Return the histograms as arrays [N_BINS], without a copy."""
         counts = np.frombuffer(self.histograms, "<i8").reshape(len(self.pairs), N_BINS)
         return dict(zip(self.pairs, counts, strict=True))
 
 
 def canonical_numbers(rows: bytes, dtype: DType) -> bytes:
-    """Return little-endian numbers with one NaN and one zero."""
+    """Return little-endian numbers with a single bit pattern for NaN and for zero."""
     if dtype not in FLOATS or not may_be_odd(top_bytes(rows, dtype)):
         return rows
     numbers = np.frombuffer(rows, f"<{dtype}").copy()
@@ -63,11 +63,11 @@ def canonical_numbers(rows: bytes, dtype: DType) -> bytes:
 
 
 def top_bytes(rows: bytes, dtype: DType) -> bytes:
-    """Return of each number the byte with the sign."""
+    """Return the byte with the sign of each number."""
     size = int(dtype[1])
     return rows[size - 1 :: size]
 
 
 def may_be_odd(tops: bytes) -> bool:
-    """Whether floats with these top bytes may have more than one NaN and one zero; it costs less than to look."""
-    return any(odd in tops for odd in _ODD)
+    """Return whether floats with these top bytes can have other NaNs or zeros; a quick test before the full one."""
+    return any(odd in tops for odd in _ODD_TOP_BYTES)

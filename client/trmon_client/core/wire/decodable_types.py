@@ -1,8 +1,8 @@
-"""Types that are read from documents, made ready for threads.
+"""Prepares types for decoding in several threads.
 
-msgspec 0.22 notes what a type's fields are when it first reads one, in steps between which other threads run: one that
-reads the same type meanwhile ends the process. A Decoder notes it all when it is made, so each is made at import, or by
-`ready` where none is needed.
+msgspec 0.22 inspects the fields of a type on first use, in steps between which other threads run; a second thread that
+decodes the same type meanwhile crashes the process. Creating a Decoder completes the inspection, so decoders are
+created at import, and `decodable` creates one for types without a decoder of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ T = TypeVar("T")
 
 
 def decodable(kind: type[T]) -> type[T]:
-    """Return a struct or a dataclass that `msgspec.convert` may make in any thread; a decorator."""
+    """Decorate a struct or a dataclass so that `msgspec.convert` can build it in any thread."""
     msgspec.json.Decoder(kind)
     return kind

@@ -1,4 +1,4 @@
-"""What is wrong with a message, and where."""
+"""Errors of messages, with the field that is invalid."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 import msgspec
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no message."""
+"""The exceptions that decoding raises for bytes that are not a message."""
 
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 ANY_KEY = "[...]"
-"""How msgspec names a key of a mapping in a path."""
+"""The text that msgspec puts in a path for a key of a mapping."""
 
 
 class WireError(ValueError):
-    """A message that cannot be accepted: `field` names where, the text says what was expected."""
+    """A message is invalid: `field` names the field, the text states what is expected."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -24,7 +24,7 @@ class WireError(ValueError):
 
 
 def wire_error_of(error: Exception) -> WireError:
-    """Return what decoding raised as an error that names the field, a missing one too."""
+    """Return a decoding exception as an error that names the field, also if the field is missing."""
     message, _, path = str(error).partition(" - at `$")
     field = path.rstrip("`").lstrip(".")
     missing = _MISSING.match(message)
@@ -34,6 +34,6 @@ def wire_error_of(error: Exception) -> WireError:
 
 
 def shorten_value(value: object) -> str:
-    """Return a value of the sender short enough for a message."""
+    """Return the text of a received value, truncated for an error message."""
     text = str(value)
     return text if len(text) <= 64 else f"{text[:64]}... ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""The messages a trainer sends and the answers it gets."""
+"""The messages that a trainer sends and the answers that it receives."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ WIRE_MINOR = 0
 
 
 class EncodedColumn(msgspec.Struct, frozen=True, gc=False):
-    """One column as little-endian bytes; it holds nothing that could hold it."""
+    """One column as little-endian bytes; without references, so that it needs no garbage collection."""
 
     dtype: DType
     data: bytes
 
 
 class PackedColumns(msgspec.Struct, frozen=True):
-    """The columns and histograms of B sequences in one piece, half as long: as they are stored.
+    """The columns and histograms of B sequences in one compressed block, half the size, as stored.
 
-    `data` is one zstd frame of byte-shuffled little-endian numbers: [columns, B] of each dtype, whose rows `names`
-    says, sorted; then the histograms of `pairs`, [pairs, N_BINS] of i8.
+    `data` is one zstd frame of byte-shuffled little-endian numbers: [columns, B] for each dtype, with the sorted row
+    names in `names`; then the histograms of `pairs`, i8 [pairs, N_BINS].
     """
 
     n_sequences: int
@@ -35,7 +35,7 @@ class PackedColumns(msgspec.Struct, frozen=True):
 
     @property
     def n_bytes(self) -> int:
-        """How many bytes its numbers have."""
+        """The size of the uncompressed numbers."""
         per_sequence = sum(int(dtype[1]) * len(names) for dtype, names in self.names.items())
         return self.n_sequences * per_sequence + len(self.pairs) * 8 * N_BINS
 
@@ -45,7 +45,7 @@ WireColumn: TypeAlias = EncodedColumn | list[JsonNumber]
 
 
 class ChunkCount(msgspec.Struct, frozen=True, array_like=True):
-    """How many chunks a finished update of this rank consists of."""
+    """The number of chunks of a finished update of this rank."""
 
     step: int
     update: int | None
@@ -53,10 +53,10 @@ class ChunkCount(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who speaks: the run, the attempt, the launch of the trainer and its data-parallel rank.
+    """The sender: the run, the attempt, the launch of the trainer and the data-parallel rank.
 
-    `launch` is shared by all ranks of one start of the trainer where they can agree on it, else the process' own.
-    `sent_at` is the client's clock, seconds since the epoch: information only, the server's clock decides.
+    `launch` is shared by all ranks of one start of the trainer if they can agree on it, else it is per process.
+    `sent_at` is the client's clock in seconds since the epoch, for information only: the server uses its own clock.
     """
 
     project: str = ""
@@ -70,9 +70,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """What the sender has lost, what waits, and which policies it refused: since the start of the process.
+    """The messages that the sender has dropped or queued, and the policies it refused, since its process started.
 
-    `refused_policies` says for a policy's hash why the client keeps its previous one.
+    `refused_policies` maps the hash of a policy to the reason why the client keeps its previous one.
     """
 
     dropped: dict[str, int] = {}
@@ -82,9 +82,9 @@ class Losses(msgspec.Struct, frozen=True):
 
 
 class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
-    """The columns of one chunk of one (step, update) on one rank, and what the client decided with them.
+    """The columns of one chunk of one (step, update) on one rank, and the decision of the client.
 
-    They come one by one or, from trmon's own client, in a parcel.
+    Columns are sent one by one in `columns` or, by trmon's own client, packed in `parcel`.
     """
 
     step: int
@@ -107,7 +107,7 @@ class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
 
 
 class Start(Origin, frozen=True, kw_only=True, tag="start", tag_field="kind"):
-    """A process of the trainer has begun to speak; `policy` is the spec its author asked for, if any."""
+    """A process of the trainer has started; `policy` is the spec that its author requested, if any."""
 
     sequence: int = 0
     config: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class Start(Origin, frozen=True, kw_only=True, tag="start", tag_field="kind"):
 
 
 class Scalars(Origin, frozen=True, kw_only=True, tag="scalars", tag_field="kind"):
-    """Numbers the trainer logs under its own names for a step."""
+    """Scalars that the trainer logs under its own names for a step."""
 
     sequence: int
     step: int
@@ -129,20 +129,20 @@ class Scalars(Origin, frozen=True, kw_only=True, tag="scalars", tag_field="kind"
 
 
 class Heartbeat(Origin, frozen=True, kw_only=True, tag="heartbeat", tag_field="kind"):
-    """The process lives; never stored."""
+    """The process is alive; not stored."""
 
     losses: Losses = Losses()
 
 
 class Pause(Origin, frozen=True, kw_only=True, tag="pause", tag_field="kind"):
-    """The trainer will be silent on purpose (evaluation, checkpoint) until its next report."""
+    """The trainer sends nothing until its next report, for example during an evaluation or a checkpoint."""
 
     sequence: int
     reason: str = ""
 
 
 class Finish(Origin, frozen=True, kw_only=True, tag="finish", tag_field="kind"):
-    """The process ends: cleanly, or by an exception."""
+    """The process ends, normally or by an exception."""
 
     sequence: int
     outcome: Literal["finished", "crashed"] = "finished"
@@ -155,13 +155,13 @@ Message: TypeAlias = Report | Start | Scalars | Heartbeat | Pause | Finish
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """Many messages in one request, of one or several runs, in the order they were made."""
+    """Many messages in one request, from one or several runs, in the order of creation."""
 
     messages: list[msgspec.Raw]
 
 
 class PolicyUpdate(msgspec.Struct, frozen=True):
-    """The policy the service wants applied from a step on (best effort), its shadows, and its content hash."""
+    """The policy that the client applies from a step on (best effort), its shadow policies and its content hash."""
 
     hash: str
     spec: dict[str, Any]
@@ -170,10 +170,10 @@ class PolicyUpdate(msgspec.Struct, frozen=True):
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """The answer to one message, sent after it is on disk.
+    """The answer to one message, sent after the message is durable.
 
-    `status` is stored or duplicate (both durable), conflict (another payload under the same identity) or invalid;
-    `accepted` has one bit a sequence, little-endian bit order; `problem` says what was wrong, naming the field.
+    `status` is stored or duplicate (both durable), conflict (another payload with the same identity) or invalid;
+    `accepted` has one bit for each sequence in little-endian bit order; `problem` describes the error and its field.
     """
 
     status: Literal["stored", "duplicate", "conflict", "invalid"]
@@ -184,6 +184,6 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Acks(msgspec.Struct, frozen=True):
-    """The answers to a bundle, in its order."""
+    """The answers to the messages of a bundle, in order."""
 
     acks: list[Ack]

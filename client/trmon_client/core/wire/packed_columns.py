@@ -1,4 +1,4 @@
-"""Parcels: all columns of a report in one piece, packed by its sender as they will lie on the disk."""
+"""Packs all columns of a report into one compressed block, in the form in which the service stores them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trmon_client.core.wire.errors import WireError, shorten_value
 from trmon_client.core.wire.messages import PackedColumns
 
 MAX_SEQUENCES = 1 << 20
-_WORTH = 1 << np.arange(0, 64, 8, dtype=np.uint64)
-"""What each byte of a number counts for."""
+_BYTE_WEIGHTS = 1 << np.arange(0, 64, 8, dtype=np.uint64)
+"""The weight of each byte of an integer."""
 
 
 class DTypeSection(msgspec.Struct, frozen=True, eq=False):
-    """Numbers of one dtype in an opened parcel, [rows, n]: all their first bytes, then all second ones."""
+    """The numbers of one dtype in unpacked data, [rows, n]: all first bytes, then all second bytes."""
 
     data: bytes
     dtype: DType
@@ -33,39 +33,39 @@ class DTypeSection(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def n_numbers(self) -> int:
-        """How many they are."""
+        """The number of elements."""
         return self.shape[0] * self.shape[1]
 
     @property
     def end(self) -> int:
-        """Where the next section begins."""
+        """The offset of the next section."""
         return self.offset + self.n_numbers * int(self.dtype[1])
 
     def fits(self, rows: Sequence[int], *, n_bytes: int) -> bool:
-        """Return whether whole numbers of these rows are zero or more, and take so many bytes at most."""
+        """Return whether the integers of these rows are >= 0 and fit in `n_bytes` bytes."""
         n_above = int(self.dtype[1]) - n_bytes
         above = np.frombuffer(self.data, np.uint8, n_above * self.n_numbers, self.offset + n_bytes * self.n_numbers)
-        # Of all rows at once: to pick some of them takes longer, and is seldom needed.
+        # Test all rows first, because selecting rows takes longer and is seldom needed.
         return not above.any() or not above.reshape(n_above, *self.shape)[:, list(rows)].any()
 
     @property
     def top_bytes(self) -> bytes:
-        """Of each number the byte with the sign."""
+        """The byte with the sign of each number."""
         return self.data[self.end - self.n_numbers : self.end]
 
     def numbers(self) -> Any:
-        """Return them as an array."""
+        """Return the numbers as an array [rows, n]."""
         return byte_unshuffle(self.data, dtype=self.dtype, shape=self.shape, offset=self.offset)
 
     def total(self, i: int) -> int:
-        """Return the sum of one row of whole numbers, none below zero."""
+        """Return the sum of one row of integers >= 0."""
         n, size = self.shape[1], int(self.dtype[1])
         planes = np.frombuffer(self.data, np.uint8, self.n_numbers * size, self.offset).reshape(size, -1)
-        return int(planes[:, i * n : (i + 1) * n].sum(axis=1) @ _WORTH[:size])
+        return int(planes[:, i * n : (i + 1) * n].sum(axis=1) @ _BYTE_WEIGHTS[:size])
 
 
 class UnpackedColumns(msgspec.Struct, frozen=True, eq=False):
-    """What is in a parcel: its columns, a section a dtype, and its histograms."""
+    """Opened packed columns: a section for each dtype, and the histograms."""
 
     parcel: PackedColumns
     columns: Mapping[DType, DTypeSection]
@@ -89,7 +89,7 @@ class UnpackedColumns(msgspec.Struct, frozen=True, eq=False):
 
 
 def pack_columns(columns: Columns) -> PackedColumns:
-    """Return columns, which must be numpy, in one piece: with one NaN and one zero, as the service stores them."""
+    """Return numpy columns packed in canonical form, as the service stores them."""
     names = {dtype: tuple(sorted(name for name in columns if COLUMNS[name].dtype == dtype)) for dtype in DTYPES}
     rows = {dtype: _rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
     pairs = tuple(sorted(columns.histograms))
@@ -98,22 +98,22 @@ def pack_columns(columns: Columns) -> PackedColumns:
 
 
 def pack_blocks(blocks: ColumnBlocks) -> PackedColumns:
-    """Return blocks in one piece: the same numbers are the same bytes, as long as the same zstd packs them."""
+    """Return blocks packed; equal numbers give equal bytes with the same version of zstd."""
     planes = [byte_shuffle(blocks.rows[dtype], int(dtype[1])) for dtype in DTYPES]
     data = compress_noise(b"".join([*planes, byte_shuffle(blocks.histograms, 8)]))
     return PackedColumns(blocks.n_sequences, dict(blocks.names), blocks.pairs, data)
 
 
 def open_packed_columns(parcel: PackedColumns) -> UnpackedColumns:
-    """Open a parcel. Errors: WireError naming what is wrong with it; what is in it was not looked at."""
+    """Return decompressed columns, with their numbers unchecked. Errors: WireError naming the invalid field."""
     n = parcel.n_sequences
     if not 0 <= n <= MAX_SEQUENCES:
-        raise WireError("parcel.n_sequences", f"must be 0 to {MAX_SEQUENCES}, and is {shorten_value(n)}")
+        raise WireError("parcel.n_sequences", f"must be 0 to {MAX_SEQUENCES}, got {shorten_value(n)}")
     try:
         data = decompress_frame(parcel.data, n_bytes=parcel.n_bytes)
     except zstandard.ZstdError as error:
-        needed = f"the {parcel.n_bytes} bytes that its names, pairs and n_sequences ask for"
-        raise WireError("parcel.data", f"is not one zstd frame of {needed}: {error}") from error
+        expected = f"the {parcel.n_bytes} bytes implied by names, pairs and n_sequences"
+        raise WireError("parcel.data", f"is not one zstd frame of {expected}: {error}") from error
     columns: dict[DType, DTypeSection] = {}
     offset = 0
     for dtype in DTYPES:
