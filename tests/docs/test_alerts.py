@@ -1,4 +1,4 @@
-"""The page on alerts: the body of a webhook, and the snippet that verifies it, on what the webhook really sends."""
+"""The page on alerts: the fields of a webhook and the verification snippet, checked against a real request."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.domain.stages.closings import pass_context
+from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import Posted, WebhookServer
-from tests.notifications.receivers.notices import ALERT, told
-from trmon.domain.alerts.deliveries import group_message
-from trmon.domain.alerts.muting import DeliveryContext
-from trmon.domain.alerts.telling import present_delivery
+from tests.domain.alerts.alert_builders import delivery_of
+from tests.notifications.receivers.posting import ALERT, notification
+from trmon.domain.alerts.delivery_context import DeliveryContext
+from trmon.domain.alerts.enrichment import enrich_notification
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.webhook import Webhook
+from trmon.notifications.receivers.webhook_message import webhook_message
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 SENT_AT = 1_800_000_000.0
@@ -28,7 +30,7 @@ def posted() -> Posted:
     """What a webhook with the secret "swordfish" sends."""
     with WebhookServer() as server:
         webhook = Webhook(HttpPost(server.url, allow_hosts=frozenset({"127.0.0.1"})), secret="swordfish")
-        webhook.deliver([told()], now=SENT_AT)
+        webhook.deliver([notification()], now=SENT_AT)
         webhook.close()
         return server.posted[0]
 
@@ -45,8 +47,9 @@ def is_from_trmon() -> Callable[..., bool]:
 
 def test_the_body_has_the_fields_that_the_page_shows() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    delivery_context = DeliveryContext(run=pass_context().run, alerts=(ALERT,), tried=frozenset())
-    assert shape(json.loads(shown)) == shape(group_message([present_delivery(told(), delivery_context, now=SENT_AT)]))
+    context = DeliveryContext(run=MemoryLog().stored_run, alerts=(ALERT,), tried=frozenset())
+    message = webhook_message([enrich_notification(delivery_of(ALERT), context, now=SENT_AT)])
+    assert shape(json.loads(shown)) == shape(msgspec.to_builtins(message))
 
 
 def shape(value: Any) -> Any:
@@ -65,7 +68,7 @@ def shape(value: Any) -> Any:
         pytest.param("swordfish", b"", 301.0, False, id="sent again much later"),
     ],
 )
-def test_the_snippet_believes_only_what_was_sent(
+def test_the_snippet_accepts_only_the_request_that_was_sent(
     posted: Posted,
     is_from_trmon: Callable[..., bool],
     secret: str,

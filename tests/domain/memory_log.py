@@ -9,7 +9,8 @@ from threading import Lock
 
 from tests.domain import trainer
 from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import BatchKey, RunKey

@@ -1,4 +1,4 @@
-"""The outbox of one process among several: what it tells is its own when it is told, not only when it is read."""
+"""The outbox of one process of several: ownership is checked when a delivery is sent, not only when it is read."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
+from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
-from trmon.domain.alerts.alert import Delivery
+from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.retry import RetryPolicy
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.settlement import RetryPolicy
 from trmon.domain.model.slots import Fences
-from trmon.notifications.dispatcher import Dispatcher
+from trmon.notifications.delivery_attempt import DeliveryPolicy
+from trmon.notifications.dispatcher import THREADS_PER_RECEIVER, Dispatcher
 from trmon.notifications.fenced_outbox import FencedOutbox
-from trmon.notifications.notifier import THREADS_PER_RECEIVER, Notifier
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
 from trmon.store.rows.alert_rows import write_deliveries
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.server("postgres")
 
 
 class Owner:
-    """Owns what it is told to; implements trmon.domain.ports.Ownership."""
+    """Owns the given slots; implements trmon.domain.ports.Ownership."""
 
     def __init__(self, fences: Fences) -> None:
         self.held = fences
@@ -39,19 +41,19 @@ class Owner:
         pass
 
 
-class Waiting:
-    """A receiver that takes what it is given once it may."""
+class BlockedReceiver:
+    """A receiver that blocks until `released` is set."""
 
     is_grouping = True
     repeat_seconds = None
 
     def __init__(self) -> None:
-        self.hold = threading.Event()
-        self.seen: list[str] = []
+        self.released = threading.Event()
+        self.keys: list[str] = []
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
-        self.seen += [delivery.key for delivery in deliveries]
-        self.hold.wait()
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+        self.keys += [notification.key for notification in notifications]
+        self.released.wait()
         return DeliveryResult(DeliveryOutcome.DELIVERED)
 
     def close(self) -> None:
@@ -65,28 +67,25 @@ def store(postgres_url: str) -> Iterator[Store]:
     store.close()
 
 
-def test_what_was_lost_while_it_waited_for_its_receiver_is_left_to_who_has_it_now(store: Store) -> None:
+def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(store: Store) -> None:
     fences = dict(store.leases("one").renew().fences)
-    owner, receiver = Owner(fences), Waiting()
+    owner, receiver = Owner(fences), BlockedReceiver()
     outbox, receivers = FencedOutbox(store.outbox, owner), {"pager": receiver}
-    dispatcher = Dispatcher(
-        outbox,
-        receivers,
-        tries=RetryPolicy(max_attempts=3, backoff_seconds=60.0),
+    policy = DeliveryPolicy(
         routes=Routes(receivers=("pager",)),
+        retry=RetryPolicy(max_attempts=3, backoff_seconds=60.0),
         remind_seconds=60.0,
-        count=lambda _: None,
     )
-    notifier = Notifier(outbox, receivers, dispatcher=dispatcher, count=lambda _: None)
+    dispatcher = Dispatcher(outbox, receivers, policy=policy, count=lambda _: None)
     due = [
-        Delivery(id=0, receiver="pager", dedup_key=f"{n}", body={}, due_at=time.time())
+        Delivery(id=0, receiver="pager", dedup_key=f"{n}", notification=notification_of(), due_at=time.time())
         for n in range(3 * THREADS_PER_RECEIVER)
     ]
     store.writer.submit(lambda transaction: write_deliveries(transaction.connection, due)).result()
-    notifier.start()
-    eventually(lambda: len(receiver.seen) == THREADS_PER_RECEIVER)
+    dispatcher.start()
+    eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)
     owner.held = {}
-    receiver.hold.set()
+    receiver.released.set()
     eventually(lambda: store.outbox.counts()["delivered"] == THREADS_PER_RECEIVER)
-    notifier.close()
-    assert len(receiver.seen) == THREADS_PER_RECEIVER
+    dispatcher.close()
+    assert len(receiver.keys) == THREADS_PER_RECEIVER

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.messages import one_by_one
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import PreparedMessage, WriteResult
@@ -160,7 +162,8 @@ def alert_event(of: Alert, **fields: Any) -> AlertEvent:
 
 def delivery(dedup_key: str, *, due_at: float = NOW) -> Delivery:
     """Return a notification that is not in the outbox yet."""
-    return Delivery(id=0, receiver="hook", dedup_key=dedup_key, body={"text": "run"}, due_at=due_at)
+    notification = notification_of(alert(run_id=1))
+    return Delivery(id=0, receiver="hook", dedup_key=dedup_key, notification=notification, due_at=due_at)
 
 
 def commit(store: Store, run_id: int, **fields: Any) -> None:

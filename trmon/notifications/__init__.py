@@ -1,1 +1,1 @@
-"""From the outbox to the receivers of alerts."""
+"""Notifications: deliver the outbox to the receivers of alerts."""

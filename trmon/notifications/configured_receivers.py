@@ -1,4 +1,4 @@
-"""Receivers: those the settings name, by their names."""
+"""Builds the receivers and routes that the settings configure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from trmon.config.settings import Settings
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.test_notification import sample_delivery
+from trmon.domain.alerts.test_notification import sample_notification
 from trmon.domain.model.errors import NotReady
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
 from trmon.notifications.receivers.http_post import HttpPost
@@ -21,35 +21,34 @@ from trmon.notifications.receivers.webhook import Webhook
 
 
 def receivers_of(settings: Settings) -> dict[str, Receiver]:
-    """Return the receivers that are configured."""
+    """Return the configured receivers by name. Errors: NotReady for a webhook secret that is not valid."""
 
-    def peer(url: str) -> HttpPost:
+    def http_post(url: str) -> HttpPost:
         allowed, timeout = frozenset(settings.webhook_allow_hosts), settings.delivery_timeout_seconds
         return HttpPost(url, allow_hosts=allowed, timeout_seconds=timeout)
 
-    found: dict[str, Receiver] = {}
+    receivers: dict[str, Receiver] = {}
     if settings.webhook_url is not None:
-        secret = _shown(settings.webhook_secret)
-        found["webhook"] = Webhook(peer(settings.webhook_url.get_secret_value()), secret=secret)
+        receivers["webhook"] = _webhook(http_post(settings.webhook_url.get_secret_value()), settings.webhook_secret)
     if settings.slack_url is not None:
-        found["slack"] = Slack(peer(settings.slack_url.get_secret_value()))
+        receivers["slack"] = Slack(http_post(settings.slack_url.get_secret_value()))
     if settings.pagerduty_key is not None:
         key = settings.pagerduty_key.get_secret_value()
-        found["pagerduty"] = PagerDuty(peer(settings.pagerduty_url), routing_key=key)
+        receivers["pagerduty"] = PagerDuty(http_post(settings.pagerduty_url), routing_key=key)
     if settings.alertmanager_url is not None:
         base = settings.alertmanager_url.get_secret_value().rstrip("/")
         repeat_seconds = settings.alertmanager_repeat_seconds
-        found["alertmanager"] = Alertmanager(peer(base + PATH), repeat_seconds=repeat_seconds)
-    return found
+        receivers["alertmanager"] = Alertmanager(http_post(base + PATH), repeat_seconds=repeat_seconds)
+    return receivers
 
 
 def routes_of(settings: Settings) -> Routes:
-    """Return which of the configured receivers hear of whose runs."""
+    """Return the routes from owners to receivers."""
     return Routes(receivers=settings.receivers, by_owner=settings.routes)
 
 
 def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState, DeliveryResult]]:
-    """Send a trial through every receiver, once and at once; yields what became of each. Errors: NotReady."""
+    """Send a test alert to every receiver, without the outbox, and yield each result. Errors: NotReady."""
     receivers = receivers_of(settings)
     if not receivers:
         raise NotReady(
@@ -59,9 +58,12 @@ def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[
     for name, receiver in receivers.items():
         with closing(receiver):
             for state in (AlertState.FIRING, AlertState.RESOLVED):
-                delivery = sample_delivery(state, receiver=name, public_url=settings.public_url, now=now)
-                yield name, state, receiver.deliver([delivery], now=now)
+                notification = sample_notification(state, receiver=name, public_url=settings.public_url, now=now)
+                yield name, state, receiver.deliver([notification], now=now)
 
 
-def _shown(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()
+def _webhook(http_post: HttpPost, secret: SecretStr | None) -> Webhook:
+    try:
+        return Webhook(http_post, secret=None if secret is None else secret.get_secret_value())
+    except ValueError as error:
+        raise NotReady(f"TRMON_WEBHOOK_SECRET: {error}") from None

@@ -1,150 +1,143 @@
-"""Telling: what becomes of deliveries whose time has come, from whether they are told to what their receiver said."""
+"""The dispatcher: reads due deliveries from the outbox, sends them in groups, and records the results."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 import structlog
 
-from trmon.domain.alerts import settlement
-from trmon.domain.alerts.alert import Delivery
-from trmon.domain.alerts.grouping import Group
-from trmon.domain.alerts.muting import DeliveryContext, MuteReason, mute_reason
-from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.settlement import RetryPolicy, Settlement, SettlementKind
-from trmon.domain.alerts.telling import present_delivery, resend_after_seconds
-from trmon.domain.model.errors import Fenced, NotFound
+from trmon.background.poller import Poller
+from trmon.domain.alerts.delivery import Subject
+from trmon.domain.alerts.delivery_update import DeliveryUpdate, DispatchOutcome
+from trmon.domain.alerts.grouping import Group, group_deliveries
+from trmon.notifications.delivery_attempt import DeliveryAttempt, DeliveryPolicy
+from trmon.notifications.delivery_queue import DeliveryQueue
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
+from trmon.notifications.result_recorder import ResultRecorder
 
-UNKNOWN_RECEIVER = DeliveryResult(DeliveryOutcome.REFUSED, "no such receiver is configured")
-
-Told = tuple[Delivery, float | None]
-"""A delivery, and the seconds after which it is told again if it is."""
+GROUP_WAIT_SECONDS = 0.005
+"""Wait between a wake-up and a read of the outbox: alerts of one commit go into one message."""
+MAX_DUE = 1000
+"""Maximum deliveries per read; a receiver with as many in flight gets no more until it has fewer."""
+PER_SUBJECT = 2
+"""Deliveries of one alert that may wait at a time: that it fires, and that it has resolved."""
+THREADS_PER_RECEIVER = 2
 
 log = structlog.get_logger(__name__)
 
 
-class DeliveryQueue(Protocol):
-    """What the teller asks of the store."""
-
-    def due(self, *, now: float, limit: int, without: Collection[str]) -> list[Delivery]:
-        """Return the deliveries that wait and whose time has come, oldest first, without those to some receivers."""
-
-    def take(self, deliveries: Sequence[Delivery]) -> None:
-        """Note that these, of the last look, are going to be told; whatever is taken is told by one at a time."""
-
-    def keeps(self, deliveries: Sequence[Delivery]) -> bool:
-        """Return whether what was taken is still this process's to tell; if not, it is let go of."""
-
-    def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
-        """Return what is true of a run now. Errors: NotFound."""
-
-    def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Note what became of deliveries; it is durable when the call returns."""
-
-
 class Dispatcher:
-    """Tells one group of deliveries at a time; may be called from many threads."""
+    """Polls the outbox; each receiver has threads of its own, so that a slow receiver does not delay the others."""
 
     def __init__(
         self,
         outbox: DeliveryQueue,
         receivers: Mapping[str, Receiver],
         *,
-        tries: RetryPolicy,
-        routes: Routes,
-        remind_seconds: float,
+        policy: DeliveryPolicy,
         count: Callable[[str], None],
     ) -> None:
+        """Args: count: called with the name of each outcome, and with "error"."""
         self._outbox = outbox
         self._receivers = receivers
-        self._tries = tries
-        self._routes = routes
-        self._remind_seconds = remind_seconds
+        self._attempt = DeliveryAttempt(outbox, receivers, policy=policy)
+        self._recorder = ResultRecorder(outbox)
         self._count = count
-        self._unsettled: dict[int, tuple[Delivery, Settlement]] = {}
+        self._executors = {
+            name: ThreadPoolExecutor(THREADS_PER_RECEIVER, thread_name_prefix=f"trmon-notify-{name}")
+            for name in receivers
+        }
+        self._grouping = frozenset(name for name, receiver in receivers.items() if receiver.is_grouping)
+        self._in_flight: set[Subject] = set()
+        self._lock = Lock()
+        self._poller = Poller("dispatcher", self._poll, pause_seconds=GROUP_WAIT_SECONDS)
 
-    def tell(self, group: Group) -> None:
-        """Mute deliveries of a group, try the others together, and note what became of each.
+    def start(self) -> None:
+        """Start to poll."""
+        self._poller.start()
 
-        Whoever was asked is not asked again where that could only not be written: the next time it is written alone.
-        What became another process's while it waited for its turn is left to that one.
-        """
-        if not self._outbox.keeps(group):
-            return
-        known = [self._unsettled[one.id] for one in group if one.id in self._unsettled]
-        asked = {one.id: settled for one, settled in known if one in group}
-        new = tuple(one for one in group if one.id not in asked)
-        settled = [*asked.values(), *(self._asked(new) if new else [])]
-        self._settle(group, settled)
-        for one in settled:
-            self._count(one.outcome.value)
-            if one.outcome is SettlementKind.DEAD:
-                log.warning("delivery_dead", receiver=group[0].receiver, attempts=one.attempts, reason=one.error)
+    @property
+    def alive(self) -> bool:
+        """Whether the polling thread runs."""
+        return self._poller.alive
 
-    def _asked(self, group: Group) -> list[Settlement]:
+    def wake(self) -> None:
+        """Read the outbox soon; may be called from any thread."""
+        self._poller.wake()
+
+    def close(self) -> None:
+        """Stop after the attempts in flight; the other deliveries stay in the outbox."""
+        self._poller.close()
+        for name, executor in self._executors.items():
+            executor.shutdown(cancel_futures=True)
+            self._receivers[name].close()
+
+    def _poll(self) -> None:
         try:
-            return self._tell(group)
-        except Exception as error:  # the edge of a delivery: one that cannot be said is seen, and is tried again
+            self._dispatch_due(now=time.time())
+        except Exception as error:  # noqa: BLE001 - the edge of the loop: counted, and the next poll tries again
+            self._count("error")
+            log.warning("outbox_unreadable", error=type(error).__name__)
+
+    def _dispatch_due(self, *, now: float) -> None:
+        """Read `in_flight` before the outbox, so that a delivery recorded in between is not sent twice."""
+        with self._lock:
+            in_flight = set(self._in_flight)
+        per_receiver = Counter(receiver for receiver, _ in in_flight)
+        full = {receiver for receiver, n in per_receiver.items() if n >= MAX_DUE}
+        skipped = PER_SUBJECT * sum(n for receiver, n in per_receiver.items() if receiver not in full)
+        due = self._outbox.due(now=now, limit=MAX_DUE + skipped, exclude_receivers=full)
+        for group in group_deliveries(due, in_flight=in_flight, grouping_receivers=self._grouping):
+            self._outbox.claim(group)
+            self._submit(group)
+
+    def _submit(self, group: Group) -> None:
+        executor = self._executors.get(group[0].receiver)
+        if executor is None:
+            self._dispatch(group)
+            return
+        with self._lock:
+            self._in_flight.update(delivery.subject for delivery in group)
+        executor.submit(self._dispatch_and_wake, group)
+
+    def _dispatch_and_wake(self, group: Group) -> None:
+        is_recorded = True
+        try:
+            self._dispatch(group)
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: it stays due, and the next poll tries again
+            is_recorded = False
+            self._count("error")
+            log.warning("delivery_not_recorded", receiver=group[0].receiver, error=type(error).__name__)
+        with self._lock:
+            self._in_flight.difference_update(delivery.subject for delivery in group)
+        if is_recorded:
+            self.wake()  # the next deliveries of the same alerts may have waited for these
+
+    def _dispatch(self, group: Group) -> None:
+        """Attempt a group and record the results, unless another process owns it by now."""
+        if not self._outbox.still_owns(group):
+            return
+        updates = self._recorder.unrecorded_updates(group)
+        known = {update.delivery_id for update in updates}
+        new = tuple(delivery for delivery in group if delivery.id not in known)
+        if new:
+            updates += self._attempt_group(new)
+        self._recorder.record(group, updates)
+        for update in updates:
+            self._count(update.outcome.value)
+            if update.outcome is DispatchOutcome.DEAD:
+                receiver = group[0].receiver
+                log.warning("delivery_dead", receiver=receiver, attempts=update.attempts, reason=update.error)
+
+    def _attempt_group(self, group: Group) -> list[DeliveryUpdate]:
+        try:
+            return self._attempt.attempt(group)
+        except Exception as error:  # the edge of an attempt: a notification that cannot be rendered is retried
             self._count("error")
             log.exception("delivery_failed", receiver=group[0].receiver)
-            broken = DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
-            return self._settled([(one, None) for one in group], broken)
-
-    def _settle(self, group: Group, settled: Sequence[Settlement]) -> None:
-        for one in settled:
-            self._unsettled.pop(one.delivery_id, None)
-        try:
-            self._outbox.settle(settled)
-        except Fenced:
-            raise
-        except Exception:
-            deliveries = {one.id: one for one in group}
-            self._unsettled.update({one.delivery_id: (deliveries[one.delivery_id], one) for one in settled})
-            raise
-
-    def _tell(self, group: Group) -> list[Settlement]:
-        receiver, run_id = self._receivers.get(group[0].receiver), group[0].run_id
-        if receiver is None:
-            return self._settled([(one, None) for one in group], UNKNOWN_RECEIVER)
-        if run_id is None or group[0].episode is None:
-            return self._try([(one, None) for one in group], receiver)
-        now = time.time()
-        try:
-            delivery_context = self._outbox.delivery_context(run_id, now=now)
-        except NotFound:
-            return [settlement.settle_muted(one, now=now, reason=MuteReason.ENDED) for one in group]
-        return self._tell_of(delivery_context, group, receiver, now=now)
-
-    def _tell_of(
-        self, delivery_context: DeliveryContext, group: Group, receiver: Receiver, *, now: float
-    ) -> list[Settlement]:
-        quiet, loud = [], []
-        is_routed = group[0].receiver in self._routes.of(delivery_context.run.owner)
-        forgets = receiver.repeat_seconds is not None
-        for one in group:
-            reason = mute_reason(one, delivery_context, now=now, forgets=forgets, is_routed=is_routed)
-            if reason is not None:
-                quiet.append(settlement.settle_muted(one, now=now, reason=reason))
-                continue
-            again = resend_after_seconds(
-                one, delivery_context, remind_seconds=self._remind_seconds, repeat_seconds=receiver.repeat_seconds
-            )
-            loud.append((present_delivery(one, delivery_context, now=now), again))
-        return quiet + (self._try(loud, receiver) if loud else [])
-
-    def _try(self, loud: Sequence[Told], receiver: Receiver) -> list[Settlement]:
-        return self._settled(loud, receiver.deliver([one for one, _ in loud], now=time.time()))
-
-    def _settled(self, tried: Sequence[Told], result: DeliveryResult) -> list[Settlement]:
-        """What failed together is due again together."""
-        now = time.time()
-        if result.outcome is DeliveryOutcome.DELIVERED:
-            return [settlement.settle_sent(one, now=now, again_after_seconds=again) for one, again in tried]
-        may_succeed = result.outcome is DeliveryOutcome.RETRY
-        return [
-            settlement.settle_failed(one, now=now, error=result.reason, tries=self._tries, may_succeed=may_succeed)
-            for one, _ in tried
-        ]
+            failure = DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
+            return self._attempt.updates_after_failure(group, failure)

@@ -1,4 +1,4 @@
-"""A cause mutes its symptoms, and never what is more severe."""
+"""A source alert inhibits its targets, unless they are more severe."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.alerts.test_deliveries import ALERT
+from tests.domain.alerts.alert_builders import ALERT
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.alerts.inhibition import CAUSES, check_inhibitions, inhibiting_alert
+from trmon.domain.alerts.inhibition import INHIBIT_RULES, check_inhibit_rules, inhibiting_alert
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 
-def of(rule: str, severity: Severity = Severity.WARN) -> Alert:
+def alert_of(rule: str, severity: Severity = Severity.WARN) -> Alert:
     return replace(ALERT, identity=f"1/{rule}", rule=rule, severity=severity)
 
 
 @pytest.mark.parametrize(
-    ("symptom", "firing", "expected"),
+    ("target", "firing", "expected"),
     [
-        pytest.param(of("mask_rate"), [of("stale_rollouts")], "stale_rollouts", id="a cause"),
-        pytest.param(of("mask_rate"), [of("mask_rate")], None, id="nothing but itself"),
-        pytest.param(of("stale_rollouts"), [of("mask_rate")], None, id="the cause is never muted by its symptom"),
-        pytest.param(of("crashed"), [of("stale_rollouts")], None, id="no cause of it"),
+        pytest.param(alert_of("mask_rate"), [alert_of("stale_rollouts")], "stale_rollouts", id="a source"),
+        pytest.param(alert_of("mask_rate"), [alert_of("mask_rate")], None, id="only itself"),
+        pytest.param(alert_of("stale_rollouts"), [alert_of("mask_rate")], None, id="a target"),
+        pytest.param(alert_of("crashed"), [alert_of("stale_rollouts")], None, id="not a source of it"),
         pytest.param(
-            of("mask_rate", Severity.PAGE),
-            [of("stale_rollouts")],
+            alert_of("mask_rate", Severity.PAGE),
+            [alert_of("stale_rollouts")],
             None,
-            id="a warning mutes no page: somebody must act",
+            id="a warning does not mute a page",
         ),
         pytest.param(
-            of("variance_blowup", Severity.PAGE),
-            [of("corrupt_logprobs", Severity.PAGE)],
+            alert_of("variance_blowup", Severity.PAGE),
+            [alert_of("corrupt_logprobs", Severity.PAGE)],
             "corrupt_logprobs",
             id="a page mutes a page",
         ),
     ],
 )
-def test_a_cause_mutes_its_symptoms(symptom: Alert, firing: list[Alert], expected: str | None) -> None:
-    cause = inhibiting_alert(symptom, [*firing, symptom])
-    assert (cause and cause.rule) == expected
+def test_a_source_inhibits_its_targets(target: Alert, firing: list[Alert], expected: str | None) -> None:
+    source = inhibiting_alert(target, [*firing, target])
+    assert (source and source.rule) == expected
 
 
-def test_a_circle_is_refused_by_naming_it() -> None:
-    with pytest.raises(ValueError, match=r"in a circle: .*a.*b"):
-        check_inhibitions({"a": ("b",), "b": ("c",), "c": ("a",)})
+def test_a_cycle_is_refused_with_its_rules() -> None:
+    with pytest.raises(ValueError, match=r"form a cycle: .*a.*b"):
+        check_inhibit_rules({"a": ("b",), "b": ("c",), "c": ("a",)})
 
 
-def test_causes_and_symptoms_are_built_in_rules() -> None:
-    named = CAUSES.keys() | {symptom for symptoms in CAUSES.values() for symptom in symptoms}
+def test_sources_and_targets_are_built_in_rules() -> None:
+    named = INHIBIT_RULES.keys() | {target for targets in INHIBIT_RULES.values() for target in targets}
     assert named <= {rule.name for rule in builtin_rules()}

@@ -1,4 +1,4 @@
-"""What is told when its time has come, and what is not."""
+"""Which due deliveries are sent, and why the others are not."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
-from tests.domain.alerts.test_deliveries import ALERT
+from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert, AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryContext, MuteReason, mute_reason
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
+from trmon.domain.alerts.delivery_context import DeliveryContext
+from trmon.domain.alerts.muting import LATE_SECONDS, MuteReason, mute_reason
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.runs.run import Run, RunState
 
 RUN = MemoryLog().stored_run
 FINISHED = replace(RUN, state=RunState.FINISHED)
 NOW = 1000.0
-OVER = replace(ALERT, state=AlertState.RESOLVED)
-FIRING = Delivery(id=1, receiver="hook", dedup_key="x", body={}, episode=ALERT.episode, made_at=NOW - LATE_SECONDS)
+ENDED = replace(ALERT, state=AlertState.RESOLVED)
+FIRING = delivery_of(made_at=NOW - LATE_SECONDS)
 LATE = replace(FIRING, made_at=NOW - LATE_SECONDS - 1)
 HELD = replace(FIRING, state=DeliveryState.HELD)
 RESOLVED = replace(FIRING, told_state=AlertState.RESOLVED)
-HEARD = frozenset({("hook", ALERT.episode)})
+NOTIFIED = frozenset({("hook", ALERT.episode)})
 SILENCE = Silence(
     id=1,
     project=None,
@@ -34,70 +36,70 @@ SILENCE = Silence(
 )
 
 
-def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **known: Any) -> DeliveryContext:
-    """Return the situation of a run with an alert or none; other fields of Situation by name."""
-    return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": frozenset(), **known})
+def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **fields: Any) -> DeliveryContext:
+    """Return the context of a run with an alert or none; other fields of DeliveryContext by name."""
+    return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": frozenset(), **fields})
 
 
 @pytest.mark.parametrize(
-    ("delivery", "now", "expected"),
+    ("delivery", "context", "expected"),
     [
-        pytest.param(FIRING, delivery_context(), None, id="an alert that fires"),
-        pytest.param(FIRING, delivery_context(OVER), None, id="one that is over, but only just"),
-        pytest.param(FIRING, delivery_context(None), MuteReason.ENDED, id="one that was over long ago"),
-        pytest.param(LATE, delivery_context(), None, id="one that still fires, late"),
-        pytest.param(LATE, delivery_context(OVER), MuteReason.ENDED, id="one that is over, late"),
+        pytest.param(FIRING, delivery_context(), None, id="its alert fires"),
+        pytest.param(FIRING, delivery_context(ENDED), None, id="its alert ended a moment ago"),
+        pytest.param(FIRING, delivery_context(None), MuteReason.ENDED, id="its alert ended long ago"),
+        pytest.param(LATE, delivery_context(), None, id="late, its alert fires"),
+        pytest.param(LATE, delivery_context(ENDED), MuteReason.ENDED, id="late, its alert ended"),
         pytest.param(
-            replace(LATE, episode="1/high@3:8"), delivery_context(), MuteReason.ENDED, id="another episode, late"
+            replace(LATE, episode="1/high@3:8"), delivery_context(), MuteReason.ENDED, id="late, another episode fires"
         ),
-        pytest.param(replace(FIRING, rounds=1), delivery_context(OVER), MuteReason.ENDED, id="a round after the end"),
+        pytest.param(replace(FIRING, rounds=1), delivery_context(ENDED), MuteReason.ENDED, id="a reminder, too late"),
         pytest.param(
-            replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at - 9.0}}),
+            replace(delivery_of(replace(ALERT, since_at=ALERT.since_at - 9.0)), rounds=1),
             delivery_context(),
             MuteReason.ENDED,
-            id="a round of what ended, and fires again at the same step",
+            id="a reminder of an alert that ended and fires again at the same step",
         ),
         pytest.param(
-            replace(FIRING, rounds=1, body={"alert": {"since_at": ALERT.since_at}}),
+            replace(FIRING, rounds=1),
             delivery_context(),
             None,
-            id="a round",
+            id="a reminder",
         ),
-        pytest.param(FIRING, delivery_context(silences=(SILENCE,)), MuteReason.SILENCED, id="one that is silenced"),
+        pytest.param(FIRING, delivery_context(silences=(SILENCE,)), MuteReason.SILENCED, id="its alert is silenced"),
         pytest.param(
             FIRING,
-            delivery_context(OVER, silences=(SILENCE,)),
+            delivery_context(ENDED, silences=(SILENCE,)),
             MuteReason.SILENCED,
-            id="one that ended under a silence",
+            id="its alert ended under a silence",
         ),
-        pytest.param(HELD, delivery_context(), None, id="one that was silenced and still fires"),
-        pytest.param(HELD, delivery_context(OVER), MuteReason.ENDED, id="one that ended while it was silenced"),
-        pytest.param(FIRING, delivery_context(run=FINISHED), MuteReason.FINISHED, id="one of a finished run"),
-        pytest.param(RESOLVED, delivery_context(OVER, tried=HEARD), None, id="the end of what was heard of"),
+        pytest.param(HELD, delivery_context(), None, id="held, its alert fires"),
+        pytest.param(HELD, delivery_context(ENDED), MuteReason.ENDED, id="held, its alert ended"),
+        pytest.param(FIRING, delivery_context(run=FINISHED), MuteReason.FINISHED, id="its run has finished"),
+        pytest.param(RESOLVED, delivery_context(ENDED, tried=NOTIFIED), None, id="resolved, after it was sent"),
         pytest.param(
-            RESOLVED, delivery_context(OVER, run=FINISHED, tried=HEARD), None, id="also by the end of the run"
+            RESOLVED, delivery_context(ENDED, run=FINISHED, tried=NOTIFIED), None, id="resolved by the end of the run"
         ),
-        pytest.param(RESOLVED, delivery_context(None), MuteReason.UNTOLD, id="the end of what nobody heard of"),
+        pytest.param(RESOLVED, delivery_context(None), MuteReason.NEVER_NOTIFIED, id="resolved, never notified"),
         pytest.param(
             RESOLVED,
-            delivery_context(OVER, tried=HEARD, waiting=HEARD),
-            MuteReason.EARLY,
-            id="the end of what is being told",
+            delivery_context(ENDED, tried=NOTIFIED, waiting=NOTIFIED),
+            MuteReason.OUT_OF_ORDER,
+            id="resolved, while the firing notification is due",
         ),
         pytest.param(
             replace(RESOLVED, receiver="pager"),
-            delivery_context(OVER, tried=HEARD),
-            MuteReason.UNTOLD,
-            id="the end of what another receiver heard of",
+            delivery_context(ENDED, tried=NOTIFIED),
+            MuteReason.NEVER_NOTIFIED,
+            id="resolved, with a firing notification to another receiver only",
         ),
     ],
 )
 def test_a_delivery_is_muted_with_a_reason(
-    delivery: Delivery, now: DeliveryContext, expected: MuteReason | None
+    delivery: Delivery, context: DeliveryContext, expected: MuteReason | None
 ) -> None:
-    assert mute_reason(delivery, now, now=NOW) is expected
+    assert mute_reason(delivery, context, now=NOW) is expected
 
 
-def test_an_episode_is_one_of_an_alert_at_a_batch() -> None:
+def test_an_episode_is_named_by_its_alert_and_batch() -> None:
     assert ALERT.episode == "1/high@3:7"
     assert replace(ALERT, update=2).episode == "1/high@3:7.2"

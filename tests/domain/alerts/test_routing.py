@@ -1,4 +1,4 @@
-"""Who hears of whose runs."""
+"""Which receivers an owner's runs have."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ROUTES = Routes(receivers=("webhook", "slack"), by_owner={"ana": ("slack",), "bo
     ("owner", "expected"),
     [
         pytest.param("ana", ("slack",), id="an owner with a route"),
-        pytest.param("bo", (), id="an owner who wants to hear nothing"),
-        pytest.param("cy", ("webhook", "slack"), id="an owner without one"),
+        pytest.param("bo", (), id="an owner with an empty route"),
+        pytest.param("cy", ("webhook", "slack"), id="an owner without a route"),
         pytest.param(None, ("webhook", "slack"), id="no owner"),
     ],
 )
-def test_an_owners_receivers_hear(owner: str | None, expected: tuple[str, ...]) -> None:
+def test_receivers_follow_the_owners_route(owner: str | None, expected: tuple[str, ...]) -> None:
     assert ROUTES.of(owner) == expected

@@ -1,4 +1,4 @@
-"""Silences: what they cover, and those that make no sense."""
+"""Silences: which alerts they mute, and which are refused."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.alerts.test_deliveries import ALERT
+from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.model.errors import InvalidInput
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
-"""The run math/grpo of ana; the alert is `high`, a page, of team rl."""
+"""The run math/grpo, owner ana; the alert is `high`, a page, label team=rl."""
 
 
 def matcher(label: str, operator: str, value: str) -> Matcher:
@@ -32,17 +32,17 @@ def silence(*matchers: Matcher, project: str | None = None) -> Silence:
         pytest.param([("run", "=", "grpo"), ("rule", "=", "low")], False, id="all must hold"),
         pytest.param([("severity", "=", "page"), ("owner", "=", "ana")], True, id="its severity and its run's owner"),
         pytest.param([("team", "=", "rl")], True, id="a label of its rule"),
-        pytest.param([("rule", "!=", "low"), ("run", "=", "grpo")], True, id="not another"),
+        pytest.param([("rule", "!=", "low"), ("run", "=", "grpo")], True, id="a negative matcher"),
         pytest.param([("run", "~", "gr*")], True, id="a pattern"),
-        pytest.param([("run", "~", "r*")], False, id="a pattern is of the whole value"),
-        pytest.param([("run", "~", "g*"), ("rule", "!~", "h*")], False, id="not like another"),
-        pytest.param([("place", "=", "x")], False, id="a label it lacks"),
-        pytest.param([("run", "=", "grpo"), ("place", "=", "")], True, id="a label it lacks is empty"),
+        pytest.param([("run", "~", "r*")], False, id="a pattern matches the whole value"),
+        pytest.param([("run", "~", "g*"), ("rule", "!~", "h*")], False, id="a negative pattern"),
+        pytest.param([("place", "=", "x")], False, id="a missing label"),
+        pytest.param([("run", "=", "grpo"), ("place", "=", "")], True, id="a missing label is empty"),
     ],
 )
-def test_a_silence_covers_what_all_matchers_meet(matchers: list[tuple[str, str, str]], expected: bool) -> None:
-    made = silence(*(matcher(*one) for one in matchers))
-    assert made.covers(ALERT, run=RUN, now=150.0) is expected
+def test_a_silence_covers_alerts_that_meet_all_matchers(matchers: list[tuple[str, str, str]], expected: bool) -> None:
+    checked = silence(*(matcher(*fields) for fields in matchers))
+    assert checked.covers(ALERT, run=RUN, now=150.0) is expected
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_a_silence_covers_what_all_matchers_meet(matchers: list[tuple[str, str, 
         pytest.param(150.0, "code", False, id="not in another project"),
     ],
 )
-def test_a_silence_has_its_time_and_project(now: float, project: str | None, expected: bool) -> None:
-    made = silence(matcher("rule", "=", "high"), project=project)
-    assert made.covers(ALERT, run=RUN, now=now) is expected
+def test_a_silence_covers_its_time_and_project_only(now: float, project: str | None, expected: bool) -> None:
+    checked = silence(matcher("rule", "=", "high"), project=project)
+    assert checked.covers(ALERT, run=RUN, now=now) is expected
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,19 @@ def test_a_silence_has_its_time_and_project(now: float, project: str | None, exp
     [
         pytest.param([], id="none"),
         pytest.param([("rule", "!=", "high")], id="all but one"),
-        pytest.param([("rule", "~", "*")], id="a pattern that everything is like"),
+        pytest.param([("rule", "~", "*")], id="a pattern that matches everything"),
         pytest.param([("", "=", "x")], id="no label"),
         pytest.param([("rule", "=", "x" * 257)], id="too long"),
         pytest.param([("rule", "=", str(i)) for i in range(17)], id="too many"),
     ],
 )
-def test_matchers_that_would_silence_everything_or_mean_nothing_are_refused(
+def test_matchers_that_are_malformed_or_match_everything_are_refused(
     matchers: list[tuple[str, str, str]],
 ) -> None:
     with pytest.raises(InvalidInput, match="matchers"):
-        check_matchers(tuple(matcher(*one) for one in matchers))
+        check_matchers(tuple(matcher(*fields) for fields in matchers))
 
 
-def test_a_pattern_that_would_make_an_expression_run_for_ever_ends() -> None:
+def test_a_pattern_that_would_stall_a_regular_expression_is_quick() -> None:
     evil = matcher("run", "~", "*a" * 100 + "b")
     assert not evil.matches({"run": "a" * 5000})

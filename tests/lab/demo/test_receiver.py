@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
-from tests.notifications.receivers.notices import told
+from tests.notifications.receivers.posting import notification
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.identity import RunKey
 from trmon.lab.demo.receiver import Pager
 from trmon.notifications.receivers.http_post import HttpPost
@@ -13,8 +14,8 @@ from trmon.notifications.receivers.webhook import Webhook
 
 
 def test_it_keeps_every_alert_with_its_run() -> None:
-    first = told(run=RunKey("demo", "ill"))
-    second = replace(first, body=first.body | {"status": "resolved"})
+    first = notification(run=RunKey("demo", "ill"))
+    second = structs.replace(first, status=AlertState.RESOLVED)
     with Pager() as pager:
         webhook = Webhook(HttpPost(pager.url, allow_hosts=frozenset({"127.0.0.1"})))
         assert webhook.deliver([first, second], now=0.0) == DeliveryResult(DeliveryOutcome.DELIVERED)

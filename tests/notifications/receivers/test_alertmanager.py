@@ -1,4 +1,4 @@
-"""Alertmanager, a real one: alerts appear under stable labels, stay while they are sent again, and resolve."""
+"""Alertmanager, against the real server: alerts have constant labels, last while they are repeated, and resolve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.waiting import eventually
-from tests.notifications.receivers.notices import posted, told
+from tests.notifications.receivers.posting import notification, posted
 from trmon.domain.alerts.alert import AlertState
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
 from trmon.notifications.receivers.http_post import HttpPost
@@ -37,17 +37,17 @@ def api(tmp_path: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def receiver(api: httpx.Client) -> Iterator[Alertmanager]:
-    peer = HttpPost(str(api.base_url.join(PATH)), allow_hosts=frozenset({"127.0.0.1"}))
-    receiver = Alertmanager(peer)
+    http_post = HttpPost(str(api.base_url.join(PATH)), allow_hosts=frozenset({"127.0.0.1"}))
+    receiver = Alertmanager(http_post)
     yield receiver
     receiver.close()
 
 
 @pytest.mark.server("prometheus-alertmanager")
-def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Alertmanager) -> None:
+def test_an_alert_fires_until_it_resolves(api: httpx.Client, receiver: Alertmanager) -> None:
     now = time.time()
     for value in (0.75, math.inf):
-        firing = told(since_at=now - 60, updated_at=now, value=value)
+        firing = notification(since_at=now - 60, updated_at=now, value=value)
         assert receiver.deliver([firing], now=now) == DeliveryResult(DeliveryOutcome.DELIVERED)
     [alert] = eventually(lambda: active(api))
     assert alert["labels"] == LABELS
@@ -60,23 +60,23 @@ def test_an_alert_fires_there_until_it_resolves(api: httpx.Client, receiver: Ale
     }
     assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=7"
 
-    resolved = told(state=AlertState.RESOLVED, since_at=now - 60, updated_at=now)
+    resolved = notification(state=AlertState.RESOLVED, since_at=now - 60, updated_at=now)
     assert receiver.deliver([resolved], now=now) == DeliveryResult(DeliveryOutcome.DELIVERED)
     eventually(lambda: active(api), lambda alerts: alerts == [])
 
 
 @pytest.mark.server("prometheus-alertmanager")
-def test_an_alert_that_is_not_sent_again_ends(api: httpx.Client, receiver: Alertmanager) -> None:
+def test_an_alert_that_is_not_repeated_ends(api: httpx.Client, receiver: Alertmanager) -> None:
     long_ago = time.time() - 300
-    firing = told(since_at=long_ago, updated_at=long_ago)
+    firing = notification(since_at=long_ago, updated_at=long_ago)
     assert receiver.deliver([firing], now=long_ago) == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert active(api) == []
     assert receiver.deliver([firing], now=time.time()) == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert [alert["labels"] for alert in eventually(lambda: active(api))] == [LABELS]
 
 
-def test_what_is_not_known_is_left_out() -> None:
-    _, [alert] = posted(Alertmanager, told(value=math.nan, labels={}, public_url=None), now=1_800_000_060.0)
+def test_missing_values_are_left_out() -> None:
+    _, [alert] = posted(Alertmanager, notification(value=math.nan, labels={}, public_url=None), now=1_800_000_060.0)
     assert alert["labels"] == {name: value for name, value in LABELS.items() if name != "team"}
     assert "value" not in alert["annotations"]
     assert "generatorURL" not in alert

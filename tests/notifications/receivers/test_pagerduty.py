@@ -1,4 +1,4 @@
-"""PagerDuty, against a real server: one incident an alert, triggered and resolved under one key."""
+"""PagerDuty, against a local server: one incident per alert, triggered and resolved under one key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.notifications.receivers.notices import posted, told
+from tests.notifications.receivers.posting import notification, posted
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
@@ -18,7 +18,7 @@ make = partial(PagerDuty, routing_key="R0UT1NG")
 
 
 def test_a_firing_alert_triggers_an_incident() -> None:
-    result, event = posted(make, told())
+    result, event = posted(make, notification())
     assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert (event["routing_key"], event["event_action"]) == ("R0UT1NG", "trigger")
     assert event["dedup_key"] == "trmon:math/grpo:mask_rate:team=rl"
@@ -40,9 +40,9 @@ def test_a_firing_alert_triggers_an_incident() -> None:
     }
 
 
-def test_it_resolves_under_the_key_that_triggered_it_whatever_the_episode() -> None:
-    _, triggered = posted(make, told(step=1))
-    _, resolved = posted(make, told(step=9, state=AlertState.RESOLVED))
+def test_a_resolved_alert_uses_the_key_of_the_trigger_in_any_episode() -> None:
+    _, triggered = posted(make, notification(step=1))
+    _, resolved = posted(make, notification(step=9, state=AlertState.RESOLVED))
     assert resolved == {
         "routing_key": "R0UT1NG",
         "event_action": "resolve",
@@ -59,15 +59,15 @@ def test_it_resolves_under_the_key_that_triggered_it_whatever_the_episode() -> N
         pytest.param({"run": RunKey("m" * 120, "r" * 128)}, id="names too long for a key"),
     ],
 )
-def test_other_alerts_are_other_incidents(changed: dict[str, Any]) -> None:
-    _, usual = posted(make, told())
-    _, other = posted(make, told(**changed))
-    assert other["dedup_key"] != usual["dedup_key"]
+def test_other_alerts_have_other_keys(changed: dict[str, Any]) -> None:
+    _, first = posted(make, notification())
+    _, other = posted(make, notification(**changed))
+    assert other["dedup_key"] != first["dedup_key"]
     assert len(other["dedup_key"]) <= MAX_KEY_LENGTH
 
 
-def test_a_warning_is_no_critical_incident_and_a_long_summary_is_cut() -> None:
-    _, event = posted(make, told(severity=Severity.WARN, summary="x" * 2000, public_url=None))
+def test_a_warning_has_its_severity_and_a_long_summary_is_cut() -> None:
+    _, event = posted(make, notification(severity=Severity.WARN, summary="x" * 2000, public_url=None))
     assert event["payload"]["severity"] == "warning"
     assert event["payload"]["summary"] == "x" * 1024
     assert event["links"] == []

@@ -1,18 +1,19 @@
-"""Slack, against a real server: one message, and nothing in it that Slack would read as a command."""
+"""Slack, against a local server: one message, in which names cannot become Slack markup."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
-from tests.notifications.receivers.notices import posted, told
+from tests.notifications.receivers.posting import firing_alert, notification, posted
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.notification import Flapping
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.notifications.receivers.slack import Slack
 
 
-def test_a_message_says_what_what_to_do_and_where_to_look() -> None:
-    result, body = posted(Slack, told())
+def test_a_message_has_the_summary_the_runbook_and_a_link() -> None:
+    result, body = posted(Slack, notification())
     assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert body["text"].splitlines() == [
         ":rotating_light: *firing* math/grpo: &lt;!channel&gt; &amp; more",
@@ -21,8 +22,8 @@ def test_a_message_says_what_what_to_do_and_where_to_look() -> None:
     ]
 
 
-def test_a_resolved_alert_needs_no_advice() -> None:
-    _, body = posted(Slack, told(state=AlertState.RESOLVED, summary="high", runbook="Do."))
+def test_a_resolved_alert_has_a_reason_and_no_runbook() -> None:
+    _, body = posted(Slack, notification(state=AlertState.RESOLVED, summary="high", runbook="Do."))
     assert body["text"].splitlines()[:2] == [
         ":white_check_mark: *resolved* high",
         "Over: the condition has been clear for long enough.",
@@ -30,14 +31,15 @@ def test_a_resolved_alert_needs_no_advice() -> None:
     assert "Do." not in body["text"]
 
 
-def test_a_message_says_what_else_fires_that_it_flaps_and_that_it_was_told_before() -> None:
-    delivery = told(summary="x")
-    known = {
-        "firing": [{"rule": "mask_rate"}, {"rule": "stalled"}, {"rule": "variance_blowup", "muted": "a cause fires"}],
-        "flapping": {"transitions": 6, "within_steps": 100},
-        "told_before": 1,
-    }
-    _, body = posted(Slack, replace(delivery, body=delivery.body | known))
+def test_a_reminder_lists_other_firing_alerts_and_flapping() -> None:
+    muted = firing_alert("variance_blowup", muted="a cause fires")
+    reminder = structs.replace(
+        notification(summary="x"),
+        firing=(firing_alert("mask_rate"), firing_alert("stalled"), muted),
+        flapping=Flapping(transitions=6, within_steps=100),
+        told_before=1,
+    )
+    _, body = posted(Slack, reminder)
     assert body["text"].splitlines()[:4] == [
         ":rotating_light: *still firing* x",
         "It flaps: 6 changes within 100 steps. No more of it until it settles.",
@@ -46,10 +48,13 @@ def test_a_message_says_what_else_fires_that_it_flaps_and_that_it_was_told_befor
     ]
 
 
-def test_alerts_that_are_due_together_are_lines_of_one_message() -> None:
-    known = {"firing": [{"rule": "mask_rate"}, {"rule": "crashed"}, {"rule": "stalled"}]}
-    first, second = told(summary="x"), told(rule="crashed", severity=Severity.WARN, summary="y", runbook="", step=9)
-    _, body = posted(Slack, *(replace(delivery, body=delivery.body | known) for delivery in (first, second)))
+def test_grouped_alerts_are_lines_of_one_message() -> None:
+    firing = tuple(map(firing_alert, ("mask_rate", "crashed", "stalled")))
+    first, second = (
+        notification(summary="x"),
+        notification(rule="crashed", severity=Severity.WARN, summary="y", runbook="", step=9),
+    )
+    _, body = posted(Slack, *(structs.replace(one, firing=firing) for one in (first, second)))
     assert body["text"].splitlines() == [
         ":rotating_light: *firing* x",
         "Find the drift first.",
@@ -59,6 +64,6 @@ def test_alerts_that_are_due_together_are_lines_of_one_message() -> None:
     ]
 
 
-def test_without_an_url_of_its_own_the_service_links_to_nothing() -> None:
-    _, body = posted(Slack, told(public_url=None))
+def test_without_a_public_url_there_is_no_link() -> None:
+    _, body = posted(Slack, notification(public_url=None))
     assert "://" not in body["text"]

@@ -1,4 +1,4 @@
-"""The webhook, against a real server: signed, retried where that may help, and never led astray."""
+"""The webhook, against a local server: its headers, its results, and the addresses that it refuses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import hashlib
 import hmac
 import json
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import replace
 
+import msgspec
 import pytest
+import standardwebhooks
+from msgspec import structs
+from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.fixtures.receiver import WebhookServer
-from tests.notifications.receivers.notices import told
-from trmon.domain.alerts.deliveries import group_message
+from tests.notifications.receivers.posting import notification
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.notifications.receivers.webhook import Webhook
+from trmon.notifications.receivers.webhook_message import webhook_message
 
-DELIVERY = replace(told(), id=7)
+NOTIFICATION = notification()
 LOCAL = frozenset({"127.0.0.1"})
 
 
@@ -29,56 +33,87 @@ def server() -> Iterator[WebhookServer]:
 
 
 def deliver(
-    url: str, *, allow_hosts: frozenset[str] = LOCAL, secret: str | None = None, **options: object
+    url: str, *, allow_hosts: frozenset[str] = LOCAL, secret: str | None = None, now: float = 1000.9, **options: object
 ) -> DeliveryResult:
     webhook = Webhook(HttpPost(url, allow_hosts=allow_hosts, **options), secret=secret)  # type: ignore[arg-type]
     try:
-        return webhook.deliver([DELIVERY], now=1000.9)
+        return webhook.deliver([NOTIFICATION], now=now)
     finally:
         webhook.close()
 
 
-def test_a_delivery_is_posted_as_json_with_its_key(server: WebhookServer) -> None:
+def test_a_notification_is_posted_as_json_with_its_key(server: WebhookServer) -> None:
     assert deliver(server.url) == DeliveryResult(DeliveryOutcome.DELIVERED)
     [posted] = server.posted
     assert posted.path == "/hook"
     assert posted.headers["Host"] == f"127.0.0.1:{server.port}"
     assert posted.headers["Content-Type"] == "application/json"
-    assert posted.headers["X-Trmon-Delivery"] == DELIVERY.dedup_key
-    assert "X-Trmon-Signature" not in posted.headers
-    assert json.loads(posted.body) == group_message([DELIVERY])
+    assert posted.headers["X-Trmon-Delivery"] == NOTIFICATION.key
+    assert posted.body == msgspec.json.encode(webhook_message([NOTIFICATION]))
 
 
-def test_alerts_that_are_due_together_are_one_message(server: WebhookServer) -> None:
-    other = told(identity="1/stalled", rule="stalled")
+def test_grouped_alerts_are_one_message_whose_key_a_retry_repeats(server: WebhookServer) -> None:
+    other = notification(identity="1/stalled", rule="stalled")
     webhook = Webhook(HttpPost(server.url, allow_hosts=LOCAL))
-    for together in ([DELIVERY, other], [other, DELIVERY], [DELIVERY, replace(other, rounds=1)]):
-        assert webhook.deliver(together, now=0.0) == DeliveryResult(DeliveryOutcome.DELIVERED)
+    for group in (
+        [NOTIFICATION, other],
+        [other, NOTIFICATION],
+        [NOTIFICATION, structs.replace(other, key=f"{other.key}:1")],
+    ):
+        assert webhook.deliver(group, now=0.0) == DeliveryResult(DeliveryOutcome.DELIVERED)
     webhook.close()
     first, retried, another = (posted.headers["X-Trmon-Delivery"] for posted in server.posted)
     assert first == retried != another
     alerts = json.loads(server.posted[0].body)["alerts"]
     assert [(alert["rule"], alert["key"]) for alert in alerts] == [
-        ("mask_rate", DELIVERY.dedup_key),
-        ("stalled", other.dedup_key),
+        ("mask_rate", NOTIFICATION.key),
+        ("stalled", other.key),
     ]
 
 
-def test_another_round_has_another_key_and_a_retry_the_same(server: WebhookServer) -> None:
-    webhook = Webhook(HttpPost(server.url, allow_hosts=LOCAL))
-    for delivery in (DELIVERY, replace(DELIVERY, attempts=1), replace(DELIVERY, rounds=2)):
-        webhook.deliver([delivery], now=0.0)
-    webhook.close()
-    keys = [posted.headers["X-Trmon-Delivery"] for posted in server.posted]
-    assert keys == [DELIVERY.dedup_key, DELIVERY.dedup_key, f"{DELIVERY.dedup_key}:2"]
+def test_without_a_secret_there_is_no_signature(server: WebhookServer) -> None:
+    deliver(server.url)
+    [posted] = server.posted
+    assert not {name.lower() for name in posted.headers} & {"webhook-id", "webhook-timestamp", "webhook-signature"}
+    assert "X-Trmon-Signature" not in posted.headers
 
 
-def test_a_signature_covers_the_time_and_the_body(server: WebhookServer) -> None:
-    deliver(server.url, secret="swordfish")
+@pytest.mark.parametrize("secret", ["swordfish", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])
+def test_the_trmon_signature_covers_the_time_and_the_body(server: WebhookServer, secret: str) -> None:
+    deliver(server.url, secret=secret)
     [posted] = server.posted
     assert posted.headers["X-Trmon-Timestamp"] == "1000"
-    expected = hmac.new(b"swordfish", b"1000." + posted.body, hashlib.sha256).hexdigest()
+    expected = hmac.new(secret.encode(), b"1000." + posted.body, hashlib.sha256).hexdigest()
     assert posted.headers["X-Trmon-Signature"] == f"sha256={expected}"
+
+
+@pytest.mark.parametrize(
+    ("secret", "receiver_key"),
+    [
+        pytest.param("swordfish", b"swordfish", id="a plain secret"),
+        pytest.param(
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", id="a base64 secret"
+        ),
+    ],
+)
+def test_the_verifier_of_standard_webhooks_accepts_the_request_and_no_other_body(
+    server: WebhookServer, secret: str, receiver_key: str | bytes
+) -> None:
+    deliver(server.url, secret=secret, now=time.time())
+    [posted] = server.posted
+    verifier = standardwebhooks.Webhook(receiver_key)
+    assert verifier.verify(posted.body, dict(posted.headers)) == json.loads(posted.body)
+    with pytest.raises(WebhookVerificationError, match="No matching signature"):
+        verifier.verify(posted.body + b" ", dict(posted.headers))
+
+
+def test_a_retry_has_the_same_standard_id_and_a_new_timestamp(server: WebhookServer) -> None:
+    for now in (1000.0, 1060.0):
+        deliver(server.url, secret="swordfish", now=now)
+    first, retried = server.posted
+    assert first.headers["webhook-id"] == retried.headers["webhook-id"]
+    assert [posted.headers["webhook-timestamp"] for posted in server.posted] == ["1000", "1060"]
+    assert first.headers["webhook-signature"] != retried.headers["webhook-signature"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +130,7 @@ def test_a_signature_covers_the_time_and_the_body(server: WebhookServer) -> None
         (404, DeliveryOutcome.REFUSED),
     ],
 )
-def test_an_answer_says_whether_to_try_again(server: WebhookServer, status: int, outcome: DeliveryOutcome) -> None:
+def test_the_status_decides_whether_to_retry(server: WebhookServer, status: int, outcome: DeliveryOutcome) -> None:
     server.statuses = [status]
     assert deliver(server.url).outcome is outcome
 
@@ -106,40 +141,40 @@ def test_a_redirect_is_not_followed(server: WebhookServer) -> None:
     assert len(server.posted) == 1
 
 
-def test_nobody_there_is_tried_again(server: WebhookServer) -> None:
+def test_a_refused_connection_is_retried(server: WebhookServer) -> None:
     server.__exit__()
     assert deliver(server.url) == DeliveryResult(DeliveryOutcome.RETRY, "ConnectError")
     server.__enter__()
 
 
-def test_a_receiver_that_hangs_is_left(server: WebhookServer) -> None:
+def test_a_receiver_that_hangs_times_out(server: WebhookServer) -> None:
     server.hold = threading.Event()
     assert deliver(server.url, timeout_seconds=0.2) == DeliveryResult(DeliveryOutcome.RETRY, "ReadTimeout")
 
 
 def test_loopback_must_be_allowed(server: WebhookServer) -> None:
-    found = deliver(server.url, allow_hosts=frozenset())
-    assert found.outcome is DeliveryOutcome.REFUSED
-    assert "https" in found.reason
+    result = deliver(server.url, allow_hosts=frozenset())
+    assert result.outcome is DeliveryOutcome.REFUSED
+    assert "https" in result.reason
     assert server.posted == []
 
 
-def test_the_address_that_was_checked_is_the_one_connected_to(server: WebhookServer) -> None:
-    asked: list[str] = []
+def test_it_connects_to_the_address_that_was_checked(server: WebhookServer) -> None:
+    resolved: list[str] = []
 
     def resolve(host: str, port: int) -> list[str]:
-        asked.append(host)
-        return ["127.0.0.1"] if len(asked) == 1 else ["192.0.2.1"]
+        resolved.append(host)
+        return ["127.0.0.1"] if len(resolved) == 1 else ["192.0.2.1"]
 
     url = f"http://hooks.example:{server.port}/hook"
     assert deliver(url, allow_hosts=frozenset({"hooks.example"}), resolve=resolve).outcome is DeliveryOutcome.DELIVERED
-    assert asked == ["hooks.example"]
+    assert resolved == ["hooks.example"]
     assert server.posted[0].headers["Host"] == f"hooks.example:{server.port}"
 
 
-def test_a_reason_never_holds_the_url() -> None:
+def test_a_reason_never_contains_the_url() -> None:
     secret = "https://10.0.0.7/services/T000/B000/secret"
-    found = deliver(secret)
-    assert found.outcome is DeliveryOutcome.REFUSED
-    assert "secret" not in found.reason
-    assert "T000" not in found.reason
+    result = deliver(secret)
+    assert result.outcome is DeliveryOutcome.REFUSED
+    assert "secret" not in result.reason
+    assert "T000" not in result.reason

@@ -7,10 +7,17 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, append, commit, start_intake
-from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.deliveries import notification_body
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
+from trmon.domain.alerts.delivery_update import (
+    DeliveryUpdate,
+    update_after_failure,
+    update_after_mute,
+    update_after_success,
+)
 from trmon.domain.alerts.muting import MuteReason
-from trmon.domain.alerts.settlement import RetryPolicy, Settlement, settle_failed, settle_muted, settle_sent
+from trmon.domain.alerts.notification import build_notification
+from trmon.domain.alerts.retry import RetryPolicy
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.identity import RunKey
@@ -34,7 +41,7 @@ def run_id(store: Store) -> int:
 def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
     """Put what tells of the alert's state into the outbox."""
     said = replace(alert(run_id=run_id), state=state)
-    body = notification_body(
+    notification = build_notification(
         said,
         transition_event(said),
         reason=TransitionReason.FIRED,
@@ -46,7 +53,7 @@ def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
             id=0,
             receiver=receiver,
             dedup_key=f"{receiver}:{state.value}",
-            body=body,
+            notification=notification,
             due_at=NOW,
             made_at=NOW,
             run_id=run_id,
@@ -60,19 +67,19 @@ def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
 
 def settle(store: Store, how: str, receiver: str) -> None:
     """Let what waits for a receiver become so."""
-    store.outbox.settle(
-        [_settlement(one, how) for one in store.outbox.due(now=LATER) if one.receiver == receiver],
+    store.outbox.record(
+        [_update(one, how) for one in store.outbox.due(now=LATER) if one.receiver == receiver],
     )
 
 
-def _settlement(one: Delivery, how: str) -> Settlement:
+def _update(one: Delivery, how: str) -> DeliveryUpdate:
     if how == "failed":
-        return settle_failed(
-            one, now=NOW, error="503", tries=RetryPolicy(max_attempts=9, backoff_seconds=1.0), may_succeed=True
+        return update_after_failure(
+            one, now=NOW, error="503", retry=RetryPolicy(max_attempts=9, backoff_seconds=1.0), may_succeed=True
         )
     if how == "silenced":
-        return settle_muted(one, now=NOW, reason=MuteReason.SILENCED)
-    return settle_sent(one, now=NOW, again_after_seconds=3600.0 if how == "standing" else None)
+        return update_after_mute(one, now=NOW, reason=MuteReason.SILENCED)
+    return update_after_success(one, now=NOW, repeat_seconds=3600.0 if how == "standing" else None)
 
 
 def left(store: Store, *, now: float = LATER) -> list[tuple[str, str]]:
@@ -88,10 +95,10 @@ def test_receivers_that_were_told_are_told_that_it_is_over_as_the_alert_was_name
     settle(store, "standing", "hook")
     assert left(store) == [("hook", "resolved"), ("pager", "resolved")]
     [one, _] = store.outbox.due(now=LATER)
-    assert (one.state, one.made_at, one.body["alert"]["at"]) == (DeliveryState.DUE, LATER, LATER)
-    assert (one.body["status"], one.body["reason"]) == ("resolved", "the run was deleted")
-    assert (one.body["run"]["project"], one.body["run"]["run"], one.body["url"]) == ("math", "grpo", None)
-    assert one.body["alert"]["identity"] == "corrupt_logprobs"
+    assert (one.state, one.made_at, one.notification.alert.at) == (DeliveryState.DUE, LATER, LATER)
+    assert (one.notification.status.value, one.notification.reason) == ("resolved", "the run was deleted")
+    assert (one.notification.run.project, one.notification.run.run, one.notification.url) == ("math", "grpo", None)
+    assert one.notification.alert.identity == "corrupt_logprobs"
     assert run_id
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
-from trmon.domain.alerts.alert import Alert, AlertState, Delivery, DeliveryState
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.model.access import EVERYTHING
 from trmon.store import Store
@@ -30,7 +31,7 @@ def put(store: Store, *made: Delivery, of: Alert | None = None) -> None:
 
 
 def kept(store: Store) -> set[str]:
-    return {listed.delivery.dedup_key for listed in store.deliveries.list(access=EVERYTHING).items}
+    return {listed.dedup_key for listed in store.deliveries.list(access=EVERYTHING).items}
 
 
 def made(key: str, state: DeliveryState, *, at: float = OLD, of: Alert | None = None) -> Delivery:

@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
-from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
+from trmon.domain.alerts.delivery_update import (
+    DeliveryUpdate,
+    update_after_failure,
+    update_after_mute,
+    update_after_success,
+)
 from trmon.domain.alerts.muting import MuteReason
-from trmon.domain.alerts.settlement import RetryPolicy, Settlement, settle_failed, settle_muted, settle_sent
+from trmon.domain.alerts.retry import RetryPolicy
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
@@ -26,10 +33,10 @@ def outbox(store: Store) -> Store:
     return store
 
 
-def fails(delivery: Delivery, *, may_succeed: bool = True) -> Settlement:
+def fails(delivery: Delivery, *, may_succeed: bool = True) -> DeliveryUpdate:
     """Return that a try failed, and is due again in ten seconds if it may succeed."""
-    tries = RetryPolicy(max_attempts=3, backoff_seconds=10.0)
-    return settle_failed(delivery, now=NOW, error="answered 503", tries=tries, may_succeed=may_succeed)
+    retry = RetryPolicy(max_attempts=3, backoff_seconds=10.0)
+    return update_after_failure(delivery, now=NOW, error="answered 503", retry=retry, may_succeed=may_succeed)
 
 
 def due(store: Store, *, now: float) -> list[str]:
@@ -46,39 +53,39 @@ def test_only_what_is_due_is_tried_the_longest_overdue_first(outbox: Store) -> N
 
 def test_what_was_taken_is_not_tried_again(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([settle_sent(late, now=NOW, again_after_seconds=None)])
+    outbox.outbox.record([update_after_success(late, now=NOW, repeat_seconds=None)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
 
 def test_what_failed_waits_and_counts_its_attempts(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([fails(late)])
+    outbox.outbox.record([fails(late)])
     assert due(outbox, now=NOW + 9) == []
     [again] = outbox.outbox.due(now=NOW + 10)
-    assert (again.id, again.attempts, again.body) == (late.id, 1, {"text": "run"})
+    assert (again.id, again.attempts, again.notification) == (late.id, 1, late.notification)
 
 
 def test_what_was_given_up_is_not_tried_again(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([fails(late, may_succeed=False)])
+    outbox.outbox.record([fails(late, may_succeed=False)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "dead": 1}
 
 
 def test_what_stands_is_due_again_as_another_round(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([fails(late)])
-    outbox.outbox.settle([settle_sent(late, now=NOW, again_after_seconds=30.0)])
+    outbox.outbox.record([fails(late)])
+    outbox.outbox.record([update_after_success(late, now=NOW, repeat_seconds=30.0)])
     [again] = outbox.outbox.due(now=NOW + 30)
     assert (again.dedup_key, again.key, again.rounds, again.attempts) == ("late", "late:1", 1, 0)
-    outbox.outbox.settle([settle_muted(again, now=NOW, reason=MuteReason.ENDED)])
+    outbox.outbox.record([update_after_mute(again, now=NOW, reason=MuteReason.ENDED)])
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
 
 def test_what_is_muted_says_why(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.settle([settle_muted(late, now=NOW, reason=MuteReason.ENDED)])
+    outbox.outbox.record([update_after_mute(late, now=NOW, reason=MuteReason.ENDED)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "muted": 1}
 
@@ -100,7 +107,7 @@ def test_a_situation_is_what_fires_and_what_was_tried(store: Store) -> None:
     )
     for waiting in store.outbox.due(now=NOW):
         if waiting.receiver == "hook":
-            store.outbox.settle([fails(waiting)])
+            store.outbox.record([fails(waiting)])
     delivery_context = store.outbox.delivery_context(receipt.run_id, now=NOW)
     assert delivery_context.run.key == RunKey("math", "grpo")
     assert (delivery_context.alerts, delivery_context.firing) == ((firing, over), (firing,))
@@ -117,11 +124,11 @@ def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store:
         told = [replace(delivery(f"{names[1]}-{i}"), run_id=receipt.run_id) for i in range(2)]
         commit(store, receipt.run_id, deliveries=told)
     for waiting in store.outbox.due(now=NOW)[::2]:
-        store.outbox.settle([fails(waiting, may_succeed=False)])
+        store.outbox.record([fails(waiting, may_succeed=False)])
     first = store.deliveries.list(access=EVERYTHING, limit=3)
     second = store.deliveries.list(access=EVERYTHING, limit=3, after=first.next)
-    keys = [listed.delivery.dedup_key for listed in (*first.items, *second.items)]
+    keys = [listed.dedup_key for listed in (*first.items, *second.items)]
     assert keys == ["sort-1", "sort-0", "grpo-1", "grpo-0"]
     code = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
     [dead] = store.deliveries.list(access=code, state=DeliveryState.DEAD).items
-    assert (dead.run, dead.delivery.dedup_key, dead.last_error) == (RunKey("code", "sort"), "sort-0", "answered 503")
+    assert (dead.run, dead.dedup_key, dead.last_error) == (RunKey("code", "sort"), "sort-0", "answered 503")

@@ -18,7 +18,8 @@ from tests.store.builders import (
     start_intake,
 )
 from tests.store.gate import Gate
-from trmon.domain.alerts.alert import Alert, Delivery
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.access import EVERYTHING, Access, Scope

@@ -1,1 +1,1 @@
-"""The life of alerts, and who is told of them, when, and when not."""
+"""Alerts: their transitions, and which notifications of them reach which receivers."""

@@ -1,4 +1,4 @@
-"""Flapping: an alert that comes and goes too often; said once, then quiet until it settles."""
+"""Flapping: an alert that fires and resolves too often is reported once, then muted until it is stable again."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ WITHIN_STEPS = 100
 
 
 class FlapState(Enum):
-    """Whether an alert flaps at one of its transitions: not at all, with this one, or already before it."""
+    """Whether an alert flaps at one of its transitions: not at all, from this one on, or since an earlier one."""
 
-    CALM = "calm"
-    BEGINS = "begins"
-    GOES_ON = "goes on"
+    STABLE = "stable"
+    STARTED = "started"
+    ONGOING = "ongoing"
 
 
 def flap_state(steps: Iterable[int], *, at_step: int, now_step: int) -> FlapState:
-    """Return whether an alert flaps at a transition, looked at from the run's newest step.
+    """Return whether an alert flaps at a transition, given the newest step of the run.
 
     Args: steps: those of all transitions of the alert in the attempt; at_step: that of the transition.
     """
     known = tuple(steps)
-    until_then = _count(known, until=at_step)
-    if until_then < MAX_TRANSITIONS or _count(known, until=now_step) < MAX_TRANSITIONS:
-        return FlapState.CALM
-    return FlapState.BEGINS if until_then == MAX_TRANSITIONS else FlapState.GOES_ON
+    until_then = _count_recent(known, until=at_step)
+    if until_then < MAX_TRANSITIONS or _count_recent(known, until=now_step) < MAX_TRANSITIONS:
+        return FlapState.STABLE
+    return FlapState.STARTED if until_then == MAX_TRANSITIONS else FlapState.ONGOING
 
 
-def _count(steps: tuple[int, ...], *, until: int) -> int:
+def _count_recent(steps: tuple[int, ...], *, until: int) -> int:
     return sum(until - WITHIN_STEPS < step <= until for step in steps)

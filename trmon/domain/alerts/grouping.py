@@ -1,30 +1,30 @@
-"""Grouping: what is due together of one run goes to one receiver as one message."""
+"""Grouping: the due deliveries of one run to one receiver become one message."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from trmon.domain.alerts.alert import Delivery, Subject
+from trmon.domain.alerts.delivery import Delivery, Subject
 
 Group = tuple[Delivery, ...]
 """Deliveries of one run to one receiver, of different alerts."""
 
 
 def group_deliveries(
-    deliveries: Iterable[Delivery], *, busy: Collection[Subject], together: Collection[str]
+    deliveries: Iterable[Delivery], *, in_flight: Collection[Subject], grouping_receivers: Collection[str]
 ) -> list[Group]:
-    """Return what is to be told now, in the order of the first delivery of each group.
+    """Return the groups to send now, in the order of their first deliveries.
 
-    Of one alert one delivery at a time is told: its next one waits for another look.
-    Args: busy: what is being told of; together: the receivers that take several alerts in a message.
+    Each alert has at most one delivery in flight; the next one waits for a later call.
+    Args: in_flight: the subjects that are being sent; grouping_receivers: those that take several alerts per message.
     """
-    found: dict[object, list[Delivery]] = {}
-    taken = set(busy)
+    groups: dict[object, list[Delivery]] = {}
+    taken = set(in_flight)
     for delivery in deliveries:
         if delivery.subject in taken:
             continue
         taken.add(delivery.subject)
-        is_grouped = delivery.receiver in together and delivery.run_id is not None
-        place = (delivery.receiver, delivery.run_id) if is_grouped else delivery.subject
-        found.setdefault((is_grouped, place), []).append(delivery)
-    return [tuple(group) for group in found.values()]
+        is_grouped = delivery.receiver in grouping_receivers and delivery.run_id is not None
+        group_key = (delivery.receiver, delivery.run_id) if is_grouped else delivery.subject
+        groups.setdefault((is_grouped, group_key), []).append(delivery)
+    return [tuple(group) for group in groups.values()]

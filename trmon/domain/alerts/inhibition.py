@@ -1,4 +1,4 @@
-"""Inhibition: while a cause fires, nobody is told of its symptoms on the same run."""
+"""Inhibition: a firing source alert mutes its target alerts on the same run."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from graphlib import CycleError, TopologicalSorter
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.model.severity import Severity
 
-Causes = Mapping[str, frozenset[str]]
-"""The symptoms of each cause, by the names of their rules."""
+InhibitRules = Mapping[str, frozenset[str]]
+"""The target rules of each source rule, by name."""
 
-RANK = {Severity.INFO: 0, Severity.WARN: 1, Severity.PAGE: 2}
+SEVERITY_RANK = {Severity.INFO: 0, Severity.WARN: 1, Severity.PAGE: 2}
 
 
-def check_inhibitions(causes: Mapping[str, Iterable[str]]) -> Causes:
-    """Return causes with their symptoms. Errors: ValueError naming the cycle in which nobody would hear of anything."""
-    found = {cause: frozenset(symptoms) for cause, symptoms in causes.items()}
+def check_inhibit_rules(targets_by_source: Mapping[str, Iterable[str]]) -> InhibitRules:
+    """Return inhibit rules without cycles. Errors: ValueError naming a cycle, whose alerts would all be muted."""
+    checked = {source: frozenset(targets) for source, targets in targets_by_source.items()}
     try:
-        TopologicalSorter(found).prepare()
+        TopologicalSorter(checked).prepare()
     except CycleError as error:
-        raise ValueError(f"inhibition goes in a circle: {' <- '.join(error.args[1])}") from error
-    return found
+        raise ValueError(f"inhibit rules form a cycle: {' <- '.join(error.args[1])}") from error
+    return checked
 
 
 SYMPTOMS = ("mask_rate", "moderate_drift", "sequence_ess_drop")
-"""What any cause of drift shows sooner or later."""
+"""Alerts that any cause of drift raises sooner or later."""
 
-CAUSES = check_inhibitions(
+INHIBIT_RULES = check_inhibit_rules(
     {
         "corrupt_logprobs": ("engine_mismatch", "variance_blowup", *SYMPTOMS),
         "moe_routing": ("engine_mismatch", *SYMPTOMS),
@@ -38,16 +38,17 @@ CAUSES = check_inhibitions(
 )
 
 
-def inhibiting_alert(alert: Alert, firing: Iterable[Alert], *, causes: Causes = CAUSES) -> Alert | None:
-    """Return the firing alert that mutes another one, or None.
+def inhibiting_alert(target: Alert, firing: Iterable[Alert], *, rules: InhibitRules = INHIBIT_RULES) -> Alert | None:
+    """Return the firing alert that inhibits another one, or None.
 
-    A cause mutes nothing more severe than itself: a warning never keeps a page from whoever must act.
+    A source never inhibits a target that is more severe: a warning cannot mute a page.
     """
     return next(
         (
-            cause
-            for cause in firing
-            if alert.rule in causes.get(cause.rule, ()) and RANK[cause.severity] >= RANK[alert.severity]
+            source
+            for source in firing
+            if target.rule in rules.get(source.rule, ())
+            and SEVERITY_RANK[source.severity] >= SEVERITY_RANK[target.severity]
         ),
         None,
     )

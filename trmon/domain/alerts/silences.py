@@ -1,4 +1,4 @@
-"""Silences: for a while, nobody is told of alerts that match; who made them, and why, is kept."""
+"""Silences: mute matching alerts for a time, with an author and a note."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PATTERN_LENGTH = 256
 
 
 class MatchOperator(Enum):
-    """How a matcher compares. Patterns are the shell's, not regular expressions, which can be made to never end."""
+    """How a matcher compares. Patterns are shell globs: a regular expression could be made to run for ever."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -28,23 +28,23 @@ class MatchOperator(Enum):
 @decodable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matcher:
-    """A condition on one label of an alert; a label that it lacks is empty."""
+    """A condition on one label of an alert; a missing label is empty."""
 
     label: str
     operator: MatchOperator
     value: str
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet the condition."""
-        found = labels.get(self.label, "")
+        """Return whether the labels meet the condition."""
+        value = labels.get(self.label, "")
         if self.operator in (MatchOperator.EQUAL, MatchOperator.NOT_EQUAL):
-            return (found == self.value) is (self.operator is MatchOperator.EQUAL)
-        return fnmatchcase(found, self.value) is (self.operator is MatchOperator.LIKE)
+            return (value == self.value) is (self.operator is MatchOperator.EQUAL)
+        return fnmatchcase(value, self.value) is (self.operator is MatchOperator.LIKE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Matchers that must all hold, of alerts of one project (None: of all), from `starts_at` until `ends_at`."""
+    """Mutes alerts that meet all matchers, in one project (None: all), from `starts_at` until `ends_at`."""
 
     id: int
     project: str | None
@@ -55,7 +55,7 @@ class Silence:
     ends_at: float
 
     def covers(self, alert: Alert, *, run: Run, now: float) -> bool:
-        """Return whether nobody is told of an alert now."""
+        """Return whether the silence mutes an alert now."""
         if not self.starts_at <= now < self.ends_at or self.project not in (None, run.key.project):
             return False
         labels = alert_labels(alert, run=run)
@@ -63,18 +63,19 @@ class Silence:
 
 
 def alert_labels(alert: Alert, *, run: Run) -> dict[str, str]:
-    """Return what matchers see of an alert: its rule's labels, and what it is of."""
-    ours = {"project": run.key.project, "run": run.key.run, "owner": run.owner or ""}
-    return alert.labels | ours | {"rule": alert.rule, "severity": alert.severity.value}
+    """Return the labels that matchers compare: those of the rule, and the run, project, owner, rule and severity."""
+    standard = {"project": run.key.project, "run": run.key.run, "owner": run.owner or ""}
+    return alert.labels | standard | {"rule": alert.rule, "severity": alert.severity.value}
 
 
 def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
-    """Return matchers that mean something. Errors: InvalidInput."""
+    """Return matchers that are well formed and not too broad. Errors: InvalidInput."""
     if len(matchers) > MAX_MATCHERS:
-        raise InvalidInput("matchers", f"at most {MAX_MATCHERS}, not {len(matchers)}")
+        raise InvalidInput("matchers", f"must be at most {MAX_MATCHERS}, not {len(matchers)}")
     for i, matcher in enumerate(matchers):
         if not matcher.label or len(matcher.label) > MAX_PATTERN_LENGTH or len(matcher.value) > MAX_PATTERN_LENGTH:
-            raise InvalidInput(f"matchers[{i}]", f"needs a label, and at most {MAX_PATTERN_LENGTH} characters in each")
+            limit = f"label and value have at most {MAX_PATTERN_LENGTH} characters"
+            raise InvalidInput(f"matchers[{i}]", f"needs a label; {limit}")
     if all(matcher.matches({}) for matcher in matchers):
-        raise InvalidInput("matchers", "one at least must name what is silenced, e.g. rule = mask_rate")
+        raise InvalidInput("matchers", "at least one must select alerts, for example rule = mask_rate")
     return matchers

@@ -1,9 +1,11 @@
-"""A trial: an alert that nothing is wrong with, to see whether its receivers hear it."""
+"""The test notification: a sample alert that shows whether a receiver works."""
 
 from __future__ import annotations
 
-from trmon.domain.alerts.alert import Alert, AlertState, Delivery
-from trmon.domain.alerts.deliveries import notification_body
+from msgspec import structs
+
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.notification import Notification, build_notification
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
@@ -14,9 +16,17 @@ RUN = RunKey("trmon", "notify-test")
 REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: TransitionReason.RESOLVED}
 
 
-def sample_delivery(state: AlertState, *, receiver: str, public_url: str | None, now: float) -> Delivery:
-    """Return a delivery that says that a test alert fires, or has resolved."""
-    alert = Alert(
+def sample_notification(state: AlertState, *, receiver: str, public_url: str | None, now: float) -> Notification:
+    """Return a notification that a test alert fires, or has resolved."""
+    alert = _sample_alert(state, now=now)
+    notification = build_notification(
+        alert, transition_event(alert), reason=REASONS[state], run=_sample_run(now=now), public_url=public_url
+    )
+    return structs.replace(notification, key=f"{receiver}:{RULE}:{now:.3f}:{state.value}")
+
+
+def _sample_alert(state: AlertState, *, now: float) -> Alert:
+    return Alert(
         identity=RULE,
         run_id=0,
         rule=RULE,
@@ -33,7 +43,10 @@ def sample_delivery(state: AlertState, *, receiver: str, public_url: str | None,
         labels={},
         runbook="Nothing to do.",
     )
-    run = Run(
+
+
+def _sample_run(*, now: float) -> Run:
+    return Run(
         id=0,
         key=RUN,
         state=RunState.RUNNING,
@@ -46,5 +59,3 @@ def sample_delivery(state: AlertState, *, receiver: str, public_url: str | None,
         last_step=0,
         attempt_id=0,
     )
-    body = notification_body(alert, transition_event(alert), reason=REASONS[state], run=run, public_url=public_url)
-    return Delivery(id=0, receiver=receiver, dedup_key=f"{receiver}:{RULE}:{now:.3f}:{state.value}", body=body)

@@ -1,4 +1,4 @@
-"""The life of an alert: from quiet over pending to firing and back, with a named reason for every step."""
+"""Transitions of an alert: quiet, pending, firing, resolved; each step has a named reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trmon.domain.rules.rule import Rule, RuleFinding
 
 
 class TransitionReason(Enum):
-    """Why an alert is where it is after one more step."""
+    """Why an alert is in its state after a step."""
 
     QUIET = "the condition is not true"
     IMMUNE = "the run is in its first steps"
@@ -36,7 +36,7 @@ class TransitionReason(Enum):
 
 
 class AlertTrack(msgspec.Struct, frozen=True):
-    """What is remembered of one rule in one run: its open alert, and for how many steps it held or was clear."""
+    """The state of one rule on one run: its open alert, and the number of steps for which it held or was clear."""
 
     alert: Alert | None = None
     holding_steps: int = 0
@@ -44,11 +44,11 @@ class AlertTrack(msgspec.Struct, frozen=True):
 
 
 QUIET = AlertTrack()
-"""Of a rule that has no alert."""
+"""The track of a rule that has no alert."""
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of an alert: the track after it, why, the alert as it now stands, and the event if it is one."""
+    """The result of one step: the new track, the reason, the alert, and the event if the alert fired or resolved."""
 
     track: AlertTrack
     reason: TransitionReason
@@ -57,11 +57,11 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advance_alert(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, run: str) -> Transition:
-    """Return what one more step's finding makes of a rule's alert.
+    """Return the transition of a rule's alert for the finding of one more step.
 
-    Missing signals change nothing. An alert fires when the condition was true for `for_steps` steps and
-    `for_seconds`, and resolves when it was back behind its clear thresholds for `clear_for_steps` steps; both
-    counts are of steps in a row, steps of unknown truth left out.
+    Missing signals change nothing. An alert fires when the condition has held for `for_steps` steps and
+    `for_seconds`, and resolves when the clear thresholds have been met for `clear_for_steps` steps. Both count
+    consecutive steps; steps of unknown truth are skipped.
     """
     firing = track.alert is not None and track.alert.state is AlertState.FIRING
     truth = (finding.lingering if firing else finding.raised).truth
@@ -77,9 +77,9 @@ def advance_alert(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id
 
 
 def end_alert(track: AlertTrack, *, reason: TransitionReason, now: float, is_of_state: bool = False) -> Transition:
-    """Return the end of an open alert whatever its condition says: the run finished, or the rule is gone.
+    """Return the end of an open alert, whatever its condition: the run finished, or the rule was removed.
 
-    Args: is_of_state: its rule is over states, so that it may have fired and ended at this very step before.
+    Args: is_of_state: its rule reads run states, so it may already have fired and ended at the same step.
     """
     if track.alert is None:
         return Transition(track=QUIET, reason=TransitionReason.QUIET)
@@ -91,16 +91,16 @@ def end_alert(track: AlertTrack, *, reason: TransitionReason, now: float, is_of_
 
 
 def raise_alert(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
-    """Return a firing alert of a rule over states: the time it waits for lies in the state itself."""
+    """Return a firing alert of a rule that reads run states; it fires at once, because the state includes the wait."""
     fired = _new(rule, run_id=run_id, severity=severity, key=key, state=AlertState.FIRING, text=text)
     event = transition_event(fired, silence_started_at=text.silence_started_at)
     return Transition(track=AlertTrack(alert=fired), reason=TransitionReason.FIRED, alert=fired, event=event)
 
 
 def resolve_alert(track: AlertTrack, *, now: float) -> Transition:
-    """Return the end of an alert of a rule over states, when the run has left the state.
+    """Return the end of an alert of a rule that reads run states, after the run has left the state.
 
-    A run may enter a state several times at one step: each end is known by when its alert fired.
+    A run may enter a state several times at one step, so the start of the alert identifies each end.
     """
     if track.alert is None:
         return Transition(track=QUIET, reason=TransitionReason.QUIET)
@@ -111,7 +111,7 @@ def resolve_alert(track: AlertTrack, *, now: float) -> Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertText:
-    """What a newly raised alert says, since when."""
+    """The time, numbers and summary of an alert."""
 
     at: float
     value: float
@@ -123,7 +123,7 @@ class AlertText:
 def transition_event(
     alert: Alert, *, key: BatchKey | None = None, silence_started_at: float | None = None
 ) -> AlertEvent:
-    """Return the event of an alert's newest transition, at a batch or in a silence."""
+    """Return the event of an alert's newest transition, at a batch or during a silence of the trainer."""
     key = key or BatchKey(alert.attempt_id, alert.step, alert.update)
     return AlertEvent(
         identity=alert.identity,
@@ -149,7 +149,7 @@ def _drop(track: AlertTrack, finding: RuleFinding) -> Transition:
 
 def _hold(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, run: str) -> Transition:
     text = _text(finding, rule=rule, run=run)
-    began = track.alert is None
+    is_new = track.alert is None
     alert = track.alert or _new(
         rule,
         run_id=run_id,
@@ -161,11 +161,13 @@ def _hold(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, r
     holding = track.holding_steps + 1
     long_enough = holding >= rule.for_steps and finding.at - alert.since_at >= rule.for_seconds
     alert = _updated(alert, text, state=AlertState.FIRING if long_enough else AlertState.PENDING)
-    after = AlertTrack(alert=alert, holding_steps=holding)
+    new_track = AlertTrack(alert=alert, holding_steps=holding)
     if long_enough:
         event = transition_event(alert, key=finding.key)
-        return Transition(track=after, reason=TransitionReason.FIRED, alert=alert, event=event)
-    return Transition(track=after, reason=TransitionReason.BEGAN if began else TransitionReason.WAITING, alert=alert)
+        return Transition(track=new_track, reason=TransitionReason.FIRED, alert=alert, event=event)
+    return Transition(
+        track=new_track, reason=TransitionReason.BEGAN if is_new else TransitionReason.WAITING, alert=alert
+    )
 
 
 def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) -> Transition:
@@ -184,9 +186,9 @@ def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) ->
 
 
 def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:
-    seen = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
-    summary = rule.say(seen, run=run, step=finding.key.step)
-    return AlertText(at=finding.at, value=seen.value, threshold=seen.threshold, summary=summary)
+    evaluation = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
+    summary = rule.format_summary(evaluation, run=run, step=finding.key.step)
+    return AlertText(at=finding.at, value=evaluation.value, threshold=evaluation.threshold, summary=summary)
 
 
 def _new(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, state: AlertState, text: AlertText) -> Alert:

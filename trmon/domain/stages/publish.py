@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
-from trmon.domain.alerts.deliveries import deliveries_of, jsonable
+from trmon.domain.alerts.alert import Alert, AlertEvent
+from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.transition_deliveries import transition_deliveries
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.model.json_number import json_number
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.stages.transition import JudgedBatch
 from trmon.domain.state.pipeline_state import PipelineState
@@ -59,7 +61,7 @@ def publish_transitions(
         pipeline_state=pipeline_state,
         alerts=tuple(transition.alert for transition in moved if transition.alert is not None),
         alert_events=tuple(transition.event for transition in moved if transition.event is not None),
-        deliveries=tuple(delivery for transition in moved for delivery in deliveries_of(transition, context)),
+        deliveries=tuple(delivery for transition in moved for delivery in transition_deliveries(transition, context)),
         events=tuple(_alert_event(transition) for transition in moved if transition.event is not None),
     )
 
@@ -71,7 +73,7 @@ def batch_event(row: BatchRow, *, at: float) -> Event:
     state = {"ordinal": row.ordinal, "complete": row.complete, "revised": row.revised}
     return Event(
         kind="batch",
-        data={**place, **state, **{name: jsonable(readout[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
+        data={**place, **state, **{name: json_number(readout[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
         at=at,
     )
 

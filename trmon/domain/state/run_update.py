@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.run import RunState

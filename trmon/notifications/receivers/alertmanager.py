@@ -1,4 +1,4 @@
-"""Alertmanager: an alert as one of its own, over API v2, sent again for as long as it fires."""
+"""Alertmanager: sends alerts over API v2, and repeats them while they fire."""
 
 from __future__ import annotations
 
@@ -7,63 +7,64 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.alerts.alert import Delivery
+from trmon.domain.alerts.notification import Notification
 from trmon.notifications.receivers.http_post import HttpPost
-from trmon.notifications.receivers.notice import Notice, notice_of, rfc3339
 from trmon.notifications.receivers.receiver import DeliveryResult
+from trmon.notifications.receivers.rfc3339 import rfc3339
 
 PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
-LASTS_REPEATS = 4
-"""An alert that missed so many repeats has ended there: a service that is gone leaves none behind."""
+EXPIRES_AFTER_REPEATS = 4
+"""Alertmanager resolves an alert after so many missed repeats, so that a stopped service leaves none behind."""
 
 
 class Alertmanager:
-    """Posts alerts under labels that never change while they fire; what was measured is in annotations."""
+    """Posts alerts under labels that are constant while they fire; measured values are annotations."""
 
     is_grouping = True
 
-    def __init__(self, peer: HttpPost, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
-        self._peer = peer
+    def __init__(self, http_post: HttpPost, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
+        self._http_post = http_post
         self.repeat_seconds = repeat_seconds
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
         """Post alerts."""
-        lasts = LASTS_REPEATS * self.repeat_seconds
-        alerts = [alertmanager_alert(notice_of(one), now=now, lasts_seconds=lasts) for one in deliveries]
-        return self._peer.post(msgspec.json.encode(alerts))
+        expiry_seconds = EXPIRES_AFTER_REPEATS * self.repeat_seconds
+        alerts = [alertmanager_alert(one, now=now, expiry_seconds=expiry_seconds) for one in notifications]
+        return self._http_post.post(msgspec.json.encode(alerts))
 
     def close(self) -> None:
-        """Let go of connections."""
-        self._peer.close()
+        """Close the connections."""
+        self._http_post.close()
 
 
-def alertmanager_alert(notice: Notice, *, now: float, lasts_seconds: float) -> dict[str, Any]:
-    """Return a notice as Alertmanager has it: numbers in a label would make each of them another alert."""
-    ends_at = now + lasts_seconds if notice.is_firing else max(notice.alert.at, notice.alert.since_at)
+def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds: float) -> dict[str, Any]:
+    """Return a notification as an alert of Alertmanager; a number in a label would make each value a new alert."""
+    told = notification.alert
+    ends_at = now + expiry_seconds if notification.is_firing else max(told.at, told.since_at)
     annotations = {
-        "summary": notice.summary,
-        "value": notice.value,
-        "threshold": notice.threshold,
-        "step": notice.step,
-        "runbook": notice.runbook,
+        "summary": notification.summary,
+        "value": notification.value,
+        "threshold": notification.threshold,
+        "step": notification.step,
+        "runbook": notification.runbook,
     }
     alert: dict[str, Any] = {
-        "labels": _labels(notice),
+        "labels": _labels(notification),
         "annotations": {name: str(value) for name, value in annotations.items() if value is not None},
-        "startsAt": rfc3339(notice.alert.since_at),
+        "startsAt": rfc3339(told.since_at),
         "endsAt": rfc3339(ends_at),
     }
-    return alert if notice.url is None else alert | {"generatorURL": notice.url}
+    return alert if notification.url is None else alert | {"generatorURL": notification.url}
 
 
-def _labels(notice: Notice) -> dict[str, str]:
-    ours = {
-        "alertname": notice.alert.rule,
+def _labels(notification: Notification) -> dict[str, str]:
+    standard = {
+        "alertname": notification.alert.rule,
         "service": "trmon",
-        "project": notice.run.project,
-        "run": notice.run.run,
-        "severity": notice.alert.severity,
-        "owner": notice.run.owner or "",
+        "project": notification.run.project,
+        "run": notification.run.run,
+        "severity": notification.alert.severity.value,
+        "owner": notification.run.owner or "",
     }
-    return {name: value for name, value in (notice.alert.labels | ours).items() if value}
+    return {name: value for name, value in (notification.alert.labels | standard).items() if value}

@@ -1,4 +1,4 @@
-"""Destinations: the address a webhook may connect to, checked after its name was resolved."""
+"""Checks the address that a webhook connects to, after its host name is resolved."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ipaddress import ip_address
 import httpx
 
 Resolve = Callable[[str, int], list[str]]
-"""Returns the addresses of a host name."""
+"""Returns the addresses of a host and port."""
 
 
 class DestinationForbidden(Exception):
-    """The destination is one that webhooks may not reach."""
+    """Webhooks may not connect to the destination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A checked request target: the URL by address, and the name that Host and the certificate go by."""
+    """A checked destination: the URL with its address, and the host name for the Host header and the certificate."""
 
     url: httpx.URL
     host_header: str
@@ -33,22 +33,22 @@ def resolve_host(host: str, port: int) -> list[str]:
 
 
 def check_destination(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: Resolve = resolve_host) -> Destination:
-    """Return where to connect for a URL.
+    """Return the destination of a URL.
 
-    The name is resolved once and the very address that was checked is connected to, so that a second answer of
-    the name server cannot lead elsewhere. Every address of the name must be public unless its host is allowed.
-    Errors: Forbidden; OSError where the name does not resolve.
+    The name is resolved once, and the connection uses the checked address, so that a second DNS response cannot
+    change it. All addresses of the name must be public unless the host is allowed.
+    Errors: DestinationForbidden; OSError if the name does not resolve.
     """
     allowed = url.host in allow_hosts
     if url.scheme != "https" and not (allowed and url.scheme == "http"):
-        raise DestinationForbidden("a webhook must be https; TRMON_WEBHOOK_ALLOW_HOSTS lets a host use http")
+        raise DestinationForbidden("a webhook URL must be https; TRMON_WEBHOOK_ALLOW_HOSTS allows a host to use http")
     port = url.port or (443 if url.scheme == "https" else 80)
     addresses = resolve(url.host, port)
     for address in addresses:
         if not allowed and not _is_public(address):
             raise DestinationForbidden(
                 f"the webhook's host resolves to {address}, which is not public; "
-                "TRMON_WEBHOOK_ALLOW_HOSTS allows a host whatever its address"
+                "TRMON_WEBHOOK_ALLOW_HOSTS allows a host with any address"
             )
     return Destination(
         url=url.copy_with(host=addresses[0]), host_header=url.netloc.decode("ascii"), server_name=url.host

@@ -1,4 +1,4 @@
-"""The other side of a receiver: one POST of JSON to a checked address, and what its answer means."""
+"""HTTP client of the receivers: posts JSON to a checked address and classifies the response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RETRIED_STATUSES = frozenset({408, 425, 429})
 
 
 class HttpPost:
-    """Posts to one URL; follows no redirect and connects to no address that was not checked."""
+    """Posts to one URL; follows no redirects and connects only to addresses that were checked."""
 
     def __init__(
         self,
@@ -31,17 +31,17 @@ class HttpPost:
         self._client = httpx.Client(timeout=timeout_seconds, follow_redirects=False, trust_env=False)
 
     def post(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> DeliveryResult:
-        """Post JSON. A 2xx delivers; 408, 425, 429, 5xx and network errors may be tried again."""
+        """Post JSON. A 2xx is delivered; 408, 425, 429, 5xx and network errors may be retried."""
         try:
-            target = destination_check.check_destination(
+            destination = destination_check.check_destination(
                 self._url, allow_hosts=self._allow_hosts, resolve=self._resolve
             )
             with self._client.stream(
                 "POST",
-                target.url,
+                destination.url,
                 content=body,
-                headers={**(headers or {}), "Content-Type": "application/json", "Host": target.host_header},
-                extensions={"sni_hostname": target.server_name},
+                headers={**(headers or {}), "Content-Type": "application/json", "Host": destination.host_header},
+                extensions={"sni_hostname": destination.server_name},
             ) as response:
                 return _result(response.status_code)
         except destination_check.DestinationForbidden as error:
@@ -50,7 +50,7 @@ class HttpPost:
             return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._client.close()
 
 

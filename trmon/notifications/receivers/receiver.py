@@ -1,4 +1,4 @@
-"""The port of every receiver, and the names of what becomes of a delivery."""
+"""The port that every receiver implements, and the result of a delivery attempt."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from trmon.domain.alerts.alert import Delivery
+from trmon.domain.alerts.notification import Notification
 
 
 class DeliveryOutcome(Enum):
-    """What became of one try."""
+    """The outcome of one attempt."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
@@ -20,9 +20,9 @@ class DeliveryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What became of one try, and why; the reason never holds the receiver's URL, which may be a secret.
+    """The outcome of one attempt and its reason, which never contains the receiver's URL: that may be a secret.
 
-    RETRY may succeed later; REFUSED never will: the receiver or our own rules do not want it.
+    RETRY may succeed later. REFUSED cannot: the receiver rejects the request, or our own checks do.
     """
 
     outcome: DeliveryOutcome
@@ -30,18 +30,18 @@ class DeliveryResult:
 
 
 class Receiver(Protocol):
-    """Somewhere deliveries go."""
+    """A service that takes notifications."""
 
     @property
     def repeat_seconds(self) -> float | None:
-        """How often a firing alert is sent again, for receivers that forget what they do not hear of."""
+        """How often a firing alert is sent again, for receivers that drop an alert which is not; None for others."""
 
     @property
     def is_grouping(self) -> bool:
-        """Whether one message tells of several alerts of a run; else each is delivered by itself."""
+        """Whether one message may hold several alerts of a run; otherwise each alert is delivered alone."""
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
-        """Try deliveries of one run together; blocks for a bounded time, never raises for what the other side does."""
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+        """Send notifications of one run together; blocks for a bounded time and returns network errors as a result."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""

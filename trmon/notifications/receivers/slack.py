@@ -1,4 +1,4 @@
-"""Slack: the alerts of a run that are due together, as a message of an incoming webhook."""
+"""Slack: posts the alerts of a run that are due together as one message to an incoming webhook."""
 
 from __future__ import annotations
 
@@ -6,63 +6,63 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from trmon.domain.alerts.alert import Delivery
+from trmon.domain.alerts.notification import FiringAlert, Notification
+from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.http_post import HttpPost
-from trmon.notifications.receivers.notice import FiringAlert, Notice, notice_of
 from trmon.notifications.receivers.receiver import DeliveryResult
 
-MARKS = {"page": ":rotating_light:", "warn": ":warning:"}
+MARKS = {Severity.PAGE: ":rotating_light:", Severity.WARN: ":warning:"}
 RESOLVED_MARK = ":white_check_mark:"
 
 
 class Slack:
-    """Posts one message of several deliveries."""
+    """Posts one message for all notifications."""
 
     repeat_seconds = None
     is_grouping = True
 
-    def __init__(self, peer: HttpPost) -> None:
-        self._peer = peer
+    def __init__(self, http_post: HttpPost) -> None:
+        self._http_post = http_post
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
         """Post one message."""
-        return self._peer.post(msgspec.json.encode({"text": slack_text([notice_of(one) for one in deliveries])}))
+        return self._http_post.post(msgspec.json.encode({"text": slack_text(notifications)}))
 
     def close(self) -> None:
-        """Let go of connections."""
-        self._peer.close()
+        """Close the connections."""
+        self._http_post.close()
 
 
-def slack_text(notices: Sequence[Notice]) -> str:
-    """Return notices of one run in Slack's markup: what, what to do, and where to look."""
-    lines = [line for notice in notices for line in _lines(notice)]
-    others = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in _others(notices)]
+def slack_text(notifications: Sequence[Notification]) -> str:
+    """Return notifications of one run in Slack's markup: summary, runbook, other firing alerts and a link."""
+    lines = [line for notification in notifications for line in _lines(notification)]
+    others = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in _others(notifications)]
     if others:
-        lines.append(f"Also firing: {_escaped(', '.join(others))}")
-    newest = max(notices, key=lambda notice: notice.step)
+        lines.append(f"Also firing: {_escape(', '.join(others))}")
+    newest = max(notifications, key=lambda notification: notification.step)
     if newest.url is not None:
-        lines.append(f"<{_escaped(newest.url)}|{_escaped(newest.run.run)} at step {newest.step}>")
+        lines.append(f"<{_escape(newest.url)}|{_escape(newest.run.run)} at step {newest.step}>")
     return "\n".join(lines)
 
 
-def _lines(notice: Notice) -> Iterator[str]:
-    mark = MARKS.get(notice.alert.severity, "") if notice.is_firing else RESOLVED_MARK
-    status = f"still {notice.status}" if notice.told_before else notice.status
-    yield f"{mark} *{status}* {_escaped(notice.summary)}"
-    if not notice.is_firing:
-        yield _escaped(f"Over: {notice.reason}.")
-    if notice.flapping is not None:
-        changes, steps = notice.flapping.transitions, notice.flapping.within_steps
+def _lines(notification: Notification) -> Iterator[str]:
+    mark = MARKS.get(notification.alert.severity, "") if notification.is_firing else RESOLVED_MARK
+    status = f"still {notification.status.value}" if notification.told_before else notification.status.value
+    yield f"{mark} *{status}* {_escape(notification.summary)}"
+    if not notification.is_firing:
+        yield _escape(f"Over: {notification.reason}.")
+    if notification.flapping is not None:
+        changes, steps = notification.flapping.transitions, notification.flapping.within_steps
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
-    if notice.is_firing and notice.runbook:
-        yield _escaped(notice.runbook)
+    if notification.is_firing and notification.runbook:
+        yield _escape(notification.runbook)
 
 
-def _others(notices: Sequence[Notice]) -> list[FiringAlert]:
-    told = {notice.alert.rule for notice in notices}
-    return [alert for alert in notices[-1].firing if alert.rule not in told]
+def _others(notifications: Sequence[Notification]) -> list[FiringAlert]:
+    reported = {notification.alert.rule for notification in notifications}
+    return [alert for alert in notifications[-1].firing if alert.rule not in reported]
 
 
-def _escaped(text: str) -> str:
-    """Return text that is no markup: a run may be called anything, also <!channel>."""
+def _escape(text: str) -> str:
+    """Return text without markup, because a run may have any name, for example <!channel>."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

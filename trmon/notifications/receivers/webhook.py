@@ -1,54 +1,49 @@
-"""The webhook: the alerts of a run that are due together, as a signed POST of JSON."""
+"""The webhook: posts the alerts of a run that are due together as signed JSON."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Sequence
 
 import msgspec
 
-from trmon.domain.alerts.alert import Delivery
-from trmon.domain.alerts.deliveries import group_message
+from trmon.domain.alerts.notification import Notification
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryResult
+from trmon.notifications.receivers.webhook_message import webhook_message
+from trmon.notifications.receivers.webhook_signature import WebhookSigner
 
-SIGNATURE = "X-Trmon-Signature"
-TIMESTAMP = "X-Trmon-Timestamp"
-DEDUP_KEY = "X-Trmon-Delivery"
-
-
-def sign(secret: str, body: bytes, *, timestamp: int) -> str:
-    """Return the hex HMAC-SHA256 of '<timestamp>.<body>', as its receiver recomputes it."""
-    return hmac.new(secret.encode(), b"%d.%b" % (timestamp, body), hashlib.sha256).hexdigest()
+TIMESTAMP_HEADER = "X-Trmon-Timestamp"
+KEY_HEADER = "X-Trmon-Delivery"
 
 
-def message_key(deliveries: Sequence[Delivery]) -> str:
-    """Return what a message is known by: a retry of the same deliveries repeats it."""
-    if len(deliveries) == 1:
-        return deliveries[0].key
-    keys = "\n".join(sorted(delivery.key for delivery in deliveries))
+def message_key(notifications: Sequence[Notification]) -> str:
+    """Return the idempotency key of a message: a retry of the same deliveries repeats it."""
+    if len(notifications) == 1:
+        return notifications[0].key
+    keys = "\n".join(sorted(notification.key for notification in notifications))
     return f"group:{hashlib.sha256(keys.encode()).hexdigest()}"
 
 
 class Webhook:
-    """Posts what `domain.deliveries` makes a message of."""
+    """Posts one message for all notifications; signed if there is a secret. Errors: ValueError for a bad secret."""
 
     repeat_seconds = None
     is_grouping = True
 
-    def __init__(self, peer: HttpPost, *, secret: str | None = None) -> None:
-        self._peer = peer
-        self._secret = secret
+    def __init__(self, http_post: HttpPost, *, secret: str | None = None) -> None:
+        self._http_post = http_post
+        self._signer = None if secret is None else WebhookSigner(secret)
 
-    def deliver(self, deliveries: Sequence[Delivery], *, now: float) -> DeliveryResult:
-        """Post deliveries in one message, signed if there is a secret."""
-        body, timestamp = msgspec.json.encode(group_message(deliveries)), int(now)
-        headers = {DEDUP_KEY: message_key(deliveries), TIMESTAMP: str(timestamp)}
-        if self._secret is not None:
-            headers[SIGNATURE] = f"sha256={sign(self._secret, body, timestamp=timestamp)}"
-        return self._peer.post(body, headers=headers)
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+        """Post notifications in one message."""
+        body, timestamp = msgspec.json.encode(webhook_message(notifications)), int(now)
+        key = message_key(notifications)
+        headers = {KEY_HEADER: key, TIMESTAMP_HEADER: str(timestamp)}
+        if self._signer is not None:
+            headers |= self._signer.headers(body, message_key=key, timestamp=timestamp)
+        return self._http_post.post(body, headers=headers)
 
     def close(self) -> None:
-        """Let go of connections."""
-        self._peer.close()
+        """Close the connections."""
+        self._http_post.close()

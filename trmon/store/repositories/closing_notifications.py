@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
 from sqlalchemy import select, update
 
-from trmon.domain.alerts.alert import AlertState, Delivery, DeliveryState
-from trmon.domain.alerts.deliveries import closing_delivery
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.closing_delivery import closing_delivery
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.store.rows.alert_rows import delivery_from_row, write_deliveries
+from trmon.store.rows.alert_rows import decode_deliveries, write_deliveries
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
 
@@ -43,15 +45,17 @@ def notify_of_rename(transaction: Transaction, run_id: int, *, name: str, now: f
     table, heard = tables.delivery, _open(_of_alerts(transaction, run_id))
     _end(transaction, heard, reason=TransitionReason.RENAMED, now=now)
     for one in heard:
-        body = one.body | {"run": one.body["run"] | {"run": name}}
-        again = {"body": body, "state": DeliveryState.STANDING.value, "due_at": now}
+        told = one.notification
+        notification = structs.replace(told, run=structs.replace(told.run, run=name))
+        again = {"body": notification, "state": DeliveryState.STANDING.value, "due_at": now}
         transaction.connection.execute(update(table).where(table.c.id == one.id).values(**again))
 
 
 def _of_alerts(transaction: Transaction, run_id: int) -> list[Delivery]:
     table = tables.delivery
     found = select(table).where(table.c.run_id == run_id, table.c.episode.is_not(None)).order_by(table.c.id)
-    return [delivery_from_row(row) for row in transaction.connection.execute(found)]
+    deliveries, _ = decode_deliveries(transaction.connection.execute(found))
+    return deliveries
 
 
 def _heard(deliveries: Sequence[Delivery]) -> Heard:

@@ -7,25 +7,37 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from trmon.domain.alerts.alert import Delivery, DeliveryState
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.alert_rows import delivery_from_row
+from trmon.store.rows.row_mapping import RowMapping
 from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDelivery:
-    """A delivery, its run, where it is and why: the newest failure, or the reason for which it was muted."""
+    """A delivery of a run, its state, the newest error, and why it is muted; `body` is the stored notification."""
 
     run: RunKey
-    delivery: Delivery
+    id: int
+    receiver: str
+    dedup_key: str
+    body: dict[str, Any]
     state: DeliveryState
+    told_state: AlertState
+    attempts: int
+    rounds: int
+    made_at: float
+    due_at: float
     tried_at: float | None
     last_error: str | None
     muted: str | None
+
+
+_LISTED = RowMapping(ListedDelivery, composed={"run"})
 
 
 class Deliveries:
@@ -46,15 +58,8 @@ class Deliveries:
             found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.delivery.id,))
+        return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
 
 
 def _listed(row: Any) -> ListedDelivery:
-    return ListedDelivery(
-        run=RunKey(row.project, row.name),
-        delivery=delivery_from_row(row),
-        state=DeliveryState(row.state),
-        tried_at=row.tried_at,
-        last_error=row.last_error,
-        muted=row.muted,
-    )
+    return _LISTED.from_row(row, run=RunKey(row.project, row.name))

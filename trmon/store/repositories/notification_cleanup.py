@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Engine, func, or_, select
 
-from trmon.domain.alerts.alert import AlertState, DeliveryState
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import DeliveryState
 from trmon.store.rows.alert_rows import alert_from_row
 from trmon.store.schema import tables
 from trmon.store.writing.batched_delete import delete_in_batches

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import structlog
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, Double, Engine, Select, any_, bindparam, func, select, update
 
-from trmon.domain.alerts.alert import Delivery, DeliveryState
-from trmon.domain.alerts.muting import DeliveryContext
-from trmon.domain.alerts.settlement import Settlement
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
+from trmon.domain.alerts.delivery_context import DeliveryContext
+from trmon.domain.alerts.delivery_update import DeliveryUpdate
 from trmon.domain.model.slots import SLOTS, Fences
 from trmon.store.repositories.delivery_context import read_delivery_context
 from trmon.store.repositories.leases import check_fences
-from trmon.store.rows.alert_rows import delivery_from_row
+from trmon.store.rows.alert_rows import decode_deliveries
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
+
+log = structlog.get_logger(__name__)
 
 WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STANDING.value)
 
@@ -24,7 +27,7 @@ WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STAN
 def _overdue(*also: ColumnElement[bool]) -> Select[Any]:
     """Return the query for what is to be tried, which is asked each second; making it costs more than asking it."""
     table = tables.delivery.c
-    wanted = table.receiver.not_in(bindparam("without", expanding=True))
+    wanted = table.receiver.not_in(bindparam("exclude_receivers", expanding=True))
     overdue = select(tables.delivery).where(table.state.in_(WAITING), table.due_at <= bindparam("now"), wanted, *also)
     return overdue.order_by(table.due_at, table.id).limit(bindparam("most"))
 
@@ -35,44 +38,64 @@ _OVERDUE_IN_SLOTS = _overdue(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS 
 
 
 class Outbox:
-    """Deliveries by what became of them; what is settled is on disk when the call returns."""
+    """The deliveries that wait; an update is durable when `record` returns."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
 
     def due(
-        self, *, now: float, limit: int = 100, slots: Collection[int] | None = None, without: Collection[str] = ()
+        self,
+        *,
+        now: float,
+        limit: int = 100,
+        slots: Collection[int] | None = None,
+        exclude_receivers: Collection[str] = (),
     ) -> list[Delivery]:
-        """Return what is to be tried by now, of the runs of some slots or all, the longest overdue first.
+        """Return the deliveries that are due, of the runs in some slots or all, the longest overdue first.
 
-        Args: without: receivers that have enough to do.
+        A delivery whose notification cannot be decoded becomes dead, with the error.
         """
-        given = {"now": now, "most": limit, "without": list(without)}
+        given = {"now": now, "most": limit, "exclude_receivers": list(exclude_receivers)}
         with self._reader.connect() as connection:
             if slots is None:
                 rows = connection.execute(_OVERDUE, given).all()
             else:
                 rows = connection.execute(_OVERDUE_IN_SLOTS, {**given, "slots": list(slots)}).all()
-        return [delivery_from_row(row) for row in rows]
+        deliveries, errors = decode_deliveries(rows)
+        if errors:
+            self._quarantine(errors)
+        return deliveries
 
     def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return what is true of a run now, all of it at one moment. Errors: NotFound."""
         with self._reader.connect() as connection:
             return read_delivery_context(connection, run_id, now=now)
 
-    def settle(self, settlements: Sequence[Settlement], *, fences: Fences | None = None) -> None:
-        """Note what became of deliveries, all of it together, while these slots are held. Errors: Fenced."""
-        rows = [_row(settlement) for settlement in settlements]
+    def record(self, updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
+        """Write updates of deliveries in one transaction, if the fences still hold. Errors: Fenced."""
+        rows = [_row(update) for update in updates]
         table = tables.delivery.c
-        asked_at = func.coalesce(bindparam("asked_at", type_=Double), table.tried_at)
-        settled = update(tables.delivery).where(table.id == bindparam("settled_id")).values(tried_at=asked_at)
+        tried_at = func.coalesce(bindparam("newly_tried_at", type_=Double), table.tried_at)
+        statement = update(tables.delivery).where(table.id == bindparam("updated_id")).values(tried_at=tried_at)
 
         def write(transaction: Transaction) -> None:
             check_fences(transaction.connection, fences or {})
-            transaction.connection.execute(settled, rows)
+            transaction.connection.execute(statement, rows)
 
         self._writer.submit(write).result()
+
+    def _quarantine(self, errors: Mapping[int, str]) -> None:
+        """Mark deliveries as dead without waiting for the write: until it succeeds, the next read tries again."""
+        log.error("notifications_undecodable", errors=dict(errors))
+        table = tables.delivery.c
+        waits = (table.id == bindparam("undecodable_id")) & table.state.in_(WAITING)
+        statement = update(tables.delivery).where(waits).values(state=DeliveryState.DEAD.value)
+        rows = [
+            {"undecodable_id": id_, "last_error": f"the stored notification cannot be decoded: {error}"}
+            for id_, error in errors.items()
+        ]
+        self._writer.submit(lambda transaction: transaction.connection.execute(statement, rows))
 
     def counts(self) -> dict[str, int]:
         """Return how many deliveries are in each state."""
@@ -83,14 +106,14 @@ class Outbox:
         return {state.value: found.get(state.value, 0) for state in DeliveryState}
 
 
-def _row(settlement: Settlement) -> dict[str, Any]:
+def _row(update: DeliveryUpdate) -> dict[str, Any]:
     return {
-        "settled_id": settlement.delivery_id,
-        "state": settlement.state.value,
-        "due_at": settlement.due_at,
-        "attempts": settlement.attempts,
-        "rounds": settlement.rounds,
-        "asked_at": settlement.tried_at,
-        "last_error": settlement.error,
-        "muted": settlement.mute and settlement.mute.value,
+        "updated_id": update.delivery_id,
+        "state": update.state.value,
+        "due_at": update.due_at,
+        "attempts": update.attempts,
+        "rounds": update.rounds,
+        "newly_tried_at": update.tried_at,
+        "last_error": update.error,
+        "muted": update.mute and update.mute.value,
     }

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, delete, update
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState, Delivery
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.notification import Notification
 from trmon.store.database.upsert import insert_new, upsert
-from trmon.store.rows.row_mapping import RowMapping
+from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
 
 _UPDATE = {"update": "update_index"}
 _ALERT = RowMapping(Alert, renamed=_UPDATE)
 _EVENT = RowMapping(AlertEvent, renamed=_UPDATE)
-_DELIVERY = RowMapping(Delivery, generated={"id"})
+_NOTIFICATION = Codec(
+    encode=lambda notification: notification, decode=lambda document: msgspec.convert(document, Notification)
+)
+_DELIVERY = RowMapping(
+    Delivery, renamed={"notification": "body"}, codecs={"notification": _NOTIFICATION}, generated={"id"}
+)
 
 
 def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
@@ -62,6 +70,13 @@ def event_from_row(row: Any) -> AlertEvent:
     return _EVENT.from_row(row)
 
 
-def delivery_from_row(row: Any) -> Delivery:
-    """Return the delivery of a row."""
-    return _DELIVERY.from_row(row)
+def decode_deliveries(rows: Iterable[Any]) -> tuple[list[Delivery], dict[int, str]]:
+    """Return the deliveries of rows, and the error of each delivery whose notification cannot be decoded, by id."""
+    deliveries: list[Delivery] = []
+    errors: dict[int, str] = {}
+    for row in rows:
+        try:
+            deliveries.append(_DELIVERY.from_row(row))
+        except msgspec.ValidationError as error:
+            errors[row.id] = str(error)
+    return deliveries, errors

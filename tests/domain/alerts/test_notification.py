@@ -1,0 +1,63 @@
+"""A notification: its content, and its form in the outbox."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from tests.domain.alerts.alert_builders import notification_of
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.notification import Flapping, Notification
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.severity import Severity
+
+
+def test_the_stored_form_has_the_content_of_the_transition() -> None:
+    stored = json.loads(msgspec.json.encode(notification_of(public_url="https://trmon.example/")))
+    assert stored == {
+        "status": "firing",
+        "reason": TransitionReason.FIRED.value,
+        "alert": {
+            "identity": "1/high",
+            "rule": "high",
+            "severity": "page",
+            "labels": {"team": "rl"},
+            "since_at": 10.0,
+            "at": 20.0,
+            "since_step": 7,
+        },
+        "run": {"project": "math", "run": "grpo", "owner": None, "tags": [], "mode": "observe", "attempt_id": 3},
+        "value": "inf",
+        "threshold": 1.0,
+        "summary": "x is inf",
+        "step": 7,
+        "update": None,
+        "runbook": "look",
+        "url": "https://trmon.example/runs/math/grpo?step=7",
+    }
+
+
+def test_a_stored_notification_is_read_back_unchanged() -> None:
+    notification = structs.replace(
+        notification_of(), flapping=Flapping(transitions=6, within_steps=100), told_before=2, key="hook:x"
+    )
+    assert msgspec.json.decode(msgspec.json.encode(notification), type=Notification) == notification
+
+
+def test_fields_of_a_later_version_are_ignored() -> None:
+    document = msgspec.to_builtins(notification_of()) | {"since_version": 3}
+    assert msgspec.convert(document, Notification) == notification_of()
+
+
+def test_a_document_without_an_alert_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="missing required field"):
+        msgspec.convert({"status": "firing"}, Notification)
+
+
+def test_state_and_severity_are_typed() -> None:
+    notification = msgspec.convert(msgspec.to_builtins(notification_of()), Notification)
+    assert (notification.status, notification.alert.severity) == (AlertState.FIRING, Severity.PAGE)
+    assert notification.is_firing

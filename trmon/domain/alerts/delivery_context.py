@@ -1,0 +1,46 @@
+"""The state of a run when one of its deliveries is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.flapping import FlapState, flap_state
+from trmon.domain.alerts.silences import Silence
+from trmon.domain.runs.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryContext:
+    """The run of a delivery, its alerts, and what its receivers already know.
+
+    `alerts`: those that fire and those that ended within the last minute; `acked`: the acknowledged episodes; `tried`:
+    each (receiver, episode) whose firing notification was attempted and may have arrived; `waiting`: those whose
+    firing notification is still due; `events`: the newest transitions of the run.
+    """
+
+    run: Run
+    alerts: tuple[Alert, ...]
+    tried: frozenset[tuple[str, str]]
+    waiting: frozenset[tuple[str, str]] = frozenset()
+    acked: frozenset[str] = frozenset()
+    silences: tuple[Silence, ...] = ()
+    events: tuple[AlertEvent, ...] = ()
+
+    @property
+    def firing(self) -> tuple[Alert, ...]:
+        """The alerts that fire."""
+        return tuple(alert for alert in self.alerts if alert.state is AlertState.FIRING)
+
+    def alert_of(self, delivery: Delivery) -> Alert | None:
+        """Return the alert of a delivery; None if its episode ended, also if a new one started at the same step."""
+        since_at = delivery.notification.alert.since_at
+        return next((a for a in self.alerts if a.episode == delivery.episode and a.since_at == since_at), None)
+
+    def flap_state_of(self, delivery: Delivery) -> FlapState:
+        """Return whether the alert flaps at the transition of a delivery."""
+        told = delivery.notification
+        place = (told.alert.identity, told.run.attempt_id)
+        steps = (event.step for event in self.events if (event.identity, event.attempt_id) == place)
+        return flap_state(steps, at_step=told.step, now_step=max(self.run.last_step or 0, told.step))

@@ -1,0 +1,131 @@
+"""A notification: everything that a receiver may say about one transition of an alert."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.json_number import JsonNumber, json_number
+from trmon.domain.model.severity import Severity
+from trmon.domain.runs.run import Run
+from trmon_client.core.wire.decodable_types import decodable
+
+
+class NotifiedAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """The alert of a notification: `since_at` and `since_step` are the start of its episode, `at` the transition."""
+
+    identity: str
+    rule: str
+    severity: Severity
+    labels: dict[str, str]
+    since_at: float
+    at: float
+    since_step: int
+
+
+class NotifiedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The run of a notification, under the names by which receivers know it."""
+
+    project: str
+    run: str
+    owner: str | None
+    tags: tuple[str, ...]
+    mode: str
+    attempt_id: int
+
+
+class FiringAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that fires on the run when the notification is sent; `muted` is the reason if it is muted."""
+
+    rule: str
+    severity: Severity
+    since_step: int
+    summary: str
+    acknowledged: bool
+    muted: str | None
+
+
+class Flapping(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of transitions of a flapping alert, and the number of steps in which they happened."""
+
+    transitions: int
+    within_steps: int
+
+
+@decodable
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One transition of an alert, as the outbox stores it and receivers render it.
+
+    The fields with a default describe one delivery and are set when it is sent: `firing` holds all alerts that fire
+    on the run by then, `flapping` is set if the alert starts to flap, `told_before` counts the earlier reminders, and
+    `key` identifies the delivery (a retry repeats it, a reminder does not).
+    """
+
+    status: AlertState
+    reason: str
+    alert: NotifiedAlert
+    run: NotifiedRun
+    value: JsonNumber
+    threshold: JsonNumber
+    summary: str
+    step: int
+    update: int | None
+    runbook: str
+    url: str | None
+    firing: tuple[FiringAlert, ...] = ()
+    flapping: Flapping | None = None
+    told_before: int = 0
+    key: str = ""
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether the alert fires; otherwise it has resolved."""
+        return self.status is AlertState.FIRING
+
+
+def build_notification(
+    alert: Alert, event: AlertEvent, *, reason: TransitionReason, run: Run, public_url: str | None
+) -> Notification:
+    """Return the notification of a transition."""
+    return Notification(
+        status=event.state,
+        reason=reason.value,
+        alert=NotifiedAlert(
+            identity=alert.identity,
+            rule=alert.rule,
+            severity=alert.severity,
+            labels=alert.labels,
+            since_at=alert.since_at,
+            at=event.at,
+            since_step=alert.step,
+        ),
+        run=_notified_run(run, attempt_id=event.attempt_id),
+        value=json_number(event.value),
+        threshold=json_number(event.threshold),
+        summary=event.summary,
+        step=event.step,
+        update=event.update,
+        runbook=alert.runbook,
+        url=step_url(run, event.step, public_url=public_url),
+    )
+
+
+def _notified_run(run: Run, *, attempt_id: int) -> NotifiedRun:
+    return NotifiedRun(
+        project=run.key.project,
+        run=run.key.run,
+        owner=run.owner,
+        tags=run.tags,
+        mode=run.mode,
+        attempt_id=attempt_id,
+    )
+
+
+def step_url(run: Run, step: int, *, public_url: str | None) -> str | None:
+    """Return the URL of a step on the run's page, or None if the service does not know its public URL."""
+    if public_url is None:
+        return None
+    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project, safe='')}/{quote(run.key.run, safe='')}?step={step}"
