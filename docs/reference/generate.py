@@ -25,8 +25,8 @@ from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
 from trmon.domain.diagnosis.cause_order import CAUSE_ORDER
 from trmon.domain.diagnosis.conditions import (
-    AT_TIMES,
-    EVER,
+    ONCE,
+    RECURRING,
     HistoryAllOf,
     HistoryAnyOf,
     HistoryCondition,
@@ -34,9 +34,9 @@ from trmon.domain.diagnosis.conditions import (
     HistoryNot,
 )
 from trmon.domain.diagnosis.criteria import finding_conditions
-from trmon.domain.diagnosis.framework_names import REFUSED, TRL, VERL
+from trmon.domain.diagnosis.framework_names import EXCLUDED_NAMES, TRL, VERL
 from trmon.domain.rules import json_schema as ruleschema
-from trmon.domain.rules.rule import ThresholdSide
+from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import PART_HELP, Counters
 from trmon.metrics.exposition import FIXED_HELP
 from trmon_client.core.columns.schema import PAIRS
@@ -209,14 +209,14 @@ def findings_page() -> str:
         "Read by `trmon diagnose --metrics FILE`; our own names are read too, any other is listed as ignored.",
         table(("theirs", "ours"), names),
         "Not read, because they only look like ours:",
-        table(("name", "why"), ((f"`{name}`", why) for name, why in REFUSED.items())),
+        table(("name", "why"), ((f"`{name}`", why) for name, why in EXCLUDED_NAMES.items())),
     )
 
 
 def _rule(condition: HistoryCondition) -> str:
     match condition:
         case HistoryLimit():
-            how_often = {AT_TIMES: " at times", EVER: " ever"}.get(condition.quorum, "")
+            how_often = {RECURRING: " at times", ONCE: " ever"}.get(condition.quorum, "")
             sign = ">" if condition.bound is ThresholdSide.ABOVE else "<"
             point = condition.away_from
             signal = condition.signal if point is None else f"|{condition.signal} - {point:g}|"

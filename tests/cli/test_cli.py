@@ -284,7 +284,7 @@ def test_rules_are_checked_and_what_is_wrong_is_named(tmp_path: Path) -> None:
     file.write_text(RULE.replace("kl_k1", "kl_kk1"))
     ended = trmon("rules", "check", file)
     assert ended.returncode == 1
-    assert f"trmon: {file}: rules[0].when.signal: 'kl_kk1' is no signal; did you mean kl_k1" in ended.stderr
+    assert f"trmon: {file}: rules[0].when.signal: 'kl_kk1' is not a known signal; did you mean kl_k1" in ended.stderr
     assert "cannot be read" in trmon("rules", "check", tmp_path / "none.yaml").stderr
 
 

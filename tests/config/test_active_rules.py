@@ -65,7 +65,7 @@ def test_a_file_is_read_again_when_it_changes_and_an_error_keeps_the_former_rule
     rules.refresh()
     rules.refresh()
     assert (names(rules), heard.failures) == ({"mine", "-mask_rate"}, 1)
-    assert "rules[0].when.zscore: 'kl_kk1' is no signal; did you mean kl_k1" in str(rules.error)
+    assert "rules[0].when.zscore: 'kl_kk1' is not a known signal; did you mean kl_k1" in str(rules.error)
     file.unlink()
     rules.refresh()
     assert (names(rules), heard.failures) == ({"mine", "-mask_rate"}, 2)

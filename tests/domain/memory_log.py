@@ -18,9 +18,9 @@ from trmon.domain.model.messages import StoredNotice, StoredReport, Unread
 from trmon.domain.model.slots import Fences
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.domain.runs.attempts import Claim, renewed_claim
-from trmon.domain.runs.duplicate_trainers import Speaker
+from trmon.domain.runs.duplicate_trainers import ActiveLaunch
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.domain.state.run_update import Checkpoint, Event, Frontier, Reached, RunUpdate
+from trmon.domain.state.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon_client.core import wire
 
 RUN_ID = 1
@@ -98,9 +98,9 @@ class MemoryLog:
             launch=message.launch,
             step=message.step if isinstance(message, wire.Report) else None,
             now=at,
-            reports=isinstance(message, wire.Report),
-            ends=isinstance(message, wire.Finish),
-            beats=isinstance(message, wire.Heartbeat),
+            is_report=isinstance(message, wire.Report),
+            is_end=isinstance(message, wire.Finish),
+            is_heartbeat=isinstance(message, wire.Heartbeat),
         )
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
@@ -128,9 +128,9 @@ class MemoryLog:
             for i, name in enumerate(self._attempts)
         ]
 
-    def reached(self, run_id: int) -> Reached:
+    def progress(self, run_id: int) -> RunProgress:
         """See RunLog."""
-        return Reached(frontier=self._frontier, checkpoint=self._checkpoint)
+        return RunProgress(frontier=self._frontier, checkpoint=self._checkpoint)
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """See RunLog."""
@@ -143,7 +143,7 @@ class MemoryLog:
         with self._lock:
             return self.notices[notice_id : notice_id + limit]
 
-    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
+    def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """See RunLog."""
         found = {
             run_id: Unread(
@@ -193,11 +193,11 @@ class MemoryLog:
         """See RunLog."""
         return self._seen_at
 
-    def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
+    def active_launches(self, run_id: int, *, since: float) -> list[ActiveLaunch]:
         """See RunLog."""
         self.looks_at_speakers += 1
         return [
-            Speaker(
+            ActiveLaunch(
                 attempt_id=attempt_id,
                 attempt=self._attempts[attempt_id - 1],
                 rank=rank,

@@ -20,7 +20,7 @@ NOW = 1_000.0
 def a_run(
     kind: VerdictKind = VerdictKind.HEALTHY, *, name: str = "grpo", need: Urgency | None = None, **changed: Any
 ) -> FleetRunOut:
-    verdict = VerdictOut(kind=kind, need=kind.need if need is None else need, why="because", since_step=3, todo=None)
+    verdict = VerdictOut(kind=kind, need=kind.urgency if need is None else need, why="because", since_step=3, todo=None)
     line = SparklineOut(first_step=0, last_step=7, values=[1, 2, 3, 4, 5, 6, 7, 8])
     fields: dict[str, Any] = {
         "project": "math",

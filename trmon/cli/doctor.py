@@ -17,8 +17,8 @@ def doctor(data_dir: DataDir = None) -> None:
     with plain_errors():
         found = []
         for one in check_installation(read_settings(data_dir=data_dir), variables=os.environ):
-            found.append(one.health)
+            found.append(one.level)
             typer.echo(
-                f"{one.health.value:<4}  {one.what}: {one.found}" + (f"\n      -> {one.advice}" if one.advice else "")
+                f"{one.level.value:<4}  {one.name}: {one.detail}" + (f"\n      -> {one.advice}" if one.advice else "")
             )
-        sys.exit(1 if HealthLevel.ILL in found else 0)
+        sys.exit(1 if HealthLevel.FAIL in found else 0)

@@ -1,1 +1,1 @@
-"""What trmon knows and decides, pure: frozen values in, values with reasons out; no clock, no I/O, no logging."""
+"""The domain logic of trmon: pure functions over frozen values, without clock, I/O or logging."""

@@ -1,4 +1,4 @@
-"""What the worker asks of the store; the store implements it on SQLite and on PostgreSQL."""
+"""The interfaces between the worker and the store, which implements them on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,84 +13,84 @@ from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyNotice, AnyReport, Unread
 from trmon.domain.model.slots import Fences
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.runs.duplicate_trainers import Speaker
+from trmon.domain.runs.duplicate_trainers import ActiveLaunch
 from trmon.domain.runs.run import Attempt, Run
-from trmon.domain.state.run_update import Frontier, Reached, RunUpdate
+from trmon.domain.state.run_update import Frontier, RunProgress, RunUpdate
 
 
 class RunLog(Protocol):
-    """The durable log of runs, as a worker reads it; every method may be called from any thread."""
+    """The stored log of runs that a worker reads; all methods are safe to call from any thread."""
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
-        """Return the runs, of some slots or all, that have not ended or have reports beyond their frontier."""
+        """Return the runs, of some slots or all, that have not ended or have reports after their frontier."""
 
     def run(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
 
     def revision(self, run_id: int) -> int:
-        """Return a number that is another one once somebody beside the worker changed the run, its policy or bounds."""
+        """Return a number that changes when another process or a person edits the run, its policy or its bounds."""
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
 
-    def reached(self, run_id: int) -> Reached:
-        """Return how far the run was folded, zeros for a new one, and the newest checkpoint of its state."""
+    def progress(self, run_id: int) -> RunProgress:
+        """Return the frontier of the run, zeros for a new one, and the newest checkpoint of its state."""
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> Sequence[AnyReport]:
-        """Return the run's reports with a larger id, oldest first, damaged ones by their place."""
+        """Return the run's reports with a larger id, oldest first, damaged ones included."""
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> Sequence[AnyNotice]:
-        """Return the run's notices with a larger id, oldest first, damaged ones by their place."""
+        """Return the run's notices with a larger id, oldest first, damaged ones included."""
 
-    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
-        """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind."""
+    def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
+        """Return the unread messages of some runs; None if a run has `limit` or more of either kind."""
 
     def batch_reports(self, key: BatchKey) -> Sequence[AnyReport]:
-        """Return the stored reports of one batch in the order (rank, chunk), damaged ones by their place."""
+        """Return the stored reports of one batch in the order (rank, chunk), damaged ones included."""
 
     def batch(self, key: BatchKey) -> BatchRow | None:
         """Return a closed batch, or None."""
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
-        """Return the run's closed batches folded after an ordinal, in that order."""
+        """Return the closed batches of the run with a larger ordinal, in that order."""
 
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""
 
     def policy(self, run_id: int) -> PolicyVersion:
-        """Return the run's current policy version, the default one if none was ever set."""
+        """Return the current policy version of the run, the default one if none was set."""
 
     def policy_versions(self, run_id: int) -> list[PolicyVersion]:
-        """Return every policy version the run had, oldest first."""
+        """Return all policy versions of the run, oldest first."""
 
     def adaptation(self, run_id: int) -> AdaptationSetting:
-        """Return how the run's bounds are adapted."""
+        """Return the adaptation setting of the run."""
 
     def last_seen(self, run_id: int) -> float | None:
-        """Return when the run's newest message of any kind came, heartbeats included, on the server's clock."""
+        """Return when the newest message of the run arrived, heartbeats included, on the server's clock."""
 
-    def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
-        """Return, by rank, the launches of a run whose hearts have beaten since a time, or that began since."""
+    def active_launches(self, run_id: int, *, since: float) -> list[ActiveLaunch]:
+        """Return the launches of a run, by rank, that sent a heartbeat or began after a time."""
 
 
 class RunUpdateWriter(Protocol):
-    """Whoever makes durable what a worker finds."""
+    """Stores the updates of a worker."""
 
-    def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
-        """Write outcomes, each in one transaction; each future ends when its one is on disk. Errors, from it: Fenced.
+    def commit(self, updates: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
+        """Write updates, each in one transaction; each future completes when its update is on disk, or raises Fenced.
 
-        Args: fences: those under which the runs' slots are held; None where there is one worker only.
+        Args: fences: the fencing tokens of the slots that the worker holds; None if there is only one worker.
         """
 
 
 class Ownership(Protocol):
-    """The runs that are this worker's."""
+    """The slots of runs that this worker owns."""
 
     def fences(self) -> Fences | None:
-        """Return the slots that are held for now, each with its fence; None where all runs are its own for ever."""
+        """Return the slots that the worker holds, each with its fencing token; None if it owns all runs permanently."""
 
     def surplus(self) -> frozenset[int]:
-        """Return the slots to be given up, once their runs are at rest."""
+        """Return the slots to release once no pass over their runs is in progress."""
 
     def release(self, slots: Collection[int]) -> None:
-        """Give slots up."""
+        """Release slots."""

@@ -25,7 +25,7 @@ FRAME_LINES = 7
 WIDE, MIDDLING = 120, 100
 """Columns from which sparks, and the share rejected, have room."""
 NEEDS, KINDS = list(Urgency), list(VerdictKind)
-ILL = frozenset(kind for kind in VerdictKind if kind.need is not Urgency.NONE)
+ILL = frozenset(kind for kind in VerdictKind if kind.urgency is not Urgency.NONE)
 
 
 def fetch_fleet(asked: ApiClient, *, project: str | None) -> list[FleetRunOut]:

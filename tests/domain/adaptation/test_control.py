@@ -8,7 +8,7 @@ from tests.domain.adaptation import stream
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.adaptation.control import anchor_of, run_controller, version_of_proposal
 from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason
-from trmon.domain.policies.policy_version import PolicyVersion, asked_by_trainer, default_version
+from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
 
 APPLY = AdaptationSetting(mode=AdaptationMode.APPLY)
 BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)
@@ -51,4 +51,4 @@ def test_the_anchor_is_what_somebody_set_last() -> None:
 
 def test_a_restart_of_the_trainer_does_not_undo_what_was_learnt() -> None:
     adapted = replace(BY_A_PERSON, author="trmon:target_mask_rate")
-    assert asked_by_trainer(adapted, stream.GEO, now=9.0) is None
+    assert version_from_trainer(adapted, stream.GEO, now=9.0) is None

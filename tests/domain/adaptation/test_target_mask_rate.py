@@ -13,7 +13,7 @@ import pytest
 
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
-from trmon.domain.adaptation.proposal import BoundProposal, MoveLimit, NoChange, NoChangeReason, Verdict
+from trmon.domain.adaptation.proposal import BoundProposal, ControllerResult, MoveLimit, NoChange, NoChangeReason
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon_client.core.policies.acceptance import Criterion, Policy, decide, preset
@@ -23,7 +23,7 @@ SETTING = AdaptationSetting()
 
 def proposed(
     policy: Policy, sample: PolicySample, *, anchor: Policy | None = None, setting: AdaptationSetting = SETTING
-) -> Verdict:
+) -> ControllerResult:
     return propose(sample, policy=policy, anchor=anchor or policy, setting=setting)
 
 
@@ -83,7 +83,7 @@ def test_the_lower_bound_of_a_ratio_is_moved_by_its_log() -> None:
 
 def with_nan(policy: Policy) -> PolicySample:
     found = stream.sample(policy)
-    found.readings[17, 0] = math.nan
+    found.statistics[17, 0] = math.nan
     return found
 
 
@@ -166,7 +166,7 @@ def test_the_bound_stays_within_floor_and_ceiling(k3: float, end: float, limit: 
 
 def test_infinite_statistics_are_a_tail_and_no_fault() -> None:
     found = stream.sample(stream.K3)
-    found.readings[:40, 0] = math.inf
+    found.statistics[:40, 0] = math.inf
     assert isinstance(proposed(stream.K3, found), BoundProposal)
 
 

@@ -61,9 +61,9 @@ def test_the_telling_criterion_is_the_one_that_rejected_most() -> None:
     far = columns(4, total_sum_k3=np.array([9.0, 9.0, 0.0, 0.0]), total_max_k3=np.array([9, 9, 0, 0], "<f4"))
     cuts.add(columns(4), step=0, policy=preset("trm"))
     cuts.add(far, step=1, policy=preset("trm"))
-    assert cuts.telling == ("mean_k3", "primary", "kl_not_exact")
-    assert [found.n_rejected for found in cuts.by_read[cuts.telling]] == [0, 2]
-    assert set(cuts.by_read) == {
+    assert cuts.most_rejecting == ("mean_k3", "primary", "kl_not_exact")
+    assert [found.n_rejected for found in cuts.by_criterion[cuts.most_rejecting]] == [0, 2]
+    assert set(cuts.by_criterion) == {
         (name, "primary", "kl_not_exact") for name in ("max_binary_kl", "max_abs_d", "mean_k3")
     }
 
@@ -75,7 +75,7 @@ def test_ratios_are_told_in_their_own_units_and_empty_sequences_not_at_all() -> 
     )
     cuts.add(content, step=0, policy=preset("geo_mask"))
     cuts.add(columns(1, n_tokens=np.array([0])), step=1, policy=preset("geo_mask"))
-    first, second = cuts.by_read["geo_ratio", "mismatch_or_primary", None]
+    first, second = cuts.by_criterion["geo_ratio", "mismatch_or_primary", None]
     assert np.allclose(first.values, [1.0, 2.0])
     assert len(second.values) == 0
 
@@ -85,5 +85,5 @@ def test_a_policy_that_lacks_what_it_needs_says_nothing() -> None:
     cuts.add(
         columns(2), step=0, policy=Policy.parse({"name": "lag", "criteria": [{"statistic": "version_lag", "upper": 2}]})
     )
-    assert cuts.by_read == {}
-    assert cuts.telling is None
+    assert cuts.by_criterion == {}
+    assert cuts.most_rejecting is None

@@ -35,7 +35,7 @@ def test_batches_add_up_and_stand_beside_what_was_decided() -> None:
     made.add(batch(lengths=[8, 8], sum_k3=[0.0, 2.0]), accepted=np.array([True, True]))
     made.add(batch(lengths=[8, 8], sum_k3=[2.0, 2.0]), accepted=np.array([False, True]))
     assert (made.total.n, made.total.mask_rate) == (4, 0.75)
-    assert made.standing.mask_rate == 0.25
+    assert made.original.mask_rate == 0.25
     assert made.reasons == {"sum_k3": 3}
 
 

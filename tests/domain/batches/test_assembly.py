@@ -22,12 +22,12 @@ class Arrivals:
     def take(self, step: int, *, at: float = 0.0, attempt_id: int = 1, **fields: object) -> None:
         """Accept a report."""
         self._id += 1
-        self.assembly.accept(stored(report(step, **fields), id_=self._id, at=at, attempt_id=attempt_id))
+        self.assembly.add_report(stored(report(step, **fields), id_=self._id, at=at, attempt_id=attempt_id))
 
     def closed(self, now: float, *, watching_since: float = 0.0) -> list[tuple[int, Completeness]]:
         """Return the steps that close now, and how far they had come."""
-        due = self.assembly.due(now=now, grace_seconds=GRACE, watching_since=watching_since)
-        return [(batch.key.step, batch.standing) for batch in due]
+        due = self.assembly.close_due(now=now, grace_seconds=GRACE, watching_since=watching_since)
+        return [(batch.key.step, batch.completeness) for batch in due]
 
 
 def test_a_batch_waits_until_its_chunks_are_counted() -> None:
@@ -65,7 +65,7 @@ def test_the_grace_closes_what_waits_with_its_standing(
     for chunk in chunks:
         arrivals.take(0, chunk=chunk, world_size=world_size)
     if counted is not None:
-        arrivals.assembly.count(1, 0, finished((0, None, counted)))
+        arrivals.assembly.set_chunk_counts(1, 0, finished((0, None, counted)))
     assert arrivals.closed(59.0) == []
     assert arrivals.closed(60.0) == [(0, standing)]
 
@@ -91,7 +91,7 @@ def test_a_batch_that_waits_holds_back_later_ones_of_its_attempt_only() -> None:
     arrivals.take(2, finished=finished((1, None, 1)), at=40.0)
     arrivals.take(0, attempt_id=2, at=30.0)
     arrivals.take(1, attempt_id=2, finished=finished((0, None, 1)), at=30.0)
-    due = arrivals.assembly.due(now=45.0, grace_seconds=GRACE, watching_since=0.0)
+    due = arrivals.assembly.close_due(now=45.0, grace_seconds=GRACE, watching_since=0.0)
     assert [batch.key for batch in due] == [BatchKey(2, 0, None)]
     assert arrivals.closed(61.0) == [(0, Completeness.MISSING_RANK), (1, Completeness.COMPLETE)]
 
@@ -101,8 +101,8 @@ def test_updates_close_in_order_after_the_rollout_batch() -> None:
     arrivals.take(0, update=1)
     arrivals.take(0, update=0)
     arrivals.take(0)
-    arrivals.assembly.count(1, 0, finished((0, None, 1), (0, 0, 1), (0, 1, 1)))
-    due = arrivals.assembly.due(now=0.0, grace_seconds=GRACE, watching_since=0.0)
+    arrivals.assembly.set_chunk_counts(1, 0, finished((0, None, 1), (0, 0, 1), (0, 1, 1)))
+    due = arrivals.assembly.close_due(now=0.0, grace_seconds=GRACE, watching_since=0.0)
     assert [batch.key.update for batch in due] == [None, 0, 1]
 
 
@@ -110,9 +110,9 @@ def test_nothing_is_waited_for_from_a_rank_that_left_until_it_is_back() -> None:
     arrivals = Arrivals()
     end = wire.Finish(attempt="a", launch="launch-1", sequence=1, world_size=2, finished=finished((0, None, 1)))
     arrivals.take(0, world_size=2)
-    arrivals.assembly.leave(1, end)
+    arrivals.assembly.rank_ended(1, end)
     assert arrivals.closed(1.0) == []
-    arrivals.assembly.leave(1, wire.Finish(attempt="a", launch="launch-1", sequence=1, rank=1, world_size=2))
+    arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1, rank=1, world_size=2))
     assert arrivals.closed(1.0) == [(0, Completeness.MISSING_RANK)]
     arrivals.take(1, launch="launch-2")
     assert arrivals.closed(1.0) == []
@@ -120,8 +120,8 @@ def test_nothing_is_waited_for_from_a_rank_that_left_until_it_is_back() -> None:
 
 def test_a_start_brings_a_rank_back() -> None:
     arrivals = Arrivals()
-    arrivals.assembly.leave(1, wire.Finish(attempt="a", launch="launch-1", sequence=1))
-    arrivals.assembly.enter(1, 0)
+    arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1))
+    arrivals.assembly.rank_started(1, 0)
     arrivals.take(0)
     assert arrivals.closed(1.0) == []
 
@@ -130,15 +130,15 @@ def test_reports_come_out_in_the_order_of_rank_and_chunk() -> None:
     arrivals = Arrivals()
     for rank, chunk in ((1, 1), (0, 1), (1, 0), (0, 0)):
         arrivals.take(0, rank=rank, chunk=chunk, world_size=2)
-    (batch,) = arrivals.assembly.due(now=GRACE, grace_seconds=GRACE, watching_since=0.0)
+    (batch,) = arrivals.assembly.close_due(now=GRACE, grace_seconds=GRACE, watching_since=0.0)
     assert [(r.key.rank, r.key.chunk) for r in batch.reports] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_it_says_from_where_a_restart_must_read_and_when_its_patience_ends() -> None:
     arrivals = Arrivals()
     assert arrivals.assembly.oldest_report_id() is None
-    assert arrivals.assembly.patience_ends(grace_seconds=GRACE, watching_since=0.0) is None
+    assert arrivals.assembly.grace_ends(grace_seconds=GRACE, watching_since=0.0) is None
     arrivals.take(0, at=5.0)
     arrivals.take(1, at=9.0)
     assert arrivals.assembly.oldest_report_id() == 1
-    assert arrivals.assembly.patience_ends(grace_seconds=GRACE, watching_since=0.0) == 65.0
+    assert arrivals.assembly.grace_ends(grace_seconds=GRACE, watching_since=0.0) == 65.0

@@ -16,7 +16,7 @@ def shelf_of(*messages: tuple[int, int, int, dict[str, float]]) -> PendingScalar
             attempt="a", launch="l", rank=rank, world_size=8, sequence=id_, step=step, values=dict(values)
         )
         notice = StoredNotice(id=id_, run_id=1, attempt_id=attempt_id, received_at=0.0, message=message)
-        shelf.put(notice, step=step)
+        shelf.add(notice, step=step)
     return shelf
 
 

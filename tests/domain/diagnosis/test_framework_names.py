@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from trmon.domain.diagnosis import Diagnosis, Finding, History, Quadrant, Stage, diagnose, translate
-from trmon.domain.diagnosis.framework_names import REFUSED, TRL, VERL
-from trmon.domain.diagnosis.required_signals import OF_TRAINER
+from trmon.domain.diagnosis.framework_names import EXCLUDED_NAMES, TRL, VERL
+from trmon.domain.diagnosis.required_signals import TRAINER_SIGNALS
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon_client.core.signals.batch_signals import SIGNALS
 
-SCALARS = {*OF_TRAINER, "entropy", "lr", "vf_explained_var"}
+SCALARS = {*TRAINER_SIGNALS, "entropy", "lr", "vf_explained_var"}
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:
@@ -25,7 +25,7 @@ def of(metrics: Mapping[str, Any]) -> Diagnosis:
 @pytest.mark.parametrize("table", [VERL, TRL], ids=["verl", "trl"])
 def test_every_name_stands_for_a_signal_of_ours(table: Mapping[str, str]) -> None:
     assert set(table.values()) <= SIGNALS.keys() | DERIVED.keys() | SCALARS
-    assert not table.keys() & REFUSED.keys()
+    assert not table.keys() & EXCLUDED_NAMES.keys()
 
 
 def test_a_line_is_read_under_our_names() -> None:

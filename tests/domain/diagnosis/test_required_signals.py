@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.domain.diagnosis.runs import run
-from trmon.domain.diagnosis import READINGS, Thresholds
+from trmon.domain.diagnosis import REQUIRED_SIGNALS, Thresholds
 from trmon.domain.diagnosis.conditions import HistoryAllOf, HistoryAnyOf, HistoryCondition, HistoryLimit, HistoryNot
 from trmon.domain.diagnosis.criteria import finding_conditions, nucleus_sampling, unhealthy
 from trmon.domain.diagnosis.features import with_features
@@ -29,5 +29,5 @@ def test_every_limit_reads_what_is_asked_for_or_is_made_of_it() -> None:
     assert len(names) > 15
     history = run(saturated_fraction=0.1, grad_variance=1.0)
     made = with_features(history).values.keys() - history.values.keys()
-    stems = {name.removeprefix("mismatch_") for name in READINGS}
+    stems = {name.removeprefix("mismatch_") for name in REQUIRED_SIGNALS}
     assert names - stems - made - {"staleness_kl_k3_early"} == set()

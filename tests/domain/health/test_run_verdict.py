@@ -42,20 +42,20 @@ PAGE = Alert(
     labels={},
 )
 WARN = replace(PAGE, rule="stale_rollouts", severity=Severity.WARN, step=20)
-COMPANY = replace(WARN, rule="two_trainers", step=35)
+DUPLICATES = replace(WARN, rule="two_trainers", step=35)
 QUARANTINE = replace(WARN, rule="batch_quarantined", step=36)
 STALLED = replace(PAGE, rule="stalled")
-WELL = diagnose(history())
+HEALTHY = diagnose(history())
 ILL = diagnose(history(staleness_kl_k3=0.2))
 EARLY = diagnose(history(without=("response_length_growth",)))
 UNSURE = diagnose(history(without=("clip_fraction",)))
 
 
-def judged(
-    run: Run = RUN, *alerts: Alert, diagnosis: Diagnosis | None = WELL, expected_step_seconds: float | None = 10.0
+def verdict_on(
+    run: Run = RUN, *alerts: Alert, diagnosis: Diagnosis | None = HEALTHY, expected_step_seconds: float | None = 10.0
 ) -> RunVerdict:
-    standing = VerdictInputs(run=run, alerts=alerts, diagnosis=diagnosis, expected_step_seconds=expected_step_seconds)
-    return judge_run(standing, now=NOW)
+    inputs = VerdictInputs(run=run, alerts=alerts, diagnosis=diagnosis, expected_step_seconds=expected_step_seconds)
+    return judge_run(inputs, now=NOW)
 
 
 def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
@@ -65,149 +65,160 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
 @pytest.mark.parametrize(
     ("found", "kind", "why"),
     [
-        pytest.param(judged(RUN, PAGE, WARN), VerdictKind.ACT, "variance blowup since step 30", id="an open page"),
-        pytest.param(judged(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20", id="an open warning"),
+        pytest.param(verdict_on(RUN, PAGE, WARN), VerdictKind.ACT, "variance blowup since step 30", id="an open page"),
+        pytest.param(verdict_on(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20", id="an open warning"),
         pytest.param(
-            judged(diagnosis=ILL), VerdictKind.WATCH, "step too large since step", id="a finding without an alert"
+            verdict_on(diagnosis=ILL), VerdictKind.WATCH, "step too large since step", id="a finding without an alert"
         ),
         pytest.param(
-            judged(RUN, PAGE, diagnosis=ILL), VerdictKind.ACT, "step too large", id="the cause before its alert"
+            verdict_on(RUN, PAGE, diagnosis=ILL), VerdictKind.ACT, "step too large", id="the cause before its alert"
         ),
         pytest.param(
-            judged(RUN, COMPANY, diagnosis=ILL),
+            verdict_on(RUN, DUPLICATES, diagnosis=ILL),
             VerdictKind.WATCH,
             "two trainers since step 35, step too large since",
             id="a second trainer before a finding",
         ),
         pytest.param(
-            judged(RUN, COMPANY), VerdictKind.WATCH, "two trainers since step 35", id="a second trainer alone"
+            verdict_on(RUN, DUPLICATES), VerdictKind.WATCH, "two trainers since step 35", id="a second trainer alone"
         ),
         pytest.param(
-            judged(RUN, QUARANTINE, diagnosis=ILL),
+            verdict_on(RUN, QUARANTINE, diagnosis=ILL),
             VerdictKind.WATCH,
             ", batch quarantined since 36",
-            id="what could not be judged, beside the finding",
+            id="quarantined parts after the finding",
         ),
         pytest.param(
-            judged(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36", id="a quarantine alone"
+            verdict_on(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36", id="a quarantine alone"
         ),
         pytest.param(
-            judged(RUN, replace(PAGE, state=AlertState.PENDING)),
+            verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)),
             VerdictKind.HEALTHY,
-            "nothing",
+            "no finding",
             id="a page not yet due",
         ),
         pytest.param(
-            judged(RUN, replace(PAGE, severity=Severity.INFO)),
+            verdict_on(RUN, replace(PAGE, severity=Severity.INFO)),
             VerdictKind.HEALTHY,
-            "nothing",
-            id="what is only to be known",
+            "no finding",
+            id="an informational alert",
         ),
-        pytest.param(judged(), VerdictKind.HEALTHY, "nothing found in ", id="everything known, nothing found"),
-        pytest.param(judged(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, ", paused", id="a pause"),
-        pytest.param(judged(diagnosis=None), VerdictKind.UNKNOWN, "not diagnosed yet", id="a run nobody looked at yet"),
+        pytest.param(verdict_on(), VerdictKind.HEALTHY, "no finding in ", id="all findings known, none holds"),
+        pytest.param(verdict_on(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, ", paused", id="a pause"),
         pytest.param(
-            judged(replace(RUN, last_step=None), diagnosis=None),
+            verdict_on(diagnosis=None), VerdictKind.UNKNOWN, "not diagnosed yet", id="a run without a diagnosis"
+        ),
+        pytest.param(
+            verdict_on(replace(RUN, last_step=None), diagnosis=None),
             VerdictKind.UNKNOWN,
             "no step has closed",
             id="no step",
         ),
-        pytest.param(judged(diagnosis=EARLY), VerdictKind.UNKNOWN, "; more steps will tell the rest", id="too early"),
         pytest.param(
-            judged(diagnosis=UNSURE), VerdictKind.UNKNOWN, "pass advantages to log_batch", id="a missing argument"
+            verdict_on(diagnosis=EARLY), VerdictKind.UNKNOWN, "; the full diagnosis needs more steps", id="too early"
         ),
         pytest.param(
-            judged(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
+            verdict_on(diagnosis=UNSURE), VerdictKind.UNKNOWN, "pass advantages to log_batch", id="a missing argument"
+        ),
+        pytest.param(
+            verdict_on(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
             VerdictKind.STALLED,
             "no report for 14 min, expected one every 10 s",
-            id="a silent trainer, which its own alert only repeats",
+            id="a silent trainer with the alert of its state",
         ),
         pytest.param(
-            judged(in_state(RunState.STALLED), expected_step_seconds=None),
+            verdict_on(in_state(RunState.STALLED), expected_step_seconds=None),
             VerdictKind.STALLED,
             "no report for 30 s",
             id="a silent trainer without a usual step",
         ),
         pytest.param(
-            judged(in_state(RunState.CRASHED), WARN),
+            verdict_on(in_state(RunState.CRASHED), WARN),
             VerdictKind.CRASHED,
             "the trainer ended with an error at step 40; before: stale rollouts since step 20",
             id="a crash after a warning",
         ),
-        pytest.param(judged(in_state(RunState.CRASHED), PAGE), VerdictKind.ACT, "variance", id="a crash after a page"),
         pytest.param(
-            judged(in_state(RunState.FINISHED)),
-            VerdictKind.FINISHED,
-            "ended at step 40, nothing found",
-            id="a good end",
+            verdict_on(in_state(RunState.CRASHED), PAGE), VerdictKind.ACT, "variance", id="a crash after a page"
         ),
         pytest.param(
-            judged(in_state(RunState.FINISHED), diagnosis=None),
+            verdict_on(in_state(RunState.FINISHED)),
+            VerdictKind.FINISHED,
+            "ended at step 40, no finding",
+            id="an end without findings",
+        ),
+        pytest.param(
+            verdict_on(in_state(RunState.FINISHED), diagnosis=None),
             VerdictKind.UNKNOWN,
             "ended at step 40, not diagnosed yet",
-            id="an end that nobody looked at yet",
+            id="an end without a diagnosis",
         ),
         pytest.param(
-            judged(in_state(RunState.FINISHED), diagnosis=ILL), VerdictKind.WATCH, "; ended at step 40", id="an ill end"
+            verdict_on(in_state(RunState.FINISHED), diagnosis=ILL),
+            VerdictKind.WATCH,
+            "; ended at step 40",
+            id="an end with a finding",
         ),
         pytest.param(
-            judged(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), diagnosis=ILL),
+            verdict_on(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), diagnosis=ILL),
             VerdictKind.FINISHED,
-            "ended at step 40, ill: step too large since step",
-            id="an ill end of long ago",
+            "ended at step 40 with step too large since step",
+            id="an end with a finding, long ago",
         ),
     ],
 )
-def test_a_run_is_judged_by_what_is_most_urgent(found: RunVerdict, kind: VerdictKind, why: str) -> None:
+def test_the_verdict_is_the_most_urgent_one(found: RunVerdict, kind: VerdictKind, why: str) -> None:
     assert found.kind is kind
     assert why in found.why
     assert found.sentence == f"{kind.value.capitalize()}: {found.why}"
 
 
-def test_a_verdict_names_where_it_began() -> None:
-    assert judged(RUN, WARN, PAGE).since_step == PAGE.step
-    assert judged(diagnosis=ILL).since_step == ILL.observed[0].since_step
-    assert judged().since_step is None
+def test_a_verdict_names_its_first_step() -> None:
+    assert verdict_on(RUN, WARN, PAGE).since_step == PAGE.step
+    assert verdict_on(diagnosis=ILL).since_step == ILL.observed[0].since_step
+    assert verdict_on().since_step is None
 
 
 @pytest.mark.parametrize(
     ("found", "todo"),
     [
-        pytest.param(judged(RUN, replace(PAGE, runbook="filter")), "filter", id="what the alert says"),
-        pytest.param(judged(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix, id="the cause's remedy"),
+        pytest.param(verdict_on(RUN, replace(PAGE, runbook="filter")), "filter", id="the runbook of the alert"),
+        pytest.param(verdict_on(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix, id="the cause's remedy"),
         pytest.param(
-            judged(RUN, replace(COMPANY, runbook="end one"), diagnosis=ILL), "end one", id="a second trainer first"
+            verdict_on(RUN, replace(DUPLICATES, runbook="end one"), diagnosis=ILL),
+            "end one",
+            id="a second trainer first",
         ),
         pytest.param(
-            judged(in_state(RunState.STALLED), replace(STALLED, runbook="look at its log")),
+            verdict_on(in_state(RunState.STALLED), replace(STALLED, runbook="look at its log")),
             "look at its log",
             id="a silent trainer",
         ),
-        pytest.param(judged(in_state(RunState.CRASHED)), None, id="a crash of which no rule is asked"),
-        pytest.param(judged(), None, id="a healthy run"),
-        pytest.param(judged(diagnosis=UNSURE), None, id="nothing found"),
+        pytest.param(verdict_on(in_state(RunState.CRASHED)), None, id="a crash without an alert"),
+        pytest.param(verdict_on(), None, id="a healthy run"),
+        pytest.param(verdict_on(diagnosis=UNSURE), None, id="no finding"),
     ],
 )
-def test_a_verdict_says_what_to_do_first(found: RunVerdict, todo: str | None) -> None:
+def test_a_verdict_has_the_first_action(found: RunVerdict, todo: str | None) -> None:
     assert found.todo == todo
 
 
-def test_what_somebody_has_taken_up_needs_nobody_else() -> None:
-    found = judged(RUN, PAGE, WARN)
+def test_a_run_whose_alerts_are_all_acknowledged_is_not_urgent() -> None:
+    found = verdict_on(RUN, PAGE, WARN)
     assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset()) is Urgency.NOW
     assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode})) is Urgency.NOW
     assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode, WARN.episode})) is Urgency.NONE
-    assert urgency_of(judged(diagnosis=ILL), alerts=(), acked=frozenset()) is Urgency.SOON
+    assert urgency_of(verdict_on(diagnosis=ILL), alerts=(), acked=frozenset()) is Urgency.SOON
 
 
-def test_kinds_are_ordered_by_need() -> None:
-    needs = [kind.need for kind in VerdictKind]
-    assert needs == sorted(needs, key=list(Urgency).index)
+def test_kinds_are_ordered_by_urgency() -> None:
+    urgencies = [kind.urgency for kind in VerdictKind]
+    assert urgencies == sorted(urgencies, key=list(Urgency).index)
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [(0.0, "0 s"), (0.25, "0.2 s"), (45.0, "45 s"), (840.0, "14 min"), (7_300.0, "2 h"), (200_000.0, "2 d")],
 )
-def test_spans_are_told_in_their_largest_unit(seconds: float, expected: str) -> None:
+def test_durations_use_their_largest_unit(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected

@@ -48,17 +48,20 @@ def test_a_file_names_its_rules_and_what_it_expects() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "message"),
     [
-        pytest.param("[]", "file", "must be a mapping", id="no mapping"),
-        pytest.param("tests: []", "tests", "must be a list of at least one", id="no tests"),
+        pytest.param("[]", "file", "must be a mapping", id="not a mapping"),
+        pytest.param("tests: []", "tests", "must be a list with at least one element", id="no tests"),
         pytest.param("a: [", "tests", "is not YAML", id="broken YAML"),
-        pytest.param("case: 1", "file.case", "allowed: rules, tests", id="an unknown part"),
-        pytest.param(TEST.replace("alerts", "alarms"), "tests[0].alarms", "alerts", id="an unknown part of a test"),
+        pytest.param("case: 1", "file.case", "allowed: rules, tests", id="an unknown field"),
+        pytest.param(TEST.replace("alerts", "alarms"), "tests[0].alarms", "alerts", id="an unknown field of a test"),
         pytest.param(TEST.replace("    alerts: []", ""), "tests[0].alerts", "is required", id="no expectation"),
         pytest.param(
-            TEST.replace("mismatch_kl_k1", "kl_kk1"), "tests[0].series.kl_kk1", "did you mean kl_k1", id="no signal"
+            TEST.replace("mismatch_kl_k1", "kl_kk1"),
+            "tests[0].series.kl_kk1",
+            "did you mean kl_k1",
+            id="an unknown signal",
         ),
-        pytest.param(TEST.replace("'0x9'", "0x9"), "tests[0].series.mismatch_kl_k1", "in quotes", id="hexadecimal"),
-        pytest.param(TEST.replace("0x9", "zero"), "tests[0].series.mismatch_kl_k1", "'zero'", id="no series"),
+        pytest.param(TEST.replace("'0x9'", "0x9"), "tests[0].series.mismatch_kl_k1", "quoted text", id="hexadecimal"),
+        pytest.param(TEST.replace("0x9", "zero"), "tests[0].series.mismatch_kl_k1", "'zero'", id="not a series"),
         pytest.param(
             TEST.replace("[]", "[{rule: r, state: pending, step: 3}]"),
             "tests[0].alerts[0].state",

@@ -12,20 +12,20 @@ from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
-from trmon.domain.pipeline.state_rules import judge_change, judge_run_end, retire_removed_rules
-from trmon.domain.runs.liveness import LifeChange, LifeReason
+from trmon.domain.pipeline.state_rules import apply_run_end, apply_state_change, retire_removed_rules
+from trmon.domain.runs.liveness import StateChange, StateChangeReason
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.pipeline_state import PipelineState
 
 KEY = BatchKey(1, 7, None)
 
 
-def change(before: RunState, state: RunState) -> LifeChange:
+def change(before: RunState, state: RunState) -> StateChange:
     """Return a change of state at second 500, silent since second 100."""
-    return LifeChange(
+    return StateChange(
         before=before,
         state=state,
-        reason=LifeReason.SILENT,
+        reason=StateChangeReason.SILENT,
         at=500.0,
         silence_started_at=100.0,
         silent_seconds=400.0,
@@ -37,7 +37,7 @@ def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], Pipeli
     """Return what a run that passes through these states makes of its alerts."""
     pipeline_state, made, before = PipelineState(steps=steps), [], RunState.RUNNING
     for state in states:
-        transitions, pipeline_state = judge_change(
+        transitions, pipeline_state = apply_state_change(
             change(before, state), context=pass_context(), pipeline_state=pipeline_state, key=KEY
         )
         made += transitions
@@ -80,14 +80,14 @@ def in_state(state: RunState) -> PassContext:
 
 def test_a_finished_run_comes_to_rest_with_no_alert_left() -> None:
     _, pipeline_state = judged(RunState.STALLED)
-    made, pipeline_state = judge_run_end(context=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
+    made, pipeline_state = apply_run_end(context=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
     assert [(t.reason, t.alert.state) for t in made if t.alert] == [(TransitionReason.FINISHED, AlertState.RESOLVED)]
     assert not pipeline_state.tracks
 
 
 def test_a_crashed_run_keeps_its_alerts() -> None:
     _, pipeline_state = judged(RunState.CRASHED)
-    made, after = judge_run_end(context=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
+    made, after = apply_run_end(context=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
     assert made == ()
     assert after.open_alerts() == pipeline_state.open_alerts()
 

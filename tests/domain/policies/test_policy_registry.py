@@ -13,8 +13,8 @@ def test_presets_the_current_version_and_those_before_it_are_known() -> None:
     assert book.find(preset("seq_mis").hash) == preset("seq_mis")
     assert book.find(preset("icepop").hash) == preset("icepop")
     assert book.find(moved.hash) is None
-    assert book.knowing(moved).find(moved.hash) == moved
-    assert book.knowing(moved).turning(default_version(now=1.0)).find(moved.hash) == moved
+    assert book.with_policy(moved).find(moved.hash) == moved
+    assert book.with_policy(moved).with_current(default_version(now=1.0)).find(moved.hash) == moved
 
 
 def test_a_report_that_names_none_was_decided_by_the_current_one() -> None:

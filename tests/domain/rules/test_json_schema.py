@@ -1,36 +1,19 @@
-"""The schema of rule files agrees with what reads them."""
+"""The JSON Schema of rule files agrees with the parser."""
 
 from __future__ import annotations
 
 from importlib.resources import files
+from operator import attrgetter
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from tests.domain.rules import test_rule_yaml
+from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, InvalidRules
 from trmon.domain.rules.json_schema import rules_json_schema
 from trmon.domain.rules.rule_yaml import FIELDS
 
 VALIDATOR = Draft202012Validator(rules_json_schema())
-BEYOND_A_SCHEMA = {
-    "broken YAML",
-    "a name twice",
-    "a clear threshold beyond",
-    "nothing to disable",
-    "a number of the step in every update",
-    "a label's name that is none",
-    "a date that is none",
-    "too deep",
-    "huge",
-    "a ring",
-}
-
-
-def case_table() -> list[tuple[str, str]]:
-    """Return the texts that no rulebook may have, by the case that each is."""
-    (mark,) = test_rule_yaml.test_what_is_wrong_is_named.pytestmark
-    return [(case.id, case.values[0]) for case in mark.args[1]]
 
 
 def test_it_is_a_schema() -> None:
@@ -42,16 +25,16 @@ def test_it_accepts_the_builtin_rules() -> None:
     assert list(VALIDATOR.iter_errors(builtin)) == []
 
 
-@pytest.mark.parametrize("text", [text for case, text in case_table() if case not in BEYOND_A_SCHEMA])
-def test_it_refuses_what_the_reader_refuses(text: str) -> None:
-    assert not VALIDATOR.is_valid(yaml.safe_load(text))
+@pytest.mark.parametrize("rules", [rules for rules in INVALID_RULES if rules.in_schema], ids=attrgetter("case"))
+def test_it_rejects_what_the_parser_rejects(rules: InvalidRules) -> None:
+    assert not VALIDATOR.is_valid(yaml.safe_load(rules.text))
 
 
-@pytest.mark.parametrize("when", test_rule_yaml.CONDITIONS, ids=str)
+@pytest.mark.parametrize("when", CONDITIONS, ids=str)
 def test_it_accepts_every_kind_of_condition(when: dict[str, object]) -> None:
     rule = {"name": "r", "severity": "warn", "summary": "{{x}} {run}", "when": when}
     assert list(VALIDATOR.iter_errors([rule, {"name": "mask_rate", "disabled": True}])) == []
 
 
-def test_it_knows_every_part_of_a_rule() -> None:
+def test_it_has_every_field_of_a_rule() -> None:
     assert rules_json_schema()["$defs"]["rule"]["properties"].keys() == FIELDS.keys()

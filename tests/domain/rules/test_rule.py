@@ -23,5 +23,5 @@ def test_a_rule_may_be_more_severe_in_a_run_that_enforces() -> None:
         summary="{run} step {step}: {signal} {value} {threshold}",
     )
     assert (rule.severity_in("observe"), rule.severity_in("enforce")) == (Severity.WARN, Severity.PAGE)
-    summary = rule.say(Evaluation(Truth.TRUE, "x", 1.23456789, 1.0), run="math/grpo", step=4)
+    summary = rule.format_summary(Evaluation(Truth.TRUE, "x", 1.23456789, 1.0), run="math/grpo", step=4)
     assert summary == "math/grpo step 4: x 1.235 1"

@@ -26,7 +26,7 @@ def test_rules_are_known_by_what_they_read_and_by_name() -> None:
 
 
 def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
-    assert RULES.kept == {
+    assert RULES.remembered == {
         RowSelection.GAUGE: RememberedSignals(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
         RowSelection.EVERY_UPDATE: RememberedSignals(windows=("clip_fraction",), baselines=()),
     }
@@ -34,7 +34,7 @@ def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
 
 def test_an_empty_set_asks_for_nothing() -> None:
     empty = RuleSet(())
-    assert (empty.over_signals, empty.over_states, empty.kept[RowSelection.GAUGE]) == (
+    assert (empty.over_signals, empty.over_states, empty.remembered[RowSelection.GAUGE]) == (
         (),
         (),
         RememberedSignals((), ()),

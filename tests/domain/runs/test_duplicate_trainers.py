@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.runs.duplicate_trainers import Speaker, find_duplicate_trainers
+from trmon.domain.runs.duplicate_trainers import ActiveLaunch, find_duplicate_trainers
 
 
-def speaker(launch: str, began_at: float, beat_at: float | None, **fields: Any) -> Speaker:
+def speaker(launch: str, began_at: float, beat_at: float | None, **fields: Any) -> ActiveLaunch:
     """Return a launch with an attempt of its own."""
     usual = {"attempt_id": ord(launch), "attempt": f"by {launch}", "rank": 0}
-    return Speaker(launch=launch, began_at=began_at, beat_at=beat_at, **usual | fields)
+    return ActiveLaunch(launch=launch, began_at=began_at, beat_at=beat_at, **usual | fields)
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Case:
     """Who speaks, and for how many seconds two of them have done so; None: one lives alone."""
 
     sentence: str
-    speakers: tuple[Speaker, ...]
+    speakers: tuple[ActiveLaunch, ...]
     seconds: float | None
 
 

@@ -13,7 +13,7 @@ def filled(values: dict[int, float]) -> SignalWindow:
     """Return a window of values by step."""
     window = SignalWindow()
     for step, value in values.items():
-        window = window.put(step, value)
+        window = window.with_value(step, value)
     return window
 
 
@@ -30,7 +30,7 @@ def filled(values: dict[int, float]) -> SignalWindow:
 def test_a_window_holds_one_value_a_step(
     values: dict[int, float], step: int, value: float, expected: dict[int, float]
 ) -> None:
-    window = filled(values).put(step, value)
+    window = filled(values).with_value(step, value)
     assert dict(zip(window.steps, window.values, strict=True)) == expected
 
 
@@ -91,7 +91,7 @@ def baseline(values: list[float]) -> Baseline:
     """Return a baseline of one value a step."""
     made = Baseline()
     for step, value in enumerate(values):
-        made = made.put(step, value)
+        made = made.with_value(step, value)
     return made
 
 
@@ -99,14 +99,16 @@ def test_a_baseline_is_the_median_of_the_first_steps_and_never_moves() -> None:
     first = [float(value) for value in range(BASELINE_ROWS)]
     assert all(math.isnan(baseline(first[:n]).value) for n in range(BASELINE_ROWS))
     assert baseline(first).value == (BASELINE_ROWS - 1) / 2
-    assert baseline(first).put(99, 1e9) == baseline(first)
-    assert Baseline().put(0, math.nan) == Baseline()
+    assert baseline(first).with_value(99, 1e9) == baseline(first)
+    assert Baseline().with_value(0, math.nan) == Baseline()
 
 
 def test_the_last_update_of_a_step_is_the_one_in_the_baseline() -> None:
-    assert Baseline().put(0, 1.0).put(0, 2.0).put(1, 3.0) == Baseline(steps=(0, 1), values=(2.0, 3.0))
+    assert Baseline().with_value(0, 1.0).with_value(0, 2.0).with_value(1, 3.0) == Baseline(
+        steps=(0, 1), values=(2.0, 3.0)
+    )
     full = baseline([0.0] * BASELINE_ROWS)
-    assert full.put(BASELINE_ROWS - 1, 5.0).values[-1] == 5.0
+    assert full.with_value(BASELINE_ROWS - 1, 5.0).values[-1] == 5.0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.domain.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.batches.quarantine import MAX_REASON_LENGTH, QuarantinePart
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.close_batch import close_batch, replay_row, withheld
+from trmon.domain.pipeline.close_batch import close_batch, replay_row, withhold_batch
 from trmon.domain.rules import rule_yaml
 from trmon.domain.state.pipeline_state import PipelineState
 
@@ -23,7 +23,7 @@ UNSPEAKABLE = replace(SPOKEN, summary="{nobody}")
 
 def test_its_row_has_its_place_and_what_came_of_it_and_no_signals_of_its_own() -> None:
     batch = closing(report(3), report(3, rank=1), pipeline_state=PipelineState(ordinal=4))
-    row = withheld(batch, OverflowError("too large")).row
+    row = withhold_batch(batch, OverflowError("too large")).row
     assert row is not None
     assert (row.key, row.ordinal, row.n_ranks, row.n_sequences) == (BatchKey(1, 3, None), 5, 2, 16)
     assert not row.complete
@@ -35,13 +35,13 @@ def test_its_row_has_its_place_and_what_came_of_it_and_no_signals_of_its_own() -
 
 
 def test_a_long_error_is_cut() -> None:
-    row = withheld(closing(report(0)), ValueError("x" * 10_000)).row
+    row = withhold_batch(closing(report(0)), ValueError("x" * 10_000)).row
     assert row is not None
     assert len(row.quarantined[0].reason) == MAX_REASON_LENGTH
 
 
 def test_the_batch_after_it_follows_it() -> None:
-    first = withheld(closing(report(0)), "why")
+    first = withhold_batch(closing(report(0)), "why")
     second = close_batch(closing(report(1), pipeline_state=first.pipeline_state))
     assert second.row is not None
     assert (second.row.ordinal, second.pipeline_state.steps) == (2, 2)
@@ -51,7 +51,7 @@ def test_the_batch_after_it_follows_it() -> None:
 
 
 def test_its_alert_resolves_after_steps_that_are_judged() -> None:
-    made = withheld(closing(report(0)), "why")
+    made = withhold_batch(closing(report(0)), "why")
     states = []
     for step in range(1, 24):
         made = close_batch(closing(report(step), pipeline_state=made.pipeline_state))
@@ -64,7 +64,7 @@ def test_where_not_even_its_row_can_be_judged_the_row_is_written_and_passed_over
     unable = closing(report(2), context=pass_context(rules=(UNSPEAKABLE,)), pipeline_state=pipeline_state)
     with pytest.raises(KeyError):
         close_batch(unable)
-    passed = withheld(unable, "why")
+    passed = withhold_batch(unable, "why")
     assert passed.row is not None
     assert passed.row.quarantined[0].reason == "why"
     assert (passed.pipeline_state.ordinal, passed.pipeline_state.folded, passed.pipeline_state.steps) == (
@@ -79,7 +79,7 @@ def test_where_not_even_its_row_can_be_judged_the_row_is_written_and_passed_over
 def test_a_revision_that_fails_keeps_the_place_and_the_history_of_its_row() -> None:
     first = close_batch(closing(report(0)))
     again = replace(closing(report(0), report(0, chunk=1), pipeline_state=first.pipeline_state), former=first.row)
-    revised = withheld(again, "why")
+    revised = withhold_batch(again, "why")
     assert revised.row is not None
     assert (revised.row.ordinal, revised.row.revised, revised.row.n_sequences) == (1, True, 16)
     assert revised.pipeline_state == first.pipeline_state

@@ -13,7 +13,7 @@ from trmon.store.database.connect import engines_of
 
 def observed(store: Store) -> dict[str, HealthCheckResult]:
     """Return the observations by what was looked at."""
-    return {one.what: one for one in store.examine()}
+    return {one.name: one for one in store.examine()}
 
 
 def execute(store: Store, statement: str) -> None:
@@ -23,15 +23,15 @@ def execute(store: Store, statement: str) -> None:
 def test_a_migrated_database_has_its_schema_and_indexes_and_uses_them(store: Store) -> None:
     append(store, report_intake())
     found = observed(store)
-    assert {found[what].health for what in ("schema", "indexes", "hot queries")} == {HealthLevel.WELL}
+    assert {found[what].level for what in ("schema", "indexes", "hot queries")} == {HealthLevel.OK}
 
 
 def test_an_index_that_was_dropped_is_missed_and_so_is_its_use(store: Store) -> None:
     execute(store, "DROP INDEX ix_claim_run_id")
     found = observed(store)
-    assert "ix_claim_run_id on claim" in found["indexes"].found
-    assert found["indexes"].health is HealthLevel.ILL
-    assert found["hot queries"].found == "read a whole table: who speaks for a run"
+    assert "ix_claim_run_id on claim" in found["indexes"].detail
+    assert found["indexes"].level is HealthLevel.FAIL
+    assert found["hot queries"].detail == "read a whole table: who speaks for a run"
 
 
 def test_an_earlier_schema_is_told_how_to_go_on_and_not_looked_at_further(url: str) -> None:
@@ -43,16 +43,16 @@ def test_an_earlier_schema_is_told_how_to_go_on_and_not_looked_at_further(url: s
     found = observed(store)
     store.close()
     assert set(found) == {"schema"}
-    assert (found["schema"].health, found["schema"].advice) == (HealthLevel.ILL, "run `trmon migrate`")
+    assert (found["schema"].level, found["schema"].advice) == (HealthLevel.FAIL, "run `trmon migrate`")
 
 
 @pytest.mark.server("postgres")
 def test_a_server_that_does_not_sync_and_runs_without_workers_are_said(postgres_url: str) -> None:
     store = Store.open(postgres_url)
     found = observed(store)
-    assert (found["durability"].health, found["durability"].found[:5]) == (HealthLevel.ILL, "fsync")
-    assert found["clock"].health is HealthLevel.WELL
-    assert (found["leases"].health, found["leases"].advice) == (HealthLevel.ILL, "start `trmon worker`")
+    assert (found["durability"].level, found["durability"].detail[:5]) == (HealthLevel.FAIL, "fsync")
+    assert found["clock"].level is HealthLevel.OK
+    assert (found["leases"].level, found["leases"].advice) == (HealthLevel.FAIL, "start `trmon worker`")
     store.leases("one").renew()
     assert observed(store)["leases"].found == "1 workers share 128 slots (one: 128)"
     store.close()

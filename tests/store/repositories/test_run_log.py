@@ -52,8 +52,8 @@ def log(store: Store) -> RunLog:
 
 
 def test_a_new_run_has_nothing_behind_it(log: RunLog, run_id: int) -> None:
-    assert log.reached(run_id).frontier == Frontier()
-    assert log.reached(run_id).checkpoint is None
+    assert log.progress(run_id).frontier == Frontier()
+    assert log.progress(run_id).checkpoint is None
     assert log.batches_after(run_id, 0, limit=10) == []
     assert log.open_alerts(run_id) == []
     assert log.policy(run_id) == default_version(now=NOW)
@@ -126,8 +126,8 @@ def test_the_frontier_and_the_checkpoint_move_together_or_alone(store: Store, lo
     checkpoint = Checkpoint(ordinal=64, version=1, state=b"mind")
     commit(store, run_id, frontier=Frontier(report_id=5, notice_id=2), checkpoint=checkpoint)
     commit(store, run_id, frontier=Frontier(report_id=9, notice_id=2))
-    assert log.reached(run_id).frontier == Frontier(report_id=9, notice_id=2)
-    assert log.reached(run_id).checkpoint == checkpoint
+    assert log.progress(run_id).frontier == Frontier(report_id=9, notice_id=2)
+    assert log.progress(run_id).checkpoint == checkpoint
 
 
 def test_what_an_outcome_says_of_the_run_is_written_and_the_rest_stays(store: Store, log: RunLog, run_id: int) -> None:
@@ -204,7 +204,7 @@ def test_an_outcome_is_written_whole_or_not_at_all(store: Store, log: RunLog, ru
     with pytest.raises(Exception, match=r"(?i)foreign key"):
         commit(store, run_id, batches=(first, clash), frontier=Frontier(report_id=9))
     assert log.batches_after(run_id, 0, limit=10) == []
-    assert log.reached(run_id).frontier == Frontier()
+    assert log.progress(run_id).frontier == Frontier()
 
 
 def test_unfinished_are_runs_that_live_or_have_something_unread(store: Store, log: RunLog) -> None:
@@ -253,9 +253,9 @@ def test_speakers_are_those_whose_hearts_beat_and_those_that_have_just_begun(
     append(store, report_intake(step=4), report_intake(step=9, launch="launch-2", seed=1), now=NOW + 50)
     beat(store, at=NOW + 60)
     append(store, intake(wire.Finish(attempt="a", launch="launch-2", sequence=1)), now=NOW + 70)
-    first, second = sorted(log.speakers(run_id, since=NOW + 40), key=lambda speaker: speaker.began_at)
+    first, second = sorted(log.active_launches(run_id, since=NOW + 40), key=lambda speaker: speaker.began_at)
     assert (first.attempt, first.launch, first.began_at, first.beat_at) == ("a", "launch-1", NOW, NOW + 60)
     assert (second.attempt, second.began_at, second.beat_at) == ("a~launch-2", NOW + 50, None)
     assert [(speaker.last_step, speaker.ended) for speaker in (first, second)] == [(4, False), (9, True)]
-    assert [speaker.launch for speaker in log.speakers(run_id, since=NOW + 55)] == ["launch-1"]
-    assert log.speakers(run_id, since=NOW + 60) == []
+    assert [speaker.launch for speaker in log.active_launches(run_id, since=NOW + 55)] == ["launch-1"]
+    assert log.active_launches(run_id, since=NOW + 60) == []

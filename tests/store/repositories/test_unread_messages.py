@@ -56,7 +56,7 @@ def test_each_run_gets_what_it_would_read_alone(store: Store, seed: int) -> None
     for _ in range(5):
         asked = chance.sample(run_ids, k=chance.randint(1, N_RUNS))
         read = {id_: Frontier(report_id=chance.randint(0, 70), notice_id=chance.randint(0, 70)) for id_ in asked}
-        mail = store.run_log.mail(read, limit=100)
+        mail = store.run_log.unread(read, limit=100)
         assert mail is not None
         assert list(mail) == asked
         for run_id, frontier in read.items():
@@ -70,8 +70,8 @@ def test_each_run_gets_what_it_would_read_alone(store: Store, seed: int) -> None
 def test_where_there_is_as_much_as_the_limit_there_is_no_telling_whose_is_missing(store: Store) -> None:
     run_ids = [append(store, *(report_intake(run=run, step=step) for step in range(3)))[0].run_id for run in "ab"]
     read = dict.fromkeys(run_ids, Frontier())
-    assert store.run_log.mail(read, limit=6) is None
-    mail = store.run_log.mail(read, limit=7)
+    assert store.run_log.unread(read, limit=6) is None
+    mail = store.run_log.unread(read, limit=7)
     assert mail is not None
     assert [len(mail[run_id].reports) for run_id in run_ids] == [3, 3]
 
@@ -80,7 +80,7 @@ def test_a_row_that_cannot_be_decoded_is_named_among_the_others(store: Store) ->
     broken, sound = (append(store, report_intake(run=run))[0] for run in ("broken", "sound"))
     spoil = update(tables.report).where(tables.report.c.id == broken.id).values(payload=b"\xc1")
     store.writer.submit(lambda transaction: transaction.connection.execute(spoil) and None).result(30)
-    mail = store.run_log.mail({broken.run_id: Frontier(), sound.run_id: Frontier()}, limit=10)
+    mail = store.run_log.unread({broken.run_id: Frontier(), sound.run_id: Frontier()}, limit=10)
     assert mail is not None
     [damaged], [whole] = mail[broken.run_id].reports, mail[sound.run_id].reports
     assert isinstance(damaged, DamagedReport)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.adaptation.proposal import NoChange, NoChangeReason, Verdict
+from trmon.domain.adaptation.proposal import ControllerResult, NoChange, NoChangeReason
 from trmon.domain.model.errors import InvalidInput
 
 _DEFAULT = AdaptationSetting()
@@ -60,7 +60,7 @@ class ProposalOut(BaseModel):
     moves: list[MoveOut] = []
 
     @classmethod
-    def of(cls, verdict: Verdict) -> Self:
+    def of(cls, verdict: ControllerResult) -> Self:
         """Return a verdict as answered."""
         if isinstance(verdict, NoChange):
             return cls(hold=verdict.reason, reason=verdict.detail)
@@ -89,7 +89,11 @@ class AdaptationOut(BaseModel):
 
     @classmethod
     def of(
-        cls, setting: AdaptationSetting, *, recommended: Verdict | None = None, bound_budget: Verdict | None = None
+        cls,
+        setting: AdaptationSetting,
+        *,
+        recommended: ControllerResult | None = None,
+        bound_budget: ControllerResult | None = None,
     ) -> Self:
         """Return a setting as answered."""
         return cls(

@@ -18,7 +18,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import decoded
+from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon_client.core.columns.columns import Columns
 
@@ -105,7 +105,7 @@ def _find(
 
 
 def _columns(service: Components, batch: BatchRow) -> Columns:
-    whole, damaged = decoded(service.store.run_log.batch_reports(batch.key))
+    whole, damaged = decode_reports(service.store.run_log.batch_reports(batch.key))
     if not whole and not damaged:
         raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
     if (damaged and sum(report.n_sequences for report in whole) != batch.n_sequences) or not whole:

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from trmon.api.http.json_numbers import Number
-from trmon.domain.analysis.distribution import CriterionSamples, Distribution, Read
+from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution
 
 
 class CriterionOut(BaseModel):
@@ -19,7 +19,7 @@ class CriterionOut(BaseModel):
     n_rejected: int
 
     @classmethod
-    def of(cls, read: Read, *, n_rejected: int) -> Self:
+    def of(cls, read: CriterionKey, *, n_rejected: int) -> Self:
         """Return a criterion as answered."""
         statistic, pair, where = read
         return cls(statistic=statistic, pair=pair, where=where, n_rejected=n_rejected)
@@ -39,9 +39,11 @@ class DistributionOut(BaseModel):
     n_steps_without_reports: int = Field(description="Steps looked for whose sequences are no longer stored.")
 
     @classmethod
-    def of(cls, cuts: CriterionSamples, *, chosen: Read | None, found: Distribution | None, missing: int) -> Self:
+    def of(
+        cls, cuts: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
+    ) -> Self:
         """Return a distribution as answered; None where no criterion applied."""
-        criteria = {read: CriterionOut.of(read, n_rejected=cuts.n_rejected(read)) for read in cuts.by_read}
+        criteria = {read: CriterionOut.of(read, n_rejected=cuts.n_rejected(read)) for read in cuts.by_criterion}
         return cls(
             criteria=list(criteria.values()),
             chosen=None if chosen is None else criteria[chosen],

@@ -15,7 +15,7 @@ from trmon.api.whatif.schemas import Question, WhatIfOut
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import decoded
+from trmon.domain.model.messages import decode_reports
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.wire import unpack_bits
 
@@ -62,7 +62,7 @@ def _keys(service: Components, run_id: int, question: Question, *, access: Acces
 
 def _added(service: Components, effect: WhatIfEffect, key: BatchKey) -> bool:
     """Take a batch in, report by report, as it was decided; false where its reports were pruned or are damaged."""
-    reports, _ = decoded(service.store.run_log.batch_reports(key))
+    reports, _ = decode_reports(service.store.run_log.batch_reports(key))
     for report in reports:
         columns: Columns = report.columns()
         effect.add(columns, accepted=unpack_bits(report.accepted, columns.n_sequences))

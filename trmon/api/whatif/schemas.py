@@ -106,7 +106,7 @@ class WhatIfOut(BaseModel):
                 n_steps_without_reports=reach.n_missing,
             ),
             total=ShareOut.of(effect.total),
-            then=ShareOut.of(effect.standing),
+            then=ShareOut.of(effect.original),
             reasons=dict(effect.reasons),
             by_length=[QuarterOut.of_quarter(quarter) for quarter in effect.quarters()],
             positive_advantage=ShareOut.of(effect.positive),

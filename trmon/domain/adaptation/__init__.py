@@ -1,1 +1,1 @@
-"""Adaptation: controllers that read stored columns and propose bounds; pure, and each answer has its reason."""
+"""Adaptation: controllers that read stored columns and propose bounds, each with a reason."""

@@ -1,4 +1,4 @@
-"""How a run's bounds are adapted: whether at all, to which target, over which window."""
+"""The setting of a run's adaptation: its mode, target and window."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 MIN_SEQUENCES = 256
-"""Fewer hold the bound: a tail of 5% is then 12 sequences or less."""
+"""With fewer sequences the bound stays: a tail of 5% would have 12 sequences or less."""
 MAX_SEQUENCES = 65_536
 MAX_EVERY_STEPS = 1_000_000
-"""The steps since the last change are remembered."""
+"""The limit of `every_steps`: the worker keeps the steps since the last change."""
 
 
 class AdaptationMode(Enum):
-    """What becomes of a controller's proposal: none is made, it is shown, or it becomes a policy version."""
+    """What happens to a controller's proposal: it is not made, only shown, or applied as a policy version."""
 
     OFF = "off"
     RECOMMEND = "recommend"
@@ -22,11 +22,11 @@ class AdaptationMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptationSetting:
-    """A run's setting.
+    """The setting of a run's adaptation.
 
-    `target_mask_rate` is a fraction; a proposal rests on the newest `window_sequences`, and with `apply` one is made
-    every `every_steps`. A bound stays within [floor_factor, ceiling_factor] times the one that a person, the trainer
-    or trmon's default set; for ratios the factors are of |log bound|.
+    `target_mask_rate` is a fraction; a proposal uses the newest `window_sequences`, and with `apply` one is made every
+    `every_steps`. A bound stays within [floor_factor, ceiling_factor] times the bound that a person, the trainer or
+    trmon's default set; for ratios the factors apply to |log bound|.
     Errors: ValueError naming the field.
     """
 

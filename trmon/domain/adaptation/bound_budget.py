@@ -1,4 +1,4 @@
-"""The controller that asks which threshold an error bound allows; it only ever recommends."""
+"""The controller that derives a threshold from an error bound; its proposals are only recommended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import math
 import numpy as np
 
 from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES
-from trmon.domain.adaptation.proposal import BoundMove, BoundProposal, NoChange, NoChangeReason, Verdict, adapted_name
+from trmon.domain.adaptation.proposal import (
+    BoundMove,
+    BoundProposal,
+    ControllerResult,
+    NoChange,
+    NoChangeReason,
+    adapted_name,
+)
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.tail import Side, rejected_share, tails_of, with_reaches
 from trmon_client.core.bounds.surrogate_error import max_delta
@@ -15,13 +22,15 @@ from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Criterion,
 
 NAME = "bound_budget"
 BUDGET_FRACTION = 0.1
-"""The share of the measured gain that the error bound may take."""
+"""The fraction of the measured gain that the error bound may reach."""
 
 
-def recommend(sample: PolicySample, *, policy: Policy, gain: float, fraction: float = BUDGET_FRACTION) -> Verdict:
+def recommend(
+    sample: PolicySample, *, policy: Policy, gain: float, fraction: float = BUDGET_FRACTION
+) -> ControllerResult:
     """Return the policy whose bound on token KL keeps the error bound within a fraction of the measured gain.
 
-    Args: sample: the newest sequences, as `policy` reads them; gain: reward won so far, of a range of 1.
+    Args: sample: the statistics of `policy` over the newest sequences; gain: reward gained so far, of a range of 1.
     Source: formulas, sections 7 and 8.
     """
     if sample.has_nan:
@@ -29,10 +38,10 @@ def recommend(sample: PolicySample, *, policy: Policy, gain: float, fraction: fl
             NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
         )
     if len(sample) < MIN_SEQUENCES:
-        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
+        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences; at least {MIN_SEQUENCES} are needed")
     if not gain > 0:
         return NoChange(
-            NoChangeReason.NO_GAIN, f"the reward has gained {gain:.4g}, and a budget is a fraction of what it won"
+            NoChangeReason.NO_GAIN, f"the reward gained {gain:.4g}; the budget is a fraction of a positive gain"
         )
     horizon = int(sample.n_tokens.max())
     kl_seq = None if np.isnan(sample.kl_nats).any() else float(sample.kl_nats.mean())
@@ -42,7 +51,7 @@ def recommend(sample: PolicySample, *, policy: Policy, gain: float, fraction: fl
     }
     if not reaches or math.isinf(delta):
         return NoChange(
-            NoChangeReason.NOTHING_TO_MOVE, "no criterion bounds the KL of tokens, or there is none to bound"
+            NoChangeReason.NOTHING_TO_MOVE, "no criterion bounds the KL of tokens, or the sequences have no KL to bound"
         )
     return _proposal(sample, policy, reaches=reaches, basis={"gain": gain, "horizon": horizon, "delta": delta})
 
@@ -67,7 +76,7 @@ def _bounds_token_kl(criterion: Criterion) -> bool:
 
 
 def _upper(criterion: Criterion, delta: float) -> float:
-    """A bound on a lower bound of KL carries the margin that makes it a proof."""
+    """Return the upper bound; on a lower bound of KL, the margin makes the certificate valid."""
     is_lower_bound = criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound"
     return delta + CERTIFICATE_MARGIN if is_lower_bound else delta
 

@@ -1,4 +1,4 @@
-"""A controller's verdict: other bounds with the evidence for them, or the reason why they stay."""
+"""Results of controllers: a proposal of bounds with its evidence, or the reason for no change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUFFIX = " (adapted)"
 
 
 class NoChangeReason(Enum):
-    """Why a bound stays."""
+    """Why bounds do not change."""
 
     STALLED = "stalled"
     NOT_A_NUMBER = "not_a_number"
@@ -27,14 +27,14 @@ class NoChangeReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """The bounds stay, and why."""
+    """The bounds do not change, for a reason."""
 
     reason: NoChangeReason
     detail: str
 
 
 class MoveLimit(Enum):
-    """What kept a bound from going all the way to its quantile."""
+    """The limit that keeps a bound from its quantile."""
 
     FACTOR = "factor"
     FLOOR = "floor"
@@ -43,7 +43,7 @@ class MoveLimit(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundMove:
-    """One bound that moves, in the statistic's own units; `wanted` is where it would go without limits."""
+    """One bound that moves, in the units of its statistic; `wanted` is its value without limits."""
 
     statistic: str
     pair: str
@@ -56,9 +56,9 @@ class BoundMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundProposal:
-    """A policy that a controller would put in force, and what speaks for it.
+    """A policy that a controller proposes, with its evidence.
 
-    Mask rates are shares of the window's valid sequences, under the policy in force and under the proposed one.
+    Mask rates are shares of the valid sequences in the window, under the active and under the proposed policy.
     """
 
     controller: str
@@ -77,7 +77,7 @@ class BoundProposal:
         return f"{moves}: {rates} over {self.n_sequences} sequences"
 
     def evidence(self) -> dict[str, Any]:
-        """Return what speaks for it, JSON-able."""
+        """Return the evidence as a JSON-compatible document."""
         return {
             "controller": self.controller,
             "n_sequences": self.n_sequences,
@@ -88,9 +88,9 @@ class BoundProposal:
         }
 
 
-Verdict = BoundProposal | NoChange
+ControllerResult = BoundProposal | NoChange
 
 
 def adapted_name(anchor: Policy) -> str:
-    """Return the name of every policy adapted from one: metrics are labelled by names, so it stays the same."""
+    """Return the name of the policies adapted from one; it is stable, since metrics have it as a label."""
     return f"{anchor.name.removesuffix(SUFFIX)[:100]}{SUFFIX}"

@@ -1,4 +1,4 @@
-"""A sample: what a policy's criteria read of many sequences, the newest of a run."""
+"""Samples: the statistics that a policy's criteria compare, over the newest sequences of a run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from trmon_client.core.policies.acceptance import Criterion, Policy, decide
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PolicySample:
-    """N sequences that have tokens, none of them invalid, as C criteria read them.
+    """The statistics of N valid, non-empty sequences for the C criteria of a policy.
 
-    `readings` [N, C] float64, logs for ratios, NaN where the data cannot tell; `judged` [N, C] bool: where the
-    criterion applies; `n_tokens` [N]; `kl_nats` [N], KL of the whole sequence, NaN unless it is exact; `n_invalid`
-    counts sequences left out, which are rejected whatever the bounds.
+    `statistics` [N, C] float64, logs for ratios, NaN if unknown; `applies` [N, C] bool: whether the criterion applies;
+    `n_tokens` [N]; `kl_nats` [N], KL of the whole sequence, NaN unless it is exact; `n_invalid` counts invalid
+    sequences, which are left out, since every policy rejects them.
     """
 
-    readings: Array
-    judged: Array
+    statistics: Array
+    applies: Array
     n_tokens: Array
     kl_nats: Array
     n_invalid: int
@@ -32,20 +32,20 @@ class PolicySample:
 
     @property
     def has_nan(self) -> bool:
-        """Whether some log-probs, or what a criterion makes of them, are no numbers."""
-        return self.n_invalid > 0 or bool(np.isnan(self.readings[self.judged]).any())
+        """Whether some log-probs are invalid, or a statistic of them is NaN."""
+        return self.n_invalid > 0 or bool(np.isnan(self.statistics[self.applies]).any())
 
     @classmethod
     def of(cls, columns: Columns, policy: Policy) -> PolicySample:
-        """Return what a policy reads of a batch. Errors: PolicyError naming the argument that is missing."""
+        """Return the sample of a batch. Errors: PolicyError naming the missing argument."""
         compared = decide(columns, policy).compared
         read = [_read(columns, *pair) for pair in zip(policy.criteria, compared, strict=True)]
         is_exact = columns.kl_is == "exact" and "sum_kl" in columns
         kl = columns["sum_kl"] if is_exact else np.full(columns.n_sequences, math.nan)
         rows = (columns["n_tokens"] > 0) & (columns["n_invalid"] == 0)
         return cls(
-            readings=_stacked([readings for readings, _ in read], columns.n_sequences)[rows],
-            judged=_stacked([judged for _, judged in read], columns.n_sequences).astype(bool)[rows],
+            statistics=_stacked([statistics for statistics, _ in read], columns.n_sequences)[rows],
+            applies=_stacked([applies for _, applies in read], columns.n_sequences).astype(bool)[rows],
             n_tokens=columns["n_tokens"][rows],
             kl_nats=kl[rows],
             n_invalid=int((columns["n_invalid"] > 0).sum()),
@@ -53,11 +53,11 @@ class PolicySample:
 
     @classmethod
     def merge(cls, parts: Iterable[PolicySample]) -> PolicySample:
-        """Return all parts' sequences, in order. Args: parts: at least one, of the same criteria."""
+        """Return the sequences of all parts, in order. Args: parts: one or more, of the same criteria."""
         parts = list(parts)
         return cls(
-            readings=np.concatenate([part.readings for part in parts]),
-            judged=np.concatenate([part.judged for part in parts]),
+            statistics=np.concatenate([part.statistics for part in parts]),
+            applies=np.concatenate([part.applies for part in parts]),
             n_tokens=np.concatenate([part.n_tokens for part in parts]),
             kl_nats=np.concatenate([part.kl_nats for part in parts]),
             n_invalid=sum(part.n_invalid for part in parts),
@@ -65,7 +65,7 @@ class PolicySample:
 
 
 def policy_reads(policy: Policy) -> tuple[tuple[str, str, str | None], ...]:
-    """Return what a policy reads, whatever its bounds: samples of policies that read the same can be merged."""
+    """Return the criteria of a policy without their bounds; samples with equal criteria can be merged."""
     return tuple((criterion.statistic, criterion.pair, criterion.where) for criterion in policy.criteria)
 
 

@@ -1,4 +1,4 @@
-"""Tails: a policy's bounds as reaches from zero, beyond which sequences are rejected."""
+"""Tails: each bound of a policy as its reach, the distance from zero beyond which it rejects sequences."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ Side = Literal["lower", "upper"]
 SIGNS: dict[Side, float] = {"lower": -1.0, "upper": 1.0}
 
 INFINITE = 1e300
-"""Stands for infinity, so that quantiles next to it stay numbers."""
+"""Replaces infinity, so that quantiles next to it are not NaN."""
 MAX_LOG = 700.0
-"""Ratios beyond exp of this are no floats."""
+"""The largest log of a ratio that fits a float."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class BoundTail:
-    """One bound of a policy over a sample: a sequence is rejected where its value exceeds `reach`.
+    """One bound of a policy over a sample: a sequence is rejected if its value exceeds `reach`.
 
-    A lower bound is mirrored, a ratio's is a log: so every reach grows as its bound loosens. `values` [N] are -inf
-    where the criterion does not apply; `judged` [M] are the others, sorted.
+    Lower bounds are negated and ratios are logs, so every reach grows as its bound loosens. `values` [N] are -inf where
+    the criterion does not apply; `sorted_values` [M] are the others.
     """
 
     index: int
     side: Side
     reach: float
     values: Array
-    judged: Array
+    sorted_values: Array
 
     def quantile(self, share: float) -> float:
-        """Return the value that a share of the judged sequences exceeds."""
-        return float(np.quantile(self.judged, 1.0 - share))
+        """Return the value that a share of the sequences exceeds."""
+        return float(np.quantile(self.sorted_values, 1.0 - share))
 
 
 def tails_of(sample: PolicySample, policy: Policy) -> tuple[BoundTail, ...]:
-    """Return the tails of every bound that judged some sequence."""
+    """Return the tails of all bounds that apply to some sequence."""
     found = []
     for index, criterion in enumerate(policy.criteria):
-        judged = sample.judged[:, index]
+        applies = sample.applies[:, index]
         for side, reach in reaches_of(criterion).items():
-            values = np.clip(SIGNS[side] * sample.readings[:, index], -INFINITE, INFINITE)
-            if judged.any():
-                beyond = np.where(judged, values, -math.inf)
-                inside = np.sort(values[judged])
-                found.append(BoundTail(index=index, side=side, reach=reach, values=beyond, judged=inside))
+            values = np.clip(SIGNS[side] * sample.statistics[:, index], -INFINITE, INFINITE)
+            if applies.any():
+                beyond = np.where(applies, values, -math.inf)
+                inside = np.sort(values[applies])
+                found.append(BoundTail(index=index, side=side, reach=reach, values=beyond, sorted_values=inside))
     return tuple(found)
 
 
 def rejected_share(tails: Sequence[BoundTail], *, reaches: Sequence[float] | None = None) -> float:
-    """Return the share of sequences beyond any reach, or beyond other reaches; NaN without a tail."""
+    """Return the share of sequences beyond a reach of the tails, or beyond other reaches; NaN without a tail."""
     if not tails:
         return math.nan
     limits = [tail.reach for tail in tails] if reaches is None else reaches
@@ -67,19 +67,19 @@ def rejected_share(tails: Sequence[BoundTail], *, reaches: Sequence[float] | Non
 
 
 def reaches_of(criterion: Criterion) -> dict[Side, float]:
-    """Return the reach of each bound that a criterion has."""
+    """Return the reaches of the bounds of a criterion."""
     bounds: dict[Side, float | None] = {"lower": criterion.lower_compared, "upper": criterion.upper_compared}
     return {side: SIGNS[side] * bound for side, bound in bounds.items() if bound is not None}
 
 
 def bound_of(criterion: Criterion, side: Side, *, reach: float) -> float:
-    """Return the bound of a reach, in the criterion's own units."""
+    """Return the bound of a reach, in the units of the criterion."""
     compared = SIGNS[side] * reach
     return math.exp(min(compared, MAX_LOG)) if criterion.measured.is_ratio else compared
 
 
 def with_reaches(policy: Policy, reaches: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
-    """Return the policy with other reaches for some bounds, by (criterion, side)."""
+    """Return the policy with new reaches for some bounds, by (criterion, side)."""
     criteria = list(policy.criteria)
     for (index, side), reach in reaches.items():
         bound = bound_of(criteria[index], side, reach=reach)

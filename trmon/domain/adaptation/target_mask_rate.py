@@ -1,4 +1,4 @@
-"""The controller that keeps a policy rejecting a given share of the sequences, whatever their statistics' scale."""
+"""The controller that keeps the mask rate of a policy at a target, independent of the scale of its statistics."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trmon.domain.adaptation.adaptation_setting import MIN_SEQUENCES, Adaptation
 from trmon.domain.adaptation.proposal import (
     BoundMove,
     BoundProposal,
+    ControllerResult,
     MoveLimit,
     NoChange,
     NoChangeReason,
-    Verdict,
     adapted_name,
 )
 from trmon.domain.adaptation.sample import PolicySample, policy_reads
@@ -24,28 +24,28 @@ NAME = "target_mask_rate"
 MAX_FACTOR = 2.0
 DEAD_BAND = 0.1
 SHARE_HALVINGS = 17
-"""Fine enough to tell single sequences of the largest window apart."""
+"""Enough to resolve single sequences of the largest window."""
 
 
 def propose(
     sample: PolicySample, *, policy: Policy, anchor: Policy, setting: AdaptationSetting, is_stalled: bool = False
-) -> Verdict:
-    """Return the policy whose bounds reject `target_mask_rate` of a sample, or why those in force stay.
+) -> ControllerResult:
+    """Return the policy whose bounds reject `target_mask_rate` of a sample, or why the active bounds stay.
 
-    Every bound takes the same share of its statistic's tail, such that all together reject the target r: one bound
-    its (1 - r) quantile, a two-sided criterion r/2 on each side. A bound moves by at most a factor 2, and none while
-    the mask rate is within 10% of the target.
-    Args: sample: the newest sequences, as `policy` reads them; anchor: the policy that [floor, ceiling] are of.
+    Every bound rejects the same share of the tail of its statistic, so that all bounds together reject the target r:
+    one bound alone is the (1 - r) quantile, a two-sided criterion rejects r/2 on each side. A bound moves by at most a
+    factor of 2, and no bound moves while the mask rate is within 10% of the target.
+    Args: sample: the statistics of `policy` over the newest sequences; anchor: the policy of floors and ceilings.
     Source: formulas, section 8.
     """
     if is_stalled:
-        return NoChange(NoChangeReason.STALLED, "the run reports nothing")
+        return NoChange(NoChangeReason.STALLED, "the run is stalled")
     if sample.has_nan:
         return NoChange(
             NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
         )
     if len(sample) < MIN_SEQUENCES:
-        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences, and it takes {MIN_SEQUENCES}")
+        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences; at least {MIN_SEQUENCES} are needed")
     tails = tails_of(sample, policy)
     before = rejected_share(tails)
     if abs(before - setting.target_mask_rate) <= DEAD_BAND * setting.target_mask_rate:
@@ -54,8 +54,8 @@ def propose(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """Where one bound goes, what kept it from its quantile, and the quantile."""
+class _BoundStep:
+    """The new reach of one bound, the quantile that it should have, and the limit that kept it from there."""
 
     tail: BoundTail
     reach: float
@@ -67,11 +67,13 @@ class _Step:
         return not math.isclose(self.reach, self.tail.reach, rel_tol=1e-3)
 
 
-def _propose(tails: Sequence[BoundTail], *, policy: Policy, anchor: Policy, setting: AdaptationSetting) -> Verdict:
+def _propose(
+    tails: Sequence[BoundTail], *, policy: Policy, anchor: Policy, setting: AdaptationSetting
+) -> ControllerResult:
     movable = [tail for tail in tails if _has_scale(policy, tail)]
     if not movable:
         return NoChange(
-            NoChangeReason.NOTHING_TO_MOVE, "no criterion judged these sequences with bounds that have a scale"
+            NoChangeReason.NOTHING_TO_MOVE, "no criterion with a bound other than zero applies to these sequences"
         )
     share = _share(movable, target=setting.target_mask_rate)
     steps = [_step(tail, wanted=tail.quantile(share), anchor=anchor, setting=setting) for tail in movable]
@@ -90,12 +92,12 @@ def _propose(tails: Sequence[BoundTail], *, policy: Policy, anchor: Policy, sett
 
 
 def _has_scale(policy: Policy, tail: BoundTail) -> bool:
-    """A bound at or beyond zero cannot be moved by a factor, nor can its opposite pass it."""
+    """Return whether factors can move the bounds of a criterion: all reaches are above zero."""
     return all(reach > 0 for reach in reaches_of(policy.criteria[tail.index]).values())
 
 
 def _share(tails: Sequence[BoundTail], *, target: float) -> float:
-    """Return the largest share of each tail that all together reject no more than the target."""
+    """Return the largest share of each tail with which all bounds together reject at most the target."""
     low, high = 0.0, 1.0
     for _ in range(SHARE_HALVINGS):
         middle = (low + high) / 2
@@ -104,11 +106,11 @@ def _share(tails: Sequence[BoundTail], *, target: float) -> float:
     return low
 
 
-def _step(tail: BoundTail, *, wanted: float, anchor: Policy, setting: AdaptationSetting) -> _Step:
-    """Go to the quantile, four digits long, as far as the limits let it."""
+def _step(tail: BoundTail, *, wanted: float, anchor: Policy, setting: AdaptationSetting) -> _BoundStep:
+    """Return the step to the quantile, rounded to four digits, within the limits."""
     if wanted <= 0:
-        # What never leaves zero has no tail to tell a scale from.
-        return _Step(tail=tail, reach=tail.reach, wanted=wanted, limit=None)
+        # A statistic that is zero at this quantile has no tail that could set a scale.
+        return _BoundStep(tail=tail, reach=tail.reach, wanted=wanted, limit=None)
     criterion = anchor.criteria[tail.index]
     start = reaches_of(criterion)[tail.side]
     floor, ceiling = start * setting.floor_factor, start * setting.ceiling_factor
@@ -120,10 +122,10 @@ def _step(tail: BoundTail, *, wanted: float, anchor: Policy, setting: Adaptation
     limit = None if near == rounded else MoveLimit.FACTOR
     if reach != near:
         limit = MoveLimit.FLOOR if near < floor else MoveLimit.CEILING
-    return _Step(tail=tail, reach=reach, wanted=wanted, limit=limit)
+    return _BoundStep(tail=tail, reach=reach, wanted=wanted, limit=limit)
 
 
-def _move(policy: Policy, step: _Step) -> BoundMove:
+def _move(policy: Policy, step: _BoundStep) -> BoundMove:
     criterion, side = policy.criteria[step.tail.index], step.tail.side
     return BoundMove(
         statistic=criterion.statistic,
@@ -137,7 +139,7 @@ def _move(policy: Policy, step: _Step) -> BoundMove:
 
 
 def _anchor(anchor: Policy, policy: Policy) -> Policy:
-    """A policy that reads other statistics is no measure for this one."""
+    """Return the anchor, or the policy itself if the anchor has other criteria."""
     sides = [set(reaches_of(criterion)) for criterion in policy.criteria]
     same = (
         policy_reads(anchor) == policy_reads(policy)

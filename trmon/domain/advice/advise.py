@@ -1,4 +1,4 @@
-"""Advice: what a trainer might do about its learning rate, its KL coefficient, or itself; never more than advice."""
+"""Advice to the trainer: scale the learning rate or the KL coefficient, or stop; the trainer decides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KL_HORIZON = 10_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LrDecay:
-    """One lasting cut of the learning rate, known by the step that it was first advised at."""
+    """One lasting cut of the learning rate, identified by the step at which it was first advised."""
 
     factor: float
     step: int
@@ -35,10 +35,10 @@ class LrDecay:
 @decodable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What is advised after a step; `reasons` says why for everything that is not neutral.
+    """The advice after a step; `reasons` has an entry for each value that is not neutral.
 
-    `lr_scale` is for Adam-like optimizers, `lr_scale_sgd` for plain ones, both for the next steps only; `lr_decay`
-    lasts; `kl_factor` multiplies the coefficient of a KL penalty, None where the run states no target.
+    `lr_scale` is for Adam-like optimizers, `lr_scale_sgd` for plain ones, both for the next steps only; `lr_decay` is
+    lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target.
     """
 
     step: int
@@ -50,7 +50,7 @@ class Advice:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Return it as acknowledgements carry it, JSON-able."""
+        """Return it as the JSON-compatible document that acknowledgements carry."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
 
@@ -58,8 +58,8 @@ class Advice:
 def lr_scales(ess_seq: float, *, target: float) -> tuple[float, float]:
     """Return the scales of the learning rate for Adam-like and for plain optimizers.
 
-    Args: ess_seq: in (0, 1]; target: the run's own while it was on-policy.
-    Returns: min(1, sqrt(ess_seq/target)) and the same without the root; 1 where either is NaN or the target is 0.
+    Args: ess_seq: in (0, 1]; target: the ess_seq of the run while it was on-policy.
+    Returns: min(1, sqrt(ess_seq/target)) and the same without the root; 1 if either is NaN or the target is 0.
     Source: [VCPO]; formulas, section 8.
     """
     if math.isnan(ess_seq) or not target > 0:
@@ -71,18 +71,18 @@ def lr_scales(ess_seq: float, *, target: float) -> tuple[float, float]:
 def ess_target(rows: Sequence[BatchRow]) -> float:
     """Return the median ess_seq of the primary pair over on-policy rows; NaN for fewer than 5 rows.
 
-    Args: rows: the run's first gauge rows; where hardly any is on-policy, as in an asynchronous trainer, all count.
+    Args: rows: the first gauge rows of the run; all count if fewer than 5 are on-policy (asynchronous trainers).
     """
     known = [row for row in rows if not math.isnan(_ess_seq(row))]
     on_policy = [row for row in known if not row.signals.get("version_lag_mean", 0.0) > 0]
-    chosen = on_policy if len(on_policy) >= MIN_TARGET_STEPS else known
-    return median(map(_ess_seq, chosen)) if len(chosen) >= MIN_TARGET_STEPS else math.nan
+    selected = on_policy if len(on_policy) >= MIN_TARGET_STEPS else known
+    return median(map(_ess_seq, selected)) if len(selected) >= MIN_TARGET_STEPS else math.nan
 
 
 def lr_decay(growth: float, *, step: int, last: LrDecay | None) -> LrDecay | None:
-    """Return the newest cut of the learning rate: a new one where responses surge, at most one in 100 steps.
+    """Return the newest cut of the learning rate: a new one if responses surge, at most one in 100 steps.
 
-    Args: growth: response_length_growth; last: the cut before, forgotten by a run that went back in steps.
+    Args: growth: response_length_growth; last: the previous cut, dropped if the run went back in steps.
     Source: [LR]; formulas, section 8.
     """
     if last is not None and step < last.step:
@@ -93,10 +93,10 @@ def lr_decay(growth: float, *, step: int, last: LrDecay | None) -> LrDecay | Non
 
 
 def kl_factor(kl: float, *, target: float, n_sequences: int, horizon: float) -> float:
-    """Return what to multiply the coefficient of a KL penalty by: 1 + clip(KL/target - 1, -0.2, 0.2) n/H.
+    """Return the factor for the coefficient of a KL penalty: 1 + clip(KL/target - 1, -0.2, 0.2) n/H.
 
-    Args: kl, target: nats; n_sequences: of the batch; horizon: sequences over which the coefficient may adapt.
-    Returns: 1 for a KL that is NaN; never below 0.
+    Args: kl, target: nats; n_sequences: of the batch; horizon: sequences over which the coefficient adapts.
+    Returns: 0 or more; 1 if the KL is NaN.
     Source: Ziegler et al. (2019); formulas, section 8.
     """
     if math.isnan(kl):
@@ -107,14 +107,14 @@ def kl_factor(kl: float, *, target: float, n_sequences: int, horizon: float) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlTarget:
-    """The KL to the reference policy that a run's configuration asks for, nats, and over how many sequences."""
+    """The configured target of the KL to the reference policy, nats, and the horizon in sequences."""
 
     nats: float
     horizon: float = KL_HORIZON
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> KlTarget | None:
-        """Return the target in `kl_target` and `kl_horizon`; None where there is none that can be."""
+        """Return the target in `kl_target` and `kl_horizon`; None if it is missing or not a positive number."""
         given = {"nats": config.get("kl_target"), "horizon": config.get("kl_horizon", KL_HORIZON)}
         numbers = {
             name: float(value)
@@ -127,20 +127,20 @@ class KlTarget:
 def advise(
     row: BatchRow, *, target: float, decay: LrDecay | None, kl_target: KlTarget | None, alerts: Sequence[Alert]
 ) -> Advice:
-    """Return what is advised after a gauge row.
+    """Return the advice after a gauge row.
 
-    Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing ones that page over batches.
+    Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing pages of rules over batches.
     """
     ess_seq = _ess_seq(row)
     adam, sgd = lr_scales(ess_seq, target=target)
     factor = _kl_factor(row, kl_target)
     reasons = {}
     if adam < 1:
-        reasons["lr_scale"] = f"ess_seq is {ess_seq:.3g}, and was {target:.3g} while the run was on-policy"
+        reasons["lr_scale"] = f"ess_seq is {ess_seq:.3g}; it was {target:.3g} while the run was on-policy"
     if decay is not None:
-        reasons["lr_decay"] = f"responses were {MAX_GROWTH:g} times as long as 100 steps before, at step {decay.step}"
+        reasons["lr_decay"] = f"at step {decay.step}, responses were over {MAX_GROWTH:g} times the length 100 steps ago"
     if factor is not None and factor != 1:
-        reasons["kl_factor"] = f"the KL to the reference is not at its target of {kl_target and kl_target.nats:g}"
+        reasons["kl_factor"] = f"the KL to the reference differs from its target of {kl_target and kl_target.nats:g}"
     if alerts:
         reasons["stop"] = alerts[0].summary
     return Advice(
@@ -155,7 +155,7 @@ def advise(
 
 
 def _kl_factor(row: BatchRow, kl_target: KlTarget | None) -> float | None:
-    """The KL to the reference is the trainer's own number: trmon never sees that policy."""
+    """Return the factor for the KL to the reference, which the trainer sends as a scalar."""
     if kl_target is None or "ref_kl" not in row.scalars:
         return None
     kl = row.scalars["ref_kl"]

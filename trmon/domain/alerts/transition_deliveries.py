@@ -46,7 +46,7 @@ def _receivers(event: AlertEvent, context: PassContext) -> Iterable[str]:
     """Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified."""
     if event.state is AlertState.FIRING:
         return context.receivers
-    return dict.fromkeys((*context.receivers, *context.everyone))
+    return dict.fromkeys((*context.receivers, *context.all_receivers))
 
 
 def _dedup_key(event: AlertEvent, *, receiver: str) -> str:

@@ -1,1 +1,1 @@
-"""What-if and distributions over stored sequences."""
+"""Analyses of stored sequences: what-if replays and distributions."""

@@ -1,4 +1,4 @@
-"""Distributions: where the sequences of each step stood against the threshold that cut them."""
+"""Distributions: histograms of a criterion's statistic by step, with the bounds that were active."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trmon_client.core.policies.decision import FIRST_CRITERION
 
 BINS = 32
 LOG_FROM_RATIO = 30.0
-"""From this ratio of the largest to the least value on, bins are spaced by logarithms."""
+"""Bins have logarithmic widths if the largest value is this many times the smallest one."""
 LARGEST_RATIO = 1e8
-"""What is smaller than the largest value by more lies in the lowest bin."""
+"""Values smaller than the largest one by more than this factor are in the lowest bin."""
 
-Read: TypeAlias = tuple[str, str, str | None]
-"""What a criterion reads, whatever its bounds: statistic, pair, where."""
+CriterionKey: TypeAlias = tuple[str, str, str | None]
+"""A criterion without its bounds: statistic, pair, where."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CriterionSample:
-    """What one criterion read of one step's sequences, [N] in its own units, its bounds, and how many it rejected."""
+    """The statistic of one criterion over the sequences of one step, [N], its bounds, and the number it rejected."""
 
     step: int
     values: Array
@@ -35,12 +35,12 @@ class CriterionSample:
 
 @dataclass(slots=True)
 class CriterionSamples:
-    """What the criteria of a run's policies made of its steps, by what they read."""
+    """The samples of the criteria of a run's policies, by criterion."""
 
-    by_read: dict[Read, list[CriterionSample]] = field(default_factory=dict)
+    by_criterion: dict[CriterionKey, list[CriterionSample]] = field(default_factory=dict)
 
     def add(self, columns: Columns, *, step: int, policy: Policy) -> None:
-        """Take a step's sequences in; a policy that lacks what it needs has nothing to say of them."""
+        """Add the sequences of a step; they are left out if they lack data that the policy needs."""
         try:
             decision = decide(columns, policy)
         except PolicyError:
@@ -49,24 +49,24 @@ class CriterionSamples:
         for index, (criterion, compared) in enumerate(zip(policy.criteria, decision.compared, strict=True)):
             if compared is not None:
                 rejected = int(np.count_nonzero(decision.codes == FIRST_CRITERION + index))
-                cut = _cut(criterion, compared[rows], step=step, n_rejected=rejected)
-                self.by_read.setdefault(criterion_key(criterion), []).append(cut)
+                sample = _sample(criterion, compared[rows], step=step, n_rejected=rejected)
+                self.by_criterion.setdefault(criterion_key(criterion), []).append(sample)
 
     @property
-    def telling(self) -> Read | None:
-        """What the criterion reads that rejected most, of equal ones the first; None where none applied."""
-        return max(self.by_read, key=self.n_rejected, default=None)
+    def most_rejecting(self) -> CriterionKey | None:
+        """The criterion that rejected most sequences, the first of equal ones; None if none applied."""
+        return max(self.by_criterion, key=self.n_rejected, default=None)
 
-    def n_rejected(self, read: Read) -> int:
-        """Return how many sequences a criterion rejected, as the first that did."""
-        return sum(cut.n_rejected for cut in self.by_read[read])
+    def n_rejected(self, key: CriterionKey) -> int:
+        """Return the number of sequences for which a criterion was the first to reject."""
+        return sum(sample.n_rejected for sample in self.by_criterion[key])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Distribution:
-    """Counts [steps, bins] of sequences between edges [bins + 1], ascending; the outer bins take what lies beyond.
+    """Counts [steps, bins] of sequences between ascending edges [bins + 1]; the outer bins include values beyond.
 
-    `n_unknown` [steps] counts NaN; `lower` and `upper` [steps] are the bounds in force, None where there is none.
+    `n_unknown` [steps] counts NaN; `lower` and `upper` [steps] are the active bounds, None without one.
     """
 
     steps: tuple[int, ...]
@@ -77,33 +77,33 @@ class Distribution:
     upper: tuple[float | None, ...]
 
 
-def criterion_key(criterion: Criterion) -> Read:
-    """Return what a criterion reads."""
+def criterion_key(criterion: Criterion) -> CriterionKey:
+    """Return a criterion without its bounds."""
     return criterion.statistic, criterion.pair, criterion.where
 
 
-def distribution(cuts: Sequence[CriterionSample]) -> Distribution:
-    """Return the distribution of a criterion's statistic over steps. Args: cuts: one or more, in order of steps."""
-    bounds = [bound for cut in cuts for bound in (cut.lower, cut.upper) if bound is not None]
-    edges = _edges(np.concatenate([*(cut.values for cut in cuts), bounds]))
-    known = [cut.values[~np.isnan(cut.values)] for cut in cuts]
+def distribution(samples: Sequence[CriterionSample]) -> Distribution:
+    """Return the distribution of a criterion's statistic over steps. Args: samples: one or more, by step."""
+    bounds = [bound for sample in samples for bound in (sample.lower, sample.upper) if bound is not None]
+    edges = _edges(np.concatenate([*(sample.values for sample in samples), bounds]))
+    known = [sample.values[~np.isnan(sample.values)] for sample in samples]
     return Distribution(
-        steps=tuple(cut.step for cut in cuts),
+        steps=tuple(sample.step for sample in samples),
         edges=edges,
         counts=np.stack([_counts(values, edges) for values in known]),
-        n_unknown=tuple(len(cut.values) - len(values) for cut, values in zip(cuts, known, strict=True)),
-        lower=tuple(cut.lower for cut in cuts),
-        upper=tuple(cut.upper for cut in cuts),
+        n_unknown=tuple(len(sample.values) - len(values) for sample, values in zip(samples, known, strict=True)),
+        lower=tuple(sample.lower for sample in samples),
+        upper=tuple(sample.upper for sample in samples),
     )
 
 
 def in_bound_units(criterion: Criterion, compared: Array) -> Array:
-    """Return what a criterion compared, [N], in the units of its bounds: ratios are compared as logs."""
+    """Return compared values, [N], in the units of the bounds; ratios are compared as logs."""
     with np.errstate(over="ignore"):
         return np.exp(compared) if criterion.measured.is_ratio else np.asarray(compared, float)
 
 
-def _cut(criterion: Criterion, compared: Array, *, step: int, n_rejected: int) -> CriterionSample:
+def _sample(criterion: Criterion, compared: Array, *, step: int, n_rejected: int) -> CriterionSample:
     values = in_bound_units(criterion, compared)
     return CriterionSample(
         step=step, values=values, lower=criterion.lower, upper=criterion.upper, n_rejected=n_rejected
@@ -111,7 +111,7 @@ def _cut(criterion: Criterion, compared: Array, *, step: int, n_rejected: int) -
 
 
 def _edges(values: Array) -> Array:
-    """Return the edges for values and bounds, by logarithms where these span orders of magnitude from 0 up."""
+    """Return bin edges for values and bounds; logarithmic if they are positive and span orders of magnitude."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return np.linspace(0.0, 1.0, BINS + 1)

@@ -15,30 +15,30 @@ from trmon_client.core.policies.token_whatif import affected_fractions
 
 QUARTERS = 4
 LENGTH_DIGITS = 3
-"""Lengths are told apart to this many digits, so that memory stays bounded however long a run is."""
+"""Lengths are rounded to this many significant digits, so that memory stays bounded for long runs."""
 
 
 @dataclass(slots=True)
 class RejectedShare:
-    """Sequences that count, and how many of them are rejected."""
+    """The number of sequences, and how many of them are rejected."""
 
     n: int = 0
     rejected: int = 0
 
     def add(self, rejected: Array) -> None:
-        """Take sequences in. Args: rejected: [N] bool."""
+        """Add sequences. Args: rejected: [N] bool."""
         self.n += len(rejected)
         self.rejected += int(np.count_nonzero(rejected))
 
     @property
     def mask_rate(self) -> float:
-        """rejected/n; NaN where there is none."""
+        """rejected/n; NaN without sequences."""
         return self.rejected / self.n if self.n else math.nan
 
 
 @dataclass(slots=True)
 class MaskedTokenShare:
-    """Valid tokens, and how many of them a token rule would mask, or cut the weight of, as histograms tell."""
+    """The number of valid tokens, and how many of them a token rule would mask or truncate, from histograms."""
 
     n: float = 0.0
     at_least: float = 0.0
@@ -46,13 +46,13 @@ class MaskedTokenShare:
     at_most: float = 0.0
 
     def of(self, tokens: float) -> float:
-        """Return a number of tokens as a fraction; NaN of none."""
+        """Return a number of tokens as a fraction of all; NaN without tokens."""
         return tokens / self.n if self.n else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class LengthQuartile:
-    """A quarter of the sequences by length, between two lengths in tokens, inclusive; equal lengths stay together."""
+    """A quarter of the sequences by length, between two inclusive lengths in tokens; equal lengths share a quarter."""
 
     shortest: int
     longest: int
@@ -61,7 +61,7 @@ class LengthQuartile:
 
 @dataclass(slots=True)
 class CoveredRange:
-    """The steps that an answer rests on, and how many of those asked for are no longer stored."""
+    """The steps that an analysis covers, and how many of the requested steps are no longer stored."""
 
     first_step: int | None = None
     last_step: int | None = None
@@ -69,7 +69,7 @@ class CoveredRange:
     n_missing: int = 0
 
     def add(self, step: int, *, stored: bool) -> None:
-        """Take a step in."""
+        """Add a step."""
         if not stored:
             self.n_missing += 1
             return
@@ -80,16 +80,16 @@ class CoveredRange:
 
 @dataclass(slots=True)
 class WhatIfEffect:
-    """What a policy makes of the sequences it has seen; empty ones are left out.
+    """The effect of a policy on stored sequences, without empty ones.
 
-    `tokens`: what its token rules make of the valid tokens, by rule; those of rejected sequences are among them.
-    `standing` is what was decided then; `undecided` counts the reports that lack what the policy needs, by
-    what they lack.
+    `tokens`: the effect of its token rules on the valid tokens, those of rejected sequences included, by rule.
+    `original` is the decision at that time; `undecided` counts the reports that lack data that the policy needs, by
+    the missing data.
     """
 
     policy: Policy
     total: RejectedShare = field(default_factory=RejectedShare)
-    standing: RejectedShare = field(default_factory=RejectedShare)
+    original: RejectedShare = field(default_factory=RejectedShare)
     reasons: Counter[str] = field(default_factory=Counter)
     positive: RejectedShare = field(default_factory=RejectedShare)
     negative: RejectedShare = field(default_factory=RejectedShare)
@@ -98,7 +98,7 @@ class WhatIfEffect:
     _lengths: dict[int, RejectedShare] = field(default_factory=dict)
 
     def add(self, columns: Columns, *, accepted: Array) -> None:
-        """Take one report in. Args: accepted: [B] bool, as it was decided then."""
+        """Add one report. Args: accepted: [B] bool, the decision at that time."""
         try:
             decision = decide(columns, self.policy)
             self._add_tokens(columns)
@@ -108,7 +108,7 @@ class WhatIfEffect:
         counts = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
         rejected = ~decision.accepted[counts]
         self.total.add(rejected)
-        self.standing.add(~accepted[counts])
+        self.original.add(~accepted[counts])
         self.reasons.update({name: n for name, n in decision.counts().items() if name not in ("accepted", "empty")})
         self._add_lengths(columns["n_tokens"][counts], rejected)
         if "advantage" in columns:
@@ -117,12 +117,12 @@ class WhatIfEffect:
             self.negative.add(rejected[advantage < 0])
 
     def quarters(self) -> tuple[LengthQuartile, ...]:
-        """Return the mask rates of the sequences by length, shortest first; a quarter without any is left out."""
+        """Return the mask rates by quarter of length, shortest first, without empty quarters."""
         lengths = sorted(self._lengths)
         through = accumulate(self._lengths[length].n for length in lengths)
         groups: dict[int, list[int]] = {}
         for length, n_through in zip(lengths, through, strict=True):
-            # The middle of a length's sequences says in which quarter they are.
+            # Sequences of equal length belong to the quarter of their middle one.
             middle = n_through - self._lengths[length].n / 2
             groups.setdefault(int(QUARTERS * middle / self.total.n), []).append(length)
         return tuple(LengthQuartile(group[0], group[-1], self._share_of(group)) for group in groups.values())

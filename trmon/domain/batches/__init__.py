@@ -1,1 +1,1 @@
-"""Batches: which reports they wait for, when they close, what is kept of them."""
+"""Batches: how they are assembled from reports, when they close, and the row that is stored."""

@@ -1,4 +1,4 @@
-"""Open batches: which are complete, which close now, and which still wait, each with a named reason."""
+"""Assembly of batches: which open batches are complete, which close now, and which still wait for reports."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyReport, DamagedReport, StoredReport, decoded
+from trmon.domain.model.messages import AnyReport, DamagedReport, StoredReport, decode_reports
 from trmon_client.core import wire
 
 
 class Completeness(Enum):
-    """How far an open batch has come."""
+    """How complete a batch is."""
 
-    COMPLETE = "every rank's chunks are in and counted"
-    UNCONFIRMED = "every rank is there, but not every rank has said how many chunks it has"
-    MISSING_CHUNK = "a rank has said that it has more chunks, or left a gap"
+    COMPLETE = "all chunks of all ranks have arrived and are counted"
+    UNCONFIRMED = "all ranks have reported, but not all of them have stated their number of chunks"
+    MISSING_CHUNK = "a rank has stated more chunks than have arrived, or a chunk in between is missing"
     DAMAGED_CHUNK = "a stored chunk cannot be decoded"
-    MISSING_RANK = "a rank has sent nothing"
+    MISSING_RANK = "a rank has not reported"
 
     @property
     def lacks_data(self) -> bool:
-        """Whether closing the batch now would leave something out that is known to exist."""
+        """Whether data that is known to exist is missing from the batch."""
         return self in (Completeness.MISSING_CHUNK, Completeness.DAMAGED_CHUNK, Completeness.MISSING_RANK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBatch:
-    """A batch whose time has come: its reports in the order (rank, chunk), what is missing, and what is damaged."""
+    """A closed batch: its reports in the order (rank, chunk), its completeness, and its missing and damaged parts."""
 
     key: BatchKey
     reports: tuple[StoredReport, ...]
-    standing: Completeness
+    completeness: Completeness
     missing_ranks: tuple[int, ...]
     damaged: tuple[DamagedReport, ...] = ()
 
     @property
     def newest_at(self) -> float:
-        """When its newest report came, damaged ones included."""
+        """When its newest report arrived, damaged ones included."""
         return max(report.received_at for report in self._all)
 
     @property
@@ -51,21 +51,21 @@ class ClosedBatch:
         return [*self.reports, *self.damaged]
 
     def decoded(self) -> ClosedBatch:
-        """Return the batch with the columns of its reports decoded: a report whose columns are damaged is missing."""
-        reports, damaged = decoded(self.reports)
+        """Return the batch with decoded columns; a report whose columns are damaged moves to `damaged`."""
+        reports, damaged = decode_reports(self.reports)
         if not damaged:
             return replace(self, reports=reports)
         return replace(
             self,
             reports=reports,
             damaged=(*self.damaged, *damaged),
-            standing=_weakest((self.standing, Completeness.DAMAGED_CHUNK)),
+            completeness=_least_complete((self.completeness, Completeness.DAMAGED_CHUNK)),
         )
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """The reports of one batch so far, and the chunk counts its ranks have stated."""
+    """The reports of one batch so far, and the chunk counts that its ranks have stated."""
 
     key: BatchKey
     chunks: dict[int, dict[int, AnyReport]] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class OpenBatch:
     newest_at: float = 0.0
     oldest_id: int | None = None
 
-    def accept(self, report: AnyReport) -> None:
-        """Take a report; the world is as large as any report states. Nothing more comes for a damaged one."""
+    def add(self, report: AnyReport) -> None:
+        """Add a report; the world size is the largest that any report states. A damaged report counts as arrived."""
         self.chunks.setdefault(report.key.rank, {})[report.key.chunk] = report
         stated = report.report.world_size if isinstance(report, StoredReport) else report.key.rank + 1
         self.world_size = max(self.world_size, stated)
@@ -86,8 +86,8 @@ class OpenBatch:
         """Return its reports in the order (rank, chunk)."""
         return tuple(chunks[n] for _, chunks in sorted(self.chunks.items()) for n in sorted(chunks))
 
-    def standing_of(self, rank: int) -> Completeness:
-        """Return how far one rank has come."""
+    def completeness_of(self, rank: int) -> Completeness:
+        """Return how complete the reports of one rank are."""
         chunks, count = self.chunks.get(rank), self.counts.get(rank)
         if not chunks:
             return Completeness.MISSING_RANK
@@ -96,72 +96,72 @@ class OpenBatch:
         return Completeness.UNCONFIRMED if count is None else Completeness.COMPLETE
 
     def close(self) -> ClosedBatch:
-        """Return the batch as it stands."""
-        ranks = {rank: self.standing_of(rank) for rank in range(self.world_size)}
-        found = self.reports()
-        damaged = tuple(report for report in found if isinstance(report, DamagedReport))
+        """Return the closed batch with the reports that have arrived."""
+        ranks = {rank: self.completeness_of(rank) for rank in range(self.world_size)}
+        reports = self.reports()
+        damaged = tuple(report for report in reports if isinstance(report, DamagedReport))
         return ClosedBatch(
             key=self.key,
-            reports=tuple(report for report in found if isinstance(report, StoredReport)),
-            standing=_weakest([*ranks.values(), *([Completeness.DAMAGED_CHUNK] if damaged else [])]),
-            missing_ranks=tuple(rank for rank, standing in ranks.items() if standing is Completeness.MISSING_RANK),
+            reports=tuple(report for report in reports if isinstance(report, StoredReport)),
+            completeness=_least_complete([*ranks.values(), *([Completeness.DAMAGED_CHUNK] if damaged else [])]),
+            missing_ranks=tuple(rank for rank, found in ranks.items() if found is Completeness.MISSING_RANK),
             damaged=damaged,
         )
 
 
 @dataclass(slots=True)
 class Assembly:
-    """The open batches of one run. It owns no clock and reads nothing: the worker tells it what came and when."""
+    """The open batches of one run; it has no clock and does no I/O, the worker passes reports and times."""
 
     batches: dict[BatchKey, OpenBatch] = field(default_factory=dict)
     _counts: dict[BatchKey, dict[int, int]] = field(default_factory=dict)
-    _left: dict[tuple[int, int], str] = field(default_factory=dict)
+    _ended_ranks: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def accept(self, report: AnyReport) -> None:
-        """Take a report of a batch that is not closed, and the chunk counts it states of earlier ones."""
+    def add_report(self, report: AnyReport) -> None:
+        """Add a report of an open batch, and the chunk counts that it states for earlier batches."""
         key = report.key.batch
         if key not in self.batches:
             self.batches[key] = OpenBatch(key, counts=self._counts.setdefault(key, {}))
-        self.batches[key].accept(report)
-        self.heard(report)
+        self.batches[key].add(report)
+        self.update_from_report(report)
 
-    def heard(self, report: AnyReport) -> None:
-        """Note what any report, also one of a closed batch, says of its rank: chunk counts, and that it is back."""
+    def update_from_report(self, report: AnyReport) -> None:
+        """Record the chunk counts in a report of any batch; a report of a new launch restarts its rank."""
         if isinstance(report, DamagedReport):
             return
         attempt_id, rank = report.key.batch.attempt_id, report.key.rank
-        self.count(attempt_id, rank, report.report.finished)
-        if self._left.get((attempt_id, rank)) not in (None, report.report.launch):
-            del self._left[attempt_id, rank]
+        self.set_chunk_counts(attempt_id, rank, report.report.finished)
+        if self._ended_ranks.get((attempt_id, rank)) not in (None, report.report.launch):
+            del self._ended_ranks[attempt_id, rank]
 
-    def count(self, attempt_id: int, rank: int, finished: Iterable[wire.ChunkCount]) -> None:
-        """Note how many chunks a rank's finished updates have."""
+    def set_chunk_counts(self, attempt_id: int, rank: int, finished: Iterable[wire.ChunkCount]) -> None:
+        """Record how many chunks the finished updates of a rank have."""
         for stated in finished:
             key = BatchKey(attempt_id, stated.step, stated.update)
             self._counts.setdefault(key, {})[rank] = stated.chunks
 
-    def enter(self, attempt_id: int, rank: int) -> None:
-        """Note that a rank has started."""
-        self._left.pop((attempt_id, rank), None)
+    def rank_started(self, attempt_id: int, rank: int) -> None:
+        """Record that a rank has started."""
+        self._ended_ranks.pop((attempt_id, rank), None)
 
-    def leave(self, attempt_id: int, message: wire.Finish) -> None:
-        """Note that a rank has ended: nothing it has not sent is waited for."""
-        self.count(attempt_id, message.rank, message.finished)
-        self._left[attempt_id, message.rank] = message.launch
+    def rank_ended(self, attempt_id: int, message: wire.Finish) -> None:
+        """Record that a rank has ended: batches no longer wait for its reports."""
+        self.set_chunk_counts(attempt_id, message.rank, message.finished)
+        self._ended_ranks[attempt_id, message.rank] = message.launch
 
-    def due(self, *, now: float, grace_seconds: float, watching_since: float) -> list[ClosedBatch]:
-        """Return the batches that close now, removed from here, each attempt's in order.
+    def close_due(self, *, now: float, grace_seconds: float, watching_since: float) -> list[ClosedBatch]:
+        """Close the batches that are due, and return them, in order within each attempt.
 
-        A batch closes when nothing more can come for it, or when its newest report is older than the grace; one
-        that waits holds back all later ones of its attempt. Grace counts from when the service began to watch, as
-        what came while it was down may still lie in the trainers' spools.
+        A batch is due when no more reports can arrive for it, or when its newest report is older than the grace
+        period; a batch that waits also delays all later batches of its attempt. The grace period starts no earlier
+        than `watching_since`: reports from a downtime of the service may still be in the spools of the trainers.
         """
         closed = []
         waiting: set[int] = set()
         for key in sorted(self.batches, key=lambda key: key.order):
             batch = self.batches[key]
-            patient = now - max(batch.newest_at, watching_since) < grace_seconds
-            if key.attempt_id in waiting or (patient and not self._is_settled(batch)):
+            in_grace = now - max(batch.newest_at, watching_since) < grace_seconds
+            if key.attempt_id in waiting or (in_grace and not self._is_final(batch)):
                 waiting.add(key.attempt_id)
                 continue
             closed.append(batch.close())
@@ -170,25 +170,25 @@ class Assembly:
             self._forget(done.key)
         return closed
 
-    def patience_ends(self, *, grace_seconds: float, watching_since: float) -> float | None:
-        """Return when the grace of the first open batch ends, on the server's clock."""
+    def grace_ends(self, *, grace_seconds: float, watching_since: float) -> float | None:
+        """Return when the first grace period of an open batch ends, on the server's clock, or None."""
         newest = (max(batch.newest_at, watching_since) for batch in self.batches.values())
         return min((at + grace_seconds for at in newest), default=None)
 
     def oldest_report_id(self) -> int | None:
-        """Return the smallest id of a report in an open batch; a restart must read again from there."""
+        """Return the smallest id of a report in an open batch, from which a restart must read again."""
         ids = (batch.oldest_id for batch in self.batches.values())
         return min((id_ for id_ in ids if id_ is not None), default=None)
 
-    def _is_settled(self, batch: OpenBatch) -> bool:
+    def _is_final(self, batch: OpenBatch) -> bool:
         attempt_id = batch.key.attempt_id
         return all(
-            (attempt_id, rank) in self._left or batch.standing_of(rank) is Completeness.COMPLETE
+            (attempt_id, rank) in self._ended_ranks or batch.completeness_of(rank) is Completeness.COMPLETE
             for rank in range(batch.world_size)
         )
 
     def _forget(self, key: BatchKey) -> None:
-        """Counts of this batch and of earlier ones of its attempt serve nobody any more."""
+        """Delete the chunk counts of this batch and of earlier ones of its attempt, which nothing reads any more."""
         stale = [
             other
             for other in self._counts
@@ -199,16 +199,16 @@ class Assembly:
 
 
 def reopened_batch(reports: Iterable[AnyReport]) -> ClosedBatch:
-    """Return a batch that was closed before, with what came late; at least one report."""
+    """Return a batch that was closed before, with its late reports. Args: reports: one or more."""
     found = list(reports)
     batch = OpenBatch(found[0].key.batch)
     for report in found:
-        batch.accept(report)
+        batch.add(report)
     return batch.close()
 
 
-_WEAKNESS = {standing: weakness for weakness, standing in enumerate(Completeness)}
+_RANK = {completeness: rank for rank, completeness in enumerate(Completeness)}
 
 
-def _weakest(standings: Iterable[Completeness]) -> Completeness:
-    return max(standings, key=_WEAKNESS.__getitem__)
+def _least_complete(found: Iterable[Completeness]) -> Completeness:
+    return max(found, key=_RANK.__getitem__)

@@ -1,4 +1,4 @@
-"""A closed batch: what is kept of it for ever."""
+"""The stored row of a closed batch, and the stored decisions over it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from trmon.domain.model.identity import BatchKey
 from trmon_client.core.columns.schema import KlIs, Pair
 
 QUARANTINED_PARTS = "quarantined_parts"
-"""The signal that counts what of a batch could not be processed."""
+"""The signal that counts the quarantined parts of a batch."""
 
 
 class PolicyRole(Enum):
-    """Whether a policy's decision was returned to the trainer or only recorded."""
+    """Whether the decision of a policy was returned to the trainer or only recorded."""
 
     ACTIVE = "active"
     SHADOW = "shadow"
 
 
 class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One (attempt, step, update) after its ranks were merged.
+    """One (attempt, step, update) with the reports of all ranks merged.
 
-    `ordinal` counts a run's batches in the order in which they were folded, from 1; a revision keeps it.
-    `signals` are formulas section 5 and the service's own (mask_rate, response_length_growth), NaN where
-    uncomputable; `scalars` are the trainer's. `last_report_id` is the newest report in it. `quarantined` names what of
-    the batch could not be processed.
+    `ordinal` counts the batches of a run in the order in which they were folded, from 1; a revision keeps it.
+    `signals` are those of formulas, section 5, and the derived ones (mask_rate, response_length_growth), NaN if they
+    cannot be computed; `scalars` are sent by the trainer. `last_report_id` is the id of the newest report in the batch.
+    `quarantined` lists the parts of the batch that could not be processed.
     """
 
     run_id: int
@@ -52,15 +52,15 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     scalars: dict[str, float]
     quarantined: tuple[Quarantined, ...] = ()
 
-    def without(self, parts: Iterable[Quarantined]) -> BatchRow:
-        """Return the row with more parts set aside; rules read how many they are."""
+    def with_quarantined(self, parts: Iterable[Quarantined]) -> BatchRow:
+        """Return the row with more quarantined parts, and their number as a signal for rules."""
         known = tuple(dict.fromkeys((*self.quarantined, *parts)))
         signals = {**self.signals, QUARANTINED_PARTS: float(len(known))}
         return structs.replace(self, quarantined=known, signals=signals)
 
 
 class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one policy decided over one batch; bits in the order of its sequences (rank, chunk, row)."""
+    """The decision of one policy over one batch; `accepted` has one bit per sequence, by (rank, chunk, row)."""
 
     key: BatchKey
     policy_hash: str

@@ -1,4 +1,4 @@
-"""Quarantine: what could not be processed is set aside by name, with its error, so that the work behind it goes on."""
+"""Quarantine: parts that could not be processed are recorded with their error, and processing goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_REASON_LENGTH = 300
 
 
 class QuarantinePart(Enum):
-    """What can be set aside; the `reason` label of trmon_quarantined_total."""
+    """The parts that can be quarantined; the `reason` label of trmon_quarantined_total."""
 
     REPORT = "report"
     NOTICE = "notice"
@@ -26,7 +26,7 @@ class QuarantinePart(Enum):
 
 @decodable
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
-    """One part that could not be processed: which one, where it belongs, and the error."""
+    """One part that could not be processed: its kind, its place, and the error."""
 
     part: QuarantinePart
     place: str
@@ -34,6 +34,6 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quarantined(part: QuarantinePart, place: str, error: Exception | str) -> Quarantined:
-    """Return the entry of a part that failed with an error, or for a reason in words."""
+    """Return the record of a part that failed with an error, or for a reason given as text."""
     reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return Quarantined(part=part, place=place, reason=reason[:MAX_REASON_LENGTH])

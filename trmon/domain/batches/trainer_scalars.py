@@ -1,4 +1,4 @@
-"""Trainer scalars that came in messages of their own: they wait here for their step's batches to close."""
+"""Scalars that the trainer sends in separate messages, kept until the batches of their step close."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from trmon_client.core import wire
 
 @dataclass(slots=True)
 class PendingScalars:
-    """The scalars messages of steps that may still close a batch, by (attempt, step)."""
+    """The scalars messages of steps whose batches may still close, by (attempt, step)."""
 
-    _waiting: dict[tuple[int, int], list[StoredNotice]] = field(default_factory=dict)
+    _pending: dict[tuple[int, int], list[StoredNotice]] = field(default_factory=dict)
 
-    def put(self, notice: StoredNotice, *, step: int) -> None:
-        """Keep a scalars message for its step."""
-        self._waiting.setdefault((notice.attempt_id, step), []).append(notice)
+    def add(self, notice: StoredNotice, *, step: int) -> None:
+        """Add a scalars message of a step."""
+        self._pending.setdefault((notice.attempt_id, step), []).append(notice)
 
     def of(self, attempt_id: int, step: int) -> dict[str, float]:
-        """Return the scalars of a step as they stand: a lower rank's outweigh a higher one's, newer ones older ones."""
-        notices = sorted(self._waiting.get((attempt_id, step), ()), key=lambda n: (-n.message.rank, n.id))
+        """Return the scalars of a step: lower ranks take precedence over higher ones, newer values over older ones."""
+        notices = sorted(self._pending.get((attempt_id, step), ()), key=lambda n: (-n.message.rank, n.id))
         return {
             name: value
             for notice in notices
@@ -31,23 +31,23 @@ class PendingScalars:
         }
 
     def forget_before(self, newest: BatchKey, *, keeping: Collection[int]) -> None:
-        """Drop what waits for steps before the newest: they are closed, except in attempts that have open batches."""
-        for attempt_id, step in list(self._waiting):
+        """Delete the messages of closed steps: those before the newest one, except in attempts with open batches."""
+        for attempt_id, step in list(self._pending):
             older_attempt = attempt_id < newest.attempt_id and attempt_id not in keeping
             if older_attempt or (attempt_id == newest.attempt_id and step < newest.step):
-                del self._waiting[attempt_id, step]
+                del self._pending[attempt_id, step]
 
     def oldest_id(self) -> int | None:
-        """Return the smallest id of a waiting message."""
-        return min((notice.id for notices in self._waiting.values() for notice in notices), default=None)
+        """Return the smallest id of a pending message; None without any."""
+        return min((notice.id for notices in self._pending.values() for notice in notices), default=None)
 
 
 def scalars_of_reports(reports: tuple[StoredReport, ...]) -> dict[str, float]:
-    """Return the scalars in a batch's own reports: rank 0's outweigh the others', later chunks earlier ones."""
+    """Return the scalars in the reports of a batch: lower ranks take precedence, then later chunks."""
     ordered = sorted(reports, key=lambda report: (-report.key.rank, report.key.chunk))
     return {name: value for report in ordered for name, value in scalar_numbers(report.report.scalars).items()}
 
 
 def scalar_numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, float]:
-    """Return wire numbers as floats; null is NaN."""
+    """Return wire numbers as floats; null becomes NaN."""
     return {name: wire.wire_number(value) for name, value in scalars.items()}

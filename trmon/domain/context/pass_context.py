@@ -1,4 +1,4 @@
-"""What a run is watched with: everything a pass of the pipeline needs beside the batch and the mind."""
+"""The context of a pass of the pipeline: all inputs except the batch and the pipeline state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trmon.domain.runs.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassContext:
-    """One run, its policies and rules, who hears of its alerts, and the time of this pass.
+    """A run, its policies, rules and receivers, and the time of the pass.
 
-    `receivers` hear that something fires; that it has resolved is for `everyone` who may have heard so, also under
-    another owner.
+    `receivers` get notifications of firing alerts; `all_receivers` are those that may have got one, also under another
+    owner of the run, and get the resolved ones.
     """
 
     run: Run
@@ -24,18 +24,18 @@ class PassContext:
     receivers: tuple[str, ...]
     public_url: str | None
     now: float
-    everyone: tuple[str, ...] = ()
+    all_receivers: tuple[str, ...] = ()
 
     @property
     def signal_rules(self) -> tuple[Rule, ...]:
-        """The rules that read batches."""
+        """The rules over signals of batches."""
         return self.rules.over_signals
 
     @property
     def state_rules(self) -> tuple[Rule, ...]:
-        """The rules that read the run's state, or who speaks for it."""
+        """The rules over the state of the run or its live launches."""
         return self.rules.over_states
 
     def rule(self, name: str) -> Rule | None:
-        """Return a rule by its name."""
+        """Return a rule by its name, or None."""
         return self.rules.by_name.get(name)

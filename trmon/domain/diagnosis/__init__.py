@@ -1,4 +1,4 @@
-"""Diagnosis: a run's newest signals in, the cause of its drift with evidence and remedy out."""
+"""Diagnosis: finds the cause of a run's drift from its newest signals, with evidence and a remedy."""
 
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.escalation import Escalation, Stage
@@ -7,11 +7,11 @@ from trmon.domain.diagnosis.framework_names import IgnoredName, Translation, tra
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
-from trmon.domain.diagnosis.required_signals import READINGS
+from trmon.domain.diagnosis.required_signals import REQUIRED_SIGNALS
 from trmon.domain.diagnosis.thresholds import Thresholds
 
 __all__ = [
-    "READINGS",
+    "REQUIRED_SIGNALS",
     "REMEDIES",
     "Diagnosis",
     "Escalation",

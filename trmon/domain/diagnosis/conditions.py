@@ -1,6 +1,6 @@
-"""Conditions: what must hold of a history for a finding, step by step, in three-valued logic.
+"""Conditions of findings over a history, in three-valued logic, evaluated for each step.
 
-Rules judge one row as it passes and name the comparison that decided; a diagnosis looks back, and names them all.
+Rules evaluate one row and name the comparison that decided; a diagnosis evaluates the history and names them all.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Protocol
 import numpy as np
 
 from trmon.domain.diagnosis.finding import Evidence, Missing
-from trmon.domain.diagnosis.history import JUDGED, Array, History
+from trmon.domain.diagnosis.history import DEFAULT_PAIRS, Array, History
 from trmon.domain.diagnosis.missing_inputs import how_to_provide
 from trmon.domain.rules.condition import ThresholdSide, Truth
 from trmon_client.core.columns.schema import Pair
 
 FALSE, UNKNOWN, TRUE = 0, 1, 2
-"""Kleene's values in an order in which "and" is the least and "or" the largest."""
+"""Kleene's truth values, ordered so that "and" is the minimum and "or" the maximum."""
 _TRUTHS = {FALSE: Truth.FALSE, UNKNOWN: Truth.UNKNOWN, TRUE: Truth.TRUE}
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """How many of the newest `rows` rows must be beyond a limit: a share of them, and `least`; a young run has fewer.
+    """How many of the newest `rows` rows must be beyond a limit: a share of them, and at least `least`.
 
-    So many rows must also know the signal: what was seen once among unknown values is not lasting.
+    The signal must be known in as many rows, so one value among unknown ones is no finding.
     """
 
     rows: int
@@ -34,30 +34,30 @@ class Quorum:
     least: int
 
     def needed(self, n: int) -> Array:
-        """Return how many rows are needed where each of n rows is the newest, [n]."""
-        there = np.minimum(np.arange(1, n + 1), self.rows)
-        return np.minimum(there, np.maximum(self.least, np.ceil(self.share * there)))
+        """Return how many rows are needed, with each of n rows as the newest, [n]."""
+        available = np.minimum(np.arange(1, n + 1), self.rows)
+        return np.minimum(available, np.maximum(self.least, np.ceil(self.share * available)))
 
     def count(self, marked: Array) -> Array:
-        """Return how many of the newest rows are marked, for every row as the newest, [n]."""
+        """Return how many of the newest rows are marked, with each row as the newest, [n]."""
         total = np.cumsum(np.append(0, marked))
         ends = np.arange(1, len(total))
         return total[ends] - total[np.maximum(0, ends - self.rows)]
 
 
-LASTING = Quorum(rows=5, share=0.5, least=1)
-"""More often than not; one step of noise makes no finding, and one step of calm ends none."""
-AT_TIMES = Quorum(rows=20, share=0.0, least=2)
-"""Twice in 20 rows: for what strikes now and then."""
-EVER = Quorum(rows=20, share=0.0, least=1)
-"""Once in 20 rows: for what must never happen."""
+SUSTAINED = Quorum(rows=5, share=0.5, least=1)
+"""In at least half of 5 rows, so that one noisy step makes no finding and one quiet step ends none."""
+RECURRING = Quorum(rows=20, share=0.0, least=2)
+"""Twice in 20 rows, for events that recur."""
+ONCE = Quorum(rows=20, share=0.0, least=1)
+"""Once in 20 rows, for events that must never happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryVerdict:
-    """What is known of a condition: its truth by step [n], and of the newest step the evidence and what is missing.
+    """The result of a condition: its truth by step, [n], and the evidence and the missing signals of the newest step.
 
-    `since` is the index of the step from which it has held without a break; 0 where it does not hold.
+    `since` is the index of the step since which it has held without a break; 0 if it does not hold.
     """
 
     truths: Array
@@ -67,35 +67,35 @@ class HistoryVerdict:
 
     @property
     def truth(self) -> Truth:
-        """What holds at the newest step."""
+        """The truth at the newest step."""
         return _TRUTHS[int(self.truths[-1])]
 
 
 class HistoryCondition(Protocol):
-    """Anything that can be asked of a history."""
+    """A condition over a history."""
 
     def read(self, history: History) -> HistoryVerdict:
-        """Return what is known of it, step by step."""
+        """Return the result for each step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLimit:
-    """A signal, or its distance from a point, strictly beyond a threshold, in as many rows as the quorum asks for.
+    """A signal, or its distance from a point, strictly beyond a threshold in as many rows as the quorum requires.
 
-    A stem means the first of `pairs` that the history has; an `optional` signal that nobody sends is not missed.
-    Distances have the bound ABOVE.
+    A stem means the first of `pairs` that the history has; an `optional` signal does not count as missing. Distances
+    have the bound ABOVE.
     """
 
     signal: str
     bound: ThresholdSide
     threshold: float
     away_from: float | None = None
-    pairs: tuple[Pair, ...] = JUDGED
-    quorum: Quorum = LASTING
+    pairs: tuple[Pair, ...] = DEFAULT_PAIRS
+    quorum: Quorum = SUSTAINED
     optional: bool = False
 
     def read(self, history: History) -> HistoryVerdict:
-        """Return whether it lies beyond; NaN is unknown."""
+        """Return whether the signal is beyond the threshold; NaN is unknown."""
         name, values = history.find(self.signal, pairs=self.pairs)
         if self.optional and not history.has(name):
             return HistoryVerdict(np.full(len(history), FALSE))
@@ -109,7 +109,7 @@ class HistoryLimit:
         return HistoryVerdict(truths, (self._evidence(name, history, values, beyond, since),), since=since)
 
     def _beyond(self, values: Array) -> Array:
-        """Distances are compared as two bounds, so that 1.01 is no further from 1 than 0.01."""
+        """Return the rows beyond the threshold; comparing with two bounds avoids the rounding of a difference."""
         if self.away_from is not None:
             return (values > self.away_from + self.threshold) | (values < self.away_from - self.threshold)
         return values > self.threshold if self.bound is ThresholdSide.ABOVE else values < self.threshold
@@ -120,7 +120,7 @@ class HistoryLimit:
         return np.where(self.quorum.count(known) >= needed, holds, UNKNOWN)
 
     def _since(self, truths: Array, beyond: Array) -> int:
-        """The quorum is reached late; what it counted began earlier."""
+        """Return the first row that the quorum counted, which is before the row at which it was reached."""
         start = _start(truths)
         first = max(0, start + 1 - self.quorum.rows)
         return first + int(np.argmax(beyond[first : start + 1]))
@@ -139,36 +139,36 @@ class HistoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class HistoryAnyOf:
-    """True where one part is; unknown where none is true and one is unknown."""
+    """True if one part is true; unknown if none is true and one is unknown."""
 
     parts: tuple[HistoryCondition, ...]
 
     def read(self, history: History) -> HistoryVerdict:
-        """Return the parts' verdict, with the evidence of those that are true."""
+        """Return the combined result, with the evidence of the true parts."""
         found = [part.read(history) for part in self.parts]
         return _combined(found, np.maximum.reduce([verdict.truths for verdict in found]), since=min)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryAllOf:
-    """True where every part is; false where one is false."""
+    """True if every part is true; false if one is false."""
 
     parts: tuple[HistoryCondition, ...]
 
     def read(self, history: History) -> HistoryVerdict:
-        """Return the parts' verdict, with the evidence of all if it holds."""
+        """Return the combined result, with the evidence of all parts if it holds."""
         found = [part.read(history) for part in self.parts]
         return _combined(found, np.minimum.reduce([verdict.truths for verdict in found]), since=max)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryNot:
-    """True where its part is false; it has no evidence of its own."""
+    """True if its part is false; it has no evidence."""
 
     part: HistoryCondition
 
     def read(self, history: History) -> HistoryVerdict:
-        """Return the opposite of the part's verdict."""
+        """Return the negated result of the part."""
         found = self.part.read(history)
         truths = TRUE - found.truths
         return HistoryVerdict(truths, missing=found.missing, since=_start(truths) if truths[-1] == TRUE else 0)
@@ -177,7 +177,7 @@ class HistoryNot:
 def _combined(found: list[HistoryVerdict], truths: Array, *, since: Callable[[list[int]], int]) -> HistoryVerdict:
     if truths[-1] == UNKNOWN:
         parts = [verdict for verdict in found if verdict.truth is Truth.UNKNOWN]
-        return HistoryVerdict(truths, missing=_each_once([gap for verdict in parts for gap in verdict.missing]))
+        return HistoryVerdict(truths, missing=_deduplicated([gap for verdict in parts for gap in verdict.missing]))
     if truths[-1] == FALSE:
         return HistoryVerdict(truths)
     held = [verdict for verdict in found if verdict.truth is Truth.TRUE]
@@ -185,11 +185,11 @@ def _combined(found: list[HistoryVerdict], truths: Array, *, since: Callable[[li
     return HistoryVerdict(truths, evidence, since=since([verdict.since for verdict in held]))
 
 
-def _each_once(missing: list[Missing]) -> tuple[Missing, ...]:
+def _deduplicated(missing: list[Missing]) -> tuple[Missing, ...]:
     return tuple(dict.fromkeys(missing))
 
 
 def _start(truths: Array) -> int:
-    """Return where the unbroken stretch that ends at the newest row begins."""
+    """Return the first row since which the condition has held without a break."""
     broken = np.flatnonzero(truths != TRUE)
     return int(broken[-1]) + 1 if len(broken) else 0

@@ -1,4 +1,4 @@
-"""Criteria: the condition of every finding. Source: formulas, section 9, and docs/decisions/0007."""
+"""The condition of each finding. Source: formulas, section 9, and docs/decisions/0007."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from trmon.domain.diagnosis.conditions import (
-    AT_TIMES,
-    EVER,
+    ONCE,
+    RECURRING,
     HistoryAllOf,
     HistoryAnyOf,
     HistoryCondition,
@@ -15,7 +15,7 @@ from trmon.domain.diagnosis.conditions import (
     HistoryNot,
 )
 from trmon.domain.diagnosis.finding import Finding
-from trmon.domain.diagnosis.history import ENGINES
+from trmon.domain.diagnosis.history import ENGINE_PAIRS
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.rules.condition import ThresholdSide
 
@@ -24,7 +24,7 @@ below = partial(HistoryLimit, bound=ThresholdSide.BELOW)
 
 
 def finding_conditions(limits: Thresholds) -> Mapping[Finding, HistoryCondition]:
-    """Return the condition of every finding but healthy and unknown."""
+    """Return the conditions of all findings except healthy and unknown."""
     mismatch = HistoryAllOf((below(signal="engine_lag", threshold=1), engines_differ(limits)))
     flips = above(signal="router_flip_rate", threshold=limits.router_flip_rate)
     return {
@@ -53,54 +53,54 @@ def finding_conditions(limits: Thresholds) -> Mapping[Finding, HistoryCondition]
 
 
 def engines_differ(limits: Thresholds) -> HistoryCondition:
-    """Return A without its lag: the two sides of the pair disagree."""
+    """Return the condition of A without its lag: the two engines disagree."""
     return HistoryAnyOf(
         (
-            below(signal="prob_pearson", threshold=limits.pearson_ill, pairs=ENGINES),
-            above(signal="prob_diff_max", threshold=limits.prob_diff_max, pairs=ENGINES),
-            above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINES),
-            above(signal="kl_k1", threshold=limits.kl_ill, pairs=ENGINES),
+            below(signal="prob_pearson", threshold=limits.pearson_ill, pairs=ENGINE_PAIRS),
+            above(signal="prob_diff_max", threshold=limits.prob_diff_max, pairs=ENGINE_PAIRS),
+            above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINE_PAIRS),
+            above(signal="kl_k1", threshold=limits.kl_ill, pairs=ENGINE_PAIRS),
         )
     )
 
 
 def support_shift(limits: Thresholds) -> HistoryCondition:
-    """Return A'': the mean ratio is off by more than noise, and by more than nothing."""
+    """Return the condition of A'': the mean ratio differs from 1, beyond noise and by a relevant amount."""
     return HistoryAllOf(
         (
-            above(signal="ratio_shift", away_from=0.0, threshold=limits.ratio_shift_errors, pairs=ENGINES),
-            above(signal="ratio_mean", away_from=1.0, threshold=limits.ratio_shift, pairs=ENGINES),
+            above(signal="ratio_shift", away_from=0.0, threshold=limits.ratio_shift_errors, pairs=ENGINE_PAIRS),
+            above(signal="ratio_mean", away_from=1.0, threshold=limits.ratio_shift, pairs=ENGINE_PAIRS),
         )
     )
 
 
 def nucleus_sampling(limits: Thresholds) -> HistoryCondition:
-    """Return what tells A'' from A' where tokens are saturated.
+    """Return the condition that distinguishes A'' from A' if tokens are saturated.
 
-    A nucleus of one symbol says exactly 0.0 as padding does; but it saturates only tokens that the trainer finds
-    likely too, so that their ratios stay near 1, where padding meets likely and unlikely tokens alike.
+    A nucleus of one token has a log-prob of exactly 0.0, as padding has. But it saturates only tokens that the trainer
+    also finds likely, so their ratios stay near 1, while padding affects likely and unlikely tokens alike.
     """
-    apart = below(signal="saturated_outside_band", threshold=limits.nucleus_outside_band)
-    return HistoryAllOf((support_shift(limits), apart, HistoryNot(_impossible(limits))))
+    inside_band = below(signal="saturated_outside_band", threshold=limits.nucleus_outside_band)
+    return HistoryAllOf((support_shift(limits), inside_band, HistoryNot(_impossible(limits))))
 
 
 def staleness(limits: Thresholds) -> HistoryCondition:
-    """Return B: weights moved between the two sides of a pair, or a rollout was used for too many updates.
+    """Return the condition of B: weights changed between the two sides of a pair, or a rollout was used too long.
 
-    Where pi_old was scored with newer weights than mu, the lag lies in the pair that compares engines.
+    If pi_old was scored with newer weights than mu, the lag is in the pair that compares the engines.
     """
     k3 = above(signal="staleness_kl_k3", threshold=limits.kl_k3)
     drifted = HistoryAnyOf((k3, above(signal="staleness_chi2_token", threshold=limits.chi2_moderate)))
     in_engine_pair = HistoryAnyOf(
         (
-            below(signal="prob_pearson", threshold=limits.pearson_ill, pairs=ENGINES),
-            above(signal="kl_k3", threshold=limits.kl_k3, pairs=ENGINES),
-            above(signal="chi2_token", threshold=limits.chi2_moderate, pairs=ENGINES),
+            below(signal="prob_pearson", threshold=limits.pearson_ill, pairs=ENGINE_PAIRS),
+            above(signal="kl_k3", threshold=limits.kl_k3, pairs=ENGINE_PAIRS),
+            above(signal="chi2_token", threshold=limits.chi2_moderate, pairs=ENGINE_PAIRS),
         )
     )
     has_lag, clean = above(signal="staleness_lag", threshold=0), HistoryNot(engines_differ(limits))
     grows = above(signal="staleness_growth", threshold=1)
-    starts_small = HistoryNot(above(signal="staleness_kl_k3_early", threshold=limits.kl_k3, quorum=AT_TIMES))
+    starts_small = HistoryNot(above(signal="staleness_kl_k3_early", threshold=limits.kl_k3, quorum=RECURRING))
     return HistoryAnyOf(
         (
             HistoryAllOf((above(signal="engine_lag", threshold=0), in_engine_pair)),
@@ -111,14 +111,14 @@ def staleness(limits: Thresholds) -> HistoryCondition:
 
 
 def step_too_large(limits: Thresholds) -> HistoryCondition:
-    """Return G: a few updates at lag 0 move the policy far, or the gradient explodes."""
-    moved = above(signal="staleness_kl_k3_early", threshold=limits.kl_k3, quorum=AT_TIMES)
-    spiked = above(signal="grad_norm_relative", threshold=limits.grad_norm_relative, quorum=EVER)
+    """Return the condition of G: a few updates at lag 0 move the policy far, or the gradient explodes."""
+    moved = above(signal="staleness_kl_k3_early", threshold=limits.kl_k3, quorum=RECURRING)
+    spiked = above(signal="grad_norm_relative", threshold=limits.grad_norm_relative, quorum=ONCE)
     return HistoryAnyOf((HistoryAllOf((below(signal="staleness_lag", threshold=1), moved)), spiked))
 
 
 def variance_blowup(limits: Thresholds) -> HistoryCondition:
-    """Return D."""
+    """Return the condition of D: a few tokens or sequences carry most of the importance weight."""
     return HistoryAnyOf(
         (
             below(signal="ess_token", threshold=limits.ess),
@@ -130,12 +130,12 @@ def variance_blowup(limits: Thresholds) -> HistoryCondition:
 
 
 def unhealthy(limits: Thresholds) -> HistoryCondition:
-    """Return what no healthy run shows, though it may be no finding."""
+    """Return the condition that excludes a healthy run even without a finding."""
     return HistoryAnyOf(
         (
-            below(signal="prob_pearson", threshold=limits.pearson_healthy, pairs=ENGINES),
-            above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINES),
-            above(signal="kl_k1", away_from=0.0, threshold=limits.kl_healthy, pairs=ENGINES),
+            below(signal="prob_pearson", threshold=limits.pearson_healthy, pairs=ENGINE_PAIRS),
+            above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINE_PAIRS),
+            above(signal="kl_k1", away_from=0.0, threshold=limits.kl_healthy, pairs=ENGINE_PAIRS),
         )
     )
 
@@ -143,8 +143,8 @@ def unhealthy(limits: Thresholds) -> HistoryCondition:
 def _impossible(limits: Thresholds) -> HistoryCondition:
     return HistoryAnyOf(
         (
-            above(signal="k3_excess", threshold=limits.k3_excess, pairs=ENGINES),
-            above(signal="invalid_fraction", threshold=0.0, quorum=EVER),
+            above(signal="k3_excess", threshold=limits.k3_excess, pairs=ENGINE_PAIRS),
+            above(signal="invalid_fraction", threshold=0.0, quorum=ONCE),
         )
     )
 

@@ -1,4 +1,4 @@
-"""Diagnosis: what is wrong with a run, first of all its cause, and what to do about it."""
+"""The diagnosis of a run: its findings, causes first, and the remedy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from trmon.domain.rules.condition import Truth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What is wrong at a run's newest step: the `primary` finding is the cause, `observed` all that were found with
-    the cause first, `unknown` those that cannot be told; `shortfall` says why a run without a finding is not healthy.
+    """The diagnosis at the newest step of a run.
+
+    `primary` is the cause, `observed` are all findings, causes first, `unknown` those that cannot be decided, and
+    `shortfall` is the evidence why a run without a finding is not healthy.
     """
 
     step: int
@@ -35,15 +37,15 @@ class Diagnosis:
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """Every signal that some finding lacks, once."""
+        """The signals that findings lack, without duplicates."""
         return tuple(dict.fromkeys(gap for observation in self.unknown for gap in observation.missing))
 
 
 def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis:
-    """Return the diagnosis of a run's newest steps, or of one step's signals.
+    """Return the diagnosis of the newest steps of a run, or of the signals of one step.
 
-    A finding holds if it held in most of the newest 5 rows; those that need a past that is not there are unknown,
-    as are those that need a signal that is missing. Healthy is only a run of which everything is known.
+    A finding holds if it held in at least half of the newest 5 rows, unless its condition says otherwise. It is unknown
+    if it needs a longer history or a missing signal. A run is healthy only if all findings are known.
     Source: formulas, section 9.
     """
     limits = limits or Thresholds()

@@ -1,4 +1,4 @@
-"""Escalation: how far correction can go before only a fix of the system helps. Source: [DRIFT], formulas section 9."""
+"""Escalation: which correction suffices for the measured drift. Source: [DRIFT], formulas, section 9."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAND_FRACTION_SYSTEM = 0.10
 
 
 class Stage(Enum):
-    """What the measured drift still lets one do."""
+    """The mildest correction that suffices for the measured drift."""
 
     REJECTION = "rejection"
     REJECTION_AND_WEIGHTS = "rejection_and_weights"
@@ -27,23 +27,23 @@ class Stage(Enum):
 
     @property
     def advice(self) -> str:
-        """The stage in words."""
+        """The advice for the stage."""
         return _ADVICE[self]
 
 
 _ADVICE = {
     Stage.REJECTION: "rejection sampling alone is enough",
     Stage.REJECTION_AND_WEIGHTS: "rejection sampling with token-level truncated weights",
-    Stage.SYSTEM_FIX: "fix the system: correction would throw away or distort too much",
-    Stage.UNKNOWN: "not known: signals are missing",
+    Stage.SYSTEM_FIX: "fix the system: correction would discard or distort too much",
+    Stage.UNKNOWN: "unknown: signals are missing",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """The stage with the evidence for going that far, or with what is missing to tell.
+    """The stage with its evidence, or with the missing signals.
 
-    The effective sample size after rejection, which formulas name too, is not recorded and not judged.
+    The effective sample size after rejection, which formulas lists too, is not recorded and not used.
     """
 
     stage: Stage
@@ -52,7 +52,7 @@ class Escalation:
 
 
 def escalation(history: History, limits: Thresholds) -> Escalation:
-    """Return the stage of a history's newest rows."""
+    """Return the stage of the newest rows of a history."""
     system = HistoryAnyOf(
         (
             _above("chi2_token", CHI2_SYSTEM),
@@ -63,8 +63,10 @@ def escalation(history: History, limits: Thresholds) -> Escalation:
     ).read(history)
     if system.truth is Truth.TRUE:
         return Escalation(Stage.SYSTEM_FIX, system.evidence)
-    # At exactly 2, or 0.10, formulas ask for the weights: the limit lies just below.
-    weights = HistoryAnyOf((_from("chi2_token", CHI2_WEIGHTS), _from("mask_rate", MASK_RATE_WEIGHTS))).read(history)
+    # formulas requires weights from exactly 2, or 0.10, on: the limit is just below.
+    weights = HistoryAnyOf((_at_least("chi2_token", CHI2_WEIGHTS), _at_least("mask_rate", MASK_RATE_WEIGHTS))).read(
+        history
+    )
     if system.truth is Truth.UNKNOWN or weights.truth is Truth.UNKNOWN:
         return Escalation(Stage.UNKNOWN, missing=tuple(dict.fromkeys((*system.missing, *weights.missing))))
     if weights.truth is Truth.TRUE:
@@ -76,5 +78,5 @@ def _above(signal: str, threshold: float) -> HistoryLimit:
     return HistoryLimit(signal=signal, bound=ThresholdSide.ABOVE, threshold=threshold)
 
 
-def _from(signal: str, threshold: float) -> HistoryLimit:
+def _at_least(signal: str, threshold: float) -> HistoryLimit:
     return HistoryLimit(signal=signal, bound=ThresholdSide.ABOVE, threshold=math.nextafter(threshold, 0.0))

@@ -1,4 +1,4 @@
-"""Features: what a diagnosis reads beside signals, made of them and of their past."""
+"""Features: series that a diagnosis computes from signals and their history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trmon.domain.diagnosis.history import ENGINES, Array, History
+from trmon.domain.diagnosis.history import ENGINE_PAIRS, Array, History
 from trmon.domain.signals.drift_features import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
 
 BASELINE_ROWS = 100
@@ -18,16 +18,16 @@ MEDIAN_ROWS = 5
 FLAT_ROWS = 20
 
 SMALLEST_BATCH_TOKENS = 1000
-"""Tokens that a batch of unknown size is taken to have at least."""
+"""The smallest number of tokens assumed for a batch of unknown size."""
 LARGEST_LOG_RATIO = 20.0
-"""Beyond it a token's log-ratio counts as clamped; it bounds the spread of d where nothing else does."""
+"""The largest log-ratio of a token before it counts as clamped; the assumed spread of d if it is unknown."""
 
 
 @np.errstate(all="ignore")
 def with_features(history: History) -> History:
-    """Return the history with its features, NaN where the past is too short; those that nothing is known of are absent.
+    """Return the history with its features, NaN if the history is too short; unknown features are left out.
 
-    A feature that was given is kept as it is.
+    A feature that the history already contains is kept.
     """
     named: dict[str, Array] = {
         "engine_lag": engine_lag_series(history),
@@ -45,10 +45,10 @@ def with_features(history: History) -> History:
 
 
 def engine_lag_series(history: History) -> Array:
-    """Return versions between the two sides of the pair that compares engines.
+    """Return the lag in versions between the two sides of the pair that compares the engines.
 
-    A trainer that names no old_version is taken to score pi_old with its present weights; one that names no version
-    at all is taken at lag 0, if there is a mismatch pair.
+    Without old_version, pi_old is assumed to be scored with the current weights; without any version, the lag is
+    assumed to be 0 if there is a mismatch pair.
     """
     version_lag = _values(history, "version_lag_max")
     has_mismatch = any(name.startswith("mismatch_") for name in history.values)
@@ -56,15 +56,15 @@ def engine_lag_series(history: History) -> Array:
 
 
 def staleness_lag_series(history: History) -> Array:
-    """Return versions between pi and pi_old; 0 where the trainer names none."""
+    """Return the lag in versions between pi and pi_old; 0 if the trainer states none."""
     lag = _values(history, "version_lag_max") - _values(history, "engine_lag")
     return np.where(np.isnan(lag), 0.0, lag)
 
 
 def growth_with_lag(history: History, lag: Array) -> Array:
-    """Return staleness (k3) of the rows so far at more than their median lag, over that of the others.
+    """Return the staleness (k3) of the rows above the median lag over that of the other rows, for the rows so far.
 
-    Returns: a ratio; +inf where the lag never changed, since without any lag staleness would be 0.
+    Returns: a ratio; +inf if the lag never changed, since without lag the staleness would be 0.
     """
     k3 = _values(history, "staleness_kl_k3")
     out = np.full(len(history), math.nan)
@@ -76,13 +76,13 @@ def growth_with_lag(history: History, lag: Array) -> Array:
 
 
 def k3_excess_series(history: History) -> Array:
-    """Return by what factor kl_k3 exceeds what honest log-probs can show, where that is certain; else NaN.
+    """Return kl_k3 over the largest value that valid log-probs can show, if that is certain; else NaN.
 
-    Without `n_tokens` a batch is taken to have 1,000 tokens at least, without kl_k2 the spread of d to be 20 at most:
-    what exceeds even then is corrupt, and what is within 10 |kl_k1| is not, whatever they are.
+    Without `n_tokens` a batch is assumed to have at least 1,000 tokens, without kl_k2 the spread of d to be at most 20:
+    values that exceed even this limit are corrupt, and values within 10 |kl_k1| are valid in any case.
     Source: formulas, section 9, A'.
     """
-    k1, k3, n = (_engine(history, name) for name in ("kl_k1", "kl_k3", "n_tokens"))
+    k1, k3, n = (_engine_values(history, name) for name in ("kl_k1", "kl_k3", "n_tokens"))
     spread = np.sqrt(_variance(history))
     certain = ~np.isnan(n) & ~np.isnan(spread)
     spread = np.where(np.isnan(spread), LARGEST_LOG_RATIO, spread)
@@ -95,47 +95,47 @@ def k3_excess_series(history: History) -> Array:
 def ratio_shift_series(history: History) -> Array:
     """Return how many standard errors ratio_mean is above 1; NaN without `n_tokens` and is_weight_std.
 
-    It is NaN too where d is known to vary so much that a sample's spread says little.
+    It is NaN too if d varies so much that the spread of a sample does not bound the error of its mean.
     """
-    mean, spread, n = (_engine(history, name) for name in ("ratio_mean", "is_weight_std", "n_tokens"))
+    mean, spread, n = (_engine_values(history, name) for name in ("ratio_mean", "is_weight_std", "n_tokens"))
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = (mean - 1) / (spread / np.sqrt(n))
     return np.where(_variance(history) > HEAVY_TAIL_VARIANCE, math.nan, shift)
 
 
 def relative_to_median(column: Array) -> Array:
-    """Return values over the median of up to 100 before them; NaN before there are 20."""
+    """Return values over the median of up to 100 previous values; NaN with fewer than 20."""
 
     def ratios(values: Array) -> Array:
         at = np.arange(len(values))
         past = np.sort(_newest(np.append(math.nan, values[:-1]), BASELINE_ROWS), axis=1)
-        there = np.minimum(at, BASELINE_ROWS)
-        median = (past[at, np.maximum(there - 1, 0) // 2] + past[at, there // 2]) / 2
-        return np.where(at < MIN_BASELINE_ROWS, math.nan, values / _yardstick(median))
+        available = np.minimum(at, BASELINE_ROWS)
+        median = (past[at, np.maximum(available - 1, 0) // 2] + past[at, available // 2]) / 2
+        return np.where(at < MIN_BASELINE_ROWS, math.nan, values / _nonzero(median))
 
     return _over_known(column, ratios)
 
 
 def recent_growth(column: Array) -> Array:
-    """Return the median of the newest 5 values over that of 5 up to 50 rows earlier; NaN before there are 25."""
+    """Return the median of the newest 5 values over that of 5 up to 50 rows earlier; NaN with fewer than 25."""
 
     def ratios(values: Array) -> Array:
         at = np.arange(len(values))
         medians = np.median(_newest(values, MEDIAN_ROWS), axis=1)
         earlier = np.maximum(at - RISE_ROWS, MEDIAN_ROWS - 1)
-        ratio = medians / _yardstick(medians[np.minimum(earlier, at)])
+        ratio = medians / _nonzero(medians[np.minimum(earlier, at)])
         return np.where(at < MIN_RISE_ROWS + MEDIAN_ROWS - 1, math.nan, ratio)
 
     return _over_known(column, ratios)
 
 
 def rolling_minimum(column: Array) -> Array:
-    """Return the smallest of the newest 20 values; NaN before there are 20."""
+    """Return the smallest of the newest 20 values; NaN with fewer."""
     return _over_known(column, lambda values: _newest(values, FLAT_ROWS).min(axis=1))
 
 
 def _over_known(column: Array, feature: Callable[[Array], Array]) -> Array:
-    """Apply a feature to the known values alone, and put its values in their places."""
+    """Return a feature of the known values, at their positions."""
     out, known = np.full(len(column), math.nan), ~np.isnan(column)
     if known.any():
         with np.errstate(all="ignore"):
@@ -144,12 +144,12 @@ def _over_known(column: Array, feature: Callable[[Array], Array]) -> Array:
 
 
 def _newest(values: Array, n: int) -> Array:
-    """Return the newest n values as of each, [len(values), n], NaN before the first."""
+    """Return the newest n values up to each value, [len(values), n], NaN before the first."""
     return np.lib.stride_tricks.sliding_window_view(np.append(np.full(n - 1, math.nan), values), n)
 
 
-def _yardstick(medians: Array) -> Array:
-    """A median of 0 is none."""
+def _nonzero(medians: Array) -> Array:
+    """Return medians as divisors, NaN for 0."""
     return np.where(medians == 0, math.nan, medians)
 
 
@@ -173,19 +173,19 @@ def _with(history: History, features: dict[str, Array]) -> History:
 
 
 def _variance(history: History) -> Array:
-    """Of d; NaN where kl_k1 or kl_k2 is."""
-    k1, k2 = _engine(history, "kl_k1"), _engine(history, "kl_k2")
+    """Return the variance of d; NaN if kl_k1 or kl_k2 is."""
+    k1, k2 = _engine_values(history, "kl_k1"), _engine_values(history, "kl_k2")
     with np.errstate(invalid="ignore"):
         return np.maximum(2 * k2 - k1 * k1, 0.0)
 
 
 def _share_outside_band(history: History) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _engine(history, "band_fraction") / _values(history, "saturated_fraction")
+        return _engine_values(history, "band_fraction") / _values(history, "saturated_fraction")
 
 
-def _engine(history: History, signal: str) -> Array:
-    return history.find(signal, pairs=ENGINES)[1]
+def _engine_values(history: History, signal: str) -> Array:
+    return history.find(signal, pairs=ENGINE_PAIRS)[1]
 
 
 def _values(history: History, signal: str) -> Array:

@@ -1,4 +1,4 @@
-"""Findings: what can be wrong with a run, by the letters of formulas, section 9, and what a diagnosis says of each."""
+"""Findings of a diagnosis, by the letters of formulas, section 9, and their evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trmon.domain.rules.condition import ThresholdSide, Truth
 
 
 class Finding(Enum):
-    """What a diagnosis can name; `healthy` and `unknown` stand alone."""
+    """The findings of a diagnosis; `healthy` and `unknown` are the only one if they occur."""
 
     SUPPORT_SHIFT = "A''"
     CORRUPT_LOGPROBS = "A'"
@@ -27,7 +27,7 @@ class Finding(Enum):
 
     @property
     def title(self) -> str:
-        """The finding in words."""
+        """The title of the finding."""
         return _TITLES.get(self) or self.name.lower().replace("_", " ")
 
 
@@ -40,9 +40,9 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A signal beyond its threshold: the newest value there, and the step since which it has been so.
+    """A signal beyond its threshold: its newest value beyond it, and the step since which it has been.
 
-    `away_from` is the point from which the distance is meant, as 1 for a ratio.
+    `away_from` is the point to which a distance refers, such as 1 for a ratio.
     """
 
     signal: str
@@ -55,7 +55,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A signal that a finding needs and that is not known, and what would provide it."""
+    """A signal that a finding needs but that is unknown, and how to provide it."""
 
     signal: str
     provide: str
@@ -63,7 +63,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is known of one finding: true with its evidence and start, unknown with what is missing, or false."""
+    """One finding: true with its evidence and first step, unknown with the missing signals, or false."""
 
     finding: Finding
     truth: Truth

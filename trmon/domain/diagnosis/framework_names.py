@@ -1,7 +1,7 @@
-"""Names: what verl 0.9.1 and TRL 1.16 log, under trmon's names; nothing is renamed that is not the same number.
+"""Names of metrics of verl 0.9.1 and TRL 1.16, and the trmon signals that are the same number.
 
-Of verl in bypass mode, `rollout_corr/*` compares present weights with the rollout's; read as `mismatch` all the same,
-its drift is then what engines and updates do together.
+In verl's bypass mode, `rollout_corr/*` compares the current weights with those of the rollout; it is read as `mismatch`
+too, and its drift then combines the engines and the updates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from trmon.domain.diagnosis.required_signals import OF_ENGINES, READINGS
+from trmon.domain.diagnosis.required_signals import PAIR_SIGNALS, REQUIRED_SIGNALS
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon_client.core.signals.catalogue import SIGNALS
 
@@ -60,28 +60,28 @@ TRL: Mapping[str, str] = MappingProxyType(
         "entropy": "entropy",
     }
 )
-REFUSED: Mapping[str, str] = MappingProxyType(
+EXCLUDED_NAMES: Mapping[str, str] = MappingProxyType(
     {
-        "rollout_corr/rollout_is_eff_sample_size": "taken of truncated weights, which hide outliers",
-        "rollout_corr/rollout_is_mean": "taken of truncated weights",
-        "rollout_corr/rollout_is_std": "taken of truncated weights",
-        "sampling/importance_sampling_ratio/mean": "taken after clipping",
-        "sampling/importance_sampling_ratio/min": "taken after clipping",
-        "sampling/importance_sampling_ratio/max": "taken after clipping",
+        "rollout_corr/rollout_is_eff_sample_size": "computed from truncated weights, which hide outliers",
+        "rollout_corr/rollout_is_mean": "computed from truncated weights",
+        "rollout_corr/rollout_is_std": "computed from truncated weights",
+        "sampling/importance_sampling_ratio/mean": "computed after clipping",
+        "sampling/importance_sampling_ratio/min": "computed after clipping",
+        "sampling/importance_sampling_ratio/max": "computed after clipping",
         "kl": "in TRL, distance from the reference model, not off-policy drift",
     }
 )
-"""Names that look like ours and are not, with the reason."""
-_OF_PAIRS = {spec.stem for spec in SIGNALS.values() if spec.per_pair}.union(OF_ENGINES)
-_OWN = {*SIGNALS, *DERIVED, *READINGS, "entropy", "lr", "vf_explained_var"}
+"""Names that look like signals of trmon but are other numbers, with the reason."""
+_PAIR_STEMS = {spec.stem for spec in SIGNALS.values() if spec.per_pair}.union(PAIR_SIGNALS)
+_TRMON_NAMES = {*SIGNALS, *DERIVED, *REQUIRED_SIGNALS, "entropy", "lr", "vf_explained_var"}
 
 STEPS = ("step", "global_step", "training/global_step")
-"""Under which names a line of a log says its step."""
+"""The names of the step in a line of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredName:
-    """A name that was not read, and why."""
+    """A name that was ignored, and the reason."""
 
     name: str
     why: str
@@ -89,7 +89,7 @@ class IgnoredName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """One log line's signals under trmon's names, its step, and what of it was not read."""
+    """The signals of one log line under trmon's names, its step, and its ignored names."""
 
     signals: Mapping[str, float]
     step: int
@@ -97,19 +97,19 @@ class Translation:
 
 
 def translate(metrics: Mapping[str, object]) -> Translation:
-    """Return a log line's signals under trmon's names.
+    """Return the signals of a log line under trmon's names.
 
-    Numbers may be null (NaN), "inf" or "-inf", as on the wire. Names without a pair's prefix are of the mismatch pair.
+    Numbers may be null (NaN), "inf" or "-inf", as on the wire. Names without a pair prefix mean the mismatch pair.
     """
     signals: dict[str, float] = {}
     ignored: list[IgnoredName] = []
     step = 0
     for name, given in metrics.items():
-        value, known = _number(given), _ours(name)
+        value, known = _number(given), _trmon_name(name)
         if name in STEPS and value is not None and value.is_integer():
             step = int(value)
         elif known is None:
-            ignored.append(IgnoredName(name, REFUSED.get(name, "unknown name")))
+            ignored.append(IgnoredName(name, EXCLUDED_NAMES.get(name, "unknown name")))
         elif value is None:
             ignored.append(IgnoredName(name, "not a number"))
         else:
@@ -117,13 +117,13 @@ def translate(metrics: Mapping[str, object]) -> Translation:
     return Translation(signals=signals, step=step, ignored=tuple(ignored))
 
 
-def _ours(name: str) -> str | None:
-    theirs = VERL.get(name) or TRL.get(name)
-    if theirs is not None:
-        return theirs
-    if name in _OF_PAIRS:
+def _trmon_name(name: str) -> str | None:
+    mapped = VERL.get(name) or TRL.get(name)
+    if mapped is not None:
+        return mapped
+    if name in _PAIR_STEMS:
         return f"mismatch_{name}"
-    return name if name in _OWN else None
+    return name if name in _TRMON_NAMES else None
 
 
 def _number(given: object) -> float | None:

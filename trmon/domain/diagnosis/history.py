@@ -1,4 +1,4 @@
-"""History: what is known of a run's newest steps, one value a step, as a diagnosis reads it."""
+"""History: the signals of the newest steps of a run, one value per step, as input of a diagnosis."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from trmon_client.core.columns.schema import Pair
 
 Array: TypeAlias = Any
 
-ENGINES: tuple[Pair, ...] = ("mismatch", "total")
-"""The pairs, in order of preference, on which engines can be compared."""
-JUDGED: tuple[Pair, ...] = ("mismatch", "total", "staleness")
-"""The pairs, in order of preference, that unprefixed signals mean. Source: formulas, section 9."""
+ENGINE_PAIRS: tuple[Pair, ...] = ("mismatch", "total")
+"""The pairs that compare the engines, in order of preference."""
+DEFAULT_PAIRS: tuple[Pair, ...] = ("mismatch", "total", "staleness")
+"""The pairs that names without a prefix mean, in order of preference. Source: formulas, section 9."""
 
 EARLY_UPDATES = 8
-"""How many updates of a rollout count as its first; drift that only later ones show is reuse, not a large step."""
-OVER_UPDATES = ("staleness_kl_k3", "staleness_chi2_token", "clip_fraction")
-"""Signals that grow from update to update, of which a step's largest value is read."""
+"""The number of early updates of a rollout; drift only in later ones comes from reuse, not from large steps."""
+GROWING_SIGNALS = ("staleness_kl_k3", "staleness_chi2_token", "clip_fraction")
+"""Signals that grow from update to update; the value of a step is the largest one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """Signals and scalars by name, [n] each, NaN where unknown, over `steps` [n], oldest first; n is 1 or more."""
+    """Signals and scalars by name, [n] each, NaN if unknown, over `steps` [n], oldest first; n is 1 or more."""
 
     steps: Array
     values: Mapping[str, Array]
 
     @classmethod
     def of_rows(cls, *, step: Array, update: Array, values: Mapping[str, Array]) -> History:
-        """Return the history in a run's batches.
+        """Return the history of the batches of a run.
 
-        A step's value is that of its whole rollout batch, else of its last update that has one; of signals that grow
-        over updates it is the largest, and `staleness_kl_k3_early` the largest of the first 8.
+        The value of a step is that of its whole rollout batch, else of its last update with a value; for signals that
+        grow over updates it is the largest one, and `staleness_kl_k3_early` is the largest of the first 8.
         Args: step, update: [batches], in the run's order, `update` -1 for the whole rollout batch; values: [batches].
         """
         step, update = np.asarray(step), np.asarray(update)
         steps = np.unique(step)
         at = np.searchsorted(steps, step)
-        found = {name: _gauged(np.asarray(column, float), at, update, len(steps)) for name, column in values.items()}
-        for name in OVER_UPDATES:
+        found = {
+            name: _step_values(np.asarray(column, float), at, update, len(steps)) for name, column in values.items()
+        }
+        for name in GROWING_SIGNALS:
             if name in values:
                 found[name] = _largest(np.asarray(values[name], float), at, len(steps))
         if "staleness_kl_k3" in values:
@@ -53,29 +55,29 @@ class History:
 
     @classmethod
     def of_signals(cls, signals: Mapping[str, float], *, step: int = 0) -> History:
-        """Return the history that one step's signals are."""
+        """Return the history of a single step."""
         return cls.of_rows(step=[step], update=[-1], values={name: [value] for name, value in signals.items()})
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def find(self, signal: str, *, pairs: Sequence[Pair] = JUDGED) -> tuple[str, Array]:
-        """Return a signal's full name and values, NaN where there are none; a stem is of the first pair there is.
+    def find(self, signal: str, *, pairs: Sequence[Pair] = DEFAULT_PAIRS) -> tuple[str, Array]:
+        """Return the full name and the values of a signal, NaN without values; a stem means the first available pair.
 
-        A pair is there if any of its signals is: what it lacks is not taken from another one.
+        A pair is available if the history has any of its signals; a missing signal is not read from another pair.
         """
-        there = next((pair for pair in pairs if any(name.startswith(f"{pair}_") for name in self.values)), None)
-        of_pair = f"{there}_{signal}" if there else signal
+        available = next((pair for pair in pairs if any(name.startswith(f"{pair}_") for name in self.values)), None)
+        of_pair = f"{available}_{signal}" if available else signal
         name = of_pair if of_pair in self.values else signal
         return name, self.values.get(name, np.full(len(self), math.nan))
 
     def has(self, signal: str) -> bool:
-        """Whether a signal of this full name is there, whatever its values."""
+        """Whether the history has a signal with this full name, even if all values are NaN."""
         return signal in self.values
 
 
-def _gauged(column: Array, at: Array, update: Array, n: int) -> Array:
-    """Later rows overwrite earlier ones, and the whole rollout batch overwrites its updates."""
+def _step_values(column: Array, at: Array, update: Array, n: int) -> Array:
+    """Return one value per step: later rows replace earlier ones, the whole rollout batch replaces its updates."""
     out = np.full(n, np.nan)
     for rows in (update >= 0, update < 0):
         known = rows & ~np.isnan(column)

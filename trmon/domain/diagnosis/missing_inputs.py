@@ -1,4 +1,4 @@
-"""Provision: what a trainer would have to give so that a missing signal were known."""
+"""Missing inputs: which argument or call of the client provides a missing signal."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _SIGNALS: dict[str, str] = {
     "clip_fraction": "pass advantages to log_batch, once for each update",
     "clip_fraction_rise": f"pass advantages to log_batch for {features.MIN_RISE_ROWS + features.MEDIAN_ROWS} steps",
     "response_length_growth": "105 steps of history",
-    "ess_seq_relative": "a history from the run's first 20 steps on, its baseline",
+    "ess_seq_relative": "a history that includes the first 20 steps of the run, the baseline",
     "grad_norm_relative": 'log_scalars(step, {"grad_norm": ...}) for 21 steps',
     "zero_variance_groups_least": f"pass rewards and group_ids to log_batch for {features.FLAT_ROWS} steps",
     "router_flip_rate": 'log_scalars(step, {"router_flip_rate": ...}); only mixtures of experts have one',
     "ratio_shift": f"n_tokens with ratio_mean and is_weight_std: {_PAIRS['mismatch']}",
     "k3_excess": f"n_tokens and kl_k2 with kl_k1 and kl_k3: {_PAIRS['mismatch']}",
-    "mask_rate": "the share of rejected sequences; the service computes it of every batch",
+    "mask_rate": "the share of rejected sequences, which the service computes for every batch",
 }
 _WHEN_NAN: dict[str, str] = {
     "ratio_shift": "ratios too heavy-tailed for their mean to be measured; look at the other findings first",
-    "prob_pearson": "probabilities that hardly vary have no correlation; more tokens, or harder prompts",
+    "prob_pearson": "probabilities that hardly vary have no correlation; use more tokens, or harder prompts",
 }
 
 
 def how_to_provide(signal: str, *, sent: bool) -> str:
-    """Return what would make a signal known; `sent` says that it came, and was NaN throughout."""
+    """Return how to provide a signal; `sent`: the signal was sent, but all its values are NaN."""
     prefix, _, rest = signal.partition("_")
     stem = rest if prefix in _PAIRS and signal not in _SIGNALS else signal
     if sent and stem in _WHEN_NAN:

@@ -1,4 +1,4 @@
-"""Quadrants: which kind of correction can work at all. Source: [DRIFT], SGA."""
+"""Quadrants: which kind of correction can work. Source: [DRIFT], SGA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Quadrant(Enum):
 
     @property
     def advice(self) -> str:
-        """What suffices there."""
+        """The correction that suffices."""
         return _ADVICE[self]
 
 

@@ -1,4 +1,4 @@
-"""Thresholds: every number that a diagnosis compares with."""
+"""The thresholds of a diagnosis."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """The defaults of formulas, section 9; the two below the line are of this implementation.
+    """The thresholds of formulas, section 9; the last two are specific to this implementation.
 
-    `rising` is the growth of a median over 50 rows from which a signal is called rising; `nucleus_outside_band` how
-    many tokens, per saturated one, may leave the ratios [0.5, 5] if a nucleus is what saturated them.
+    `rising` is the growth of a median over 50 rows above which a signal is rising; `nucleus_outside_band` is how many
+    tokens, per saturated token, may have a ratio outside [0.5, 5] if nucleus sampling saturated them.
     """
 
     pearson_healthy: float = 0.99

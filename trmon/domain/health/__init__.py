@@ -1,1 +1,1 @@
-"""The verdict on a run, and the sparkline that goes with it."""
+"""The verdict on a run, and its sparklines."""

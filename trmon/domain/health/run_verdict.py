@@ -1,4 +1,4 @@
-"""The verdict on a run: whether it needs somebody, why, and since when."""
+"""The verdict on a run: its urgency, the reason, and since when."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 
 REVIEW_SECONDS = 86_400.0
-"""How long after its end a run in which a finding stood is still shown to be watched."""
-OF_STATE = frozenset({"stalled", "crashed"})
-"""The built-in rules that only repeat what the state says."""
-OF_COMPANY = "two_trainers"
-"""The built-in rule that is named before any finding: until it is settled, nobody knows of whom they are."""
-
-
-OF_QUARANTINE = "batch_quarantined"
-"""The built-in rule that is named right after the cause: no finding is made over what could not be judged."""
+"""How long a run with a finding still has the verdict `watch` after its end."""
+STATE_RULES = frozenset({"stalled", "crashed"})
+"""The built-in rules that only repeat the state of the run."""
+DUPLICATE_TRAINERS_RULE = "two_trainers"
+"""The built-in rule that is named before any finding, since findings may mix two trainers."""
+QUARANTINE_RULE = "batch_quarantined"
+"""The built-in rule that is named right after the cause, since quarantined parts have no findings."""
 
 
 class Urgency(Enum):
-    """How soon somebody should look."""
+    """How soon to investigate."""
 
     NOW = "now"
     SOON = "soon"
@@ -33,7 +31,7 @@ class Urgency(Enum):
 
 
 class VerdictKind(Enum):
-    """What a run is judged to be, the most urgent first."""
+    """The kinds of verdicts, most urgent first."""
 
     ACT = "act"
     CRASHED = "crashed"
@@ -44,8 +42,8 @@ class VerdictKind(Enum):
     FINISHED = "finished"
 
     @property
-    def need(self) -> Urgency:
-        """How soon somebody should look at such a run."""
+    def urgency(self) -> Urgency:
+        """How soon to investigate a run with this verdict."""
         if self in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED):
             return Urgency.NOW
         return Urgency.SOON if self is VerdictKind.WATCH else Urgency.NONE
@@ -53,9 +51,9 @@ class VerdictKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdict:
-    """What a run is judged to be, and why in a phrase; `since_step` is where it began, None where no step says so.
+    """The verdict on a run, and the reason in a phrase; `since_step` is the step at which it began, if known.
 
-    `todo` is what to do about it first, in a sentence; None where nobody must do anything.
+    `todo` is the first action in a sentence; None if no action is needed.
     """
 
     kind: VerdictKind
@@ -71,7 +69,7 @@ class RunVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictInputs:
-    """What a run is judged by: its alerts, its newest diagnosis, None before there is one, and its usual step time."""
+    """The inputs of a verdict: the alerts, the newest diagnosis, if there is one, and the usual step time."""
 
     run: Run
     alerts: Sequence[Alert] = ()
@@ -79,132 +77,137 @@ class VerdictInputs:
     expected_step_seconds: float | None = None
 
 
-def judge_run(standing: VerdictInputs, *, now: float) -> RunVerdict:
+def judge_run(inputs: VerdictInputs, *, now: float) -> RunVerdict:
     """Return the verdict on a run.
 
-    An open page asks to act; a trainer that crashed or fell silent comes next; an open warning or a standing finding
-    asks to watch, in a run that ended for one day more. Without either, a run is healthy only if everything is known.
+    A firing page means `act`; a crashed or stalled trainer comes next; a firing warning or a finding means `watch`, for
+    one day longer after the end of a run. Otherwise a run is healthy only if all findings are known.
     Args: now: seconds since the epoch.
     """
-    run = standing.run
-    firing = [a for a in standing.alerts if a.state is AlertState.FIRING and a.rule not in OF_STATE]
-    ills = _ills(firing, standing.diagnosis)
+    run = inputs.run
+    firing = [a for a in inputs.alerts if a.state is AlertState.FIRING and a.rule not in STATE_RULES]
+    problems = _problems(firing, inputs.diagnosis)
     if any(alert.severity is Severity.PAGE for alert in firing):
-        return _ill(VerdictKind.ACT, ills)
+        return _problem_verdict(VerdictKind.ACT, problems)
     if run.state in (RunState.CRASHED, RunState.STALLED):
-        return _gone(standing, ills, now=now)
+        return _stopped(inputs, problems, now=now)
     if any(alert.severity is Severity.WARN for alert in firing):
-        return _ill(VerdictKind.WATCH, ills)
+        return _problem_verdict(VerdictKind.WATCH, problems)
     if run.state is RunState.FINISHED:
-        return _finished(standing, ills, now=now)
-    return _ill(VerdictKind.WATCH, ills) if _is_ill(standing.diagnosis) else _well(standing)
+        return _finished(inputs, problems, now=now)
+    return (
+        _problem_verdict(VerdictKind.WATCH, problems) if _has_findings(inputs.diagnosis) else _without_problems(inputs)
+    )
 
 
 def urgency_of(verdict: RunVerdict, *, alerts: Sequence[Alert], acked: frozenset[str]) -> Urgency:
-    """Return how soon somebody should look, now that some episodes are taken up: what somebody has is not open.
+    """Return how soon to investigate a run; not at all once all firing alerts are acknowledged.
 
-    Args: alerts: the run's; acked: the episodes that somebody acknowledged.
+    Args: alerts: of the run; acked: the acknowledged episodes.
     """
     firing = [alert for alert in alerts if alert.state is AlertState.FIRING]
-    taken = bool(firing) and all(alert.episode in acked for alert in firing)
-    return Urgency.NONE if taken else verdict.kind.need
+    all_acked = bool(firing) and all(alert.episode in acked for alert in firing)
+    return Urgency.NONE if all_acked else verdict.kind.urgency
 
 
 @dataclass(frozen=True, slots=True)
-class _Ill:
-    """Something that is wrong: what, since which step, and what to do about it."""
+class _Problem:
+    """One problem: its name, its first step, and what to do about it."""
 
-    what: str
+    name: str
     since_step: int
     todo: str
 
     def __str__(self) -> str:
-        return f"{self.what} since step {self.since_step}"
+        return f"{self.name} since step {self.since_step}"
 
 
-def _ills(firing: Sequence[Alert], diagnosis: Diagnosis | None) -> list[_Ill]:
-    """Return what is wrong: a second trainer, then the findings with the cause first, else what the alerts say.
+def _problems(firing: Sequence[Alert], diagnosis: Diagnosis | None) -> list[_Problem]:
+    """Return the problems: duplicate trainers, then the findings, causes first, or without findings the alerts.
 
-    What was set aside follows the first of them.
+    Quarantined parts follow the first of them.
     """
     worst_first = sorted(firing, key=lambda alert: (list(Severity).index(alert.severity), alert.step))
-    company = [_of_alert(alert) for alert in worst_first if alert.rule == OF_COMPANY]
-    set_aside = [_of_alert(alert) for alert in worst_first if alert.rule == OF_QUARANTINE]
+    duplicates = [_of_alert(alert) for alert in worst_first if alert.rule == DUPLICATE_TRAINERS_RULE]
+    quarantine = [_of_alert(alert) for alert in worst_first if alert.rule == QUARANTINE_RULE]
     found = [_of_finding(observation) for observation in diagnosis.observed] if diagnosis else []
-    others = found or [_of_alert(alert) for alert in worst_first if alert.rule not in (OF_COMPANY, OF_QUARANTINE)]
-    return company + others[:1] + set_aside + others[1:]
+    others = found or [
+        _of_alert(alert) for alert in worst_first if alert.rule not in (DUPLICATE_TRAINERS_RULE, QUARANTINE_RULE)
+    ]
+    return duplicates + others[:1] + quarantine + others[1:]
 
 
-def _of_alert(alert: Alert) -> _Ill:
-    return _Ill(alert.rule.replace("_", " "), alert.step, alert.runbook)
+def _of_alert(alert: Alert) -> _Problem:
+    return _Problem(alert.rule.replace("_", " "), alert.step, alert.runbook)
 
 
-def _of_finding(observation: Observation) -> _Ill:
+def _of_finding(observation: Observation) -> _Problem:
     assert observation.since_step is not None
-    return _Ill(observation.finding.title, observation.since_step, REMEDIES[observation.finding].fix)
+    return _Problem(observation.finding.title, observation.since_step, REMEDIES[observation.finding].fix)
 
 
-def _is_ill(diagnosis: Diagnosis | None) -> bool:
+def _has_findings(diagnosis: Diagnosis | None) -> bool:
     return diagnosis is not None and bool(diagnosis.observed)
 
 
-def _ill(kind: VerdictKind, ills: Sequence[_Ill], *, ended: str = "") -> RunVerdict:
-    """Name the cause and the first of its symptoms; more than two make no sentence."""
-    named = ", ".join([str(ills[0]), *(f"{ill.what} since {ill.since_step}" for ill in ills[1:2])])
-    return RunVerdict(kind=kind, why=f"{named}{ended}", since_step=ills[0].since_step, todo=ills[0].todo or None)
+def _problem_verdict(kind: VerdictKind, problems: Sequence[_Problem], *, ended: str = "") -> RunVerdict:
+    """Return a verdict that names the cause and its first symptom, which is as much as a sentence can hold."""
+    named = ", ".join([str(problems[0]), *(f"{problem.name} since {problem.since_step}" for problem in problems[1:2])])
+    return RunVerdict(
+        kind=kind, why=f"{named}{ended}", since_step=problems[0].since_step, todo=problems[0].todo or None
+    )
 
 
-def _gone(standing: VerdictInputs, ills: Sequence[_Ill], *, now: float) -> RunVerdict:
-    run = standing.run
-    after = f"; before: {ills[0]}" if ills else ""
-    since_step = ills[0].since_step if ills else run.last_step
+def _stopped(inputs: VerdictInputs, problems: Sequence[_Problem], *, now: float) -> RunVerdict:
+    run = inputs.run
+    after = f"; before: {problems[0]}" if problems else ""
+    since_step = problems[0].since_step if problems else run.last_step
     at = "" if run.last_step is None else f" at step {run.last_step}"
-    todo = next((alert.runbook for alert in standing.alerts if alert.rule == run.state.value), None)
+    todo = next((alert.runbook for alert in inputs.alerts if alert.rule == run.state.value), None)
     if run.state is RunState.CRASHED:
         why = f"the trainer ended with an error{at}{after}"
         return RunVerdict(kind=VerdictKind.CRASHED, why=why, since_step=since_step, todo=todo)
     silent = now - (run.created_at if run.last_report_at is None else run.last_report_at)
-    expected = standing.expected_step_seconds
+    expected = inputs.expected_step_seconds
     every = "" if expected is None else f", expected one every {duration(expected)}"
     why = f"no report for {duration(silent)}{every}{after}"
     return RunVerdict(kind=VerdictKind.STALLED, why=why, since_step=since_step, todo=todo)
 
 
-def _finished(standing: VerdictInputs, ills: Sequence[_Ill], *, now: float) -> RunVerdict:
-    run, ill = standing.run, bool(ills)
+def _finished(inputs: VerdictInputs, problems: Sequence[_Problem], *, now: float) -> RunVerdict:
+    run = inputs.run
     recent = now - (run.last_report_at or run.created_at) < REVIEW_SECONDS
     at = "" if run.last_step is None else f" at step {run.last_step}"
-    if standing.diagnosis is None and run.last_step is not None and recent:
+    if inputs.diagnosis is None and run.last_step is not None and recent:
         return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"ended{at}, not diagnosed yet")
-    if not ill:
-        return RunVerdict(
-            kind=VerdictKind.FINISHED, why=f"ended{at}, nothing found" if standing.diagnosis else f"ended{at}"
-        )
+    if not problems:
+        return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{at}, no finding" if inputs.diagnosis else f"ended{at}")
     if recent:
-        return _ill(VerdictKind.WATCH, ills, ended=f"; ended{at}")
-    return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{at}, ill: {ills[0]}", since_step=ills[0].since_step)
+        return _problem_verdict(VerdictKind.WATCH, problems, ended=f"; ended{at}")
+    return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{at} with {problems[0]}", since_step=problems[0].since_step)
 
 
-def _well(standing: VerdictInputs) -> RunVerdict:
-    diagnosis = standing.diagnosis
+def _without_problems(inputs: VerdictInputs) -> RunVerdict:
+    diagnosis = inputs.diagnosis
     if diagnosis is None:
-        none_yet = standing.run.last_step is None
+        none_yet = inputs.run.last_step is None
         return RunVerdict(kind=VerdictKind.UNKNOWN, why="no step has closed yet" if none_yet else "not diagnosed yet")
     if diagnosis.primary is Finding.HEALTHY:
-        pause = ", paused" if standing.run.state is RunState.PAUSED else ""
-        return RunVerdict(kind=VerdictKind.HEALTHY, why=f"nothing found in {_steps(diagnosis.steps)}{pause}")
+        pause = ", paused" if inputs.run.state is RunState.PAUSED else ""
+        return RunVerdict(kind=VerdictKind.HEALTHY, why=f"no finding in {_steps(diagnosis.steps)}{pause}")
     wanted = list(dict.fromkeys(gap.provide for gap in diagnosis.missing))
-    # What only time gives is no argument that somebody forgot.
+    # More steps are not an argument that the trainer forgot to pass.
     given = sorted((what for what in wanted if "steps" not in what), key=lambda what: not what.startswith("pass "))
     if given:
         more = f" and {len(given) - 1} more" if len(given) > 1 else ""
-        return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"nothing found; to be sure: {given[0]}{more}")
+        return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"no finding; for a full diagnosis: {given[0]}{more}")
     if wanted:
         return RunVerdict(
-            kind=VerdictKind.UNKNOWN, why=f"nothing found in {_steps(diagnosis.steps)}; more steps will tell the rest"
+            kind=VerdictKind.UNKNOWN,
+            why=f"no finding in {_steps(diagnosis.steps)}; the full diagnosis needs more steps",
         )
     short = ", ".join(f"{item.signal} is {item.value:.3g}" for item in diagnosis.shortfall)
-    return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"nothing found, but {short or 'not everything is known'}")
+    return RunVerdict(kind=VerdictKind.UNKNOWN, why=f"no finding, but {short or 'not all findings are known'}")
 
 
 def _steps(n: int) -> str:
@@ -212,7 +215,7 @@ def _steps(n: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time span for people, e.g. `40 s`, `14 min`, `3 h`, `2 d`; at least in its largest whole unit."""
+    """Return a readable duration, e.g. `40 s`, `14 min`, `3 h`, `2 d`."""
     for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

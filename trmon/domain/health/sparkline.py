@@ -1,4 +1,4 @@
-"""Sparklines: a signal's newest steps in so few points that a list of runs can draw them all."""
+"""Sparklines: the newest steps of a signal in few enough points for a list of runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 POINTS = 48
 DIGITS = 4
-"""Significant ones: a line this small shows no more, and five hundred of them are sent at once."""
+"""Significant digits: enough for such a small chart, and 500 sparklines are sent in one response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparkline:
-    """A signal from its first to its last step in at most 48 points, None where nothing is known."""
+    """A signal from its first to its last step in at most 48 points, None if unknown."""
 
     first_step: int
     last_step: int
@@ -22,9 +22,9 @@ class Sparkline:
 
 
 def sparkline_of(steps: Any, values: Any) -> Sparkline:
-    """Return the sparkline of a signal, each point the mean of what is known of its stretch.
+    """Return the sparkline of a signal; each point is the mean of the finite values of its steps.
 
-    Args: steps: [n] int, ascending, n is 1 or more; values: [n] float; what is not finite is not known.
+    Args: steps: [n] int, ascending, n is 1 or more; values: [n] float.
     """
     parts = np.array_split(np.asarray(values, float), min(POINTS, len(values)))
     return Sparkline(first_step=int(steps[0]), last_step=int(steps[-1]), values=tuple(map(_point, parts)))

@@ -1,1 +1,1 @@
-"""The vocabulary that every other part shares: errors, identities, access, messages, severity."""
+"""Types that all other packages share: errors, identities, access, messages, severity."""

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, their scopes and the project they are for."""
+"""Access control: tokens, their scopes and their project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trmon.domain.model.errors import Forbidden
 
 
 class Scope(Enum):
-    """What a token may do; admin may do everything."""
+    """The scope of a token; admin includes all others."""
 
     INGEST = "ingest"
     READ = "read"
@@ -18,27 +18,27 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a caller may do; `project` None means every project. Every query carries it."""
+    """The permissions of a caller, passed to every query; `project` None means all projects."""
 
     name: str
     scopes: frozenset[Scope]
     project: str | None = None
 
     def require(self, scope: Scope, *, project: str | None = None) -> None:
-        """Raise Forbidden unless the scope, and the project if one is named, are covered."""
+        """Raise Forbidden unless the caller has the scope, and access to the project if one is named."""
         if scope not in self.scopes and Scope.ADMIN not in self.scopes:
             raise Forbidden(f"token {self.name!r} lacks the scope {scope.value!r}")
         if project is not None and self.project is not None and project != self.project:
-            raise Forbidden(f"token {self.name!r} is for another project")
+            raise Forbidden(f"token {self.name!r} belongs to another project")
 
 
 EVERYTHING = Access(name="local", scopes=frozenset({Scope.ADMIN}))
-"""What a caller may do on a loopback service without tokens, and what the service itself may do."""
+"""The permissions of the service itself, and of callers of a loopback service without tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token as the store keeps it: the SHA-256 of its secret, never the secret."""
+    """A stored token: the SHA-256 digest of its secret, never the secret itself."""
 
     id: int
     name: str
@@ -49,5 +49,5 @@ class Token:
     expires_at: float | None
 
     def access(self) -> Access:
-        """Return what its bearer may do."""
+        """Return the permissions of its bearer."""
         return Access(name=self.name, scopes=self.scopes, project=self.project)

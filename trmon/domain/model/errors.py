@@ -1,28 +1,28 @@
-"""Every error the service raises on purpose.
+"""The errors that the service raises on purpose.
 
 TrmonError
-├── InvalidInput          a field of the request is wrong; names it
-├── NotFound              no such thing, or none this token may see
-├── Conflict              another payload or state stands under the same identity
-├── Unauthenticated       no token, or none that is known and alive
-├── Forbidden             the token lacks the scope or the project
-├── TooLarge              a body beyond the cap, also after decompression
-├── UnsupportedMedia      a content type or encoding the service does not read
+├── InvalidInput          a field of the request is invalid; names the field
+├── NotFound              does not exist, or this token may not see it
+├── Conflict              the same identity already has another payload or state
+├── Unauthenticated       no token, or an unknown, revoked or expired one
+├── Forbidden             the token lacks the scope or access to the project
+├── TooLarge              the body exceeds the limit, before or after decompression
+├── UnsupportedMedia      a content type or encoding that the service does not support
 ├── Damaged               a stored report or notice cannot be decoded
-├── Fenced                the run belongs to another worker by now
-├── Overloaded            try again later; says when
-└── NotReady              the service cannot do this yet, or no longer
+├── Fenced                another worker owns the run now
+├── Overloaded            the service is overloaded; says when to retry
+└── NotReady              the service is starting or shutting down
 """
 
 from __future__ import annotations
 
 
 class TrmonError(Exception):
-    """The root of the tree."""
+    """The base class of all errors."""
 
 
 class InvalidInput(TrmonError):
-    """A field of the request is wrong."""
+    """A field of the request is invalid."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -31,7 +31,7 @@ class InvalidInput(TrmonError):
 
 
 class NotFound(TrmonError):
-    """No such thing, or none that the caller may see."""
+    """The object does not exist, or the caller may not see it."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {name!r}")
@@ -40,35 +40,35 @@ class NotFound(TrmonError):
 
 
 class Conflict(TrmonError):
-    """Another payload or state stands under the same identity."""
+    """The same identity already has another payload or state."""
 
 
 class Unauthenticated(TrmonError):
-    """No token was given, or none that is known and alive."""
+    """No token was given, or it is unknown, revoked or expired."""
 
 
 class Forbidden(TrmonError):
-    """The token lacks the scope or the project."""
+    """The token lacks the scope or access to the project."""
 
 
 class TooLarge(TrmonError):
-    """A body beyond the cap, also after decompression."""
+    """The body exceeds the limit, before or after decompression."""
 
 
 class UnsupportedMedia(TrmonError):
-    """A content type or encoding that the service does not read."""
+    """A content type or encoding that the service does not support."""
 
 
 class Damaged(TrmonError):
-    """A stored report or notice cannot be decoded: it is set aside, since a retry would fail in the same way."""
+    """A stored report or notice cannot be decoded; it is quarantined, since a retry would fail again."""
 
 
 class Fenced(TrmonError):
-    """The run belongs to another worker by now; what this one made of it must not be written."""
+    """Another worker owns the run now; the results of this one must not be written."""
 
 
 class Overloaded(TrmonError):
-    """The service has more to do than it can; `retry_after_seconds` says when to try again."""
+    """The service is overloaded; retry after `retry_after_seconds`."""
 
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
         super().__init__(message)
@@ -76,4 +76,4 @@ class Overloaded(TrmonError):
 
 
 class NotReady(TrmonError):
-    """The service cannot do this yet, or no longer."""
+    """The service is starting or shutting down, or a part that the request needs is not available."""

@@ -1,4 +1,4 @@
-"""A checkup: what was looked at, how it is, and what to do about it."""
+"""Health checks: the level, the detail and the advice of each."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from enum import Enum
 
 
 class HealthLevel(Enum):
-    """How something is: well; to be looked at some day; or in the way of what the service promises."""
+    """The result level: healthy, needs attention, or prevents the service from working as documented."""
 
-    WELL = "ok"
-    DOUBTFUL = "warn"
-    ILL = "fail"
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckResult:
-    """One thing that was looked at; `advice` is empty where all is well."""
+    """The result of one health check; `advice` is empty if the level is OK."""
 
-    what: str
-    health: HealthLevel
-    found: str
+    name: str
+    level: HealthLevel
+    detail: str
     advice: str = ""
 
 
-def healthy_result(what: str, found: str) -> HealthCheckResult:
-    """Return that something is as it should be."""
-    return HealthCheckResult(what, HealthLevel.WELL, found)
+def healthy_result(name: str, detail: str) -> HealthCheckResult:
+    """Return the result of a check that passed."""
+    return HealthCheckResult(name, HealthLevel.OK, detail)
 
 
-def warning_result(what: str, found: str, *, advice: str) -> HealthCheckResult:
-    """Return that something should be looked at."""
-    return HealthCheckResult(what, HealthLevel.DOUBTFUL, found, advice)
+def warning_result(name: str, detail: str, *, advice: str) -> HealthCheckResult:
+    """Return the result of a check that needs attention."""
+    return HealthCheckResult(name, HealthLevel.WARN, detail, advice)
 
 
-def failing_result(what: str, found: str, *, advice: str) -> HealthCheckResult:
-    """Return that something keeps the service from what it promises."""
-    return HealthCheckResult(what, HealthLevel.ILL, found, advice)
+def failing_result(name: str, detail: str, *, advice: str) -> HealthCheckResult:
+    """Return the result of a check that failed."""
+    return HealthCheckResult(name, HealthLevel.FAIL, detail, advice)

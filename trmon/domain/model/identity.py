@@ -1,4 +1,4 @@
-"""The names by which runs, batches and reports are known."""
+"""Identities of runs, batches and reports."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def checked_name(name: str, *, field: str) -> str:
-    """Return a project's or a run's name, or raise InvalidInput naming the field."""
+    """Return the name of a project or run. Errors: InvalidInput naming the field."""
     if not NAME.fullmatch(name):
         shown = name if len(name) <= 64 else f"{name[:64]}... ({len(name)} characters)"
         raise InvalidInput(
             field,
-            f"{shown!r} is not a name: 1 to 128 letters, digits, '.', '_' or '-', not leading with a sign",
+            f"{shown!r} is not a valid name: 1 to 128 letters, digits, '.', '_' or '-', not starting with a sign",
         )
     return name
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunKey:
-    """A run as its owner names it."""
+    """A run by its project and its name."""
 
     project: str
     run: str
@@ -35,12 +35,12 @@ class RunKey:
 
     @classmethod
     def checked(cls, project: str, run: str) -> RunKey:
-        """Return the key, or raise InvalidInput naming the field."""
+        """Return the key. Errors: InvalidInput naming the field."""
         return cls(checked_name(project, field="project"), checked_name(run, field="run"))
 
 
 class BatchKey(msgspec.Struct, frozen=True):
-    """The sequences that one optimizer update consumes, or with `update` None one whole rollout batch."""
+    """The key of one optimizer update, or with `update` None of one whole rollout batch."""
 
     attempt_id: int
     step: int
@@ -53,7 +53,7 @@ class BatchKey(msgspec.Struct, frozen=True):
 
 
 class ReportKey(msgspec.Struct, frozen=True):
-    """One chunk of one batch on one data-parallel rank."""
+    """The key of one chunk of a batch, sent by one data-parallel rank."""
 
     batch: BatchKey
     rank: int

@@ -1,4 +1,4 @@
-"""What comes in and what is made of it before it is durable."""
+"""Messages of the client, before and after they are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trmon_client.core.columns.columns import Columns
 
 
 class WriteOutcome(Enum):
-    """What became of a message."""
+    """The result of writing a message."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
@@ -23,10 +23,10 @@ class WriteOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedMessage:
-    """A checked message on its way to the disk.
+    """A validated message that is ready to be written.
 
-    `digest` stands for what the message says (not when it was sent or what the sender lost); `payload` is
-    its stored form; `accepted` has one bit a sequence, the client's own or decided on arrival.
+    `digest` identifies the content of the message, without its send time and the losses of the client; `payload` is
+    its stored form; `accepted` has one bit per sequence, decided by the client or on arrival.
     """
 
     key: RunKey
@@ -40,7 +40,7 @@ class PreparedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What the disk says: durable under these ids, with the accepted bits that stand; `id` is the message's own."""
+    """The ids and the accepted bits under which a message is stored; `id` is the id of the message."""
 
     status: WriteOutcome
     id: int
@@ -51,7 +51,7 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReport:
-    """A durable report; `report` has no columns, `columns` decodes them on call. Errors, from it: Damaged."""
+    """A stored report; `report` has no columns, `columns()` decodes them and raises Damaged if it cannot."""
 
     id: int
     run_id: int
@@ -66,7 +66,7 @@ class StoredReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedReport:
-    """A durable report that cannot be decoded: where it belongs, and why it cannot be read."""
+    """A stored report that cannot be decoded: its key, and the reason."""
 
     id: int
     run_id: int
@@ -80,7 +80,7 @@ AnyReport: TypeAlias = StoredReport | DamagedReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
-    """A durable message that is not a report: start, scalars, pause or finish."""
+    """A stored message that is not a report: start, scalars, pause or finish."""
 
     id: int
     run_id: int
@@ -91,7 +91,7 @@ class StoredNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedNotice:
-    """A durable message without columns that cannot be decoded, and why."""
+    """A stored notice that cannot be decoded, and the reason."""
 
     id: int
     run_id: int
@@ -105,26 +105,26 @@ AnyNotice: TypeAlias = StoredNotice | DamagedNotice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """What came of one run since it was read, oldest first."""
+    """The messages of one run that its worker has not read yet, oldest first."""
 
     notices: list[AnyNotice] = field(default_factory=list)
     reports: list[AnyReport] = field(default_factory=list)
 
 
-def decoded(reports: Iterable[AnyReport]) -> tuple[tuple[StoredReport, ...], tuple[DamagedReport, ...]]:
-    """Return the reports whose columns can be decoded, with these at hand, and the damaged ones, in their order."""
-    whole: list[StoredReport] = []
+def decode_reports(reports: Iterable[AnyReport]) -> tuple[tuple[StoredReport, ...], tuple[DamagedReport, ...]]:
+    """Return the reports with decoded columns, and the damaged ones, each in their order."""
+    intact: list[StoredReport] = []
     damaged: list[DamagedReport] = []
     for report in reports:
-        found = report if isinstance(report, DamagedReport) else _decoded(report)
+        found = report if isinstance(report, DamagedReport) else _decode_report(report)
         if isinstance(found, DamagedReport):
             damaged.append(found)
         else:
-            whole.append(found)
-    return tuple(whole), tuple(damaged)
+            intact.append(found)
+    return tuple(intact), tuple(damaged)
 
 
-def _decoded(report: StoredReport) -> AnyReport:
+def _decode_report(report: StoredReport) -> AnyReport:
     try:
         columns = report.columns()
     except Damaged as error:

@@ -1,4 +1,4 @@
-"""How urgent an alert is."""
+"""Severities of alerts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """What an alert asks for: act now (page), look soon (warn), know (info)."""
+    """The urgency of an alert: act now (page), investigate soon (warn), for information (info)."""
 
     PAGE = "page"
     WARN = "warn"

@@ -22,7 +22,7 @@ REPORTED_STATES = (AlertState.FIRING, AlertState.RESOLVED)
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAlert:
-    """An alert that fires or resolves at a step."""
+    """An alert that is expected to fire or resolve at a step."""
 
     rule: str
     state: str
@@ -34,7 +34,7 @@ class ExpectedAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTest:
-    """One run of series, a value a step from step 0, and everything that its alerts are expected to do."""
+    """A test: series with one value per step from step 0, and all expected alerts."""
 
     name: str
     series: Mapping[str, tuple[float, ...]]
@@ -46,16 +46,16 @@ class RuleTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTestFile:
-    """The tests of one file, and the file of the rules that they test; None for the built-in ones."""
+    """The tests of one file, and the file of the rules under test; None for the built-in rules."""
 
     rules: str | None
     tests: tuple[RuleTest, ...]
 
 
 def parse_rule_tests(text: str) -> RuleTestFile:
-    """Return the tests in a YAML document. Errors: InvalidInput naming the place."""
+    """Return the tests in a YAML document. Errors: InvalidInput with the place."""
     given = values.yaml_mapping(values.yaml_document(text, "tests"), "file")
-    values.refuse_unknown_keys(given, "file", "rules", "tests")
+    values.reject_unknown_keys(given, "file", "rules", "tests")
     tests = values.yaml_list(given.get("tests"), "tests")
     return RuleTestFile(
         rules=values.yaml_text(given["rules"], "rules") if "rules" in given else None,
@@ -64,16 +64,16 @@ def parse_rule_tests(text: str) -> RuleTestFile:
 
 
 def series_values(text: str, place: str) -> tuple[float, ...]:
-    """Return the values of a series, as promtool writes them.
+    """Return the values of a series in the notation of promtool.
 
-    Args: text: numbers, `_` where there is none, `a+bxn` for a, a + b, ... a + n b, and `axn` for a and n more of it.
+    Args: text: numbers, `_` for a missing value, `a+bxn` for a, a + b, ... a + n b, and `axn` for a and n repeats.
     Errors: InvalidInput.
     """
     found: list[float] = []
     for token in text.split():
         match = _TOKEN.fullmatch(token)
         if match is None:
-            raise InvalidInput(place, f"{token[:64]!r} is none of 1.5, _, 1x9 and 1+0.5x9 (1, 1.5, ... 5.5)")
+            raise InvalidInput(place, f"{token[:64]!r} must be a form of 1.5, _, 1x9 or 1+0.5x9 (1, 1.5, ... 5.5)")
         times = int(match["times"] or 0)
         if len(found) + times >= MAX_STEPS:
             raise InvalidInput(place, f"must have at most {MAX_STEPS} values")
@@ -87,7 +87,7 @@ def _test(entry: object, place: str) -> RuleTest:
     fields: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _FIELDS:
-            raise InvalidInput(f"{place}.{name}", f"is not a part of a test; parts: {', '.join(_FIELDS)}")
+            raise InvalidInput(f"{place}.{name}", f"is not a field of a test; fields: {', '.join(_FIELDS)}")
         fields[name] = _FIELDS[name](value, f"{place}.{name}")
     for name in ("name", "series", "alerts"):
         if name not in fields:
@@ -99,14 +99,14 @@ def _series(value: object, place: str) -> dict[str, tuple[float, ...]]:
     given = values.yaml_mapping(value, place)
     for name in given:
         if not is_known_signal(name):
-            raise InvalidInput(f"{place}.{name}", f"is no signal{did_you_mean(name)}")
+            raise InvalidInput(f"{place}.{name}", f"is not a known signal{did_you_mean(name)}")
     return {name: series_values(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
 
 
 def _quoted(value: object, place: str) -> str:
-    """YAML reads a bare 0x9 as a hexadecimal number: only texts are safe."""
+    """Return a quoted string; YAML reads a bare 0x9 as a hexadecimal number."""
     if not isinstance(value, str):
-        raise InvalidInput(place, f"must be a text in quotes, such as '0x9', and is {values.yaml_type_name(value)}")
+        raise InvalidInput(place, f"must be quoted text, such as '0x9', and is {values.yaml_type_name(value)}")
     return value
 
 
@@ -117,7 +117,7 @@ def _alerts(value: object, place: str) -> tuple[ExpectedAlert, ...]:
 
 def _expected(entry: object, place: str) -> ExpectedAlert:
     given = values.yaml_mapping(entry, place)
-    values.refuse_unknown_keys(given, place, "rule", "state", "step")
+    values.reject_unknown_keys(given, place, "rule", "state", "step")
     return ExpectedAlert(
         rule=values.yaml_text(given.get("rule"), f"{place}.rule"),
         state=_one_of(*(state.value for state in REPORTED_STATES))(given.get("state"), f"{place}.state"),

@@ -1,4 +1,4 @@
-"""Runs a test of rules: feeds its series through the pipeline and returns what the alerts do."""
+"""Runs tests of rules: passes their series through the pipeline and returns the alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.pipeline.rule_test_yaml import REPORTED_STATES, ExpectedAlert, RuleTest
-from trmon.domain.pipeline.state_rules import judge_run_end
+from trmon.domain.pipeline.state_rules import apply_run_end
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
 from trmon.domain.rules.rule import Rule
@@ -25,7 +25,7 @@ from trmon.domain.runs.run import Run, RunState
 from trmon.domain.stages.detect import detect_findings
 from trmon.domain.stages.draft import DraftRow
 from trmon.domain.stages.fold import fold_row
-from trmon.domain.stages.transition import move_alerts
+from trmon.domain.stages.transition import apply_transitions
 from trmon.domain.state.pipeline_state import PipelineState
 
 _RUN = Run(
@@ -44,21 +44,21 @@ _RUN = Run(
 
 
 def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
-    """Return what the alerts of a run of the test's series do, in their order."""
-    pipeline_state, told = PipelineState(), []
+    """Return the alerts that the series of a test raise and resolve, in their order."""
+    pipeline_state, alerts = PipelineState(), []
     context = _context_of_test(test, rules)
-    for row, given in _rows(test):
+    for row, signals in _rows(test):
         folded = fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))
-        row = structs.replace(folded.row, signals={**folded.row.signals, **given})
-        judged = move_alerts(detect_findings(replace(folded, row=row)))
-        pipeline_state = judged.pipeline_state
-        told += list(_told(judged.transitions))
-    last, _ = judge_run_end(context=context, pipeline_state=pipeline_state, now=0.0)
-    return (*told, *_told(last))
+        row = structs.replace(folded.row, signals={**folded.row.signals, **signals})
+        transitioned = apply_transitions(detect_findings(replace(folded, row=row)))
+        pipeline_state = transitioned.pipeline_state
+        alerts += list(_reported_alerts(transitioned.transitions))
+    last, _ = apply_run_end(context=context, pipeline_state=pipeline_state, now=0.0)
+    return (*alerts, *_reported_alerts(last))
 
 
 def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
-    """Yield a row a step, and its signals as they were given."""
+    """Yield one row per step, and the signals that the test gives."""
     for step, numbers in enumerate(zip_longest(*test.series.values(), fillvalue=math.nan)):
         given = {name: value for name, value in zip(test.series, numbers, strict=True) if not math.isnan(value)}
         scalars = {name.removeprefix(SCALAR_PREFIX): value for name, value in given.items() if is_scalar(name)}
@@ -100,7 +100,7 @@ def _context_of_test(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
     )
 
 
-def _told(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:
-    for moved in transitions:
-        if moved.alert is not None and moved.event is not None and moved.event.state in REPORTED_STATES:
-            yield ExpectedAlert(moved.alert.rule, moved.event.state.value, moved.event.step)
+def _reported_alerts(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:
+    for transition in transitions:
+        if transition.alert is not None and transition.event is not None and transition.event.state in REPORTED_STATES:
+            yield ExpectedAlert(transition.alert.rule, transition.event.state.value, transition.event.step)

@@ -1,4 +1,4 @@
-"""Rules over a run itself: what a stall, a crash, a return, an end or a second trainer makes of alerts."""
+"""Rules over a run itself: alerts for stalls, crashes and duplicate trainers, and the end of alerts with the run."""
 
 from __future__ import annotations
 
@@ -17,104 +17,106 @@ from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.duplicate_trainers import DuplicateTrainers
-from trmon.domain.runs.liveness import LifeChange
+from trmon.domain.runs.liveness import StateChange
 from trmon.domain.runs.run import RunState
-from trmon.domain.stages.transition import judge_findings
+from trmon.domain.stages.transition import apply_findings
 from trmon.domain.state.pipeline_state import PipelineState
 
 
-def judge_change(
-    change: LifeChange, *, context: PassContext, pipeline_state: PipelineState, key: BatchKey
+def apply_state_change(
+    change: StateChange, *, context: PassContext, pipeline_state: PipelineState, key: BatchKey
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return what a change of state makes of the alerts of rules over states.
+    """Return the transitions of rules over states after a change of state.
 
-    They fire at once, as the time they wait for lies in the state itself. A run that finished resolves nothing here:
-    that is `at_rest`'s.
-    Args: key: the newest batch that is known, where the alert is placed.
+    They fire without a delay, since the state includes it. Alerts of a run that finished end in `apply_run_end`.
+    Args: key: the newest known batch, to which the alert refers.
     """
     if change.state is RunState.FINISHED:
         return (), pipeline_state
-    moved: dict[str, Transition] = {}
+    transitions: dict[str, Transition] = {}
     for rule in context.state_rules:
         if not isinstance(rule.when, InState):
             continue
         track = pipeline_state.tracks.get(rule.name, QUIET)
         if rule.when.state is change.state and track.alert is None:
-            seen = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
+            evaluation = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
             since = change.silence_started_at
-            moved[rule.name] = _raise(
-                rule, seen, context=context, pipeline_state=pipeline_state, key=key, at=change.at, since=since
+            transitions[rule.name] = _raise(
+                rule, evaluation, context=context, pipeline_state=pipeline_state, key=key, at=change.at, since=since
             )
         elif rule.when.state is not change.state and track.alert is not None:
-            moved[rule.name] = resolve_alert(track, now=change.at)
-    return tuple(moved.values()), pipeline_state.tracking(
-        {name: transition.track for name, transition in moved.items()}
+            transitions[rule.name] = resolve_alert(track, now=change.at)
+    return tuple(transitions.values()), pipeline_state.with_tracks(
+        {name: transition.track for name, transition in transitions.items()}
     )
 
 
-def judge_duplicate_trainers(
+def apply_duplicate_trainers(
     found: DuplicateTrainers | None, *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return what two trainers under the run's name make of alerts; they resolve once one of the two is gone.
+    """Return the transitions of rules over duplicate trainers; alerts resolve once one of the two trainers is gone.
 
-    Args: found: the two that have lived side by side for longest, None where one lives alone.
+    Args: found: the pair that has been alive for longest, None without a duplicate.
     """
-    moved: dict[str, Transition] = {}
+    transitions: dict[str, Transition] = {}
     for rule in context.state_rules:
         if not isinstance(rule.when, TwoTrainersLive):
             continue
         track = pipeline_state.tracks.get(rule.name, QUIET)
         if found is not None and found.seconds > rule.when.seconds:
             if track.alert is None:
-                seen = Evaluation(Truth.TRUE, found.names, found.seconds, rule.when.seconds)
+                evaluation = Evaluation(Truth.TRUE, found.names, found.seconds, rule.when.seconds)
                 key = BatchKey(found.newer.attempt_id, found.newer.last_step or 0, None)
-                moved[rule.name] = _raise(
-                    rule, seen, context=context, pipeline_state=pipeline_state, key=key, at=now, since=now
+                transitions[rule.name] = _raise(
+                    rule, evaluation, context=context, pipeline_state=pipeline_state, key=key, at=now, since=now
                 )
         elif track.alert is not None:
-            moved[rule.name] = resolve_alert(track, now=now)
-    return tuple(moved.values()), pipeline_state.tracking(
-        {name: transition.track for name, transition in moved.items()}
+            transitions[rule.name] = resolve_alert(track, now=now)
+    return tuple(transitions.values()), pipeline_state.with_tracks(
+        {name: transition.track for name, transition in transitions.items()}
     )
 
 
-def judge_run_end(
+def apply_run_end(
     *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return what the end of a run, its last batch closed, makes of its alerts.
+    """Return the transitions at the end of a run, after its last batch has closed.
 
-    The last step's findings are final now; if the run finished, every open alert ends, so that no incident stays open.
+    The findings of the last step are final now. If the run finished, all open alerts end, so that no incident stays
+    open.
     """
     last = [
         (rule, pipeline_state.provisional[rule.name])
         for rule in context.signal_rules
         if rule.name in pipeline_state.provisional
     ]
-    made, pipeline_state = judge_findings(last, context=context, pipeline_state=pipeline_state.settled())
+    transitions, pipeline_state = apply_findings(
+        last, context=context, pipeline_state=pipeline_state.without_provisional()
+    )
     if context.run.state is not RunState.FINISHED:
-        return made, pipeline_state
-    of_state = {rule.name for rule in context.state_rules}
+        return transitions, pipeline_state
+    state_rules = {rule.name for rule in context.state_rules}
     ended = {
-        name: end_alert(track, reason=TransitionReason.FINISHED, now=now, is_of_state=name in of_state)
+        name: end_alert(track, reason=TransitionReason.FINISHED, now=now, is_of_state=name in state_rules)
         for name, track in pipeline_state.tracks.items()
     }
-    return (*made, *ended.values()), pipeline_state.tracking(dict.fromkeys(ended, QUIET))
+    return (*transitions, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
 
 
 def retire_removed_rules(
     *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the end of alerts whose rule is no longer in the rulebook."""
+    """Return the transitions that end the alerts of removed rules."""
     gone = {name: track for name, track in pipeline_state.tracks.items() if context.rule(name) is None}
     if not gone:
         return (), pipeline_state
     ended = tuple(end_alert(track, reason=TransitionReason.RETIRED, now=now) for track in gone.values())
-    return ended, pipeline_state.tracking(dict.fromkeys(gone, QUIET))
+    return ended, pipeline_state.with_tracks(dict.fromkeys(gone, QUIET))
 
 
 def _raise(
     rule: Rule,
-    seen: Evaluation,
+    evaluation: Evaluation,
     *,
     context: PassContext,
     pipeline_state: PipelineState,
@@ -122,15 +124,15 @@ def _raise(
     at: float,
     since: float,
 ) -> Transition:
-    """In a run's first steps nothing pages: its owner still sits there, and is told by a warning."""
+    """Raise an alert; in the first steps of a run a page becomes a warning, since its owner still watches the start."""
     severity = rule.severity_in(context.run.mode)
     if severity is Severity.PAGE and pipeline_state.steps < rule.immune_steps:
         severity = Severity.WARN
     text = AlertText(
         at=at,
-        value=seen.value,
-        threshold=seen.threshold,
-        summary=rule.say(seen, run=str(context.run.key), step=key.step),
+        value=evaluation.value,
+        threshold=evaluation.threshold,
+        summary=rule.format_summary(evaluation, run=str(context.run.key), step=key.step),
         silence_started_at=since,
     )
     return raise_alert(rule, run_id=context.run.id, severity=severity, key=key, text=text)

@@ -1,1 +1,1 @@
-"""Policies of runs: their versions, and those that reports may name."""
+"""Policies of runs: their versions, and the registry of policies that reports may name."""

@@ -1,4 +1,4 @@
-"""The policies that reports of a run may name: by content hash, with the current version and its shadows."""
+"""The policies that reports of a run may name, by content hash, and the current version."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, Polic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRegistry:
-    """The current policy of a run, and every one that a report of it may have been decided by."""
+    """The current policy of a run, and all policies that may have decided its reports."""
 
     current: PolicyVersion
     by_hash: Mapping[str, Policy] = field(default_factory=dict)
 
     @classmethod
     def of(cls, current: PolicyVersion, *, versions: Iterable[PolicyVersion] = ()) -> PolicyRegistry:
-        """Return the book of a run: every version it had, and the presets at their default bounds."""
+        """Return the registry of a run: all its policy versions, and the presets with their default bounds."""
         known = [preset(name) for name in (*PRESETS, *TOKEN_POLICIES)]
         for version in (*versions, current):
             known += (version.policy, *version.shadows)
         return cls(current=current, by_hash={policy.hash: policy for policy in known})
 
     def find(self, policy_hash: str | None) -> Policy | None:
-        """Return the policy a report names; the current one where it names none, None where it is unknown."""
+        """Return the policy with a hash; the current one if the hash is None, None if it is unknown."""
         return self.current.policy if policy_hash is None else self.by_hash.get(policy_hash)
 
-    def turning(self, current: PolicyVersion) -> PolicyRegistry:
-        """Return the book with another current version; what was known stays known."""
-        turned = PolicyRegistry.of(current)
-        return replace(turned, by_hash={**self.by_hash, **turned.by_hash})
+    def with_current(self, current: PolicyVersion) -> PolicyRegistry:
+        """Return the registry with another current version; all known policies stay known."""
+        updated = PolicyRegistry.of(current)
+        return replace(updated, by_hash={**self.by_hash, **updated.by_hash})
 
-    def knowing(self, policy: Policy) -> PolicyRegistry:
-        """Return the book with one policy more, such as the one a trainer began with."""
+    def with_policy(self, policy: Policy) -> PolicyRegistry:
+        """Return the registry with one more policy, such as the one that a trainer starts with."""
         return replace(self, by_hash={**self.by_hash, policy.hash: policy})

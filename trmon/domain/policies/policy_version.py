@@ -1,4 +1,4 @@
-"""Policies of a run: the one that decides, its shadows, and who changed them."""
+"""Versions of a run's policy: the active policy, its shadows, the author and the reason."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from trmon_client.core.policies.acceptance import Policy, preset
 DEFAULT_POLICY = "trm"
 DEFAULT_SHADOWS = ("trm_max", "geo_mask", "token_veto")
 CONTROLLER_PREFIX = "trmon:"
-"""Before a controller's name where it is the author; no token has such a name."""
+"""The prefix of a controller's name as an author; token names cannot start with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
-    """One version of a run's policy: its author, the reason and when it came; the newest one is current.
+    """One version of a run's policy; the newest one is current.
 
-    `evidence` is what a controller's version rests on, JSON-able; empty for a person's.
+    `evidence` is the JSON-compatible evidence for a controller's version; empty for other authors.
     """
 
     policy: Policy
@@ -32,12 +32,12 @@ class PolicyVersion:
 
     @property
     def is_adapted(self) -> bool:
-        """Whether a controller made it."""
+        """Whether a controller is its author."""
         return self.author.startswith(CONTROLLER_PREFIX)
 
 
 def default_version(*, now: float) -> PolicyVersion:
-    """Return what a new run starts with: policy trm, shadows trm_max, geo_mask and token_veto."""
+    """Return the first version of a new run: policy trm, shadows trm_max, geo_mask and token_veto."""
     return PolicyVersion(
         policy=preset(DEFAULT_POLICY),
         shadows=tuple(preset(name) for name in DEFAULT_SHADOWS),
@@ -47,11 +47,11 @@ def default_version(*, now: float) -> PolicyVersion:
     )
 
 
-def asked_by_trainer(current: PolicyVersion, policy: Policy, *, now: float) -> PolicyVersion | None:
-    """Return the version a trainer's start makes current, or None where nothing changes.
+def version_from_trainer(current: PolicyVersion, policy: Policy, *, now: float) -> PolicyVersion | None:
+    """Return the version that a start with a policy makes current, or None if nothing changes.
 
-    A policy that a person set outlives the trainer's wish: only trmon's default and an earlier trainer yield.
-    So does a controller's: a restart would undo what it learnt.
+    The trainer replaces only trmon's default and versions of a trainer: a version that a person set keeps its
+    precedence, and replacing a controller's version would discard its adaptation at each restart.
     """
     if current.author not in ("trmon", "trainer") or policy.hash == current.policy.hash:
         return None
@@ -59,6 +59,6 @@ def asked_by_trainer(current: PolicyVersion, policy: Policy, *, now: float) -> P
         policy=policy,
         shadows=current.shadows,
         author="trainer",
-        reason="asked for by init(policy=)",
+        reason="requested by init(policy=)",
         created_at=now,
     )

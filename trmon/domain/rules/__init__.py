@@ -1,1 +1,1 @@
-"""Rules: read from YAML, checked, tested, and what their conditions read."""
+"""Rules: their conditions, measures and YAML form, and the built-in rules."""

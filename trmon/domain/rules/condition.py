@@ -16,7 +16,7 @@ from trmon.domain.runs.run import RunState
 
 
 class Truth(Enum):
-    """What is known of a condition; a missing or uncomputable signal makes it unknown, never false."""
+    """The truth of a condition: a missing signal, or one that cannot be computed, makes it unknown, never false."""
 
     TRUE = "true"
     FALSE = "false"
@@ -24,7 +24,7 @@ class Truth(Enum):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """Whether a condition is true, and the comparison that decided: what it measured, the value and the threshold."""
+    """The truth of a condition and the comparison that decided it: the signal, its value and the threshold."""
 
     truth: Truth
     signal: str
@@ -33,17 +33,17 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class ThresholdEvaluation(msgspec.Struct, frozen=True):
-    """What a condition makes of a readout: by its thresholds, and, lingering, by the ones behind which it is clear."""
+    """The evaluation of a condition by its thresholds (`raised`), and by its clear thresholds (`lingering`)."""
 
     raised: Evaluation
     lingering: Evaluation
 
 
 class Condition(Protocol):
-    """Anything that can be asked of a readout."""
+    """A condition over the signals of one row."""
 
-    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
-        """Return whether it holds, and still holds, and why."""
+    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
+        """Return whether the condition holds by its thresholds and by its clear thresholds."""
 
 
 class ThresholdSide(Enum):
@@ -57,7 +57,7 @@ class ThresholdSide(Enum):
 class Comparison:
     """A measure of a signal, or its distance from a point, strictly above or below a threshold.
 
-    `clear` is the threshold once it has fired.
+    `clear` is the threshold that applies while the alert fires.
     """
 
     signal: str
@@ -67,68 +67,68 @@ class Comparison:
     away_from: float | None = None
     measure: Measure = NEWEST
 
-    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
-        """Return whether the measure lies beyond its thresholds; NaN is unknown."""
-        value, told = self.measure.of(self.signal, readout), self.measure.told(self.signal)
+    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
+        """Return whether the value is beyond the thresholds; NaN is unknown."""
+        value, label = self.measure.value(self.signal, reader), self.measure.label(self.signal)
         if self.away_from is not None:
             value = abs(value - self.away_from)
-        raised = self._beside(self.threshold, value, told)
+        raised = self._compare(self.threshold, value, label)
         return ThresholdEvaluation(
-            raised, raised if self.clear == self.threshold else self._beside(self.clear, value, told)
+            raised, raised if self.clear == self.threshold else self._compare(self.clear, value, label)
         )
 
-    def _beside(self, limit: float, value: float, told: str) -> Evaluation:
+    def _compare(self, limit: float, value: float, label: str) -> Evaluation:
         if math.isnan(value):
-            return Evaluation(Truth.UNKNOWN, told, value, limit)
+            return Evaluation(Truth.UNKNOWN, label, value, limit)
         beyond = value > limit if self.bound is ThresholdSide.ABOVE else value < limit
-        return Evaluation(Truth.TRUE if beyond else Truth.FALSE, told, value, limit)
+        return Evaluation(Truth.TRUE if beyond else Truth.FALSE, label, value, limit)
 
 
 @dataclass(frozen=True, slots=True)
 class SignalAbsent:
-    """True where a signal is missing or cannot be computed, false where it is there; never unknown."""
+    """True if a signal is missing or cannot be computed, else false; never unknown."""
 
     signal: str
 
-    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
+    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
         """Return whether the signal is missing."""
-        value = readout[self.signal]
+        value = reader[self.signal]
         found = Evaluation(Truth.TRUE if math.isnan(value) else Truth.FALSE, self.signal, value, math.nan)
         return ThresholdEvaluation(found, found)
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """True if one part is; unknown if none is true and one is unknown."""
+    """True if one part is true; unknown if none is true and one is unknown."""
 
     parts: tuple[Condition, ...]
 
-    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
+    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
         """Return the first true part, else the first unknown one, else the first."""
-        return _decisive(self.parts, Truth.TRUE, readout)
+        return _decisive(self.parts, Truth.TRUE, reader)
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """True if every part is; false if one is false. Its last part is the one it speaks of."""
+    """True if every part is true; false if one is false. The alert names the last part."""
 
     parts: tuple[Condition, ...]
 
-    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
+    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
         """Return the last false part, else the last unknown one, else the last."""
-        return _decisive(reversed(self.parts), Truth.FALSE, readout)
+        return _decisive(reversed(self.parts), Truth.FALSE, reader)
 
 
 @dataclass(frozen=True, slots=True)
 class InState:
-    """True while a run is in a state; read from the clock and the trainer's word, not from batches."""
+    """True while the run is in a state, which follows from messages and silence, not from batches."""
 
     state: RunState
 
 
 @dataclass(frozen=True, slots=True)
 class TwoTrainersLive:
-    """True while two trainers have lived under the run's name for longer than some seconds, by their heartbeats."""
+    """True once two trainers have sent heartbeats under the name of the run for longer than some seconds."""
 
     seconds: float
 
@@ -137,7 +137,7 @@ When: TypeAlias = Comparison | SignalAbsent | AnyOf | AllOf | InState | TwoTrain
 
 
 def comparisons_of(when: object) -> Iterator[Comparison]:
-    """Yield the comparisons in a condition, in the order in which they are written."""
+    """Yield the comparisons in a condition, in their order."""
     match when:
         case AnyOf(parts) | AllOf(parts):
             for part in parts:
@@ -147,7 +147,7 @@ def comparisons_of(when: object) -> Iterator[Comparison]:
 
 
 def signals_of(when: object) -> Iterator[str]:
-    """Yield every signal that a condition names."""
+    """Yield the signals that a condition names."""
     match when:
         case AnyOf(parts) | AllOf(parts):
             for part in parts:
@@ -158,14 +158,14 @@ def signals_of(when: object) -> Iterator[str]:
             yield when.signal
 
 
-def _decisive(parts: Iterable[Condition], truth: Truth, readout: SignalReader) -> ThresholdEvaluation:
-    """Return the first part of this truth, behind which none counts, else the first unknown one, else the first."""
+def _decisive(parts: Iterable[Condition], truth: Truth, reader: SignalReader) -> ThresholdEvaluation:
+    """Return the first part with this truth, else the first unknown one, else the first; later parts are skipped."""
     first, *others = parts
-    decided = first.evaluate(readout)
+    decided = first.evaluate(reader)
     for part in others:
         if decided.raised.truth is truth and decided.lingering.truth is truth:
             break
-        found = part.evaluate(readout)
+        found = part.evaluate(reader)
         decided = ThresholdEvaluation(
             _decisive_of(decided.raised, found.raised, truth), _decisive_of(decided.lingering, found.lingering, truth)
         )

@@ -1,4 +1,4 @@
-"""Conditions as YAML: read with errors that name the place, and written back."""
+"""Conditions in YAML: parsed with errors that name the place, and written back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ from trmon.domain.rules.signal_names import did_you_mean, is_known_signal
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
-SPANNING: dict[str, type[Growth | RelativeToMedian | Slope]] = {"growth": Growth, "relative": RelativeToMedian, "slope": Slope}
+SPAN_MEASURES: dict[str, type[Growth | RelativeToMedian | Slope]] = {
+    "growth": Growth,
+    "relative": RelativeToMedian,
+    "slope": Slope,
+}
 """Measures over `over` steps, by the key that names their signal."""
-MEASURES = ("signal", *SPANNING, "zscore", "ratio")
-"""The keys of which a comparison has one."""
+MEASURES = ("signal", *SPAN_MEASURES, "zscore", "ratio")
+"""The keys that name the signal of a comparison; it has exactly one of them."""
 
 
 def parse_condition(value: object, place: str) -> When:
-    """Return a condition. Errors: InvalidInput naming the place, what was expected and what came."""
+    """Return a condition. Errors: InvalidInput with the place, the expected and the given value."""
     given = values.yaml_mapping(value, place)
     for name, read in _KINDS.items():
         if name in given:
@@ -40,7 +44,7 @@ def parse_condition(value: object, place: str) -> When:
 
 
 def condition_to_yaml(when: object) -> dict[str, Any]:
-    """Return a condition as a rulebook writes it."""
+    """Return a condition as rule files write it."""
     match when:
         case AnyOf(parts):
             return {"any": [condition_to_yaml(part) for part in parts]}
@@ -69,52 +73,52 @@ def _written_measure(measure: Measure, signal: str) -> dict[str, Any]:
         case RatioOfSignals(to):
             return {"ratio": [signal, to]}
         case Growth(over) | RelativeToMedian(over) | Slope(over):
-            key = next(name for name, kind in SPANNING.items() if isinstance(measure, kind))
+            key = next(name for name, kind in SPAN_MEASURES.items() if isinstance(measure, kind))
             return {key: signal, "over": over}
         case _:
             raise TypeError(f"a measure cannot be a {type(measure).__name__}")
 
 
 def _state(given: Mapping[str, Any], place: str) -> When:
-    values.refuse_unknown_keys(given, place, "state")
+    values.reject_unknown_keys(given, place, "state")
     return InState(values.yaml_enum(RunState)(given["state"], f"{place}.state"))
 
 
-def _side_by_side(given: Mapping[str, Any], place: str) -> When:
-    values.refuse_unknown_keys(given, place, "side_by_side")
+def _two_trainers(given: Mapping[str, Any], place: str) -> When:
+    values.reject_unknown_keys(given, place, "side_by_side")
     return TwoTrainersLive(values.yaml_seconds(given["side_by_side"], f"{place}.side_by_side"))
 
 
 def _absent(given: Mapping[str, Any], place: str) -> When:
-    values.refuse_unknown_keys(given, place, "absent")
+    values.reject_unknown_keys(given, place, "absent")
     return SignalAbsent(_signal(given["absent"], f"{place}.absent"))
 
 
 def _any(given: Mapping[str, Any], place: str) -> When:
-    values.refuse_unknown_keys(given, place, "any")
+    values.reject_unknown_keys(given, place, "any")
     return AnyOf(_parts(given["any"], f"{place}.any"))
 
 
 def _all(given: Mapping[str, Any], place: str) -> When:
-    values.refuse_unknown_keys(given, place, "all")
+    values.reject_unknown_keys(given, place, "all")
     return AllOf(_parts(given["all"], f"{place}.all"))
 
 
 def _parts(value: object, place: str) -> tuple[Condition, ...]:
     parts = (parse_condition(part, f"{place}[{i}]") for i, part in enumerate(values.yaml_list(value, place)))
-    return tuple(_over_signals(part, f"{place}[{i}]") for i, part in enumerate(parts))
+    return tuple(_require_signals(part, f"{place}[{i}]") for i, part in enumerate(parts))
 
 
-def _over_signals(part: When, place: str) -> Condition:
+def _require_signals(part: When, place: str) -> Condition:
     if isinstance(part, InState | TwoTrainersLive):
-        raise InvalidInput(place, "what is asked of the run itself stands alone; it cannot be combined with signals")
+        raise InvalidInput(place, "conditions on the run itself cannot be combined with conditions on signals")
     return part
 
 
 def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
     name = next(name for name in MEASURES if name in given)
-    spans = ("over",) if name in SPANNING else ()
-    values.refuse_unknown_keys(given, place, name, *spans, "above", "below", "clear", "away_from")
+    spans = ("over",) if name in SPAN_MEASURES else ()
+    values.reject_unknown_keys(given, place, name, *spans, "above", "below", "clear", "away_from")
     if ("above" in given) == ("below" in given):
         raise InvalidInput(place, "must have either 'above' or 'below'")
     signal, measure = _measured(name, given, place)
@@ -133,7 +137,7 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
 def _clear(given: Mapping[str, Any], place: str, *, bound: ThresholdSide, threshold: float) -> float:
     clear = values.yaml_number(given["clear"], f"{place}.clear") if "clear" in given else threshold
     if (clear > threshold) if bound is ThresholdSide.ABOVE else (clear < threshold):
-        raise InvalidInput(f"{place}.clear", f"must not lie beyond the threshold {threshold:g}, and is {clear:g}")
+        raise InvalidInput(f"{place}.clear", f"must not be beyond the threshold {threshold:g}, and is {clear:g}")
     return clear
 
 
@@ -142,17 +146,17 @@ def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Mea
     if name == "ratio":
         two = values.yaml_list(given[name], here)
         if len(two) != 2:
-            raise InvalidInput(here, f"must be two signals, the one and what it is divided by, and is {len(two)}")
+            raise InvalidInput(here, f"must be two signals, numerator and denominator, and has {len(two)}")
         return _signal(two[0], f"{here}[0]"), RatioOfSignals(_signal(two[1], f"{here}[1]"))
     signal = _signal(given[name], here)
-    if name in SPANNING:
-        return signal, SPANNING[name](_over(given, place))
+    if name in SPAN_MEASURES:
+        return signal, SPAN_MEASURES[name](_over(given, place))
     return signal, ZScore() if name == "zscore" else NewestValue()
 
 
 def _over(given: Mapping[str, Any], place: str) -> int:
     if "over" not in given:
-        raise InvalidInput(f"{place}.over", "is required: over how many steps")
+        raise InvalidInput(f"{place}.over", "is required: the number of steps")
     over = values.yaml_steps(given["over"], f"{place}.over")
     if not 1 <= over <= MAX_SPAN_STEPS:
         raise InvalidInput(f"{place}.over", f"must be 1 to {MAX_SPAN_STEPS} steps, and is {over}")
@@ -164,8 +168,8 @@ def _signal(value: object, place: str) -> str:
     if not is_known_signal(name):
         raise InvalidInput(
             place,
-            f"{name!r} is no signal{did_you_mean(name)}; GET /api/v1/signals lists them; "
-            f"a number of the trainer's own is written scalar:{name[:64]}",
+            f"{name!r} is not a known signal{did_you_mean(name)}; GET /api/v1/signals lists them; "
+            f"a scalar of the trainer is written scalar:{name[:64]}",
         )
     return name
 
@@ -176,5 +180,5 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], str], When]] = {
     "any": _any,
     "all": _all,
     "state": _state,
-    "side_by_side": _side_by_side,
+    "side_by_side": _two_trainers,
 }

@@ -1,13 +1,13 @@
-"""The JSON Schema of rule files, made of the same parts that read them; editors complete and check by it."""
+"""The JSON Schema of rule files, built from the parser's tables; editors use it for completion and checks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from trmon.domain.model.severity import Severity
-from trmon.domain.rules.condition_yaml import MEASURES, SPANNING
+from trmon.domain.rules.condition_yaml import MEASURES, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
-from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SAID
+from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS
 from trmon.domain.rules.signal_names import signal_name_pattern
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
@@ -23,12 +23,12 @@ _PARTS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/ove
 
 
 def rules_json_schema() -> Schema:
-    """Return the schema; that names are taken once, and where `clear` may lie, it cannot say."""
+    """Return the schema; it cannot express that names are unique and where `clear` may be."""
     over_signals = [
         *map(_comparison, MEASURES),
-        _alone("absent", _SIGNAL),
-        _alone("any", _PARTS),
-        _alone("all", _PARTS),
+        _single("absent", _SIGNAL),
+        _single("any", _PARTS),
+        _single("all", _PARTS),
     ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -39,18 +39,18 @@ def rules_json_schema() -> Schema:
             "signal": {"type": "string", "pattern": signal_name_pattern()},
             "rule": _object(_rule(), *REQUIRED),
             "over_signals": {"oneOf": over_signals},
-            "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_over_the_run()]},
+            "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_run_conditions()]},
         },
     }
 
 
-def _over_the_run() -> list[Schema]:
-    return [_alone("state", _choice(RunState)), _alone("side_by_side", _SECONDS)]
+def _run_conditions() -> list[Schema]:
+    return [_single("state", _choice(RunState)), _single("side_by_side", _SECONDS)]
 
 
 def _rule() -> dict[str, Schema]:
-    """Return the schema of each part of a rule."""
-    names = "|".join(SAID)
+    """Return the schemas of the fields of a rule."""
+    names = "|".join(SUMMARY_FIELDS)
     return {
         "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
         "when": {"$ref": "#/$defs/condition"},
@@ -72,7 +72,7 @@ def _comparison(measure: str) -> Schema:
     """Return the schema of one kind of comparison, above or below."""
     two = {"type": "array", "minItems": 2, "maxItems": 2, "items": _SIGNAL}
     parts: dict[str, Schema] = {measure: two if measure == "ratio" else _SIGNAL}
-    if measure in SPANNING:
+    if measure in SPAN_MEASURES:
         parts["over"] = {"type": "integer", "minimum": 1, "maximum": MAX_SPAN_STEPS}
     limits = dict.fromkeys(("above", "below", "clear", "away_from"), _NUMBER)
     bound = {"oneOf": [{"required": ["above"]}, {"required": ["below"]}]}
@@ -83,7 +83,7 @@ def _disabled() -> Schema:
     return _object({"name": _TEXT, "disabled": {"const": True}}, "name", "disabled")
 
 
-def _alone(name: str, value: Schema) -> Schema:
+def _single(name: str, value: Schema) -> Schema:
     return _object({name: value}, name)
 
 

@@ -1,4 +1,4 @@
-"""Measures: what a comparison takes of a signal - its newest value, or how that stands beside its past or another."""
+"""Measures: the value of a signal that a comparison uses, such as its newest value, its growth or a ratio."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon.domain.signals.windows import Baseline, SignalWindow
 
 
 class RememberedHistory(Enum):
-    """What a run must remember of a signal so that it can be measured."""
+    """The history of a signal that a measure needs."""
 
     NOTHING = "nothing"
     WINDOW = "window"
@@ -20,30 +20,30 @@ class RememberedHistory(Enum):
 
 
 class Measure(Protocol):
-    """One way to make a number of a signal; NaN wherever the signal is missing or its past too short."""
+    """A value computed from a signal; NaN if the signal is missing or its history is too short."""
 
     @property
-    def keeps(self) -> RememberedHistory:
-        """What must be remembered of the signal."""
+    def history(self) -> RememberedHistory:
+        """The history of the signal that the measure needs."""
 
-    def of(self, signal: str, readout: SignalReader) -> float:
-        """Return the number."""
+    def value(self, signal: str, reader: SignalReader) -> float:
+        """Return the value."""
 
-    def told(self, signal: str) -> str:
-        """Return what the number is called."""
+    def label(self, signal: str) -> str:
+        """Return a description of the value for alert texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewestValue:
-    """The signal itself."""
+    """The newest value of the signal."""
 
-    keeps = RememberedHistory.NOTHING
+    history = RememberedHistory.NOTHING
 
-    def of(self, signal: str, readout: SignalReader) -> float:
-        """Return the row's value."""
-        return readout[signal]
+    def value(self, signal: str, reader: SignalReader) -> float:
+        """Return the value in the row."""
+        return reader[signal]
 
-    def told(self, signal: str) -> str:
+    def label(self, signal: str) -> str:
         """Return its name."""
         return signal
 
@@ -53,86 +53,86 @@ NEWEST = NewestValue()
 
 @dataclass(frozen=True, slots=True)
 class RatioOfSignals:
-    """The signal over another one of the same row."""
+    """The signal divided by another signal of the same row."""
 
     to: str
-    keeps = RememberedHistory.NOTHING
+    history = RememberedHistory.NOTHING
 
-    def of(self, signal: str, readout: SignalReader) -> float:
+    def value(self, signal: str, reader: SignalReader) -> float:
         """Return the ratio: infinite over 0, NaN where both are 0."""
-        value, base = readout[signal], readout[self.to]
+        value, base = reader[signal], reader[self.to]
         if base == 0:
             return math.copysign(math.inf, value) if value and not math.isnan(value) else math.nan
         return value / base
 
-    def told(self, signal: str) -> str:
-        """Return what is divided by what."""
+    def label(self, signal: str) -> str:
+        """Return the numerator and the denominator."""
         return f"{signal}/{self.to}"
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The median of the signal's newest 5 values over that of 5 around some steps earlier."""
+    """The median of the newest 5 values of the signal over the median of 5 values some steps earlier."""
 
     over_steps: int
-    keeps = RememberedHistory.WINDOW
+    history = RememberedHistory.WINDOW
 
-    def of(self, signal: str, readout: SignalReader) -> float:
-        """Return the growth, a ratio."""
-        return _window(signal, readout).growth(over_steps=self.over_steps)
+    def value(self, signal: str, reader: SignalReader) -> float:
+        """Return the growth as a ratio."""
+        return _window(signal, reader).growth(over_steps=self.over_steps)
 
-    def told(self, signal: str) -> str:
+    def label(self, signal: str) -> str:
         """Return its name and span."""
         return f"growth of {signal} over {self.over_steps} steps"
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeToMedian:
-    """The signal over its rolling median."""
+    """The signal divided by its rolling median."""
 
     over_steps: int
-    keeps = RememberedHistory.WINDOW
+    history = RememberedHistory.WINDOW
 
-    def of(self, signal: str, readout: SignalReader) -> float:
-        """Return the ratio to the median of the steps before."""
-        return _window(signal, readout).relative(over_steps=self.over_steps)
+    def value(self, signal: str, reader: SignalReader) -> float:
+        """Return the ratio to the median of the previous steps."""
+        return _window(signal, reader).relative(over_steps=self.over_steps)
 
-    def told(self, signal: str) -> str:
+    def label(self, signal: str) -> str:
         """Return its name and span."""
         return f"{signal} over its median of {self.over_steps} steps"
 
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """The signal's least-squares slope per step."""
+    """The least-squares slope of the signal per step."""
 
     over_steps: int
-    keeps = RememberedHistory.WINDOW
+    history = RememberedHistory.WINDOW
 
-    def of(self, signal: str, readout: SignalReader) -> float:
-        """Return the slope, in units of the signal a step."""
-        return _window(signal, readout).slope(over_steps=self.over_steps)
+    def value(self, signal: str, reader: SignalReader) -> float:
+        """Return the slope, in units of the signal per step."""
+        return _window(signal, reader).slope(over_steps=self.over_steps)
 
-    def told(self, signal: str) -> str:
+    def label(self, signal: str) -> str:
         """Return its name and span."""
         return f"slope of {signal} over {self.over_steps} steps"
 
 
 @dataclass(frozen=True, slots=True)
 class ZScore:
-    """How many robust deviations (median, MAD) the signal lies above the run's own first 20 steps."""
+    """The robust z-score (median, MAD) of the signal against the first 20 steps of the run."""
 
-    keeps = RememberedHistory.BASELINE
+    history = RememberedHistory.BASELINE
 
-    def of(self, signal: str, readout: SignalReader) -> float:
+    def value(self, signal: str, reader: SignalReader) -> float:
         """Return the robust z-score."""
-        return readout.memory.baselines.get(signal, Baseline()).zscore(readout[signal])
+        return reader.memory.baselines.get(signal, Baseline()).zscore(reader[signal])
 
-    def told(self, signal: str) -> str:
+    def label(self, signal: str) -> str:
         """Return its name."""
         return f"z-score of {signal}"
 
 
-def _window(signal: str, readout: SignalReader) -> SignalWindow:
-    """Return the signal's past up to this row; an empty one where the row lacks it: nothing can be measured of that."""
-    return SignalWindow() if math.isnan(readout[signal]) else readout.memory.windows.get(signal, SignalWindow())
+def _window(signal: str, reader: SignalReader) -> SignalWindow:
+    """Return the history of the signal up to this row; an empty window if the row lacks the signal."""
+    return SignalWindow() if math.isnan(reader[signal]) else reader.memory.windows.get(signal, SignalWindow())

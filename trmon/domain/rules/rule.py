@@ -26,7 +26,7 @@ from trmon.domain.rules.signal_names import is_scalar
 
 
 class RowSelection(Enum):
-    """Which rows of a step a rule reads: its gauge row, or every update (true if it is true of any)."""
+    """Which rows of a step a rule reads: the gauge row, or every update (true if true for any of them)."""
 
     GAUGE = "gauge"
     EVERY_UPDATE = "every_update"
@@ -34,11 +34,11 @@ class RowSelection(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What makes an alert: a condition, how long it must hold or be clear, how severe it is and what it says.
+    """A rule that raises an alert: its condition, its durations, its severity and its texts.
 
-    `for_steps` and `for_seconds` must both have passed; `immune_steps` are a run's first steps, in which a rule
-    over signals says nothing and one over states warns at most. `summary` may name {signal}, {value},
-    {threshold}, {run} and {step}. `runbook` is what to do, in a line or two; `meaning` is for its page alone.
+    `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
+    has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run}
+    and {step}. `runbook` says in a line or two what to do; `meaning` is shown on the page of the rule only.
     """
 
     name: str
@@ -57,40 +57,40 @@ class Rule:
 
     @property
     def reads_batches(self) -> bool:
-        """Whether it is over signals; the others are over the run itself and judged by the clock and its trainers."""
+        """Whether the rule is over signals of batches; other rules are over the state of the run or its launches."""
         return not isinstance(self.when, InState | TwoTrainersLive)
 
     @cached_property
     def condition(self) -> Condition:
-        """What it asks of a batch's signals; only of rules that read batches."""
+        """The condition over signals; only for rules that read batches."""
         assert not isinstance(self.when, InState | TwoTrainersLive)
         return self.when
 
     @cached_property
     def reads_scalars(self) -> bool:
-        """Whether it reads a number of the trainer's own, which may come after the step's batches."""
+        """Whether the rule reads a trainer scalar, which may arrive after the batches of its step."""
         return any(is_scalar(signal) for signal in signals_of(self.when))
 
     @cached_property
-    def kept(self) -> Mapping[RememberedHistory, frozenset[str]]:
-        """The signals of which it needs something to be remembered, by what that is."""
+    def remembered(self) -> Mapping[RememberedHistory, frozenset[str]]:
+        """The signals whose history the rule needs, by the kind of history."""
         parts = list(comparisons_of(self.when))
         return {
-            keeps: frozenset(part.signal for part in parts if part.measure.keeps is keeps)
-            for keeps in RememberedHistory
+            history: frozenset(part.signal for part in parts if part.measure.history is history)
+            for history in RememberedHistory
         }
 
     def severity_in(self, mode: str) -> Severity:
-        """Return how severe it is in a run of this mode, observe or enforce."""
+        """Return the severity in a run of this mode, observe or enforce."""
         return (self.severity_when_enforcing or self.severity) if mode == "enforce" else self.severity
 
     def identity(self, run_id: int) -> str:
-        """Return what every episode of this rule in a run, with these labels, is known by."""
+        """Return the alert's identity, stable across the episodes of this rule in a run."""
         labels = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
         return f"{run_id}/{self.name}/{labels}" if labels else f"{run_id}/{self.name}"
 
-    def say(self, evaluation: Evaluation, *, run: str, step: int) -> str:
-        """Return the summary with the numbers in it."""
+    def format_summary(self, evaluation: Evaluation, *, run: str, step: int) -> str:
+        """Return the summary with the values filled in."""
         return self.summary.format(
             signal=evaluation.signal,
             value=f"{evaluation.value:.4g}",
@@ -101,9 +101,9 @@ class Rule:
 
 
 class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule says of one step: raised (beyond its threshold), or lingering (not yet beyond its clear one).
+    """The evaluation of a rule over one step: `raised` by its thresholds, `lingering` by its clear thresholds.
 
-    `steps` counts the run's steps up to this one; `at` is when the row it read was closed.
+    `steps` counts the steps of the run up to this one; `at` is the time at which the row was closed.
     """
 
     rule: str
@@ -114,6 +114,6 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     raised: Evaluation
     lingering: Evaluation
 
-    def or_worse(self, other: RuleFinding) -> RuleFinding:
-        """Return the other one, of a later update of the step, unless this one is raised and it is not."""
+    def worse_of(self, other: RuleFinding) -> RuleFinding:
+        """Return the finding of a later update of the step, unless only this one is raised."""
         return self if self.raised.truth is Truth.TRUE and other.raised.truth is not Truth.TRUE else other

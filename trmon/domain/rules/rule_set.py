@@ -1,4 +1,4 @@
-"""A set of rules, with what follows from all of them together: worked out once, asked for at every batch."""
+"""A set of rules with values derived from all of them, computed once instead of at each batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon.domain.rules.rule import RowSelection, Rule
 
 @dataclass(frozen=True, slots=True)
 class RememberedSignals:
-    """The signals of which a run's memory holds something, in the order of their names."""
+    """The signals whose history a run must keep, in the order of their names."""
 
     windows: tuple[str, ...]
     baselines: tuple[str, ...]
@@ -20,35 +20,35 @@ class RememberedSignals:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules that runs are watched with, in their order."""
+    """The active rules, in their order."""
 
     rules: tuple[Rule, ...]
 
     @cached_property
     def by_name(self) -> Mapping[str, Rule]:
-        """Every rule by its name."""
+        """All rules by name."""
         return {rule.name: rule for rule in self.rules}
 
     @cached_property
     def over_signals(self) -> tuple[Rule, ...]:
-        """The rules that read batches."""
+        """The rules over signals of batches."""
         return tuple(rule for rule in self.rules if rule.reads_batches)
 
     @cached_property
     def over_states(self) -> tuple[Rule, ...]:
-        """The rules that read the run's state, or who speaks for it."""
+        """The rules over the state of the run or its live launches."""
         return tuple(rule for rule in self.rules if not rule.reads_batches)
 
     @cached_property
-    def kept(self) -> Mapping[RowSelection, RememberedSignals]:
-        """What must be remembered, by the rows that it is of."""
+    def remembered(self) -> Mapping[RowSelection, RememberedSignals]:
+        """The signals whose history must be kept, by the rows that rules read."""
         return {
             reads: RememberedSignals(
-                self._kept(reads, RememberedHistory.WINDOW), self._kept(reads, RememberedHistory.BASELINE)
+                self._names(reads, RememberedHistory.WINDOW), self._names(reads, RememberedHistory.BASELINE)
             )
             for reads in RowSelection
         }
 
-    def _kept(self, reads: RowSelection, keeps: RememberedHistory) -> tuple[str, ...]:
+    def _names(self, reads: RowSelection, history: RememberedHistory) -> tuple[str, ...]:
         rules = (rule for rule in self.over_signals if rule.reads is reads)
-        return tuple(sorted({signal for rule in rules for signal in rule.kept[keeps]}))
+        return tuple(sorted({signal for rule in rules for signal in rule.remembered[history]}))

@@ -1,4 +1,4 @@
-"""Rules as YAML: read into Rules with errors that name the place, or taken from the built-in set."""
+"""Rules in YAML: the parser, whose errors name the place, and the built-in rules."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from trmon.domain.rules.condition import When
 from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-SAID = ("signal", "value", "threshold", "run", "step")
-"""What a summary may name."""
+SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step")
+"""The fields that a summary may use."""
 
 
 @cache
@@ -30,43 +30,43 @@ def builtin_rules() -> tuple[Rule, ...]:
 def parse_rules(text: str) -> tuple[Rule, ...]:
     """Return the rules in a YAML list.
 
-    Errors: InvalidInput naming the place, what was expected and what came.
+    Errors: InvalidInput with the place, the expected and the given value.
     """
     return overlay_rules((), text)
 
 
 def overlay_rules(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
-    """Return a base set with the rules of a YAML list over it.
+    """Return a base set with the rules of a YAML list applied to it.
 
-    A rule by the name of one of the base takes its place, `{name: ..., disabled: true}` removes it; the others follow.
-    Errors: InvalidInput naming the place, what was expected and what came.
+    A rule with the name of a base rule replaces it, `{name: ..., disabled: true}` removes it; new rules are appended.
+    Errors: InvalidInput with the place, the expected and the given value.
     """
     entries = values.yaml_document(text, "rules")
     if not isinstance(entries, list):
         raise InvalidInput("rules", f"must be a list of rules, and is {values.yaml_type_name(entries)}")
-    standing: dict[str, Rule | None] = {rule.name: rule for rule in base}
+    by_name: dict[str, Rule | None] = {rule.name: rule for rule in base}
     names: set[str] = set()
     for i, entry in enumerate(entries):
-        name, rule = _entry(entry, f"rules[{i}]", base=standing)
+        name, rule = _entry(entry, f"rules[{i}]", base=by_name)
         if name in names:
             raise InvalidInput(f"rules[{i}].name", f"{name!r} is taken by an earlier rule")
         names.add(name)
-        standing[name] = rule
-    return tuple(rule for rule in standing.values() if rule is not None)
+        by_name[name] = rule
+    return tuple(rule for rule in by_name.values() if rule is not None)
 
 
 def _entry(entry: object, place: str, *, base: Collection[str]) -> tuple[str, Rule | None]:
-    """Return a rule and its name, None for one that is disabled."""
+    """Return the name of a rule and the rule, None if it is disabled."""
     given = values.yaml_mapping(entry, place)
     if "disabled" not in given:
         rule = _rule(given, place)
         return rule.name, rule
-    values.refuse_unknown_keys(given, place, "name", "disabled")
+    values.reject_unknown_keys(given, place, "name", "disabled")
     if given["disabled"] is not True:
         raise InvalidInput(f"{place}.disabled", f"can only be true, and is {values.yaml_type_name(given['disabled'])}")
     name = _name(given.get("name"), f"{place}.name")
     if name not in base:
-        raise InvalidInput(f"{place}.name", f"{name!r} is no built-in rule, so it cannot be disabled")
+        raise InvalidInput(f"{place}.name", f"{name!r} is not a built-in rule, so it cannot be disabled")
     return name, None
 
 
@@ -74,14 +74,16 @@ def _rule(given: Mapping[str, Any], place: str) -> Rule:
     fields = {}
     for name, value in given.items():
         if name not in FIELDS:
-            raise InvalidInput(f"{place}.{name}", f"is not a part of a rule; parts: {', '.join(FIELDS)}")
+            raise InvalidInput(f"{place}.{name}", f"is not a field of a rule; fields: {', '.join(FIELDS)}")
         fields[name] = FIELDS[name](value, f"{place}.{name}")
     for name in REQUIRED:
         if name not in fields:
             raise InvalidInput(f"{place}.{name}", "is required")
     rule = Rule(**fields)
     if rule.reads is RowSelection.EVERY_UPDATE and rule.reads_scalars:
-        raise InvalidInput(f"{place}.reads", "every_update cannot go with a trainer's own number, which is of a step")
+        raise InvalidInput(
+            f"{place}.reads", "every_update does not work with trainer scalars, which have one value per step"
+        )
     return rule
 
 
@@ -93,23 +95,23 @@ def _name(value: object, place: str) -> str:
 
 
 def _condition(value: object, place: str) -> When:
-    """Aliases can make a condition a part of itself."""
+    """Return a condition; YAML aliases can nest a condition in itself."""
     try:
         return condition_yaml.parse_condition(value, place)
     except RecursionError as error:
-        raise InvalidInput(place, "has too many conditions in each other, or one in itself") from error
+        raise InvalidInput(place, "nests conditions too deeply, or a condition in itself") from error
 
 
 def _summary(value: object, place: str) -> str:
-    """Formats are refused too: a width of a billion would be obeyed."""
+    """Return a summary template; format specifications are rejected, since a huge width would be applied."""
     text = values.yaml_text(value, place)
     try:
         named = [(name, spec or conversion) for _, name, spec, conversion in Formatter().parse(text)]
     except ValueError as error:
-        raise InvalidInput(place, f"is no template: {error}") from error
+        raise InvalidInput(place, f"is not a valid template: {error}") from error
     for name, form in named:
-        if form or name not in (None, *SAID):
-            raise InvalidInput(place, f"may name {{{'}, {'.join(SAID)}}} only, without a format")
+        if form or name not in (None, *SUMMARY_FIELDS):
+            raise InvalidInput(place, f"may use {{{'}, {'.join(SUMMARY_FIELDS)}}} only, without a format")
     return text
 
 
@@ -129,4 +131,4 @@ FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "runbook": values.yaml_text,
     "meaning": values.yaml_text,
 }
-"""The parts of a rule and what reads each."""
+"""The fields of a rule and their parsers."""

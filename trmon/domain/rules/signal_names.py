@@ -1,4 +1,4 @@
-"""Signal names: which ones rules may read, and what a mistaken one may have meant."""
+"""Signal names: which names rules may read, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ TRAINER_SCALARS = (
     "router_flip_rate",
     "vf_explained_var",
 )
-"""The trainer's own numbers that go by one name everywhere; others are written scalar:NAME. Source: formulas, 5."""
+"""Trainer scalars with a common name; others are written scalar:NAME. Source: formulas, section 5."""
 
 
 def is_known_signal(name: str) -> bool:
-    """Whether a rule may read a name: a signal with or without its pair, or a trainer's scalar."""
+    """Whether rules may read a name: a signal with or without its pair, or a trainer scalar."""
     return name in _signals() or is_scalar(name) or (name.startswith(SHADOW_PREFIX) and name != SHADOW_PREFIX)
 
 
 def is_scalar(name: str) -> bool:
-    """Whether a name is of a number that the trainer logs itself."""
+    """Whether a name is a trainer scalar."""
     return name in TRAINER_SCALARS or (name.startswith(SCALAR_PREFIX) and name != SCALAR_PREFIX)
 
 
 def did_you_mean(name: str) -> str:
-    """Return the known names nearest to an unknown one, as the end of a sentence; empty if none is near."""
+    """Return a suggestion of similar known names for an error text; empty if no name is similar."""
     near = get_close_matches(name, [*_signals(), *TRAINER_SCALARS], n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def signal_name_pattern() -> str:
-    """Return a regular expression of every name that a rule may read."""
+    """Return a regular expression that matches all names that rules may read."""
     names = "|".join(sorted({*_signals(), *TRAINER_SCALARS}))
     return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"
 

@@ -1,4 +1,4 @@
-"""Values of a YAML document, read with errors that name the place, what was expected and what came."""
+"""Checked values of a YAML document; errors name the place, the expected and the given value."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def yaml_document(text: str, place: str) -> object:
-    """Return what a YAML text holds. Errors: InvalidInput."""
+    """Return the parsed YAML document. Errors: InvalidInput."""
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
-        # The reader's own constructors raise the latter, e.g. for a date that is none.
+        # The YAML constructors raise the latter, e.g. for an invalid date.
         raise InvalidInput(place, f"is not YAML: {error}") from error
 
 
 def yaml_mapping(value: object, place: str) -> Mapping[str, Any]:
-    """Return a mapping with texts for keys."""
+    """Return a mapping whose keys are text."""
     if not isinstance(value, dict):
         raise InvalidInput(place, f"must be a mapping, and is {yaml_type_name(value)}")
     for name in value:
@@ -31,29 +31,29 @@ def yaml_mapping(value: object, place: str) -> Mapping[str, Any]:
     return value
 
 
-def refuse_unknown_keys(given: Mapping[str, Any], place: str, *allowed: str) -> None:
-    """Refuse every name that is not allowed."""
+def reject_unknown_keys(given: Mapping[str, Any], place: str, *allowed: str) -> None:
+    """Raise InvalidInput if a key is not allowed."""
     for name in given:
         if name not in allowed:
-            raise InvalidInput(f"{place}.{name}", f"does not belong here; allowed: {', '.join(allowed)}")
+            raise InvalidInput(f"{place}.{name}", f"is not allowed here; allowed: {', '.join(allowed)}")
 
 
 def yaml_list(value: object, place: str) -> list[object]:
-    """Return a list of at least one thing."""
+    """Return a list with at least one element."""
     if not isinstance(value, list) or not value:
-        raise InvalidInput(place, f"must be a list of at least one, and is {yaml_type_name(value)}")
+        raise InvalidInput(place, f"must be a list with at least one element, and is {yaml_type_name(value)}")
     return value
 
 
 def yaml_text(value: object, place: str) -> str:
-    """Return a text of at least one character."""
+    """Return a string with at least one character."""
     if not isinstance(value, str) or not value:
-        raise InvalidInput(place, f"must be a text, and is {yaml_type_name(value)}")
+        raise InvalidInput(place, f"must be text, and is {yaml_type_name(value)}")
     return value
 
 
 def yaml_number(value: object, place: str) -> float:
-    """Return a number, infinite ones among them, NaN not."""
+    """Return a number; infinity is allowed, NaN is not."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
         raise InvalidInput(place, f"must be a number, and is {yaml_type_name(value)}")
     try:
@@ -63,7 +63,7 @@ def yaml_number(value: object, place: str) -> float:
 
 
 def yaml_seconds(value: object, place: str) -> float:
-    """Return a time of zero or more."""
+    """Return a number of seconds, zero or more."""
     given = yaml_number(value, place)
     if given < 0:
         raise InvalidInput(place, f"must be zero or more seconds, and is {given:g}")
@@ -71,19 +71,19 @@ def yaml_seconds(value: object, place: str) -> float:
 
 
 def yaml_steps(value: object, place: str) -> int:
-    """Return a whole number of zero or more."""
+    """Return a number of steps, zero or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidInput(place, f"must be a whole number of steps, zero or more, and is {yaml_type_name(value)}")
     return value
 
 
 def yaml_labels(value: object, place: str) -> dict[str, str]:
-    """Return texts by name."""
+    """Return labels: text by name."""
     return {name: yaml_text(label, f"{place}.{name}") for name, label in yaml_mapping(value, place).items()}
 
 
 def yaml_enum(members: type[_E]) -> Callable[[object, str], _E]:
-    """Return a reader of an enum's values."""
+    """Return a parser for the values of an enum."""
 
     def read(value: object, place: str) -> _E:
         for member in members:
@@ -96,5 +96,5 @@ def yaml_enum(members: type[_E]) -> Callable[[object, str], _E]:
 
 
 def yaml_type_name(value: object) -> str:
-    """Return what a value is, for an error."""
+    """Return the type and the start of a value for an error text."""
     return "nothing" if value is None else f"{type(value).__name__} {str(value)[:64]!r}"

@@ -1,1 +1,1 @@
-"""Runs: attempts, life, verdict, and what is shown of them."""
+"""Runs: attempts, states, liveness and duplicate trainers."""

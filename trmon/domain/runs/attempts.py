@@ -1,4 +1,4 @@
-"""Which attempt a message belongs to: restarts and second trainers are told apart by their launch."""
+"""Attempts: which attempt a message belongs to; the launch id tells restarts from second trainers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Resolution(Enum):
-    """What becomes of a message's attempt; the last two fork it, each for its own reason."""
+    """How a message relates to the attempt it names; the last two create a new attempt."""
 
     CONTINUE = "continue"
     TAKE_OVER = "take_over"
@@ -17,17 +17,17 @@ class Resolution(Enum):
 
     @property
     def forks(self) -> bool:
-        """Whether the message goes to an attempt of its own."""
+        """Whether the message goes to a new attempt."""
         return self in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Which launch speaks for one rank of an attempt, and how far it got.
+    """The launch that reports for one rank of an attempt, and its progress.
 
-    It began with its first message here, and its heart beat last at `beat_at`: a message may have lain in a spool
-    and come by another process, a heartbeat never. `former_launch` held the claim before and reached `former_step`;
-    times are seconds on the server's clock.
+    `began_at` is the time of its first message, `beat_at` of its newest heartbeat; another process may send a spooled
+    message later, but never a heartbeat. `former_launch` held the claim before and reached `former_step`. Times are
+    seconds on the server's clock.
     """
 
     launch: str
@@ -42,13 +42,13 @@ class Claim:
 
     @property
     def reached_step(self) -> int | None:
-        """The largest step that any holder of the claim has reported."""
+        """The largest step that any launch has reported under the claim."""
         return _larger(self.last_step, self.former_step)
 
-    def live(self, *, now: float, live_seconds: float) -> bool:
-        """Whether its launch may still be training: seen lately, and it never said that it ended.
+    def is_live(self, *, now: float, live_seconds: float) -> bool:
+        """Whether the launch may still be training: it was seen recently, and has not sent its end.
 
-        One that was seen long after now was so by a clock that has been put right since.
+        A time far in the future comes from a clock that was corrected since.
         """
         return not self.ended and abs(now - self.seen_at) < live_seconds
 
@@ -56,22 +56,22 @@ class Claim:
 def resolve_attempt(
     claim: Claim | None, *, launch: str, step: int | None, now: float, live_seconds: float
 ) -> Resolution:
-    """Return what becomes of a message of `launch` under the claim of its (attempt, rank).
+    """Return how a message of `launch` relates to the claim of its (attempt, rank).
 
-    A claim nobody holds is taken over, and so is one whose holder is gone, unless the new launch goes back in steps;
-    a launch that took over without a step (its start came first) is judged by its first step. What the former holder
-    had reached still belongs to the attempt when it arrives late.
+    A launch takes over a claim that has no launch or whose launch is gone, unless it goes back in steps. The first step
+    of a launch that took over with a message without a step (its start) is checked when it arrives. Late messages of
+    the former launch, up to the step that it had reached, still belong to the attempt.
     Args: step: None for messages that have none; now, live_seconds: seconds on the server's clock.
     """
     if claim is None:
         return Resolution.TAKE_OVER
     if launch == claim.launch:
-        return Resolution.WENT_BACK if _back(step, claim.former_step) else Resolution.CONTINUE
-    if launch == claim.former_launch and _back(step, claim.former_step):
+        return Resolution.WENT_BACK if _goes_back(step, claim.former_step) else Resolution.CONTINUE
+    if launch == claim.former_launch and _goes_back(step, claim.former_step):
         return Resolution.CONTINUE
-    if claim.live(now=now, live_seconds=live_seconds):
+    if claim.is_live(now=now, live_seconds=live_seconds):
         return Resolution.TWO_TRAINERS
-    return Resolution.WENT_BACK if _back(step, claim.reached_step) else Resolution.TAKE_OVER
+    return Resolution.WENT_BACK if _goes_back(step, claim.reached_step) else Resolution.TAKE_OVER
 
 
 def renewed_claim(
@@ -80,13 +80,13 @@ def renewed_claim(
     launch: str,
     step: int | None,
     now: float,
-    reports: bool = False,
-    ends: bool = False,
-    beats: bool = False,
+    is_report: bool = False,
+    is_end: bool = False,
+    is_heartbeat: bool = False,
 ) -> Claim:
-    """Return the claim after a message that continued or took it over.
+    """Return the claim after a message that continues it or takes it over.
 
-    Args: reports, beats: whether the message is a report or a heartbeat; ends: whether it says that the launch ended.
+    Args: is_report, is_heartbeat, is_end: whether the message is a report, a heartbeat, or the end of the launch.
     """
     if claim is not None and launch == claim.former_launch:
         return claim
@@ -101,20 +101,20 @@ def renewed_claim(
     return replace(
         claim,
         seen_at=now,
-        beat_at=now if beats else claim.beat_at,
-        reported_at=now if reports else claim.reported_at,
+        beat_at=now if is_heartbeat else claim.beat_at,
+        reported_at=now if is_report else claim.reported_at,
         last_step=_larger(step, claim.last_step),
-        ended=ends or claim.ended,
+        ended=is_end or claim.ended,
     )
 
 
 def fork_name(attempt: str, launch: str, *, taken: Container[str] = ()) -> str:
-    """Return the name of the attempt of a launch that may not share one; in full where the short form is taken."""
+    """Return the name of a new attempt for a launch; with the whole launch id if the short name is taken."""
     short = f"{attempt}~{launch[:8]}"
     return f"{attempt}~{launch}" if short in taken else short
 
 
-def _back(step: int | None, reached: int | None) -> bool:
+def _goes_back(step: int | None, reached: int | None) -> bool:
     return step is not None and reached is not None and step <= reached
 
 

@@ -1,4 +1,4 @@
-"""Company: whether two trainers live under one run's name, told by their heartbeats on the server's clock."""
+"""Duplicate trainers: two live launches under one run name, detected by their heartbeats on the server's clock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speaker:
-    """A launch that speaks for a rank of a run: when it began to, and when its heart beat last, None before it did.
+class ActiveLaunch:
+    """A launch that reports for a rank of a run, with the times of its first message and its newest heartbeat.
 
-    Times are seconds on the server's clock. A heartbeat comes from the process itself, while a message may have lain
-    in a spool and be sent by the process after it: only heartbeats prove who lives.
+    Times are seconds on the server's clock. Only heartbeats prove that a process is alive, since a later process may
+    send the messages that an earlier one left in its spool.
     """
 
     attempt_id: int
@@ -26,55 +26,55 @@ class Speaker:
     ended: bool = False
 
     @property
-    def known_until(self) -> float:
-        """When its heart beat last; nobody is known to live who has not been heard so."""
+    def alive_until(self) -> float:
+        """The time of its newest heartbeat, until which it was certainly alive; -inf without a heartbeat."""
         return -math.inf if self.beat_at is None else self.beat_at
 
     @property
     def name(self) -> str:
-        """What it is called in a sentence."""
+        """A description of it for alert texts."""
         reached = "" if self.last_step is None else f" at step {self.last_step}"
         return f"attempt {self.attempt} (launch {self.launch}, rank {self.rank}){reached}"
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateTrainers:
-    """Two launches that live and speak for one rank, and the seconds for which both have been heard.
+    """Two live launches that report for one rank, and for how many seconds both have sent heartbeats.
 
-    `seconds` is negative as long as the heart of one of them has not beaten since the newer one began.
+    `seconds` is negative while one of them has not sent a heartbeat since the newer one began.
     """
 
-    older: Speaker
-    newer: Speaker
+    older: ActiveLaunch
+    newer: ActiveLaunch
     seconds: float
 
     @property
     def names(self) -> str:
-        """Both, the older one first."""
+        """A description of both, the older one first."""
         return f"{self.older.name} and {self.newer.name}"
 
 
-def find_duplicate_trainers(speakers: Iterable[Speaker]) -> DuplicateTrainers | None:
-    """Return the two launches that have lived side by side on one rank for longest, or None where no two do.
+def find_duplicate_trainers(launches: Iterable[ActiveLaunch]) -> DuplicateTrainers | None:
+    """Return the two launches that have been alive on one rank at the same time for longest; None without such a pair.
 
-    A launch of which any rank has ended has ended: its other ranks only leave later. A process that restarts leaves one
-    that is silent, and of two ranks that are each started alone, each speaks for itself.
-    Args: speakers: those whose hearts have beaten lately, or that began lately.
+    A launch has ended as soon as one of its ranks has. A restart leaves a launch that sends no heartbeats, and ranks
+    that are launched one by one do not compete for the same rank: neither is a duplicate.
+    Args: launches: those that sent a heartbeat, or began, recently.
     """
-    known = list(speakers)
-    ended = {speaker.launch for speaker in known if speaker.ended}
-    by_rank: dict[int, list[Speaker]] = {}
-    for speaker in sorted(known, key=attrgetter("began_at", "attempt_id")):
-        if speaker.launch not in ended:
-            by_rank.setdefault(speaker.rank, []).append(speaker)
-    found = [pair for living in by_rank.values() for pair in _pairs(living)]
+    known = list(launches)
+    ended = {launch.launch for launch in known if launch.ended}
+    by_rank: dict[int, list[ActiveLaunch]] = {}
+    for launch in sorted(known, key=attrgetter("began_at", "attempt_id")):
+        if launch.launch not in ended:
+            by_rank.setdefault(launch.rank, []).append(launch)
+    found = [pair for group in by_rank.values() for pair in _pairs(group)]
     return max(found, key=attrgetter("seconds"), default=None)
 
 
-def _pairs(living: list[Speaker]) -> Iterable[DuplicateTrainers]:
-    """Yield each launch with the one, of those that began before it, that was heard last."""
-    older = living[0]
-    for newer in living[1:]:
+def _pairs(launches: list[ActiveLaunch]) -> Iterable[DuplicateTrainers]:
+    """Yield each launch with that earlier one whose heartbeat is newest."""
+    older = launches[0]
+    for newer in launches[1:]:
         if newer.launch != older.launch:
-            yield DuplicateTrainers(older, newer, min(older.known_until, newer.known_until) - newer.began_at)
-        older = max(older, newer, key=attrgetter("known_until"))
+            yield DuplicateTrainers(older, newer, min(older.alive_until, newer.alive_until) - newer.began_at)
+        older = max(older, newer, key=attrgetter("alive_until"))

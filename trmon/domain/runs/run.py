@@ -1,4 +1,4 @@
-"""Runs and their life: running, paused, stalled, crashed, finished."""
+"""Runs, their states and their attempts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon.domain.runs.attempts import Resolution
 
 
 class RunState(Enum):
-    """Where a run is in its life."""
+    """The state of a run."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -21,13 +21,13 @@ class RunState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether the trainer said that it ended."""
+        """Whether the trainer has sent its end."""
         return self in (RunState.CRASHED, RunState.FINISHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as the store keeps it; times are seconds since the epoch on the server's clock."""
+    """A stored run; times are seconds since the epoch on the server's clock."""
 
     id: int
     key: RunKey
@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a run's trainer; a restart that goes back in steps is a new one."""
+    """One start of the trainer of a run; a restart that goes back in steps creates a new attempt."""
 
     id: int
     run_id: int

@@ -1,4 +1,4 @@
-"""The signals that the service adds to those of the core: from decisions, from history, and for its rules."""
+"""The signals that the service derives from decisions, from the history of a run, and for its rules."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from trmon_client.core.columns.schema import PAIRS
 
 SHADOW_PREFIX = "mask_rate:"
-"""Before a shadow policy's name: what it would have rejected."""
+"""The prefix of the mask rate of a shadow policy, before its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedSignal:
-    """One signal of the service's own: its full name, unit, meaning and formula."""
+    """One derived signal: its full name, unit, description and formula."""
 
     name: str
     unit: str
@@ -78,4 +78,4 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
 )
 
 DERIVED: dict[str, DerivedSignal] = {row[0]: DerivedSignal(*row) for row in _ROWS}
-"""Every signal of the service's own by name, but for the shadows' mask rates. Source: formulas, sections 5 to 9."""
+"""All derived signals by name, except the mask rates of shadows. Source: formulas, sections 5 to 9."""

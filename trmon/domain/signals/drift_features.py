@@ -1,4 +1,4 @@
-"""Features of drift that the built-in rules and the diagnosis read: k3_excess, ratio_shift and the two lags."""
+"""Drift features that the built-in rules and the diagnosis read: k3_excess, ratio_shift and the two lags."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAVY_TAIL_VARIANCE = 1.0
 
 
 def k3_excess(sequences: SequenceMatrix, pair: Pair) -> float:
-    """Return by what factor kl_k3 exceeds what honest log-probs can show; above 1 they look corrupt.
+    """Return kl_k3 over the largest value that valid log-probs can show; above 1 they look corrupt.
 
     Returns: kl_k3 / (10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6)); NaN without a valid token.
     Source: formulas, section 9, A'.
@@ -28,16 +28,16 @@ def k3_excess(sequences: SequenceMatrix, pair: Pair) -> float:
     n = sums["n_tokens"]
     mean = sums[f"{pair}_sum_d"] / n
     standard_error = math.sqrt(_variance(sums, f"{pair}_sum_d", f"{pair}_sum_sq_d") / n)
-    honest = max(abs(mean), STANDARD_ERRORS * standard_error, K3_FLOOR)
-    return sums[f"{pair}_sum_k3"] / n / (K3_FACTOR * honest)
+    largest_valid = max(abs(mean), STANDARD_ERRORS * standard_error, K3_FLOOR)
+    return sums[f"{pair}_sum_k3"] / n / (K3_FACTOR * largest_valid)
 
 
 def ratio_shift(sequences: SequenceMatrix, pair: Pair) -> float:
-    """Return how many standard errors the mean ratio is above 1; far below or above, the supports differ.
+    """Return how many standard errors the mean ratio is above 1; far from 0, the supports differ.
 
-    Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)), infinite where the standard error is 0 or too small for a float, 0
-    where the mean is 1 as well; NaN without a valid token, or where ratios are so heavy-tailed that their mean rests
-    on tokens that a sample misses.
+    Returns: (ratio_mean - 1)/(sd(rho)/sqrt(n)), infinite if the standard error is 0 or too small for a float, 0 if
+    the mean is 1 as well; NaN without a valid token, or if the ratios are so heavy-tailed that their mean depends on
+    tokens that a sample misses.
     Source: formulas, section 9, A''.
     """
     sums = sequences.sums
@@ -53,11 +53,11 @@ def ratio_shift(sequences: SequenceMatrix, pair: Pair) -> float:
 
 
 def engine_lag(columns: Columns) -> float:
-    """Return how many versions lie between the two sides of the pair that rules read; 0 is one set of weights.
+    """Return the lag in weight versions between the two sides of the pair that rules read; 0 means equal weights.
 
-    The mismatch pair is at one set of weights by definition, unless the trainer names versions that say otherwise;
-    for another pair only versions tell.
-    Returns: versions; NaN where it cannot be known.
+    The two sides of the mismatch pair have equal weights by definition, unless the versions that the trainer states
+    differ; for other pairs the lag is known only from versions.
+    Returns: versions; NaN if unknown.
     Source: formulas, sections 1 and 9.
     """
     has_mismatch = "mismatch" in columns.pairs
@@ -69,9 +69,9 @@ def engine_lag(columns: Columns) -> float:
 
 
 def staleness_lag(columns: Columns, *, version_lag: float) -> float:
-    """Return how many versions lie between pi and pi_old: what of the whole lag is not between the engines.
+    """Return the lag in weight versions between pi and pi_old: the whole lag minus the lag between the engines.
 
-    Returns: versions, 0 where the trainer names none; NaN without a staleness pair.
+    Returns: versions, 0 if the trainer states none; NaN without a staleness pair.
     Source: formulas, section 9, B and G.
     """
     if "staleness" not in columns.pairs:

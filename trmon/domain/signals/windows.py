@@ -1,4 +1,4 @@
-"""What a run remembers of a gauge: its newest values, and how it was at the start."""
+"""The remembered history of a signal: a window of its newest values, and a baseline of its first values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MEDIAN_ROWS = 5
 BASELINE_ROWS = 20
 WINDOW_ROWS = 128
 MAX_SPAN_STEPS = 120
-"""The longest span that a window surely reaches back over, with the rows around its end."""
+"""The longest span that a full window always covers, including the rows around its end."""
 MAD_TO_DEVIATION = 1.4826
-"""The standard deviation of normal numbers over the median of their absolute deviations."""
+"""The standard deviation of normally distributed numbers over their median absolute deviation."""
 
 
 class SignalWindow(msgspec.Struct, frozen=True):
@@ -24,11 +24,11 @@ class SignalWindow(msgspec.Struct, frozen=True):
     steps: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
 
-    def put(self, step: int, value: float) -> SignalWindow:
-        """Return the window with a value; what stood at this step or later is forgotten.
+    def with_value(self, step: int, value: float) -> SignalWindow:
+        """Return the window with a value; values at this step or later are dropped.
 
-        So the last update of a step replaces the ones before, and a restart that goes back in steps takes its
-        place. NaN is not remembered.
+        So the last update of a step replaces the earlier ones, and a restart that goes back in steps replaces the
+        steps that it repeats. NaN is ignored.
         """
         if math.isnan(value):
             return self
@@ -40,7 +40,7 @@ class SignalWindow(msgspec.Struct, frozen=True):
     def growth(self, *, over_steps: int = GROWTH_SPAN_STEPS) -> float:
         """Return the median of the newest 5 values over the median of 5 around `over_steps` earlier.
 
-        Returns: a ratio; NaN until there are 5 values there, or where the earlier median is 0.
+        Returns: a ratio; NaN with fewer than 5 values there, or if the earlier median is 0.
         Source: formulas, section 5 (response_length_growth).
         """
         if not self.steps:
@@ -52,23 +52,22 @@ class SignalWindow(msgspec.Struct, frozen=True):
         return median(self.values[-MEDIAN_ROWS:]) / earlier
 
     def relative(self, *, over_steps: int) -> float:
-        """Return the newest value over the median of those in the `over_steps` before it.
+        """Return the newest value over the median of the values in the `over_steps` before it.
 
-        Returns: a ratio; NaN before there are 5 of them, or where their median is 0.
+        Returns: a ratio; NaN with fewer than 5 such values, or if their median is 0.
         Source: formulas, section 9, G.
         """
         if not self.steps:
             return math.nan
         before = self.values[bisect_left(self.steps, self.steps[-1] - over_steps) : -1]
-        if len(before) < MEDIAN_ROWS or not (usual := median(before)):
+        if len(before) < MEDIAN_ROWS or not (center := median(before)):
             return math.nan
-        return self.values[-1] / usual
+        return self.values[-1] / center
 
     def slope(self, *, over_steps: int) -> float:
         """Return the least-squares slope per step of the values in the newest `over_steps`.
 
-        Returns: units a step; NaN until the window reaches back so far and holds 5 values there, or if one of them
-        is infinite.
+        Returns: units per step; NaN until the window covers the span with at least 5 values, or if a value is infinite.
         """
         if not self.steps or self.steps[0] > self.steps[-1] - over_steps:
             return math.nan
@@ -82,15 +81,15 @@ class SignalWindow(msgspec.Struct, frozen=True):
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """How a signal was in a run's first 20 steps; it never moves afterwards."""
+    """The values of a signal in the first 20 steps of a run; fixed once it is full."""
 
     steps: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
 
-    def put(self, step: int, value: float) -> Baseline:
+    def with_value(self, step: int, value: float) -> Baseline:
         """Return the baseline with a value, unchanged once it is full.
 
-        The last update of a step replaces the ones before; NaN is not remembered.
+        The last update of a step replaces the earlier ones; NaN is ignored.
         """
         if math.isnan(value):
             return self
@@ -101,13 +100,13 @@ class Baseline(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> float:
-        """The median of the first 20 values; NaN before there are 20."""
+        """The median of the first 20 values; NaN with fewer."""
         return median(self.values) if len(self.values) >= BASELINE_ROWS else math.nan
 
     def zscore(self, value: float) -> float:
-        """Return how many robust deviations a value lies above the baseline.
+        """Return the robust z-score of a value against the baseline.
 
-        Returns: (value - median)/(1.4826 MAD); NaN before there are 20 values, or where they do not spread.
+        Returns: (value - median)/(1.4826 MAD); NaN with fewer than 20 values, or if the MAD is 0.
         Source: Iglewicz and Hoaglin (1993).
         """
         center = self.value

@@ -1,1 +1,1 @@
-"""The stages of the pipeline, one a file, each a pure function from one value to the next."""
+"""The stages of the pipeline, one per file, each a pure function from one typed value to the next."""

@@ -1,4 +1,4 @@
-"""Detect: the rules read the row; what they say of a step is final once all that they read of it is known."""
+"""Detect: evaluates the rules over a row; findings of a step become final once all its rows are known."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from trmon.domain.stages.fold import FoldedRow
 from trmon.domain.state.pipeline_state import PipelineState
 
 Numbers: TypeAlias = Mapping[str, float]
-"""A row's scalars and signals by name; a signal outweighs a scalar."""
+"""The scalars and signals of a row by name; a signal takes precedence over a scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedFindings:
-    """The folded row with the findings that are now final, oldest first, each with its rule."""
+    """The folded row and the findings that became final, oldest first, each with its rule."""
 
     folded: FoldedRow
     findings: tuple[tuple[Rule, RuleFinding], ...]
 
 
 def detect_findings(folded: FoldedRow) -> DetectedFindings:
-    """Return the findings that this row makes final, and remember the provisional ones.
+    """Return the findings that this row makes final, and keep the provisional ones in the state.
 
-    A rule over gauge rows reads the step's rollout row at once, or else the last of its updates, which is known
-    when the next step begins; one over the trainer's own numbers waits as long, since they may come later. A rule
-    over every update is true of a step if it is true of any row of it.
+    A rule over gauge rows reads the rollout row of the step at once, or without one the last update of the step, which
+    is known when the next step begins. A rule over trainer scalars also waits for the next step, since scalars may
+    arrive later. A rule over every update is true of a step if it is true of any row of the step.
     """
     if not folded.folded:
         return DetectedFindings(folded=folded, findings=())
     context, row = folded.draft.context, folded.row
     numbers = _numbers(row)
-    pipeline_state = _remembering(folded.pipeline_state, row, numbers, context=context, is_gauge=folded.is_gauge)
+    pipeline_state = _with_memory(folded.pipeline_state, row, numbers, context=context, is_gauge=folded.is_gauge)
     final: list[tuple[Rule, RuleFinding]] = []
     provisional = dict(pipeline_state.provisional)
     if folded.began_step:
         final += [(rule, provisional[rule.name]) for rule in context.signal_rules if rule.name in provisional]
         provisional = {}
-    found, row = _confined(context.signal_rules, row, pipeline_state=pipeline_state)
+    found, row = _evaluate_rules(context.signal_rules, row, pipeline_state=pipeline_state)
     for rule, finding in found:
         if rule.reads is RowSelection.EVERY_UPDATE:
             former = provisional.get(rule.name)
-            provisional[rule.name] = former.or_worse(finding) if former else finding
+            provisional[rule.name] = former.worse_of(finding) if former else finding
         elif folded.is_gauge and (row.key.update is not None or rule.reads_scalars):
             provisional[rule.name] = finding
         elif folded.is_gauge:
@@ -60,66 +60,67 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
 
 
 def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> PipelineState:
-    """Return the mind once scalars came for the gauge row of its newest step, which rules over them read again.
+    """Return the state after scalars arrived for the gauge row of its newest step: rules over scalars read it again.
 
-    A row of an earlier step, or of the last one of a run that ended, has been judged: scalars that come so late change
-    what is kept, and nothing more.
+    Findings of earlier steps, and of the last step of a run that ended, are final: later scalars change only the
+    stored row.
     """
     if pipeline_state.begins_step(row.key) or pipeline_state.gauge_keys[-1:] != (row.key,):
         return pipeline_state
     numbers = _numbers(row)
     pipeline_state = structs.replace(
-        pipeline_state, memory=_after(pipeline_state.memory, row, numbers, kept=context.rules.kept[RowSelection.GAUGE])
+        pipeline_state,
+        memory=_after(pipeline_state.memory, row, numbers, remembered=context.rules.remembered[RowSelection.GAUGE]),
     )
     reading = (rule for rule in context.signal_rules if rule.reads_scalars and rule.reads is RowSelection.GAUGE)
     found, _ = _findings(reading, row, numbers, pipeline_state=pipeline_state)
-    again = {rule.name: finding for rule, finding in found if rule.name in pipeline_state.provisional}
-    return structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **again})
+    updated = {rule.name: finding for rule, finding in found if rule.name in pipeline_state.provisional}
+    return structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **updated})
 
 
-def _remembering(
+def _with_memory(
     pipeline_state: PipelineState, row: BatchRow, numbers: Numbers, *, context: PassContext, is_gauge: bool
 ) -> PipelineState:
-    kept = context.rules.kept
-    of_updates = _after(pipeline_state.update_memory, row, numbers, kept=kept[RowSelection.EVERY_UPDATE])
+    remembered = context.rules.remembered
+    of_updates = _after(pipeline_state.update_memory, row, numbers, remembered=remembered[RowSelection.EVERY_UPDATE])
     of_gauges = (
-        _after(pipeline_state.memory, row, numbers, kept=kept[RowSelection.GAUGE])
+        _after(pipeline_state.memory, row, numbers, remembered=remembered[RowSelection.GAUGE])
         if is_gauge
         else pipeline_state.memory
     )
     return structs.replace(pipeline_state, memory=of_gauges, update_memory=of_updates)
 
 
-def _after(memory: SignalMemory, row: BatchRow, numbers: Numbers, *, kept: RememberedSignals) -> SignalMemory:
-    readout = SignalReader(numbers, row.primary_pair, memory)
-    return memory.after(readout, step=row.key.step, windows=kept.windows, baselines=kept.baselines)
+def _after(memory: SignalMemory, row: BatchRow, numbers: Numbers, *, remembered: RememberedSignals) -> SignalMemory:
+    reader = SignalReader(numbers, row.primary_pair, memory)
+    return memory.updated(reader, step=row.key.step, windows=remembered.windows, baselines=remembered.baselines)
 
 
-def _confined(
+def _evaluate_rules(
     rules: Sequence[Rule], row: BatchRow, *, pipeline_state: PipelineState
 ) -> tuple[list[tuple[Rule, RuleFinding]], BatchRow]:
-    """Return the findings, and the row with the rules that failed over it: these say nothing of this row."""
+    """Return the findings, and the row with the failed rules as quarantined parts; a failed rule has no finding."""
     found, failed = _findings(rules, row, _numbers(row), pipeline_state=pipeline_state)
     if not failed:
         return found, row
-    row = row.without(quarantined(QuarantinePart.RULE, name, error) for name, error in failed.items())
-    able = [rule for rule in rules if rule.name not in failed]
-    # Read once more: a rule may read how many parts were set aside.
-    return _findings(able, row, _numbers(row), pipeline_state=pipeline_state)[0], row
+    row = row.with_quarantined(quarantined(QuarantinePart.RULE, name, error) for name, error in failed.items())
+    working = [rule for rule in rules if rule.name not in failed]
+    # Evaluated again: a rule may read the number of quarantined parts.
+    return _findings(working, row, _numbers(row), pipeline_state=pipeline_state)[0], row
 
 
 def _findings(
     rules: Iterable[Rule], row: BatchRow, numbers: Numbers, *, pipeline_state: PipelineState
 ) -> tuple[list[tuple[Rule, RuleFinding]], dict[str, Exception]]:
-    """Return what rules say of a row, and the errors of those that failed, by their names."""
+    """Return the findings of rules over a row, and the errors of failed rules by name."""
     found: list[tuple[Rule, RuleFinding]] = []
     failed: dict[str, Exception] = {}
     of_gauges = SignalReader(numbers, row.primary_pair, pipeline_state.memory)
     of_updates = SignalReader(numbers, row.primary_pair, pipeline_state.update_memory)
     for rule in rules:
         try:
-            verdict = rule.condition.evaluate(of_gauges if rule.reads is RowSelection.GAUGE else of_updates)
-        except Exception as error:  # noqa: BLE001 - a rule that fails is named on the row, and stops no other
+            evaluation = rule.condition.evaluate(of_gauges if rule.reads is RowSelection.GAUGE else of_updates)
+        except Exception as error:  # noqa: BLE001 - a rule that fails is recorded on the row and does not stop the others
             failed[rule.name] = error
             continue
         finding = RuleFinding(
@@ -128,8 +129,8 @@ def _findings(
             at=row.closed_at,
             steps=pipeline_state.steps,
             mode=row.mode,
-            raised=verdict.raised,
-            lingering=verdict.lingering,
+            raised=evaluation.raised,
+            lingering=evaluation.lingering,
         )
         found.append((rule, finding))
     return found, failed

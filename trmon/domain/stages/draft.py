@@ -1,4 +1,4 @@
-"""Draft: what the batch alone tells is written down as a row."""
+"""Draft: builds the row of a batch from the batch alone, without the history of its run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trmon.domain.state.pipeline_state import PipelineState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftRow:
-    """A row as far as the batch alone tells it, its decisions, and when the trainer made it, on its own clock.
+    """A row without historical signals, its decisions, and the time at which the trainer made it, on its own clock.
 
-    A row that is read back to rebuild a mind has no `made_at`; its signals hold what was made of it.
+    A stored row that is read again to rebuild a state has no `made_at`; its signals include the historical ones.
     """
 
     context: PassContext
@@ -32,7 +32,7 @@ class DraftRow:
 
 
 def draft_row(replayed: ReplayedBatch) -> DraftRow:
-    """Return the batch's row, with the next ordinal of the run, or its former one where it is revised."""
+    """Return the row of the batch, with the next ordinal of the run, or the former ordinal if it is revised."""
     merged = replayed.measured.merged
     closing, columns, reports = merged.closing, merged.columns, merged.closing.batch.reports
     former = closing.former
@@ -45,7 +45,7 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
         n_tokens=int(columns["n_tokens"].sum()),
         n_ranks=len({report.key.rank for report in reports}),
         missing_ranks=closing.batch.missing_ranks,
-        complete=not closing.batch.standing.lacks_data,
+        complete=not closing.batch.completeness.lacks_data,
         revised=former is not None or not closing.pipeline_state.follows(closing.batch.key),
         mode=reports[0].report.mode,
         primary_pair=columns.primary,
@@ -53,13 +53,13 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
         policy_hash=reports[0].report.policy,
         mismatches=replayed.mismatches,
         last_report_id=closing.batch.last_report_id,
-        signals={**replayed.signals, **circumstances(closing.batch, mismatches=replayed.mismatches)},
+        signals={**replayed.signals, **assembly_signals(closing.batch, mismatches=replayed.mismatches)},
         scalars=merged.scalars,
     )
     return DraftRow(
         context=closing.context,
         pipeline_state=closing.pipeline_state,
-        row=row.without(set_aside(closing)),
+        row=row.with_quarantined(quarantined_parts(closing)),
         former=former,
         decisions=replayed.decisions,
         made_at=made_at(reports[0]),
@@ -67,27 +67,27 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
     )
 
 
-def set_aside(closing: ClosingBatch) -> Iterator[Quarantined]:
-    """Yield what is missing from a batch because it is damaged, and what was damaged since the batch before."""
+def quarantined_parts(closing: ClosingBatch) -> Iterator[Quarantined]:
+    """Yield the damaged reports of a batch, and the parts quarantined since the previous batch."""
     for report in closing.batch.damaged:
         place = f"rank {report.key.rank}, chunk {report.key.chunk}"
         yield quarantined(QuarantinePart.REPORT, place, report.reason)
-    yield from closing.beside
+    yield from closing.other_quarantined
 
 
-def circumstances(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
-    """Return what rules read of how a batch came, beside what is in it."""
+def assembly_signals(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
+    """Return the signals that describe how the batch arrived: missing ranks, mismatches, spooled bytes."""
     spooled: dict[int, int] = {}
     for report in batch.reports:
         spooled[report.key.rank] = max(spooled.get(report.key.rank, 0), report.report.losses.spooled_bytes)
     return {
         "missing_ranks": float(len(batch.missing_ranks)),
-        "incomplete": float(batch.standing.lacks_data),
+        "incomplete": float(batch.completeness.lacks_data),
         "decision_mismatches": float(mismatches),
         "client_spooled_bytes": float(sum(spooled.values())),
     }
 
 
 def made_at(report: StoredReport) -> float:
-    """Return when the trainer made a report: on its own clock, which a spool does not delay, else on ours."""
+    """Return when the trainer made a report, on its own clock; without it, when the report arrived."""
     return report.report.sent_at or report.received_at

@@ -1,4 +1,4 @@
-"""Fold: a row that comes after all others becomes part of the run's mind, and takes from it what history tells."""
+"""Fold: adds a row to the state of its run, and the historical signals to the row."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trmon.domain.stages.draft import DraftRow
 from trmon.domain.state.pipeline_state import GAPS, GAUGE_KEYS, PipelineState
 
 HISTORICAL = ("response_length_growth", "ess_seq_relative", "step_seconds")
-"""Signals that only a run's history gives; a revision keeps them as they were."""
+"""Signals that are computed from the history of a run; a revision keeps their values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedRow:
-    """The whole row and the mind after it; `folded` is false for a row that came out of its place in the order.
+    """The complete row and the state after it; `folded` is false for a row that arrived out of order.
 
-    `began_step` and `is_gauge` say where in its step the row stands.
+    `began_step`: the row is the first of its step; `is_gauge`: it is the row that gauges show.
     """
 
     draft: DraftRow
@@ -33,10 +33,10 @@ class FoldedRow:
 
 
 def fold_row(draft: DraftRow) -> FoldedRow:
-    """Return the row with its historical signals, and the mind that remembers it.
+    """Return the row with its historical signals, and the state after it.
 
-    A row is folded if it follows everything folded before, and never again: so the rows alone, in the order of
-    their ordinals, say which of them are in the mind.
+    A row is folded only once, and only if it follows all folded rows. So the stored rows alone, in the order of their
+    ordinals, determine which of them are folded into the state.
     """
     pipeline_state, row = draft.pipeline_state, draft.row
     if not pipeline_state.follows(row.key):
@@ -47,9 +47,9 @@ def fold_row(draft: DraftRow) -> FoldedRow:
     has_rollout_row = row.key.update is None or (not began_step and pipeline_state.has_rollout_row)
     is_gauge = row.key.update is None or not has_rollout_row
     pipeline_state = structs.replace(
-        _paced(pipeline_state, draft, began_step=began_step), has_rollout_row=has_rollout_row
+        _with_step_time(pipeline_state, draft, began_step=began_step), has_rollout_row=has_rollout_row
     )
-    pipeline_state, historical = _compared(pipeline_state, row, is_gauge=is_gauge)
+    pipeline_state, historical = _historical_signals(pipeline_state, row, is_gauge=is_gauge)
     pipeline_state = structs.replace(
         pipeline_state,
         ordinal=row.ordinal,
@@ -67,7 +67,7 @@ def fold_row(draft: DraftRow) -> FoldedRow:
 
 
 def amend_row(draft: DraftRow) -> FoldedRow:
-    """Return a revised row with the historical signals it had, and the mind as it was."""
+    """Return a revised row with its former historical signals, and the unchanged state."""
     pipeline_state, former = draft.pipeline_state, draft.former
     assert former is not None
     kept = {name: former.signals.get(name, math.nan) for name in HISTORICAL}
@@ -80,7 +80,7 @@ def amend_row(draft: DraftRow) -> FoldedRow:
     )
 
 
-def _paced(pipeline_state: PipelineState, draft: DraftRow, *, began_step: bool) -> PipelineState:
+def _with_step_time(pipeline_state: PipelineState, draft: DraftRow, *, began_step: bool) -> PipelineState:
     if not began_step:
         return pipeline_state
     seconds = draft.row.signals.get("step_seconds", math.nan)
@@ -98,19 +98,19 @@ def _paced(pipeline_state: PipelineState, draft: DraftRow, *, began_step: bool) 
     )
 
 
-def _compared(
+def _historical_signals(
     pipeline_state: PipelineState, row: BatchRow, *, is_gauge: bool
 ) -> tuple[PipelineState, dict[str, float]]:
-    """The row beside the run's past: for a gauge row the windows take it in first."""
+    """Return the historical signals of a row; a gauge row is added to the windows first."""
     ess_seq = SignalReader(row.signals, row.primary_pair)["ess_seq"]
     lengths, baseline = pipeline_state.response_length, pipeline_state.ess_seq
     if is_gauge:
-        lengths = lengths.put(row.key.step, row.signals.get("response_length_mean", math.nan))
-        baseline = baseline.put(row.key.step, ess_seq)
-    usual = baseline.value
+        lengths = lengths.with_value(row.key.step, row.signals.get("response_length_mean", math.nan))
+        baseline = baseline.with_value(row.key.step, ess_seq)
+    baseline_value = baseline.value
     historical = {
         "response_length_growth": lengths.growth(),
-        "ess_seq_relative": ess_seq / usual if usual else math.nan,
+        "ess_seq_relative": ess_seq / baseline_value if baseline_value else math.nan,
         "step_seconds": pipeline_state.step_seconds,
     }
     return structs.replace(pipeline_state, response_length=lengths, ess_seq=baseline), historical

@@ -1,4 +1,4 @@
-"""Mask rates: what share of a batch is rejected, of tokens, of long and short responses, of good and bad ones."""
+"""Mask rates: the rejected share of sequences, of tokens, by response length and by sign of the advantage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon_client.core.columns.quantiles import percentile
 
 
 def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
-    """Return the shares that are rejected, empty sequences left out; NaN where there is nothing to share.
+    """Return the rejected shares, without empty sequences; NaN for a group without sequences.
 
     Args: accepted: [B] bool.
     Returns: mask_rate; mask_rate_tokens, weighted by valid tokens; _long and _short, of the responses in the top and

@@ -1,4 +1,4 @@
-"""Measure: the batch's columns become signals: formulas, section 5, and what the rules need beside them."""
+"""Measure: computes the signals of a batch from its columns: formulas, section 5, drift features and bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MeasuredBatch:
 
 @np.errstate(all="ignore")
 def measure_batch(merged: MergedBatch) -> MeasuredBatch:
-    """Return the batch's signals, those of the rules and the bounds among them."""
+    """Return the signals of the batch, with the drift features and the error bounds."""
     columns, sequences = merged.columns, SequenceMatrix.of(merged.columns)
     found = batch_signals.compute_of_sequences(sequences)
     found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
@@ -41,7 +41,7 @@ def measure_batch(merged: MergedBatch) -> MeasuredBatch:
 
 
 def _bounds(columns: Columns) -> surrogate_error.ErrorBounds:
-    """Columns come from outside: a KL below zero bounds nothing."""
+    """Return the error bounds, unknown if a client sent a KL below zero."""
     try:
         return surrogate_error.batch_bounds(columns)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Merge: the reports of a batch's ranks and chunks become one set of columns; nothing is averaged."""
+"""Merge: concatenates the reports of all ranks and chunks into one set of columns, without averaging."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trmon_client.core.columns.columns import Columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingBatch:
-    """What enters the pipeline: a batch whose time has come, or with `former` one that is revised.
+    """The input of the pipeline: a closed batch, or with `former` the revision of a row.
 
-    `scalars` are those that came in messages of their own. `beside` was set aside since the batch before, and is of no
+    `scalars` arrived in separate messages. `beside` was set aside since the batch before, and is of no
     batch, or of one that was told already.
     """
 
@@ -27,12 +27,12 @@ class ClosingBatch:
     batch: ClosedBatch
     scalars: dict[str, float] = field(default_factory=dict)
     former: BatchRow | None = None
-    beside: tuple[Quarantined, ...] = ()
+    other_quarantined: tuple[Quarantined, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """One report of a batch, its own columns, and the rows of the merged ones that it gave."""
+    """One report of a batch, its columns, and its rows in the merged columns."""
 
     stored: StoredReport
     columns: Columns
@@ -41,7 +41,7 @@ class ReportPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedBatch:
-    """The batch as one: its columns, and the part each report has in them."""
+    """The merged columns of a batch, and the part of each report in them."""
 
     closing: ClosingBatch
     columns: Columns
@@ -50,9 +50,9 @@ class MergedBatch:
 
 
 def merge_reports(closing: ClosingBatch) -> MergedBatch:
-    """Return the batch's columns in the order (rank, chunk, row), with its scalars.
+    """Return the columns of the batch in the order (rank, chunk, row), and its scalars.
 
-    Reports that share no pair with the first cannot be merged with it and are left out.
+    A report that has no pair in common with the reports before it is left out.
     """
     found = [(report, report.columns()) for report in closing.batch.reports]
     common = set(found[0][1].pairs)

@@ -1,4 +1,4 @@
-"""Publish: what a batch changed, in the form in which it is written and told."""
+"""Publish: collects the changes of a batch as rows, alerts, deliveries and events."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.json_number import json_number
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.stages.transition import JudgedBatch
+from trmon.domain.stages.transition import TransitionedBatch
 from trmon.domain.state.pipeline_state import PipelineState
 from trmon.domain.state.run_update import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchChanges:
-    """Everything one batch, or one change of a run's state, writes and tells, and the mind after it.
+    """All changes that one batch, or one change of a run's state, makes, and the pipeline state after it.
 
-    `is_gauge` says whether the row is the newest one that gauges show.
+    `is_gauge` is true if gauges show the row.
     """
 
     pipeline_state: PipelineState
@@ -35,19 +35,19 @@ class BatchChanges:
     unreplayed: int = 0
 
 
-def publish_batch(judged: JudgedBatch) -> BatchChanges:
+def publish_batch(batch: TransitionedBatch) -> BatchChanges:
     """Return the row, its decisions, and the alerts with their events and deliveries."""
-    draft, row = judged.folded.draft, judged.folded.row
-    told = publish_transitions(judged.transitions, context=draft.context, pipeline_state=judged.pipeline_state)
+    draft, row = batch.folded.draft, batch.folded.row
+    changes = publish_transitions(batch.transitions, context=draft.context, pipeline_state=batch.pipeline_state)
     return BatchChanges(
-        pipeline_state=judged.pipeline_state,
+        pipeline_state=batch.pipeline_state,
         row=row,
-        is_gauge=judged.folded.is_gauge,
+        is_gauge=batch.folded.is_gauge,
         decisions=draft.decisions,
-        alerts=told.alerts,
-        alert_events=told.alert_events,
-        deliveries=told.deliveries,
-        events=(batch_event(row, at=draft.context.now), *told.events),
+        alerts=changes.alerts,
+        alert_events=changes.alert_events,
+        deliveries=changes.deliveries,
+        events=(batch_event(row, at=draft.context.now), *changes.events),
         unreplayed=draft.unreplayed,
     )
 
@@ -55,25 +55,25 @@ def publish_batch(judged: JudgedBatch) -> BatchChanges:
 def publish_transitions(
     transitions: tuple[Transition, ...], *, context: PassContext, pipeline_state: PipelineState
 ) -> BatchChanges:
-    """Return what transitions of alerts write and tell."""
-    moved = [transition for transition in transitions if transition.alert is not None]
+    """Return the alerts, deliveries and events of transitions."""
+    changed = [transition for transition in transitions if transition.alert is not None]
     return BatchChanges(
         pipeline_state=pipeline_state,
-        alerts=tuple(transition.alert for transition in moved if transition.alert is not None),
-        alert_events=tuple(transition.event for transition in moved if transition.event is not None),
-        deliveries=tuple(delivery for transition in moved for delivery in transition_deliveries(transition, context)),
-        events=tuple(_alert_event(transition) for transition in moved if transition.event is not None),
+        alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
+        alert_events=tuple(transition.event for transition in changed if transition.event is not None),
+        deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
+        events=tuple(_alert_event(transition) for transition in changed if transition.event is not None),
     )
 
 
 def batch_event(row: BatchRow, *, at: float) -> Event:
-    """Return what a watcher of the run hears of a row: where it is, and its headline numbers."""
-    readout = SignalReader(row.signals, row.primary_pair)
+    """Return the event of a row: its place and its main signals."""
+    reader = SignalReader(row.signals, row.primary_pair)
     place = {"attempt_id": row.key.attempt_id, "step": row.key.step, "update": row.key.update}
     state = {"ordinal": row.ordinal, "complete": row.complete, "revised": row.revised}
     return Event(
         kind="batch",
-        data={**place, **state, **{name: json_number(readout[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
+        data={**place, **state, **{name: json_number(reader[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
         at=at,
     )
 

@@ -1,4 +1,4 @@
-"""Replay: the batch's policies decide once more, and what the trainer decided is compared with it."""
+"""Replay: decides the batch again by its policies, and compares the result with the trainer's decisions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ DISAGREEMENT = "disagreement"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedBatch:
-    """The measured batch with its decisions, the active one first; signals now have the mask rates.
+    """The measured batch with its decisions, the active one first, and with the mask rates among its signals.
 
-    `mismatches` counts sequences on which trainer and replay disagree under equal semantics; `unreplayed` counts
-    reports whose policy is not known here, or cannot decide without columns that they lack.
+    `mismatches` counts the sequences on which trainer and replay disagree under equal semantics; `unreplayed` counts
+    the reports whose policy is unknown, or needs columns that they lack.
     """
 
     measured: MeasuredBatch
@@ -38,8 +38,8 @@ class ReplayedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
-    """What stands for each sequence, [B] bool, why by count, and how it compares with the replay."""
+class _ActiveDecision:
+    """The trainer's decision of each sequence, [B] bool, the counts of reasons, and the comparison with the replay."""
 
     accepted: Array
     reasons: Counter[str]
@@ -50,67 +50,67 @@ class _Standing:
 def replay_decisions(measured: MeasuredBatch) -> ReplayedBatch:
     """Return the batch with a decision for its active policy and for each shadow, and their mask rates."""
     merged = measured.merged
-    readings = StatisticCache(merged.columns)
-    standing = _replay_active(merged, readings)
-    shadows = _shadows(merged, readings)
-    active = {
-        **mask_rates(merged.columns, standing.accepted),
+    cache = StatisticCache(merged.columns)
+    active = _replay_active(merged, cache)
+    shadows = _shadows(merged, cache)
+    active_signals = {
+        **mask_rates(merged.columns, active.accepted),
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
     return ReplayedBatch(
         measured=measured,
-        signals={**measured.signals, **active, **rates},
+        signals={**measured.signals, **active_signals, **rates},
         decisions=(
-            _active_row(merged, standing, mask_rate=active["mask_rate"]),
+            _active_row(merged, active, mask_rate=active_signals["mask_rate"]),
             *_shadow_rows(merged, shadows.values()),
         ),
-        mismatches=standing.mismatches,
-        unreplayed=standing.unreplayed,
+        mismatches=active.mismatches,
+        unreplayed=active.unreplayed,
     )
 
 
-def _replay_active(merged: MergedBatch, readings: StatisticCache) -> _Standing:
-    """Judge each report by the policy it names, over its own columns.
+def _replay_active(merged: MergedBatch, cache: StatisticCache) -> _ActiveDecision:
+    """Decide each report by the policy that it names, over its own columns.
 
-    Ranks may be on different versions, and merged columns are as exact only as their weakest part.
+    Ranks may have different policy versions, and merged columns are only as exact as the least exact report.
     """
     bits = np.concatenate([unpack_bits(part.stored.accepted, part.columns.n_sequences) for part in merged.parts])
     reasons: Counter[str] = Counter()
     mismatches = unreplayed = 0
-    for parts, read, rows in _judged_at_once(merged, readings):
-        report, stands = parts[0].stored.report, bits[rows]
+    for parts, read, rows in _decided_together(merged, cache):
+        report, accepted = parts[0].stored.report, bits[rows]
         decision = _decide(read, merged.closing.context.policies.find(report.policy))
-        agree = None if decision is None else decision.accepted == stands
-        reasons.update(_reasons(decision, stands, agree=agree))
+        agree = None if decision is None else decision.accepted == accepted
+        reasons.update(_reasons(decision, accepted, agree=agree))
         if agree is None:
             unreplayed += len(parts)
         elif report.policy is not None and report.semantics == SEMANTICS_VERSION:
             mismatches += len(agree) - int(np.count_nonzero(agree))
-    return _Standing(accepted=bits, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
+    return _ActiveDecision(accepted=bits, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
 
 
-def _judged_at_once(
-    merged: MergedBatch, readings: StatisticCache
+def _decided_together(
+    merged: MergedBatch, cache: StatisticCache
 ) -> list[tuple[tuple[ReportPart, ...], StatisticCache, slice]]:
-    """Parts of one policy whose columns say the same as the merged ones are decided together: each sequence for itself.
+    """Return groups of parts that one decision can cover, with their cache and their rows.
 
-    So a batch of 64 ranks, which are nearly always alike, costs one decision.
+    Parts with one policy and the same kinds of columns form one group, so a batch of 64 ranks costs one decision.
     """
-    if len(merged.parts) == 1 or len({_manner(part) for part in merged.parts}) == 1:
-        return [(merged.parts, readings, slice(None))]
+    if len(merged.parts) == 1 or len({_decision_inputs(part) for part in merged.parts}) == 1:
+        return [(merged.parts, cache, slice(None))]
     return [((part,), StatisticCache(part.columns), part.rows) for part in merged.parts]
 
 
-def _manner(part: ReportPart) -> tuple[object, ...]:
-    """All that a decision hangs on beside the numbers."""
+def _decision_inputs(part: ReportPart) -> tuple[object, ...]:
+    """Return all inputs of a decision except the values of the columns."""
     report, columns = part.stored.report, part.columns
     versions = columns.trainer_version, columns.old_version
     return report.policy, report.semantics, columns.kl_is, columns.kl_pair, versions, frozenset(columns)
 
 
 def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> Counter[str]:
-    """Count the reasons of sequences as they stand: the replay's, where the two agree."""
+    """Return the counts of reasons: those of the replay where trainer and replay agree."""
     if decision is None or agree is None:
         n_accepted = int(np.count_nonzero(bits))
         return +Counter({"accepted": n_accepted, UNKNOWN_POLICY: len(bits) - n_accepted})
@@ -124,23 +124,23 @@ def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> 
     return +found
 
 
-def _shadows(merged: MergedBatch, readings: StatisticCache) -> dict[str, Decision | None]:
+def _shadows(merged: MergedBatch, cache: StatisticCache) -> dict[str, Decision | None]:
     current = merged.closing.context.policies.current
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
-    return {policy.name: _decide(readings, policy) for policy in others}
+    return {policy.name: _decide(cache, policy) for policy in others}
 
 
-def _decide(readings: StatisticCache, policy: Policy | None) -> Decision | None:
+def _decide(cache: StatisticCache, policy: Policy | None) -> Decision | None:
     if policy is None:
         return None
     try:
-        return readings.decide(policy)
+        return cache.decide(policy)
     except PolicyError:
         return None
 
 
-def _active_row(merged: MergedBatch, standing: _Standing, *, mask_rate: float) -> DecisionRow:
+def _active_row(merged: MergedBatch, active: _ActiveDecision, *, mask_rate: float) -> DecisionRow:
     policies = merged.closing.context.policies
     named = merged.parts[0].stored.report.policy
     policy = policies.find(named)
@@ -149,9 +149,9 @@ def _active_row(merged: MergedBatch, standing: _Standing, *, mask_rate: float) -
         policy_hash=named or policies.current.policy.hash,
         policy_name=policy.name if policy else UNKNOWN_POLICY,
         role=PolicyRole.ACTIVE,
-        counts={"accepted": 0, **standing.reasons},
+        counts={"accepted": 0, **active.reasons},
         mask_rate=mask_rate,
-        accepted=pack_bits(standing.accepted),
+        accepted=pack_bits(active.accepted),
     )
 
 

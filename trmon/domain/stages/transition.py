@@ -1,4 +1,4 @@
-"""Transition: each final finding moves its rule's alert one step on."""
+"""Transition: applies each final finding to the alert of its rule."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from trmon.domain.state.pipeline_state import PipelineState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedBatch:
-    """The folded row with what became of the run's alerts, and the mind that remembers it."""
+class TransitionedBatch:
+    """The folded row, the transitions of the run's alerts, and the state after them."""
 
     folded: FoldedRow
     transitions: tuple[Transition, ...]
     pipeline_state: PipelineState
 
 
-def move_alerts(detected: DetectedFindings) -> JudgedBatch:
-    """Return the transitions of the row's findings, in their order."""
-    made, pipeline_state = judge_findings(
+def apply_transitions(detected: DetectedFindings) -> TransitionedBatch:
+    """Return the transitions of the findings of a row, in their order."""
+    transitions, pipeline_state = apply_findings(
         detected.findings, context=detected.folded.draft.context, pipeline_state=detected.folded.pipeline_state
     )
-    return JudgedBatch(folded=detected.folded, transitions=made, pipeline_state=pipeline_state)
+    return TransitionedBatch(folded=detected.folded, transitions=transitions, pipeline_state=pipeline_state)
 
 
-def judge_findings(
+def apply_findings(
     findings: Iterable[tuple[Rule, RuleFinding]], *, context: PassContext, pipeline_state: PipelineState
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return what findings make of their rules' alerts, and the mind that remembers it."""
+    """Return the transitions that findings cause, and the state after them."""
     run_id, run = context.run.id, str(context.run.key)
     tracks: dict[str, AlertTrack] = {}
-    made = []
+    transitions = []
     for rule, finding in findings:
         track = tracks.get(rule.name) or pipeline_state.tracks.get(rule.name, QUIET)
-        moved = advance_alert(track, finding, rule=rule, run_id=run_id, run=run)
-        tracks[rule.name] = moved.track
-        made.append(moved)
-    return tuple(made), pipeline_state.tracking(tracks)
+        transition = advance_alert(track, finding, rule=rule, run_id=run_id, run=run)
+        tracks[rule.name] = transition.track
+        transitions.append(transition)
+    return tuple(transitions), pipeline_state.with_tracks(tracks)

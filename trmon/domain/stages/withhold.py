@@ -1,17 +1,17 @@
-"""Withhold: a batch that cannot be judged gets a row of what is known without judging it, and the reason."""
+"""Withhold: gives a batch that cannot be processed a row without signals, with the error as its reason."""
 
 from __future__ import annotations
 
 from trmon.domain.batches import trainer_scalars
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
-from trmon.domain.stages.draft import DraftRow, circumstances, made_at, set_aside
+from trmon.domain.stages.draft import DraftRow, assembly_signals, made_at, quarantined_parts
 from trmon.domain.stages.merge import ClosingBatch
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 
 def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
-    """Return the row of a batch without signals of its sequences and without decisions; it names the error."""
+    """Return the row of a batch without signals of its sequences and without decisions, but with the error."""
     batch, former, reports = closing.batch, closing.former, closing.batch.reports
     row = BatchRow(
         run_id=closing.context.run.id,
@@ -30,14 +30,14 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
         policy_hash=reports[0].report.policy if reports else None,
         mismatches=0,
         last_report_id=batch.last_report_id,
-        signals=circumstances(batch, mismatches=0),
+        signals=assembly_signals(batch, mismatches=0),
         scalars={**trainer_scalars.scalars_of_reports(reports), **closing.scalars},
     )
-    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *set_aside(closing)]
+    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *quarantined_parts(closing)]
     return DraftRow(
         context=closing.context,
         pipeline_state=closing.pipeline_state,
-        row=row.without(reasons),
+        row=row.with_quarantined(reasons),
         former=former,
         made_at=made_at(reports[0]) if reports else None,
     )

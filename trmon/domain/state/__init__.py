@@ -1,1 +1,1 @@
-"""What the pipeline remembers of a run, and what one pass writes."""
+"""The state of the pipeline of a run, and the update that one pass writes."""

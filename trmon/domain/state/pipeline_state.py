@@ -1,4 +1,4 @@
-"""A run's mind: what the pipeline remembers from batch to batch, a cache of what the run's rows say."""
+"""The pipeline's state of a run, kept from batch to batch; it can be rebuilt from the rows of the run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from trmon.domain.rules.rule import RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory
 from trmon.domain.signals.windows import Baseline, SignalWindow
 
-STATE_VERSION = 2
-"""Raised whenever the mind's form, or how rows are folded into it, changes: older checkpoints are then not read.
+STATE_VERSION = 3
+"""The version of checkpoints; those of another version are ignored, and the state is rebuilt from the rows.
 
-A field that older checkpoints can do without has a default instead.
+Raise it when the fields of the state change, or how rows are folded into it. A new field that older checkpoints may
+lack needs a default instead.
 """
 
 GAPS = 20
@@ -26,16 +27,17 @@ GAUGE_KEYS = 64
 
 
 class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run after the batch `ordinal`; folding the run's rows in order gives it again.
+    """The state of a run after the batch `ordinal`; folding the rows of the run in order gives the same state.
 
     `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
-    batch, made at `began_at` on the trainer's clock, `step_seconds` after the step before, and `provisional` holds
-    what rules say until all of it is known. `memory` and `update_memory` are the past of the signals that rules measure
-    over time, by gauge rows and by the last row of each step.
-    `gauge_keys` are the gauge rows of the newest 64 steps. A restart reads notices after `recall_from` once more:
-    scalars and chunk counts in them may still be waited for.
-    Reports up to `heard_through` came before the run's newest change of state, and change it no more; its silence was
-    counted from `silent_since` then, which a start without any report may have moved.
+    batch, made at `began_at` on the trainer's clock, `step_seconds` after the previous step, and `provisional` holds
+    the findings of rules until all rows of the step are known. `memory` and `update_memory` are the history of the
+    signals that rules measure over time, by gauge rows and by the last row of each step. `gauge_keys` are the gauge
+    rows of the newest 64 steps.
+    A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
+    to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
+    state and do not change it again; `silent_since` is the start of its silence at that time, which a start without
+    any report may have moved.
     """
 
     ordinal: int = 0
@@ -53,16 +55,16 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     update_memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
     provisional: dict[str, RuleFinding] = msgspec.field(default_factory=dict)
     tracks: dict[str, AlertTrack] = msgspec.field(default_factory=dict)
-    recall_from: int = 0
-    heard_through: int = 0
+    reread_notices_after: int = 0
+    liveness_report_id: int = 0
     silent_since: float = 0.0
 
     def follows(self, key: BatchKey) -> bool:
-        """Whether a batch comes after everything folded; only then is it folded."""
+        """Whether a batch comes after all folded batches; only then is it folded."""
         return self.folded is None or key.order > self.folded.order
 
     def begins_step(self, key: BatchKey) -> bool:
-        """Whether a batch that follows is the first of its step."""
+        """Whether a batch that follows the folded ones is the first of its step."""
         return self.folded is None or (key.attempt_id, key.step) != (self.folded.attempt_id, self.folded.step)
 
     @property
@@ -71,38 +73,38 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
         return median(self.gaps_seconds) if len(self.gaps_seconds) >= 3 else None
 
     def gauge_key(self, attempt_id: int, step: int) -> BatchKey | None:
-        """Return the gauge row of one of the newest steps, as far as it is known."""
+        """Return the gauge row of one of the newest steps, or None."""
         for key in reversed(self.gauge_keys):
             if (key.attempt_id, key.step) == (attempt_id, step):
                 return key
         return None
 
-    def passing(self, key: BatchKey, *, ordinal: int) -> PipelineState:
-        """Return the mind past a batch that cannot be folded: it has a place in the order, and nothing is learned."""
-        passed = structs.replace(self, ordinal=max(self.ordinal, ordinal))
+    def skip_batch(self, key: BatchKey, *, ordinal: int) -> PipelineState:
+        """Return the state after a batch that cannot be folded: only its place in the order is recorded."""
+        skipped = structs.replace(self, ordinal=max(self.ordinal, ordinal))
         if not self.follows(key):
-            return passed
+            return skipped
         begins = self.begins_step(key)
-        found = structs.replace(passed, folded=key, steps=self.steps + begins)
+        found = structs.replace(skipped, folded=key, steps=self.steps + begins)
         return structs.replace(found, first_key=key, began_at=None, provisional={}) if begins else found
 
-    def settled(self) -> PipelineState:
-        """Return the mind once what the rules said of the newest step has become final."""
+    def without_provisional(self) -> PipelineState:
+        """Return the state after the provisional findings of the newest step became final."""
         return structs.replace(self, provisional={})
 
     def open_alerts(self) -> tuple[Alert, ...]:
         """Return the pending and firing alerts."""
         return tuple(track.alert for track in self.tracks.values() if track.alert is not None)
 
-    def tracking(self, tracks: Mapping[str, AlertTrack]) -> PipelineState:
-        """Return the mind with these tracks instead of those of the same rules; quiet ones are forgotten."""
+    def with_tracks(self, tracks: Mapping[str, AlertTrack]) -> PipelineState:
+        """Return the state with new tracks of some rules; quiet tracks are dropped."""
         merged = {**self.tracks, **tracks}
         return structs.replace(self, tracks={rule: track for rule, track in merged.items() if track != QUIET})
 
-    def believing(self, stored: list[Alert]) -> PipelineState:
-        """Return the mind with exactly these open alerts: what was written outweighs what a replay concludes.
+    def with_stored_alerts(self, stored: list[Alert]) -> PipelineState:
+        """Return the state with exactly the stored open alerts, which take precedence over those of a replay.
 
-        They differ only where a row was revised, or the rulebook changed, after the alert was judged.
+        They differ only if a row was revised, or the rules changed, after the alert was evaluated.
         """
         tracks = {alert.rule: self._track(alert) for alert in stored}
         return structs.replace(self, tracks=tracks)
@@ -113,13 +115,13 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
         return structs.replace(track, alert=alert) if same else AlertTrack(alert=alert, holding_steps=1)
 
     def to_bytes(self) -> bytes:
-        """Return the mind as a checkpoint keeps it."""
+        """Return the state as bytes for a checkpoint."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def from_bytes(cls, state: bytes) -> PipelineState:
-        """Return the mind of a checkpoint of this MIND_VERSION. Errors: msgspec.DecodeError."""
-        return _MIND.decode(state)
+        """Return the state in a checkpoint of this STATE_VERSION. Errors: msgspec.DecodeError."""
+        return _STATE_DECODER.decode(state)
 
 
-_MIND = msgspec.msgpack.Decoder(PipelineState)
+_STATE_DECODER = msgspec.msgpack.Decoder(PipelineState)

@@ -1,4 +1,4 @@
-"""The outlook of a run: what only its worker knows and others show."""
+"""The snapshot of a run: values that only its worker computes, stored for other processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon_client.core.policies.acceptance import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSnapshot:
-    """What holds after a pass: which batch gauges read, how long a step takes, what is advised and proposed."""
+    """Values after a pass: the batch that gauges show, the usual step time, the advice and the proposed policy."""
 
     gauge_ordinal: int | None = None
     expected_step_seconds: float | None = None
@@ -21,7 +21,7 @@ class RunSnapshot:
     proposed: Policy | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return it JSON-able."""
+        """Return it as a JSON-compatible document."""
         return {
             "gauge_ordinal": self.gauge_ordinal,
             "expected_step_seconds": self.expected_step_seconds,
@@ -31,7 +31,7 @@ class RunSnapshot:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> RunSnapshot:
-        """Return what a document says."""
+        """Return the snapshot in a document."""
         advice, proposed = document["advice"], document["proposed"]
         return cls(
             gauge_ordinal=document["gauge_ordinal"],

@@ -1,4 +1,4 @@
-"""What one pass of a worker over a run changes: written in one transaction, or not at all."""
+"""The update that one pass of a worker over a run writes, in one transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trmon.domain.state.run_snapshot import RunSnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """How far a worker has got: every report and notice up to these ids is in a closed batch or done with."""
+    """How far a worker has read: all reports and notices up to these ids are processed."""
 
     report_id: int = 0
     notice_id: int = 0
@@ -23,7 +23,7 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A run's state as bytes, true after the batch `ordinal`, written by the code of `version`."""
+    """The pipeline state of a run after the batch `ordinal`, as bytes, with its STATE_VERSION."""
 
     ordinal: int
     version: int
@@ -31,20 +31,20 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """How far a worker has got with a run, and the newest checkpoint of its state, if there is one."""
+class RunProgress:
+    """How far a worker has read a run, and the newest checkpoint of its state, if there is one."""
 
     frontier: Frontier = Frontier()
     checkpoint: Checkpoint | None = None
 
 
 EDIT = "edit"
-"""The kind of event that says that somebody beside its worker has changed a run, its policy or its adaptation."""
+"""The kind of event for a change of a run, its policy or its adaptation that its worker did not make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something a watcher of the run hears at once: batch, alert, state, policy, ack, edit."""
+    """An event that is pushed to clients that follow the run: batch, alert, state, policy, ack or edit."""
 
     kind: str
     data: dict[str, Any]
@@ -53,7 +53,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUpdate:
-    """Everything one pass over one run writes."""
+    """All changes of one pass over one run."""
 
     run_id: int
     frontier: Frontier

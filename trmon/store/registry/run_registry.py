@@ -104,9 +104,9 @@ class RunRegistry:
             launch=message.launch,
             step=_step(message),
             now=arrival.at,
-            reports=isinstance(message, wire.Report),
-            ends=isinstance(message, wire.Finish),
-            beats=isinstance(message, wire.Heartbeat),
+            is_report=isinstance(message, wire.Report),
+            is_end=isinstance(message, wire.Finish),
+            is_heartbeat=isinstance(message, wire.Heartbeat),
         )
         attempt.claims[message.rank] = claim
         self._changed[attempt.id, message.rank] = {

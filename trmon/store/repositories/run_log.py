@@ -18,9 +18,9 @@ from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyNotice, AnyReport, Unread
 from trmon.domain.model.slots import SLOTS, Fences, slot_of
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.runs.duplicate_trainers import Speaker
+from trmon.domain.runs.duplicate_trainers import ActiveLaunch
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.domain.state.run_update import Checkpoint, Frontier, Reached, RunUpdate
+from trmon.domain.state.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
 from trmon.store.repositories.leases import check_fences
@@ -92,12 +92,12 @@ class SqlRunLog:
         """Return a run's attempts, oldest first."""
         return self._runs.attempts(run_id)
 
-    def reached(self, run_id: int) -> Reached:
+    def progress(self, run_id: int) -> RunProgress:
         """Return how far the run was folded, zeros for a new one, and the newest checkpoint of its state."""
         found = select(tables.run_state).where(tables.run_state.c.run_id == run_id)
         with self._reader.connect() as connection:
             row = connection.execute(found).one_or_none()
-        return Reached() if row is None else _reached(row)
+        return RunProgress() if row is None else _reached(row)
 
     def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
         """Return the run's reports with a larger id, oldest first."""
@@ -107,7 +107,7 @@ class SqlRunLog:
         """Return the run's notices with a larger id, oldest first."""
         return self._reports.notices_after(run_id, notice_id, limit=limit)
 
-    def mail(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
+    def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """Return what came of each of some runs since it was read; None if it is as much as `limit` of either kind."""
         with self._reader.connect() as connection:
             return read_unread_messages(connection, read, limit=limit)
@@ -158,7 +158,7 @@ class SqlRunLog:
             found: float | None = connection.scalar(newest)
         return found
 
-    def speakers(self, run_id: int, *, since: float) -> list[Speaker]:
+    def active_launches(self, run_id: int, *, since: float) -> list[ActiveLaunch]:
         """Return, by rank, the launches of a run whose hearts have beaten since a time, or that began since."""
         claim, attempt = tables.claim.c, tables.attempt
         known = (claim.run_id == run_id) & (func.coalesce(claim.beat_at, claim.began_at) > since)
@@ -207,16 +207,16 @@ def _common_fences(items: Sequence[tuple[RunUpdate, int | None]]) -> dict[int, i
     return fences
 
 
-def _reached(row: Any) -> Reached:
+def _reached(row: Any) -> RunProgress:
     frontier = Frontier(report_id=row.report_id, notice_id=row.notice_id)
     if row.state is None:
-        return Reached(frontier=frontier)
+        return RunProgress(frontier=frontier)
     checkpoint = Checkpoint(ordinal=row.ordinal, version=row.version, state=row.state)
-    return Reached(frontier=frontier, checkpoint=checkpoint)
+    return RunProgress(frontier=frontier, checkpoint=checkpoint)
 
 
-def _speaker(row: Any) -> Speaker:
-    return Speaker(
+def _speaker(row: Any) -> ActiveLaunch:
+    return ActiveLaunch(
         attempt_id=row.attempt_id,
         attempt=row.attempt,
         rank=row.rank,

@@ -89,5 +89,5 @@ def _batch_from_row(row: Any, name_sets: Mapping[int, Names]) -> BatchRow:
         scalars = unpack_values(name_sets[row.scalar_names], row.scalars)
     except ValueError as error:
         damage = quarantined(QuarantinePart.ROW, "the stored row", error)
-        return BATCH_MAPPING.from_row(row, key=key, signals={}, scalars={}).without([damage])
+        return BATCH_MAPPING.from_row(row, key=key, signals={}, scalars={}).with_quarantined([damage])
     return BATCH_MAPPING.from_row(row, key=key, signals=signals, scalars=scalars)
