@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.domain.alerts.alert_builders import delivery_of
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import Posted, WebhookServer
-from tests.domain.alerts.alert_builders import delivery_of
 from tests.notifications.receivers.posting import ALERT, notification
 from trmon.domain.alerts.delivery_context import DeliveryContext
 from trmon.domain.alerts.enrichment import enrich_notification
@@ -49,7 +49,7 @@ def test_the_body_has_the_fields_that_the_page_shows() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
     context = DeliveryContext(run=MemoryLog().stored_run, alerts=(ALERT,), tried=frozenset())
     message = webhook_message([enrich_notification(delivery_of(ALERT), context, now=SENT_AT)])
-    assert shape(json.loads(shown)) == shape(msgspec.to_builtins(message))
+    assert shape(json.loads(shown)) == shape(json.loads(msgspec.json.encode(message)))
 
 
 def shape(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Receivers that hang, fail, redirect or are not there: seen over HTTP, and nobody else waits for them."""
+"""Receivers that hang, fail, redirect or are gone: the API shows it, and other receivers are not delayed."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def is_gone(server: WebhookServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "state", "error", "outcome"),
+    ("break_receiver", "state", "error", "outcome"),
     [
-        pytest.param(hangs, "due", "ReadTimeout", "retried", id="one that hangs"),
-        pytest.param(fails, "due", "answered 500", "retried", id="one that fails"),
-        pytest.param(redirects, "dead", "answered 307", "dead", id="one that redirects"),
-        pytest.param(is_gone, "dead", "answered 410", "dead", id="one that is gone"),
+        pytest.param(hangs, "due", "ReadTimeout", "retried", id="it hangs"),
+        pytest.param(fails, "due", "answered 500", "retried", id="it fails"),
+        pytest.param(redirects, "dead", "answered 307", "dead", id="it redirects"),
+        pytest.param(is_gone, "dead", "answered 410", "dead", id="it is gone"),
     ],
 )
-def test_it_is_seen_and_delays_neither_other_receivers_nor_ingest(
-    serve: Serve, bad: WebhookServer, good: WebhookServer, make: Any, state: str, error: str, outcome: str
+def test_a_bad_receiver_is_listed_and_delays_neither_other_receivers_nor_ingest(
+    serve: Serve, bad: WebhookServer, good: WebhookServer, break_receiver: Any, state: str, error: str, outcome: str
 ) -> None:
-    make(bad)
+    break_receiver(bad)
     service = serve(
         webhook_url=bad.url,
         slack_url=good.url,
@@ -71,18 +71,18 @@ def test_it_is_seen_and_delays_neither_other_receivers_nor_ingest(
         send(client, MATH, CRASH)
         eventually(lambda: good.posted)
         train(client, RunKey("math", "other"))
-        [told] = eventually(
+        [delivery] = eventually(
             lambda: [d for d in client.get("/api/v1/deliveries").json()["items"] if d["receiver"] == "webhook"],
-            lambda found: found and found[0]["last_error"],
+            lambda listed: listed and listed[0]["last_error"],
         )
-        assert (told["state"], told["last_error"], told["attempts"] > 0) == (state, error, True)
+        assert (delivery["state"], delivery["last_error"], delivery["attempts"] > 0) == (state, error, True)
         counted = [line for line in client.get("/metrics").text.splitlines() if f'outcome="{outcome}"' in line]
         assert [float(line.split()[-1]) > 0 for line in counted] == [True]
     assert len(good.posted) == 1
 
 
-def test_a_receiver_that_fails_for_an_hour_still_hears_of_it() -> None:
+def test_retries_go_on_for_more_than_an_hour() -> None:
     settings = Settings()
-    tries = RetryPolicy(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
-    waits = [tries.wait_seconds(attempts) for attempts in range(1, tries.max_attempts)]
+    retry = RetryPolicy(max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds)
+    waits = [retry.wait_seconds(attempts) for attempts in range(1, retry.max_attempts)]
     assert sum(waits) > 3600.0

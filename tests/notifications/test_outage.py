@@ -1,4 +1,4 @@
-"""A database that goes away: the door stays open, says when to come back, and goes on by itself; nothing is lost."""
+"""A database outage: the service stays up, refuses requests, recovers by itself and loses no report."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ KEY = RunKey("math", "grpo")
 
 @pytest.fixture
 def server() -> Iterator[Postgres]:
-    """A PostgreSQL of the test's own, which syncs to the disk."""
+    """A PostgreSQL server for one test that syncs to disk."""
     with Postgres(durable=True) as started:
         yield started
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_what_was_acknowledged_outlives_the_database_and_each_report_is_there_once(
-    server: Postgres, tmp_path: Path, end: str
-) -> None:
+def test_acknowledged_reports_survive_an_outage_and_are_stored_once(server: Postgres, tmp_path: Path, end: str) -> None:
     url = server.database()
     service = ThreadedService(tmp_path, database_url=url)
     with Sending(service.url, KEY) as sending, service.client() as client:

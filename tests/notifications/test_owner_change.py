@@ -1,4 +1,4 @@
-"""A run changes hands while its alert fires: who was told hears of its end, and the new owner of what still fires."""
+"""A run gets another owner while its alert fires: notified receivers get the end, the new owner's the firing alert."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from trmon_client.core import wire
 
 RUN = "/api/v1/runs/math/grpo"
 PAGING_STEPS = 22
-"""In a run's first steps a crash only warns, and nobody is reminded."""
+"""In a run's first steps a crash is only a warning, which is not repeated."""
 
 
 @pytest.fixture
 def pager() -> Iterator[WebhookServer]:
-    """Where ana's alerts go, a PagerDuty."""
+    """The PagerDuty that gets ana's alerts."""
     with WebhookServer() as server:
         yield server
 
 
 @pytest.fixture
 def hook() -> Iterator[WebhookServer]:
-    """Where bo's alerts go, a webhook."""
+    """The webhook that gets bo's alerts."""
     with WebhookServer() as server:
         yield server
 
 
 @pytest.fixture
 def client(serve: Serve, pager: WebhookServer, hook: WebhookServer) -> Iterator[httpx.Client]:
-    """A client of a service in which ana's run has crashed, of which her pager has heard."""
+    """A client of a service in which ana's run has crashed and her pager was notified."""
     service = serve(
         pagerduty_key="k" * 32,
         pagerduty_url=pager.url,
@@ -53,18 +53,18 @@ def client(serve: Serve, pager: WebhookServer, hook: WebhookServer) -> Iterator[
         eventually(lambda: client.get(f"{RUN}/batches").json().get("items", []), lambda found: len(found) > 20)
         send(client, MATH, wire.Finish(**ORIGIN, sequence=9, outcome="crashed"))
         eventually(lambda: actions(pager))
-        assert told(hook) == []
+        assert alerts(hook) == []
         yield client
 
 
 def actions(pager: WebhookServer) -> list[str]:
-    """Return what the pager was told, without what it was told again."""
-    found = [json.loads(posted.body)["event_action"] for posted in pager.posted]
-    return [action for i, action in enumerate(found) if action not in found[:i]]
+    """Return the events that the pager got, without repetitions."""
+    events = [json.loads(posted.body)["event_action"] for posted in pager.posted]
+    return [action for i, action in enumerate(events) if action not in events[:i]]
 
 
-def told(hook: WebhookServer) -> list[tuple[str, str, str]]:
-    """Return what the webhook was told: the state, why, and of whose run."""
+def alerts(hook: WebhookServer) -> list[tuple[str, str, str]]:
+    """Return the alerts that the webhook got: the state, the reason, and the run's owner."""
     messages = [json.loads(posted.body) for posted in hook.posted]
     return [
         (alert["status"], alert["reason"], message["run"]["owner"])
@@ -74,51 +74,55 @@ def told(hook: WebhookServer) -> list[tuple[str, str, str]]:
 
 
 def restart(client: httpx.Client, **start: str) -> None:
-    """Let another launch of the trainer go on, which ends the alert of the crash."""
+    """Start another launch of the trainer, which resolves the crash alert."""
     send(client, MATH, wire.Start(attempt="second", launch="launch-2", sent_at=9e9, **start))
 
 
-def test_the_new_owner_hears_of_what_fires_and_both_of_its_end(
+def test_the_new_owner_gets_the_firing_alert_and_both_get_its_end(
     client: httpx.Client, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     assert client.patch(RUN, json={"owner": "bo"}).status_code == 200
-    eventually(lambda: told(hook))
-    assert told(hook)[0] == ("firing", "it fires, and the run has another owner now", "bo")
+    eventually(lambda: alerts(hook))
+    assert alerts(hook)[0] == ("firing", "it fires, and the run has another owner now", "bo")
     restart(client)
     eventually(lambda: actions(pager), lambda found: found == ["trigger", "resolve"])
-    eventually(lambda: told(hook)[-1][0], lambda state: state == "resolved")
+    eventually(lambda: alerts(hook)[-1][0], lambda state: state == "resolved")
 
 
-def test_the_former_owner_is_reminded_no_more(client: httpx.Client, pager: WebhookServer, hook: WebhookServer) -> None:
+def test_the_former_owner_gets_no_more_reminders(
+    client: httpx.Client, pager: WebhookServer, hook: WebhookServer
+) -> None:
     eventually(lambda: len(pager.posted), lambda n: n >= 2)
     client.patch(RUN, json={"owner": "bo"})
-    eventually(lambda: len(told(hook)), lambda n: n >= 1)
-    reminded = len(pager.posted)
-    eventually(lambda: len(told(hook)), lambda n: n >= 4)
-    assert len(pager.posted) <= reminded + 1
+    eventually(lambda: len(alerts(hook)), lambda n: n >= 1)
+    n_before = len(pager.posted)
+    eventually(lambda: len(alerts(hook)), lambda n: n >= 4)
+    assert len(pager.posted) <= n_before + 1
 
 
-def test_a_change_to_the_same_receivers_tells_nobody_anew(
+def test_a_change_to_the_same_receivers_sends_nothing(
     client: httpx.Client, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     client.patch(RUN, json={"owner": "ana", "tags": ["x"]})
     restart(client)
     eventually(lambda: actions(pager), lambda found: found == ["trigger", "resolve"])
-    assert told(hook) == []
+    assert alerts(hook) == []
 
 
-def test_who_was_never_told_hears_of_no_end(client: httpx.Client, pager: WebhookServer, hook: WebhookServer) -> None:
+def test_a_receiver_that_was_not_notified_gets_no_end(
+    client: httpx.Client, pager: WebhookServer, hook: WebhookServer
+) -> None:
     restart(client)
     eventually(lambda: actions(pager), lambda found: found == ["trigger", "resolve"])
     query = {"state": "muted"}
     [muted] = eventually(lambda: client.get("/api/v1/deliveries", params=query).json()["items"])
     assert (muted["receiver"], muted["muted"]) == ("webhook", "nobody was told that the alert fired")
-    assert told(hook) == []
+    assert alerts(hook) == []
 
 
-def test_a_trainer_that_names_another_owner_hands_the_run_over_too(
+def test_a_trainer_that_names_another_owner_changes_it_too(
     client: httpx.Client, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     send(client, MATH, wire.Start(**ORIGIN, sequence=1, owner="bo"))
-    eventually(lambda: told(hook), lambda found: found[:1] and found[0][0] == "firing")
+    eventually(lambda: alerts(hook), lambda found: found[:1] and found[0][0] == "firing")
     assert actions(pager) == ["trigger"]

@@ -97,7 +97,9 @@ class Settings(BaseSettings):
     webhook_url: SecretStr | None = Field(
         None, description="Where alerts are posted; https, or http to an allowed host."
     )
-    webhook_secret: SecretStr | None = Field(None, description="Key of the HMAC-SHA256 signature of webhooks.")
+    webhook_secret: SecretStr | None = Field(
+        None, description="Secret that signs webhooks: plain text, or whsec_ and base64."
+    )
     webhook_allow_hosts: Names = Field(
         (), description="Hosts of receivers that may be private, link-local or plain http, e.g. 127.0.0.1."
     )

@@ -1,4 +1,4 @@
-"""The life of an alert, one finding after the other."""
+"""The transitions of an alert over a series of findings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RULE = Rule(
 )
 
 
-def life(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> list[Transition]:
-    """Return the transitions of a rule over the values of its signal, one a step, from the first step on."""
-    track, made = AlertTrack(), []
+def transitions_of(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> list[Transition]:
+    """Return the transitions of a rule, one per step, for the values of its signal."""
+    track, transitions = AlertTrack(), []
     for step, value in enumerate(values, start=1):
         readout = SignalReader({"x": value}, "total")
         finding = RuleFinding(
@@ -40,15 +40,15 @@ def life(values: list[float], *, rule: Rule = RULE, seconds: float = 10.0) -> li
             raised=rule.condition.evaluate(readout).raised,
             lingering=rule.condition.evaluate(readout).lingering,
         )
-        moved = advance_alert(track, finding, rule=rule, run_id=1, run="math/grpo")
-        track = moved.track
-        made.append(moved)
-    return made
+        transition = advance_alert(track, finding, rule=rule, run_id=1, run="math/grpo")
+        track = transition.track
+        transitions.append(transition)
+    return transitions
 
 
-def reasons_of(made: list[Transition]) -> str:
-    """Return the reasons of transitions, by name."""
-    return " ".join(moved.reason.name.lower() for moved in made)
+def reasons_of(transitions: list[Transition]) -> str:
+    """Return the names of the reasons of transitions."""
+    return " ".join(transition.reason.name.lower() for transition in transitions)
 
 
 N = math.nan
@@ -66,12 +66,12 @@ N = math.nan
         pytest.param(
             [0, 0, 20, 20, 0, 20],
             "immune immune began waiting dropped began",
-            id="what passes before it fires is dropped",
+            id="an alert that clears before it fires is dropped",
         ),
         pytest.param(
             [0, 0, 20, N, 20, N, 20],
             "immune immune began unknown waiting unknown fired",
-            id="steps of unknown truth are left out",
+            id="steps of unknown truth are skipped",
         ),
         pytest.param(
             [0, 0, 20, 20, 20, 0, 0, 0],
@@ -81,7 +81,7 @@ N = math.nan
         pytest.param(
             [0, 0, 20, 20, 20, 7, 7, 7],
             "immune immune began waiting fired firing firing firing",
-            id="above the clear threshold it stays",
+            id="above the clear threshold it still fires",
         ),
         pytest.param(
             [0, 0, 20, 20, 20, 0, 7, 0, 0],
@@ -93,24 +93,26 @@ N = math.nan
             "immune immune began waiting fired clearing unknown unknown resolved",
             id="a missing signal is not clear",
         ),
-        pytest.param([N, N, N], "unknown unknown unknown", id="nothing is known, nothing is said"),
+        pytest.param([N, N, N], "unknown unknown unknown", id="without signals nothing happens"),
         pytest.param(
-            [0, 0, math.inf, math.inf, math.inf], "immune immune began waiting fired", id="infinity is beyond"
+            [0, 0, math.inf, math.inf, math.inf],
+            "immune immune began waiting fired",
+            id="an infinite value",
         ),
     ],
 )
-def test_every_step_has_its_reason(values: list[float], reasons: str) -> None:
-    assert reasons_of(life(values)) == reasons
+def test_each_step_has_a_reason(values: list[float], reasons: str) -> None:
+    assert reasons_of(transitions_of(values)) == reasons
 
 
 def test_only_firing_and_resolving_are_events() -> None:
-    made = life([0, 0, 20, 20, 20, 20, 0, 0])
-    events = [(m.event.state, m.event.step) for m in made if m.event]
+    transitions = transitions_of([0, 0, 20, 20, 20, 20, 0, 0])
+    events = [(t.event.state, t.event.step) for t in transitions if t.event]
     assert events == [(AlertState.FIRING, 5), (AlertState.RESOLVED, 8)]
 
 
-def test_an_alert_is_of_the_step_where_it_began_and_has_the_newest_value() -> None:
-    alert = life([0, 0, 20, 30, 40])[-1].alert
+def test_an_alert_keeps_its_first_step_and_has_the_newest_value() -> None:
+    alert = transitions_of([0, 0, 20, 30, 40])[-1].alert
     assert alert is not None
     assert (alert.state, alert.step, alert.since_at, alert.updated_at) == (AlertState.FIRING, 3, 30.0, 50.0)
     assert (alert.value, alert.threshold, alert.summary) == (40.0, 10.0, "x is 40 (limit 10)")
@@ -118,24 +120,24 @@ def test_an_alert_is_of_the_step_where_it_began_and_has_the_newest_value() -> No
 
 def test_for_seconds_must_have_passed_too() -> None:
     rule = replace(RULE, for_seconds=35.0, immune_steps=0)
-    assert reasons_of(life([20] * 6, rule=rule)) == "began waiting waiting waiting fired firing"
+    assert reasons_of(transitions_of([20] * 6, rule=rule)) == "began waiting waiting waiting fired firing"
 
 
 def test_a_rule_without_for_fires_at_once() -> None:
     rule = replace(RULE, for_steps=1, immune_steps=0)
-    assert reasons_of(life([20, 20], rule=rule)) == "fired firing"
+    assert reasons_of(transitions_of([20, 20], rule=rule)) == "fired firing"
 
 
 @pytest.mark.parametrize(
     ("values", "state", "has_event"),
     [
-        pytest.param([0, 0, 20], AlertState.DROPPED, False, id="a pending one is dropped"),
-        pytest.param([0, 0, 20, 20, 20], AlertState.RESOLVED, True, id="a firing one is resolved"),
-        pytest.param([0, 0, 0], None, False, id="a quiet one stays quiet"),
+        pytest.param([0, 0, 20], AlertState.DROPPED, False, id="a pending alert is dropped"),
+        pytest.param([0, 0, 20, 20, 20], AlertState.RESOLVED, True, id="a firing alert is resolved"),
+        pytest.param([0, 0, 0], None, False, id="a quiet rule stays quiet"),
     ],
 )
-def test_an_end_that_no_step_brings(values: list[float], state: AlertState | None, has_event: bool) -> None:
-    moved = end_alert(life(values)[-1].track, reason=TransitionReason.FINISHED, now=99.0)
-    assert (moved.alert.state if moved.alert else None) is state
-    assert (moved.event is not None) is has_event
-    assert moved.track == AlertTrack()
+def test_an_alert_can_end_without_a_step(values: list[float], state: AlertState | None, has_event: bool) -> None:
+    transition = end_alert(transitions_of(values)[-1].track, reason=TransitionReason.FINISHED, now=99.0)
+    assert (transition.alert.state if transition.alert else None) is state
+    assert (transition.event is not None) is has_event
+    assert transition.track == AlertTrack()

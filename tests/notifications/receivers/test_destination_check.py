@@ -1,4 +1,4 @@
-"""Where a webhook may connect: public addresses over https, or hosts that someone allowed."""
+"""Where a webhook may connect: public addresses over https, or allowed hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trmon.notifications.receivers.destination_check import (
 URL = httpx.URL("https://hooks.example/x")
 
 
-def answering(*addresses: str) -> Resolve:
+def resolves_to(*addresses: str) -> Resolve:
     return lambda _host, _port: list(addresses)
 
 
@@ -41,28 +41,28 @@ def answering(*addresses: str) -> Resolve:
         "::ffff:169.254.169.254",
     ],
 )
-def test_what_is_not_public_is_refused(address: str) -> None:
+def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     with pytest.raises(DestinationForbidden, match="not public"):
-        check_destination(URL, allow_hosts=frozenset(), resolve=answering("93.184.215.14", address))
+        check_destination(URL, allow_hosts=frozenset(), resolve=resolves_to("93.184.215.14", address))
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
-def test_what_is_public_is_connected_to_by_address_under_its_name(address: str) -> None:
-    found = check_destination(URL, allow_hosts=frozenset(), resolve=answering(address))
-    assert found == Destination(
+def test_a_public_address_is_used_under_the_host_name(address: str) -> None:
+    destination = check_destination(URL, allow_hosts=frozenset(), resolve=resolves_to(address))
+    assert destination == Destination(
         url=URL.copy_with(host=address), host_header="hooks.example", server_name="hooks.example"
     )
-    assert found.url.host == address
+    assert destination.url.host == address
 
 
 @pytest.mark.parametrize("url", ["http://hooks.example/x", "ftp://hooks.example/x", "file:///etc/passwd"])
-def test_only_https_unless_the_host_is_allowed(url: str) -> None:
+def test_a_url_must_be_https_unless_its_host_is_allowed(url: str) -> None:
     with pytest.raises(DestinationForbidden, match="must be https"):
-        check_destination(httpx.URL(url), allow_hosts=frozenset(), resolve=answering("93.184.215.14"))
+        check_destination(httpx.URL(url), allow_hosts=frozenset(), resolve=resolves_to("93.184.215.14"))
 
 
-def test_an_allowed_host_may_be_anywhere() -> None:
+def test_an_allowed_host_may_have_any_address() -> None:
     url = httpx.URL("http://alerts.local:9093/hook?x=1")
-    found = check_destination(url, allow_hosts=frozenset({"alerts.local"}), resolve=answering("10.0.0.9"))
-    assert str(found.url) == "http://10.0.0.9:9093/hook?x=1"
-    assert found.host_header == "alerts.local:9093"
+    destination = check_destination(url, allow_hosts=frozenset({"alerts.local"}), resolve=resolves_to("10.0.0.9"))
+    assert str(destination.url) == "http://10.0.0.9:9093/hook?x=1"
+    assert destination.host_header == "alerts.local:9093"

@@ -40,7 +40,8 @@ class DeliveryContext:
 
     def flap_state_of(self, delivery: Delivery) -> FlapState:
         """Return whether the alert flaps at the transition of a delivery."""
-        told = delivery.notification
-        place = (told.alert.identity, told.run.attempt_id)
+        notification = delivery.notification
+        place = (notification.alert.identity, notification.run.attempt_id)
+        step = notification.step
         steps = (event.step for event in self.events if (event.identity, event.attempt_id) == place)
-        return flap_state(steps, at_step=told.step, now_step=max(self.run.last_step or 0, told.step))
+        return flap_state(steps, at_step=step, now_step=max(self.run.last_step or 0, step))

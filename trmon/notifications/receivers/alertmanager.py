@@ -40,8 +40,8 @@ class Alertmanager:
 
 def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds: float) -> dict[str, Any]:
     """Return a notification as an alert of Alertmanager; a number in a label would make each value a new alert."""
-    told = notification.alert
-    ends_at = now + expiry_seconds if notification.is_firing else max(told.at, told.since_at)
+    notified = notification.alert
+    ends_at = now + expiry_seconds if notification.is_firing else max(notified.at, notified.since_at)
     annotations = {
         "summary": notification.summary,
         "value": notification.value,
@@ -52,7 +52,7 @@ def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds
     alert: dict[str, Any] = {
         "labels": _labels(notification),
         "annotations": {name: str(value) for name, value in annotations.items() if value is not None},
-        "startsAt": rfc3339(told.since_at),
+        "startsAt": rfc3339(notified.since_at),
         "endsAt": rfc3339(ends_at),
     }
     return alert if notification.url is None else alert | {"generatorURL": notification.url}
