@@ -1,4 +1,4 @@
-"""When columns agree: as closely as the mathematics asks for, or up to the order of summation."""
+"""Comparisons of columns, within the stated tolerances or up to the order of summation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS
 
 SIZES = dict.fromkeys(("sum_d", "sum_ratio_dev", "prefix_min_d", "prefix_max_d"), "sum_abs_d")
-"""Signed sums, and the column by whose size their error is judged."""
+"""Signed sums, and the column that gives the scale of their error."""
 
 
 def agree(found: Columns, expected: dict[str, Any]) -> None:
-    """Check every expected column: counts exactly, sums to 1e-5 of their size, extremes to 1e-6, binary KL to 1e-6."""
+    """Compare columns: counts exactly, sums to 1e-5 of their scale, extremes to 1e-6, binary KL to 1e-6 absolute."""
     for name, numbers in expected.items():
         want, got = np.asarray(numbers, np.float64), np.asarray(found[name], np.float64)
         if COLUMNS[name].dtype == "i8":
@@ -32,7 +32,7 @@ def agree(found: Columns, expected: dict[str, Any]) -> None:
 
 
 def same(found: Columns, expected: Columns, *, relative: float = 1e-12) -> None:
-    """Check that two sets of columns are equal up to the order of summation."""
+    """Compare two sets of columns up to the order of summation."""
     assert set(found) == set(expected)
     for name in expected:
         tolerance = 1e-6 if COLUMNS[name].dtype == "f4" else relative

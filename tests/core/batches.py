@@ -1,4 +1,4 @@
-"""Random batches for the tests of the core: healthy, drifting, and full of what engines send by mistake."""
+"""Random batches for tests: healthy, drifting, or with the invalid log-probs that engines produce."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 
 POISON = (np.nan, np.inf, -np.inf, -9999.0, -1000.0, 1.0, 2e-4)
-"""Log-probs that are invalid."""
+"""Invalid log-probs."""
 ODD = (0.0, 5e-5, -1e-9, -30.0, -999.0)
-"""Log-probs that look odd and are valid."""
+"""Unusual log-probs that are valid."""
 GIVES = {
     "rollout and old": ("rollout_logprobs", "old_logprobs"),
     "rollout and new": ("rollout_logprobs", "logprobs"),
     "old and new": ("old_logprobs", "logprobs"),
     "all three": ("rollout_logprobs", "old_logprobs", "logprobs"),
 }
-"""Which policies may be given."""
+"""The combinations of policies that can be given."""
 
 
 def batch(
     seed: int, *, n_sequences: int = 6, horizon: int = 12, noise: float = 0.1, odd: float = 0.0
 ) -> dict[str, Any]:
-    """Return the three log-probs float32 [B, T] and a mask; a fraction `odd` of log-probs is poison, as much is odd."""
+    """Return three log-probs float32 [B, T] and a mask; a fraction `odd` is from POISON, and the same from ODD."""
     random = np.random.default_rng(seed)
     shape = (n_sequences, horizon)
     rollout = -random.exponential(1.0, shape)

@@ -1,4 +1,4 @@
-"""Columns for tests: those of a golden file, of given log-ratios, and of whatever hypothesis draws."""
+"""Columns for tests: from a golden file, from given log-ratios, or drawn by hypothesis."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ log_ratios = st.lists(st.lists(st.floats(-3, 3, width=32), max_size=6), min_size
 
 
 def golden_columns(case: str) -> Columns:
-    """Return the columns a golden file states, with its advantages, in the dtypes of the schema."""
+    """Return the columns and advantages of a golden file in the dtypes of the schema."""
     stated = {name: array.astype(COLUMNS[name].dtype) for name, array in golden.columns(case).items()}
     return Columns({**stated, "advantage": golden.inputs(case)["advantages"]})
 
 
 def of_log_ratios(*rows: list[float], **given: Any) -> Columns:
-    """Return columns whose one pair, total, has these log-ratios: log mu is -4 at every token."""
+    """Return columns of the pair total with these log-ratios; log mu is -4 at each token."""
     rollout = [np.full(len(row), -4.0) for row in rows]
     current = [np.array(row, np.float64) - 4.0 for row in rows]
     return statistics.columns(rollout_logprobs=rollout, logprobs=current, **given)
 
 
 def as_torch(columns: Columns, *, device: str = "cpu") -> Columns:
-    """Return the same columns as tensors; the device `meta` has shapes and no data, so reading it raises."""
+    """Return the columns as tensors; tensors on the device `meta` hold no data, so reading one raises."""
     return replace(
         columns,
         by_name={name: torch.from_numpy(array).to(device) for name, array in columns.items()},
@@ -46,12 +46,12 @@ def with_columns(columns: Columns, added: dict[str, Any]) -> Columns:
 
 
 def filled_with(columns: Columns, number: float) -> Columns:
-    """Return the columns with the number in every float column."""
+    """Return the columns with every float column filled with the number."""
     floats = {name: np.full_like(array, number) for name, array in columns.items() if array.dtype.kind == "f"}
     return with_columns(columns, floats)
 
 
 def with_kl(columns: Columns, max_kl: list[float], *, kl_is: Any = "exact", kl_pair: Any = "total") -> Columns:
-    """Return the columns with a KL from logits; the sum of a sequence is its largest."""
+    """Return the columns with a KL from logits, where the sum of a sequence equals its maximum."""
     kl = {"max_kl": np.array(max_kl, np.float32), "sum_kl": np.array(max_kl, np.float64)}
     return replace(with_columns(columns, kl), kl_is=kl_is, kl_pair=kl_pair)

@@ -1,4 +1,4 @@
-"""The golden vectors of tests/golden: one token at a time in float64, independent of trmon."""
+"""Loads the golden vectors of tests/golden, which were computed one token at a time in float64 without trmon."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-OTHERS = {"exact", "bounds"}
+OTHER_FILES = {"exact", "bounds"}
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a preset at default bounds decides: [B] accepted, [B] reasons (None where accepted), the pair it read."""
+class GoldenDecision:
+    """The decision of a preset with default bounds: accepted [B], reasons [B] (None where accepted), and its pair."""
 
     accepted: np.ndarray[Any, Any]
     reasons: list[str | None]
@@ -25,7 +25,7 @@ class Verdict:
 
 def cases() -> list[str]:
     """Return the names of the column cases, such as `plain-op`."""
-    return sorted(path.stem for path in GOLDEN.glob("*.json") if path.stem not in OTHERS)
+    return sorted(path.stem for path in GOLDEN.glob("*.json") if path.stem not in OTHER_FILES)
 
 
 def inputs(case: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def inputs(case: str) -> dict[str, Any]:
 
 
 def pairs(case: str) -> tuple[str, ...]:
-    """Return the pairs whose columns the case holds."""
+    """Return the pairs of the case."""
     return tuple(load(case)["pairs"])
 
 
@@ -51,17 +51,17 @@ def signals(case: str) -> dict[str, float]:
     return {name: float(value) for name, value in load(case)["signals"].items()}
 
 
-def decisions(case: str) -> dict[str, Verdict]:
-    """Return the expected verdicts by preset name."""
+def decisions(case: str) -> dict[str, GoldenDecision]:
+    """Return the expected decisions by preset name."""
     return {
-        name: Verdict(np.array(found["accepted"], bool), found["reasons"], found["pair"])
+        name: GoldenDecision(np.array(found["accepted"], bool), found["reasons"], found["pair"])
         for name, found in load(case)["decisions"].items()
     }
 
 
 @cache
 def load(stem: str) -> Any:
-    """Return one golden file as it stands; `bounds` is a list of cases."""
+    """Return the parsed golden file; `bounds` is a list of cases."""
     return json.loads((GOLDEN / f"{stem}.json").read_text())
 
 

@@ -1,6 +1,6 @@
-"""Every signal from the tokens, by its definition and numpy's own estimators: what signals are compared with.
+"""A reference implementation of the signals from tokens, by their definitions and numpy's estimators.
 
-No columns, no sums of terms, no log domain: slow, and wrong for extreme input.
+It uses neither columns nor sums of terms nor the log domain, so it is slow, and inaccurate for extreme input.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from tests.core.reference import PAIRS
 
 Rows = list[np.ndarray]
-"""The valid tokens of each sequence that has some."""
+"""The valid tokens of each sequence that has tokens."""
 
 
 def signals(given: dict[str, Any], mask: np.ndarray) -> dict[str, float]:
-    """Return the signals of log-probs [B, T], all of them valid under the mask, that need nothing else."""
+    """Return the signals that need only log-probs [B, T], which must be valid under the mask."""
     logp = {name: [row[on] for row, on in zip(rows, mask, strict=True) if on.any()] for name, rows in given.items()}
     found = {f"{pair}_{stem}": x for pair in PAIRS for stem, x in _pair(logp, pair).items()}
     names = {"ppl_rollout": "rollout_logprobs", "ppl_old": "old_logprobs", "ppl": "logprobs"}

@@ -1,4 +1,4 @@
-"""The columns one token at a time in Python floats, from the formulas alone: what the statistics are compared with."""
+"""A reference implementation of the columns in Python floats, one token at a time, from the formulas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def columns(given: dict[str, Any], mask: Any, advantages: Any = None) -> dict[st
 
 
 def histogram(given: dict[str, Any], mask: Any, pair: str) -> list[int]:
-    """Return the counts of d of one pair by walking the edges."""
+    """Return the histogram of d of one pair, by comparing with each edge."""
     counts = [0] * N_BINS
     above, below = PAIRS[pair]
     for i, row in enumerate(mask):
@@ -64,9 +64,9 @@ def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[f
     if len(pairs) == 3:
         found["sum_abs_is_dev"] = math.fsum(abs(_dev(d["total"][t]) - _dev(d["mismatch"][t])) for t in valid)
     if advantages is not None:
-        moved = d["staleness" if "staleness" in pairs else primary]
-        high = [t for t in valid if _dev(moved[t]) > 0.2]
-        low = [t for t in valid if _dev(moved[t]) < -0.2]
+        clipped = d["staleness" if "staleness" in pairs else primary]
+        high = [t for t in valid if _dev(clipped[t]) > 0.2]
+        low = [t for t in valid if _dev(clipped[t]) < -0.2]
         found["n_clipped"] = sum(advantages[t] > 0 for t in high) + sum(advantages[t] < 0 for t in low)
         found["n_leaked_high"] = sum(advantages[t] < 0 for t in high)
         found["n_leaked"] = found["n_leaked_high"] + sum(advantages[t] > 0 for t in low)

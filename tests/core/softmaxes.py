@@ -1,4 +1,4 @@
-"""Random pairs of softmax policies for the tests of divergences, and their plain reference in extended precision."""
+"""Random pairs of softmax policies, and a reference implementation of divergences in extended precision."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Pair:
         return taken(log_softmax(self.logits), self.token_ids)
 
     def topk(self, k: int) -> tuple[Numbers, Numbers]:
-        """Return ids and log-probs [B, T, k] as an engine would, the most probable first."""
+        """Return ids and log-probs [B, T, k] as an engine does, the most probable first."""
         ids = np.argsort(-self.rollout_logits, -1, kind="stable")[..., :k]
         return ids, np.take_along_axis(log_softmax(self.rollout_logits), ids, -1)
 
 
 def pair(seed: int, *, shape: str = "random", size: tuple[int, int, int] = (3, 5, 41), noise: float = 0.3) -> Pair:
-    """Return a pair whose logits differ by noise; truncated: mu samples from its nucleus only."""
+    """Return a pair whose logits differ by noise; with shape "truncated", mu samples from its nucleus only."""
     random = np.random.default_rng(seed)
     scale = {"peaked": 12.0, "flat": 0.1}.get(shape, 3.0)
     rollout = random.normal(0, scale, size)
@@ -63,12 +63,12 @@ def log_softmax(logits: Numbers) -> Numbers:
 
 
 def taken(values: Numbers, ids: Numbers) -> Numbers:
-    """Return one value a token."""
+    """Return the value at the id of each token."""
     return np.take_along_axis(values, ids[..., None], -1)[..., 0]
 
 
 def divergences(rollout_logits: Numbers, logits: Numbers) -> dict[str, Numbers]:
-    """Return the divergences at every position [B, T], from the definitions and in extended precision."""
+    """Return the divergences at each position [B, T] from their definitions, in extended precision."""
     log_p, log_q = log_softmax(rollout_logits), log_softmax(logits)
     p, q = np.exp(log_p), np.exp(log_q)
     with np.errstate(all="ignore"):

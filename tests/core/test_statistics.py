@@ -1,4 +1,4 @@
-"""The statistics against the golden vectors, against a plain reference, and against their own laws."""
+"""The statistics against golden vectors, a plain reference and their laws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = settings(max_examples=50)
 
 
 @pytest.mark.parametrize("case", golden.cases())
-def test_every_golden_column_holds_and_no_other_column_appears(case: str) -> None:
+def test_columns_equal_the_golden_values_and_no_other_column_exists(case: str) -> None:
     found = statistics.columns(**golden.inputs(case))
     expected = golden.columns(case)
     assert set(found) == set(expected) | {"advantage"}
@@ -48,7 +48,7 @@ def test_columns_equal_the_plain_reference(names: tuple[str, ...], noise: float,
 
 
 @pytest.mark.parametrize("horizon", [1, 300])
-def test_both_layouts_equal_the_plain_reference(horizon: int) -> None:
+def test_short_and_long_horizons_equal_the_plain_reference(horizon: int) -> None:
     inputs = batch(seed=3, n_sequences=3, horizon=horizon, odd=0.05)
     mask = inputs.pop("mask")
     advantages = np.random.default_rng(8).normal(size=mask.shape)
@@ -57,7 +57,7 @@ def test_both_layouts_equal_the_plain_reference(horizon: int) -> None:
         agree(found, reference.columns(inputs, mask, advantages))
 
 
-def test_every_column_has_the_dtype_of_the_schema_and_every_pair_all_of_its_columns() -> None:
+def test_columns_have_the_dtype_of_the_schema_and_pairs_have_all_their_columns() -> None:
     labels: dict[str, Any] = {
         "advantages": np.ones(6, np.float32),
         "rewards": np.ones(6),
@@ -72,7 +72,7 @@ def test_every_column_has_the_dtype_of_the_schema_and_every_pair_all_of_its_colu
 
 @pytest.mark.parametrize("odd", [0.0, 0.1])
 @pytest.mark.parametrize("horizon", [12, 300])
-def test_torch_kernels_give_the_same_columns_as_numpy(odd: float, horizon: int) -> None:
+def test_torch_and_numpy_give_the_same_columns(odd: float, horizon: int) -> None:
     inputs = batch(seed=5, odd=odd, horizon=horizon)
     extra = {
         "advantages": np.random.default_rng(1).normal(size=(6, horizon)),
@@ -89,20 +89,20 @@ def test_torch_kernels_give_the_same_columns_as_numpy(odd: float, horizon: int) 
 
 @pytest.mark.parametrize("horizon", [12, 300])
 @pytest.mark.parametrize("n_sequences", [1, 6, 2000])
-def test_torch_kernels_never_ask_for_a_value_and_so_never_wait_for_the_device(n_sequences: int, horizon: int) -> None:
+def test_torch_never_reads_a_value_from_the_device(n_sequences: int, horizon: int) -> None:
     shape = (n_sequences, horizon)
     logp = dict.fromkeys(GIVES["all three"], np.zeros(shape, np.float32))
     labels = {"rewards": np.ones(n_sequences), "group_ids": np.arange(n_sequences)}
     inputs = check_inputs(
         **logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels
     )
-    # Tensors of the meta device hold no values: whatever would read one raises.
+    # Tensors on the meta device hold no values, so reading one raises.
     found = statistics.columns_of_inputs(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
     assert {array.device.type for array in (*found.values(), *found.histograms.values())} == {"meta"}
     assert {tuple(array.shape) for array in found.values()} == {(n_sequences,)}
 
 
-def test_a_batch_larger_than_a_block_is_reduced_block_by_block_to_the_same_columns() -> None:
+def test_reducing_block_by_block_gives_the_same_columns() -> None:
     inputs = batch(seed=2, n_sequences=700, horizon=64)
     halves = [{name: array[part] for name, array in inputs.items()} for part in (slice(None, 300), slice(300, None))]
     whole = statistics.columns(**inputs)
@@ -111,7 +111,7 @@ def test_a_batch_larger_than_a_block_is_reduced_block_by_block_to_the_same_colum
 
 
 @pytest.mark.parametrize("magnitude", [1e-3, 1e-4, 1e-6])
-def test_k3_is_exact_at_the_healthy_scale_where_float32_loses_it(magnitude: float) -> None:
+def test_k3_is_accurate_at_the_healthy_scale_where_float32_is_not(magnitude: float) -> None:
     random = np.random.default_rng(0)
     rollout = (-random.random((1, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
     new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
@@ -120,10 +120,10 @@ def test_k3_is_exact_at_the_healthy_scale_where_float32_loses_it(magnitude: floa
     exact = math.fsum(reference.columns({"rollout_logprobs": rollout, "logprobs": new}, [[1] * 4096])["total_sum_k3"])
     naive = float((np.exp(d) - np.float32(1) - d).sum())
     assert found["total_sum_k3"][0] == pytest.approx(exact, rel=1e-9)
-    assert abs(naive - exact) > 1e-5 * exact, "plain float32 would do"
+    assert abs(naive - exact) > 1e-5 * exact, "plain float32 would be accurate enough"
 
 
-def test_a_sum_of_probabilities_near_one_keeps_the_variance_that_float32_loses() -> None:
+def test_sums_of_probabilities_near_one_keep_a_variance_that_float32_loses() -> None:
     logp = np.full((1, 100_000), -1e-5, np.float32)
     logp[0, ::2] = -3e-5
     found = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=np.ones_like(logp))
@@ -136,19 +136,19 @@ def test_a_sum_of_probabilities_near_one_keeps_the_variance_that_float32_loses()
 
 
 @pytest.mark.parametrize("value", [*POISON, 0.0])
-def test_values_under_an_unset_mask_never_matter(value: float) -> None:
+def test_values_under_an_unset_mask_are_ignored(value: float) -> None:
     inputs = batch(seed=4)
     advantages = np.where(inputs["mask"], 1.0, value)
-    dirty: dict[str, Any] = {
+    changed: dict[str, Any] = {
         name: np.where(inputs["mask"], inputs[name], np.float32(value)) for name in GIVES["all three"]
     }
-    found = statistics.columns(**dirty, mask=inputs["mask"], advantages=advantages)
+    found = statistics.columns(**changed, mask=inputs["mask"], advantages=advantages)
     same(found, statistics.columns(**inputs, advantages=np.ones((6, 12))), relative=0)
 
 
 @pytest.mark.parametrize("value", POISON)
 @pytest.mark.parametrize("name", GIVES["all three"])
-def test_an_invalid_log_prob_takes_its_token_out_of_every_pair_and_is_counted(name: str, value: float) -> None:
+def test_an_invalid_log_prob_removes_its_token_from_every_pair_and_is_counted(name: str, value: float) -> None:
     inputs = batch(seed=4)
     inputs["mask"][:] = True
     without = inputs["mask"].copy()
@@ -162,7 +162,7 @@ def test_an_invalid_log_prob_takes_its_token_out_of_every_pair_and_is_counted(na
 
 E20 = math.expm1(20)
 TOKENS = {
-    "a log-prob just above 0 is rounding": ((5e-5, -0.1), {"n_invalid": 0, "total_max_prob_diff": 1 - math.exp(-0.1)}),
+    "a log-prob slightly above 0 is valid": ((5e-5, -0.1), {"n_invalid": 0, "total_max_prob_diff": 1 - math.exp(-0.1)}),
     "zero where the trainer gives 0.9 is saturated": ((0.0, math.log(0.9)), {"n_saturated": 1}),
     "zero where the trainer gives 0.995 is not": ((0.0, math.log(0.995)), {"n_saturated": 0}),
     "d above 20 is clamped in exponentials only": (
@@ -180,7 +180,7 @@ TOKENS = {
         (-1.0, -1.7),
         {"total_n_band_low": 1, "total_sum_ratio_deficit": 1 - math.exp(-0.7)},
     ),
-    "of a certain token the rest counts as the least it can be": (
+    "for a certain token the rest takes its smallest value": (
         (-1e-9, -999.0),
         {"total_max_binary_kl": 999.0 - 1.0},
     ),
@@ -188,20 +188,20 @@ TOKENS = {
 
 
 @pytest.mark.parametrize(("logps", "expected"), TOKENS.values(), ids=TOKENS)
-def test_one_token(logps: tuple[float, float], expected: dict[str, float]) -> None:
+def test_columns_of_a_single_token(logps: tuple[float, float], expected: dict[str, float]) -> None:
     rollout, new = (np.array([[logp]]) for logp in logps)
     found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.ones((1, 1), bool))
     assert {name: float(found[name][0]) for name in expected} == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_first_of_equal_largest_log_ratios_is_named() -> None:
+def test_argmax_is_the_first_of_equal_largest_log_ratios() -> None:
     rollout = np.full((2, 5), -2.0)
     new = rollout + np.array([[0.0, 0.5, -0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
     mask = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 1]])
     assert statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=mask)["argmax_abs_d"].tolist() == [2, 1]
 
 
-def test_prefix_extremes_span_holes_and_begin_with_the_first_valid_token() -> None:
+def test_prefix_extremes_span_gaps_and_start_at_the_first_valid_token() -> None:
     rollout = np.full((1, 5), -2.0)
     new = rollout + np.array([[9.0, 0.5, np.nan, 0.25, -0.25]])
     found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.array([[0, 1, 1, 1, 1]]))
@@ -210,7 +210,7 @@ def test_prefix_extremes_span_holes_and_begin_with_the_first_valid_token() -> No
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 7), (3, 0)])
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
-def test_an_empty_batch_is_legal(shape: tuple[int, int], kind: Any) -> None:
+def test_an_empty_batch_is_allowed(shape: tuple[int, int], kind: Any) -> None:
     none = kind(np.zeros(shape, np.float32))
     found = statistics.columns(rollout_logprobs=none, old_logprobs=none, logprobs=none, mask=none, advantages=none)
     for name, array in found.items():
@@ -225,7 +225,7 @@ def test_an_empty_sequence_holds_the_identity_of_every_reduction() -> None:
     assert all(array[3] == COLUMNS[name].identity for name, array in found.items())
 
 
-def test_a_strict_floating_point_state_of_the_trainer_raises_nothing() -> None:
+def test_a_strict_floating_point_state_does_not_raise() -> None:
     with np.errstate(all="raise"):
         found = statistics.columns(**batch(seed=6, odd=0.2, noise=30.0))
     assert np.isfinite(found["total_sum_k3"]).all()
@@ -261,7 +261,7 @@ def test_permuting_sequences_permutes_columns(seed: int, odd: float) -> None:
 
 @QUICK
 @over(seed=st.integers(0, 10**6), noise=st.sampled_from([1e-6, 0.1, 5.0]), odd=st.sampled_from([0.0, 0.1]))
-def test_the_laws_of_the_columns(seed: int, noise: float, odd: float) -> None:
+def test_columns_satisfy_their_laws(seed: int, noise: float, odd: float) -> None:
     found = statistics.columns(**batch(seed, noise=noise, odd=odd))
     parts = found["mismatch_sum_d"] + found["staleness_sum_d"]
     np.testing.assert_allclose(parts, found["total_sum_d"], rtol=1e-9, atol=1e-9)

@@ -1,1 +1,1 @@
-"""The mathematics and the wire format, pure: arrays in, arrays out; no clock, no I/O, no hidden randomness."""
+"""The mathematics and the wire format: pure functions of arrays, without clock, I/O or hidden randomness."""

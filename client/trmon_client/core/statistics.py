@@ -1,4 +1,4 @@
-"""The sufficient statistics: log-probs of [B, T] tokens in, one value a sequence and one histogram a pair out."""
+"""Reduces the log-probs of [B, T] tokens to columns, one value for each sequence, and a histogram for each pair."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def columns(
     clip_low: float = 0.2,
     clip_high: float = 0.2,
 ) -> Columns:
-    """Return the columns of B sequences, for every pair whose two log-probs are given.
+    """Return the columns of B sequences, for each pair whose two log-probs are given.
 
-    Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; two at least.
-        mask: of the log-probs' form, nonzero where a token counts; None, but not with [B, T]: all count.
-        cu_seqlens: B + 1 offsets of packed sequences; then log-probs, mask, and advantages and versions of tokens
-        are [N]. On the host: the values of a tensor on a device are waited for, once.
+    Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; at least two.
+        mask: in the form of the log-probs, nonzero where a token counts; None, except with [B, T]: all tokens count.
+        cu_seqlens: B + 1 offsets of packed sequences; log-probs, mask, and advantages and versions of tokens are then
+        [N]. It should be on the host, because a tensor on a device is awaited.
         advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.
         trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high].
-    Returns: numpy columns, or torch columns on the device where tensors lie on CUDA; then nothing else synchronises.
+    Returns: numpy columns, or torch columns on the device of CUDA tensors without another synchronisation.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, sections 1 to 3.
     """
@@ -61,7 +61,7 @@ def columns(
 
 
 def columns_of_inputs(inputs: CheckedInputs, *, clip: ClipRange = DEFAULT_CLIP) -> Columns:
-    """Return the columns of checked arguments, reduced block by block so that no temporary is large."""
+    """Return the columns of checked arguments, reduced block by block to keep temporaries small."""
     reduced = _reduced(inputs, clip=clip)
     return replace(reduced, trainer_version=inputs.trainer_version, old_version=inputs.old_version)
 
@@ -77,4 +77,4 @@ def _reduced(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 def _distance(name: str, distance: Any) -> float:
     if isinstance(distance, (int, float)) and distance >= 0:
         return distance
-    raise ValueError(f"{name} is {distance!r}; expected how far the ratio may go from 1, a number of 0 or more")
+    raise ValueError(f"{name} is {distance!r}; expected a number of 0 or more, the distance of the ratio from 1")

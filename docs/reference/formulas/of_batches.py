@@ -140,7 +140,7 @@ _ACCEPTANCE = (
         "verl's options",
         "the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
         "policies.verl_options.rules_from_verl",
-        "core/policies/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_says",
+        "core/policies/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
     ),
     Formula(
         ACCEPTANCE,

@@ -7,7 +7,7 @@ from trmon_client.core.columns.schema import DIVERGENCE_STEMS
 from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula
 
 _PLAIN = "core/test_statistics.py::test_columns_equal_the_plain_reference"
-_OF_TOKENS = "core/policies/test_token_decision.py::test_columns_count_what_masks_and_weights_hold"
+_OF_TOKENS = "core/policies/test_token_decision.py::test_columns_sum_the_masks_and_weights"
 _DEFINITION = "core/divergence/test_divergence_columns.py::test_columns_equal_their_definitions_in_extended_precision"
 
 _POLICIES = (
@@ -16,7 +16,7 @@ _POLICIES = (
         "pairs",
         "every pair whose two policies are given",
         "reduction.kl_estimators.pairs_of",
-        "core/test_statistics.py::test_every_golden_column_holds_and_no_other_column_appears",
+        "core/test_statistics.py::test_columns_equal_the_golden_values_and_no_other_column_exists",
     ),
     Formula(PAIRS, "d", "log p - log q of the pair's policies", "reduction.kl_estimators.TokenRatios.of", _PLAIN),
     Formula(PAIRS, "primary", "total, else mismatch, else staleness", "columns.schema.primary", _PLAIN),
@@ -32,7 +32,7 @@ _POLICIES = (
         "valid",
         "mask set, and -1000 < every log-prob <= 1e-4",
         "inputs.token_validity.valid_mask",
-        "core/divergence/test_divergence_columns.py::test_the_valid_mask_is_the_tokens_that_statistics_count",
+        "core/divergence/test_divergence_columns.py::test_the_valid_mask_marks_the_tokens_that_statistics_count",
     ),
     Formula(VALIDITY, "clamped", "|d| <= 20 inside exponentials", "reduction.kl_estimators.clamp_log_ratio", _PLAIN),
     Formula(
@@ -117,7 +117,7 @@ _COLUMNS = (
         "group_id",
         "64 bits, or the first 8 bytes of BLAKE2b",
         "inputs.group_labels.group_labels",
-        "core/inputs/test_group_labels.py::test_group_labels",
+        "core/inputs/test_group_labels.py::test_integer_labels_are_kept_and_others_hashed",
     ),
     *(
         Formula(COLUMNS, name, text, "policies.token_decision.apply_token_rules", _OF_TOKENS)
@@ -128,7 +128,7 @@ _COLUMNS = (
         "k3",
         "rho - 1 - d, by its series near 0",
         "reduction.kl_estimators.k3",
-        "core/test_statistics.py::test_k3_is_exact_at_the_healthy_scale_where_float32_loses_it",
+        "core/test_statistics.py::test_k3_is_accurate_at_the_healthy_scale_where_float32_is_not",
     ),
     Formula(COLUMNS, "histogram", "#(edge_i <= d < edge_(i+1))", "columns.histogram.histograms", _PLAIN),
     Formula(
@@ -179,13 +179,13 @@ _DIVERGENCE_FORMULAS = {
 
 def _of_divergence(stem: str) -> Formula:
     if stem == "n_unbounded":
-        test = "core/divergence/test_divergence_columns.py::test_every_golden_column_holds"
+        test = "core/divergence/test_divergence_columns.py::test_columns_equal_the_golden_values"
         return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", test)
     reduction, _, quantity = stem.partition("_")
     test = (
         _DEFINITION
         if reduction != "argmax"
-        else "core/divergence/test_divergence_columns.py::test_every_golden_column_holds"
+        else "core/divergence/test_divergence_columns.py::test_columns_equal_the_golden_values"
     )
     text = f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}"
     return Formula(DIVERGENCES, stem, text, "divergence.exact", test)
@@ -198,28 +198,28 @@ _DIVERGENCES = (
         "KL_S",
         "KL of {each v in S, the rest} <= KL(p||q)",
         "divergence.topk_lower_bound",
-        "core/divergence/test_topk_certificate.py::test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not",
+        "core/divergence/test_topk_certificate.py::test_the_bound_is_at_most_the_exact_kl_and_infinite_only_where_the_kl_is",
     ),
     Formula(
         DIVERGENCES,
         "KL_S of one token",
         "its last term -(1 - q_S) where 1 - p_S <= 1e-5",
         "divergence.topk_certificate.lower_bounds",
-        "core/divergence/test_topk_certificate.py::test_every_golden_token_holds",
+        "core/divergence/test_topk_certificate.py::test_token_bounds_equal_the_golden_values",
     ),
     Formula(
         DIVERGENCES,
         "refused top-k",
         "disagrees with mu by > 1e-3, or sums to 1 though k < V",
         "divergence.topk_certificate.TopK.is_rejected",
-        "core/divergence/test_topk_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_refused",
+        "core/divergence/test_topk_certificate.py::test_log_probs_that_are_not_of_one_whole_softmax_are_rejected",
     ),
     Formula(
         DIVERGENCES,
         "certified",
         "KL_S > delta + 1e-4, or KL > delta",
         "acceptance.decide",
-        "core/divergence/test_topk_certificate.py::test_a_drift_beyond_delta_is_certified_without_the_engines_logits",
+        "core/divergence/test_topk_certificate.py::test_a_drift_above_delta_is_certified_without_the_logits_of_the_engine",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Exact divergences against the golden vectors, against their definitions, and against their own laws."""
+"""Exact divergences against golden vectors, their definitions and their laws."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def exact(policies: Pair, **changes: Any) -> Columns:
 
 
 def per_token(rollout_logits: Any, logits: Any, **changes: Any) -> Columns:
-    """Return the divergences of every position [n, V], each as a sequence of one token."""
+    """Return the divergences of positions [n, V], each as a sequence of one token."""
     one = np.ones((len(logits), 1))
     return divergence_columns.exact(rollout_logits=rollout_logits[:, None], logits=logits[:, None], mask=one, **changes)
 
@@ -66,7 +66,7 @@ def golden_logits() -> tuple[Any, Any, Any]:
     return numbers(found["rollout_logits"]), numbers(found["logits"]), np.array(found["mask"])
 
 
-def test_every_golden_column_holds() -> None:
+def test_columns_equal_the_golden_values() -> None:
     rollout_logits, logits, mask = golden_logits()
     found = divergence_columns.exact(rollout_logits=rollout_logits, logits=logits, mask=mask, tv=True)
     expected = golden.load("exact")["columns"]
@@ -78,7 +78,7 @@ def test_every_golden_column_holds() -> None:
     assert (found.kl_is, found.kl_pair) == ("exact", "total")
 
 
-def test_every_golden_token_holds() -> None:
+def test_token_divergences_equal_the_golden_values() -> None:
     rollout_logits, logits, _ = golden_logits()
     found = per_token(rollout_logits.reshape(-1, 17), logits.reshape(-1, 17), tv=True)
     for quantity, values in golden.load("exact")["per_token"].items():
@@ -102,7 +102,7 @@ def test_columns_equal_their_definitions_in_extended_precision(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_a_healthy_kl_is_right_where_the_difference_of_two_float32_log_sum_exps_is_noise(dtype: torch.dtype) -> None:
+def test_a_healthy_kl_is_accurate_where_float32_log_sum_exps_differ_by_noise(dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(0)
     a = (torch.randn(64, 4096, generator=random) * 3).to(dtype)
     b = a.float() + torch.randn(64, 4096, generator=random) * 1e-3
@@ -132,7 +132,7 @@ CASES: dict[str, tuple[list[float], list[float], float, float]] = {
 
 
 @pytest.mark.parametrize(("a", "b", "kl", "reverse_kl"), CASES.values(), ids=CASES)
-def test_what_zeros_and_odd_logits_mean(a: list[float], b: list[float], kl: float, reverse_kl: float) -> None:
+def test_zero_probabilities_and_odd_logits(a: list[float], b: list[float], kl: float, reverse_kl: float) -> None:
     found = per_token(np.array([a], np.float64), np.array([b], np.float64))
     np.testing.assert_allclose(found["sum_kl"], [kl], atol=1e-15)
     np.testing.assert_allclose(found["max_kl"], np.float32([kl]), atol=1e-15)
@@ -156,7 +156,7 @@ def test_the_laws_of_divergences_hold(drawn: dict[str, Any]) -> None:
 
 @QUICK
 @given(PAIRS, SEEDS)
-def test_the_order_of_the_vocabulary_and_constants_change_nothing(drawn: dict[str, Any], seed: int) -> None:
+def test_permuting_the_vocabulary_or_adding_a_constant_changes_nothing(drawn: dict[str, Any], seed: int) -> None:
     policies = pair(**drawn)
     random = np.random.default_rng(seed)
     order = random.permutation(policies.logits.shape[-1])
@@ -173,9 +173,7 @@ def test_the_order_of_the_vocabulary_and_constants_change_nothing(drawn: dict[st
 
 @QUICK
 @given(PAIRS, SEEDS)
-def test_masking_tokens_leaves_the_kl_of_the_rest_and_so_the_largest_if_it_stays(
-    drawn: dict[str, Any], seed: int
-) -> None:
+def test_masking_tokens_does_not_change_the_kl_of_the_others(drawn: dict[str, Any], seed: int) -> None:
     policies = pair(**drawn)
     # [TRM] proposition 4.1: what token masks leave out of the loss, they do not take out of the divergence.
     whole = exact(policies, mask=np.ones_like(policies.mask))
@@ -186,7 +184,7 @@ def test_masking_tokens_leaves_the_kl_of_the_rest_and_so_the_largest_if_it_stays
     assert masked["argmax_kl"].tolist() == whole["argmax_kl"].tolist()
 
 
-def test_what_lies_under_the_mask_never_matters() -> None:
+def test_values_under_the_mask_are_ignored() -> None:
     policies = pair(3)
     expected = exact(policies)
     for poison in (NAN, INF, -INF, -9999.0):
@@ -198,7 +196,7 @@ def test_what_lies_under_the_mask_never_matters() -> None:
         )
 
 
-def test_a_nan_logit_spoils_its_own_sequence_only_and_is_rejected() -> None:
+def test_a_nan_logit_affects_only_its_own_sequence_which_is_rejected() -> None:
     policies = replace(pair(4, noise=1e-4), mask=np.ones((3, 5), bool))
     logits = policies.logits.copy()
     logits[1, 2, 7] = NAN
@@ -212,7 +210,7 @@ def test_a_nan_logit_spoils_its_own_sequence_only_and_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("per", ["vocabulary", "position"])
-def test_a_support_is_the_vocabulary_of_both(per: str) -> None:
+def test_a_support_restricts_both_policies(per: str) -> None:
     policies = pair(5)
     support = np.random.default_rng(5).random(policies.logits.shape if per == "position" else 41) < 0.5
     found = exact(policies, support=support)
@@ -236,7 +234,7 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_the_same_logits_in_another_form_give_the_same_columns(form: Any) -> None:
+def test_logits_in_another_form_give_the_same_columns(form: Any) -> None:
     policies = pair(6, size=(4, 30, 5_000))
     expected = exact(policies)
     changed = exact(policies, rollout_logits=form(policies.rollout_logits), logits=form(policies.logits))
@@ -245,7 +243,7 @@ def test_the_same_logits_in_another_form_give_the_same_columns(form: Any) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_taken_as_exact(dtype: torch.dtype) -> None:
+def test_half_precision_is_converted_exactly(dtype: torch.dtype) -> None:
     policies = pair(7)
     short = [torch.from_numpy(array).to(dtype) for array in (policies.rollout_logits, policies.logits)]
     wide = [tensor.double() for tensor in short]
@@ -255,7 +253,7 @@ def test_half_precision_is_taken_as_exact(dtype: torch.dtype) -> None:
     )
 
 
-def test_the_callers_logits_are_left_as_they_were() -> None:
+def test_the_logits_of_the_caller_are_not_modified() -> None:
     policies = pair(8)
     a, b = torch.from_numpy(policies.rollout_logits).double(), torch.from_numpy(policies.logits).double()
     before = a.clone(), b.clone()
@@ -265,7 +263,7 @@ def test_the_callers_logits_are_left_as_they_were() -> None:
 
 
 def on(policies: Pair, device: str) -> Columns:
-    """Return the columns as torch computes them on a device; those of the host are numpy's otherwise."""
+    """Return the columns computed by torch on a device; without a device numpy computes them."""
     tensors = {"rollout_logits": torch.from_numpy(policies.rollout_logits), "logits": torch.from_numpy(policies.logits)}
     logits = check_logits({name: tensor.to(device) for name, tensor in tensors.items()}, mask=policies.mask)
     moved = replace(logits, device=torch.device(device), mask=torch.from_numpy(policies.mask).to(device))
@@ -273,7 +271,7 @@ def on(policies: Pair, device: str) -> Columns:
     return reduce_divergences(found, mask=moved.mask, kl_is="exact", kl_pair="total")
 
 
-def test_torch_computes_what_numpy_does() -> None:
+def test_torch_and_numpy_give_the_same_columns() -> None:
     policies = pair(9, shape="truncated", size=(5, 40, 700))
     found, expected = on(policies, "cpu"), exact(policies)
     assert list(found) == list(expected)
@@ -281,13 +279,13 @@ def test_torch_computes_what_numpy_does() -> None:
         np.testing.assert_allclose(found[name].numpy(), expected[name], rtol=1e-7, atol=1e-14, err_msg=name)
 
 
-def test_torch_kernels_never_ask_for_a_value_and_so_never_wait_for_the_device() -> None:
+def test_torch_never_reads_a_value_from_the_device() -> None:
     # Tensors of the meta device hold no values: whatever would read one raises.
     found = on(pair(9), "meta")
     assert {array.device.type for array in found.values()} == {"meta"}
 
 
-def test_memory_beside_the_logits_is_a_block_whatever_their_size() -> None:
+def test_temporary_memory_does_not_grow_with_the_logits() -> None:
     a = np.zeros((2, 512, 8_192), np.float32)
     tracemalloc.start()
     divergence_columns.exact(rollout_logits=a, logits=a, mask=np.ones((2, 512), bool), tv=True)
@@ -297,7 +295,7 @@ def test_memory_beside_the_logits_is_a_block_whatever_their_size() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 3), (2, 0, 3), (2, 5, 3)], ids=["no sequences", "no positions", "all masked"])
-def test_nothing_to_count_gives_the_identity_of_each_reduction(shape: tuple[int, int, int]) -> None:
+def test_an_empty_batch_gives_the_identity_of_each_reduction(shape: tuple[int, int, int]) -> None:
     logits = np.zeros(shape, np.float32)
     found = divergence_columns.exact(rollout_logits=logits, logits=logits, mask=np.zeros(shape[:2]), tv=True)
     for name, array in found.items():
@@ -305,20 +303,20 @@ def test_nothing_to_count_gives_the_identity_of_each_reduction(shape: tuple[int,
         assert array.tolist() == [expected] * shape[0], name
 
 
-def test_the_pair_is_named_by_whose_logits_are_given() -> None:
+def test_the_pair_follows_from_the_given_logits() -> None:
     policies = pair(10)
     total, mismatch = exact(policies), exact(policies, logits=None, old_logits=policies.logits)
     assert (total.kl_pair, mismatch.kl_pair) == ("total", "mismatch")
     equal(mismatch, total)
 
 
-def test_total_variation_is_there_on_request_only() -> None:
+def test_total_variation_is_computed_on_request_only() -> None:
     found = exact(pair(11), tv=False)
     assert "max_tv" not in found
     assert "sum_tv" not in found
 
 
-def test_attached_divergences_decide_signal_and_merge_with_the_statistics() -> None:
+def test_attached_divergences_work_in_decisions_signals_and_merges() -> None:
     policies = replace(pair(12, noise=1e-3, size=(4, 6, 50)), mask=np.ones((4, 6), bool))
     logits = policies.logits.copy()
     logits[2, 3] = 0
@@ -336,13 +334,13 @@ def test_attached_divergences_decide_signal_and_merge_with_the_statistics() -> N
     assert (merged.kl_is, merged.kl_pair) == ("exact", "total")
 
 
-def test_only_divergences_of_the_same_sequences_attach() -> None:
+def test_divergences_of_another_number_of_sequences_are_rejected() -> None:
     inputs = batch(seed=1, n_sequences=4)
     with pytest.raises(ValueError, match="divergences has 3 sequences; expected 4"):
         divergence_columns.with_divergences(statistics.columns(**inputs), exact(pair(1)))
 
 
-def test_the_valid_mask_is_the_tokens_that_statistics_count() -> None:
+def test_the_valid_mask_marks_the_tokens_that_statistics_count() -> None:
     inputs = batch(seed=2, odd=0.2)
     columns = statistics.columns(**inputs)
     valid = valid_mask(**inputs)
@@ -355,9 +353,9 @@ MASK = np.ones((2, 3), bool)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no logits of the trainer": (
         {"logits": None},
-        "one of logits (the KL of total) and old_logits (that of mismatch) is needed; got neither",
+        "one of logits (KL of total) and old_logits (KL of mismatch) is required; got neither",
     ),
-    "two of them": ({"old_logits": A}, "needed; got both"),
+    "two of them": ({"old_logits": A}, "is required; got both"),
     "no rollout logits": ({"rollout_logits": None}, "rollout_logits is NoneType; expected a torch or numpy array"),
     "two dimensions": (
         {"rollout_logits": A[0]},
@@ -379,13 +377,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
-def test_programming_errors_name_the_argument_and_what_was_expected(changes: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_rejected_by_name(changes: dict[str, Any], message: str) -> None:
     arguments = {"rollout_logits": A, "logits": A, "mask": MASK, **changes}
     with pytest.raises(ValueError, match=re.escape(message)):
         divergence_columns.exact(**arguments)
 
 
-def test_logits_beyond_float32_raise_nothing_under_a_strict_floating_point_state() -> None:
+def test_logits_beyond_float32_do_not_raise_under_a_strict_floating_point_state() -> None:
     with np.errstate(all="raise"):
         found = divergence_columns.exact(
             rollout_logits=np.array([[[0.0, 1.0]]]), logits=np.array([[[1e300, 0.0]]]), mask=np.ones((1, 1))

@@ -1,4 +1,4 @@
-"""Certified lower bounds: golden, never above the exact KL, never a false infinity, refused where nothing is proven."""
+"""Certified lower bounds: golden values, never above the exact KL, and rejected where nothing is proven."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAIRS = st.fixed_dictionaries(
 )
 """Arguments of `pair`."""
 ROUNDING = 2e-6
-"""Nats by which float32 log-probs may lift a bound; a certificate asks for 50 times as much."""
+"""The error in nats of a bound from float32 log-probs; the margin of a certificate is 50 times as large."""
 INF = float("inf")
 
 
@@ -49,8 +49,8 @@ def bound(policies: Pair, **changes: Any) -> Columns:
     return divergence_columns.topk_lower_bound(**arguments(policies, **changes))
 
 
-def one_by_one(policies: Pair) -> Pair:
-    """Return the same tokens, each a sequence of its own, all counted."""
+def as_single_tokens(policies: Pair) -> Pair:
+    """Return each token as a sequence of its own, all counting."""
     n, size = policies.mask.size, policies.logits.shape[-1]
     return Pair(
         policies.rollout_logits.reshape(n, 1, size),
@@ -64,10 +64,10 @@ def exact(policies: Pair) -> Columns:
     return divergence_columns.exact(rollout_logits=policies.rollout_logits, logits=policies.logits, mask=policies.mask)
 
 
-def test_every_golden_token_holds() -> None:
+def test_token_bounds_equal_the_golden_values() -> None:
     found = golden.load("exact")
     logits, rollout_logits = (np.array(_numbers(found[name])) for name in ("logits", "rollout_logits"))
-    tokens = one_by_one(Pair(rollout_logits, logits, np.array(found["token_ids"]), np.array(found["mask"])))
+    tokens = as_single_tokens(Pair(rollout_logits, logits, np.array(found["token_ids"]), np.array(found["mask"])))
     ids = np.array(found["topk_ids"]).reshape(len(tokens.mask), 1, found["topk"])
     logprobs = np.take_along_axis(softmaxes.log_softmax(tokens.rollout_logits), ids, -1).astype(np.float64)
     result = bound(
@@ -79,11 +79,9 @@ def test_every_golden_token_holds() -> None:
 
 @QUICK
 @given(PAIRS, st.integers(1, 20))
-def test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_not(
-    drawn: dict[str, Any], k: int
-) -> None:
+def test_the_bound_is_at_most_the_exact_kl_and_infinite_only_where_the_kl_is(drawn: dict[str, Any], k: int) -> None:
     policies = pair(**drawn)
-    tokens = one_by_one(policies)
+    tokens = as_single_tokens(policies)
     found, kl = bound(tokens, k=k), exact(tokens)["sum_kl"]
     if found.kl_is == "lower_bound":
         assert (found["sum_kl"] <= kl * (1 + ROUNDING) + ROUNDING).all()
@@ -93,9 +91,9 @@ def test_the_bound_is_never_above_the_exact_kl_and_never_infinite_where_that_is_
 
 @QUICK
 @given(PAIRS)
-def test_the_binary_kl_of_sampled_log_probs_alone_is_never_above_the_exact_kl(drawn: dict[str, Any]) -> None:
+def test_the_binary_kl_of_sampled_log_probs_is_at_most_the_exact_kl(drawn: dict[str, Any]) -> None:
     policies = pair(**drawn)
-    tokens = one_by_one(policies)
+    tokens = as_single_tokens(policies)
     found = statistics.columns(
         rollout_logprobs=tokens.rollout_logprobs.astype(np.float32),
         logprobs=np.maximum(tokens.logprobs, -999).astype(np.float32),
@@ -108,8 +106,8 @@ def test_the_binary_kl_of_sampled_log_probs_alone_is_never_above_the_exact_kl(dr
 
 @QUICK
 @given(SEEDS, st.sampled_from([0.3, 3.0]))
-def test_more_of_the_top_proves_more_and_all_of_it_proves_all(seed: int, noise: float) -> None:
-    tokens = one_by_one(pair(seed, noise=noise))
+def test_a_larger_k_tightens_the_bound_and_the_whole_vocabulary_gives_the_exact_kl(seed: int, noise: float) -> None:
+    tokens = as_single_tokens(pair(seed, noise=noise))
     size = tokens.logits.shape[-1]
     sizes = (1, 4, 16, size)
     bounds = {k: bound(tokens, k=k)["sum_kl"] for k in sizes}
@@ -121,14 +119,14 @@ def test_more_of_the_top_proves_more_and_all_of_it_proves_all(seed: int, noise: 
 
 
 def _rest(tokens: Pair, *, k: int) -> np.ndarray:
-    """Return mu's probability of what is neither sampled nor among its k most likely, for sequences of one token."""
+    """Return the probability under mu outside the sampled token and the top-k, for sequences of one token."""
     ids, logprobs = tokens.topk(k)
     sampled = np.where((ids == tokens.token_ids[..., None]).any(-1), 0.0, np.exp(tokens.rollout_logprobs))
     rest: np.ndarray = 1.0 - np.exp(logprobs).sum(-1) - sampled
     return rest[:, 0]
 
 
-def test_a_drift_beyond_delta_is_certified_without_the_engines_logits() -> None:
+def test_a_drift_above_delta_is_certified_without_the_logits_of_the_engine() -> None:
     policies = replace(pair(1, noise=1e-3), mask=np.ones((3, 5), bool))
     logits = policies.logits.copy()
     logits[1, 2] = 0
@@ -157,7 +155,7 @@ EDGES: dict[str, tuple[list[float], list[float], float]] = {
 
 
 @pytest.mark.parametrize(("a", "b", "expected"), EDGES.values(), ids=EDGES)
-def test_where_probabilities_end(a: list[float], b: list[float], expected: float) -> None:
+def test_probabilities_of_zero_and_one(a: list[float], b: list[float], expected: float) -> None:
     # A second, even token shows that the log-probs are not renormalised.
     tokens = Pair(np.array([[a], [EVEN]]), np.array([[b], [EVEN]]), np.zeros((2, 1), int), np.ones((2, 1), bool))
     found = bound(tokens, k=1, topk_logprobs=tokens.topk(1)[1].astype(np.float64))
@@ -188,7 +186,7 @@ def _renormalised(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
-def test_log_probs_that_are_not_of_one_whole_softmax_are_refused(change: Any) -> None:
+def test_log_probs_that_are_not_of_one_whole_softmax_are_rejected(change: Any) -> None:
     policies = pair(2)
     given = arguments(policies)
     assert divergence_columns.topk_lower_bound(**given).kl_is == "lower_bound"
@@ -198,14 +196,14 @@ def test_log_probs_that_are_not_of_one_whole_softmax_are_refused(change: Any) ->
     assert list(refused) == ["n_tokens"]
 
 
-def test_a_spoilt_token_does_not_hide_that_the_others_are_renormalised() -> None:
+def test_a_corrupt_token_does_not_hide_that_the_others_are_renormalised() -> None:
     given = arguments(pair(2, size=(10, 40, 41)))
     given |= _renormalised(given)
     given["topk_logprobs"][0, :2, 0] = np.nan
     assert divergence_columns.topk_lower_bound(**given).kl_is == "sampled"
 
 
-def test_what_lies_under_the_mask_neither_refuses_nor_counts() -> None:
+def test_values_under_the_mask_are_ignored() -> None:
     policies = pair(3)
     given = arguments(policies)
     spoilt = dict(given)
@@ -221,13 +219,13 @@ def test_what_lies_under_the_mask_neither_refuses_nor_counts() -> None:
     }
 
 
-def test_a_batch_in_which_no_token_counts_is_not_the_weakest_part_of_anything() -> None:
+def test_a_batch_without_counting_tokens_keeps_kl_is_lower_bound() -> None:
     found = bound(pair(4), mask=np.zeros((3, 5)))
     assert found.kl_is == "lower_bound"
     assert found["max_kl"].tolist() == [-INF] * 3
 
 
-def test_tokens_listed_twice_and_places_left_empty_change_nothing() -> None:
+def test_duplicate_tokens_and_empty_entries_change_nothing() -> None:
     policies = pair(5)
     given = arguments(policies)
     ids, logprobs = given["topk_ids"], given["topk_logprobs"]
@@ -241,7 +239,7 @@ def test_tokens_listed_twice_and_places_left_empty_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_torch_computes_the_bound_as_numpy_does_and_reads_no_value(device: str) -> None:
+def test_torch_and_numpy_give_the_same_bound_without_reading_a_value(device: str) -> None:
     policies = pair(6, size=(4, 9, 300))
     given = arguments(policies)
     names = {
@@ -261,7 +259,7 @@ def test_torch_computes_the_bound_as_numpy_does_and_reads_no_value(device: str) 
         np.testing.assert_allclose(sums, divergence_columns.topk_lower_bound(**given)["sum_kl"], rtol=1e-12)
 
 
-def test_tensors_of_the_cpu_give_what_arrays_give() -> None:
+def test_cpu_tensors_give_the_same_bounds_as_arrays() -> None:
     given = arguments(pair(7))
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
     found, expected = divergence_columns.topk_lower_bound(**tensors), divergence_columns.topk_lower_bound(**given)
@@ -289,7 +287,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
-def test_programming_errors_name_the_argument_and_what_was_expected(changes: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_rejected_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         divergence_columns.topk_lower_bound(**{**arguments(pair(8)), **changes})
 
@@ -298,7 +296,7 @@ def _numbers(value: Any) -> Any:
     return [_numbers(item) for item in value] if isinstance(value, list) else float(value)
 
 
-def test_log_probs_of_nothing_raise_nothing_under_a_strict_floating_point_state() -> None:
+def test_infinite_log_probs_do_not_raise_under_a_strict_floating_point_state() -> None:
     policies = pair(seed=1, shape=SHAPES[0], noise=0.3)
     given = arguments(policies)
     given["topk_logprobs"][..., -1] = -800.0

@@ -1,4 +1,4 @@
-"""The kernel in Triton's interpreter against the blocks of numpy, and that it compiles for a device."""
+"""The Triton kernel: its interpreted results against the numpy blocks, and its compilation for a device."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pytest.importorskip("triton", reason="the kernel needs Triton, which is publishe
 
 INF = float("inf")
 SEVERAL_TILES = 4_500
-"""A vocabulary of three tiles, the last of them partly filled."""
+"""A vocabulary of three tiles, of which the last is partly filled."""
 
 
 @pytest.fixture(autouse=True)
-def _numpy_is_silent() -> Iterator[None]:
-    """The interpreter computes with numpy, which warns of what a kernel does silently."""
+def _ignore_numpy_warnings() -> Iterator[None]:
+    """Ignore warnings of numpy, which the interpreter uses and a compiled kernel does not emit."""
     with np.errstate(all="ignore"):
         yield
 
@@ -41,7 +41,7 @@ def tensors(policies: Pair, dtype: torch.dtype = torch.float32) -> dict[str, Any
 
 
 def both(arguments: dict[str, Any]) -> tuple[Columns, Columns]:
-    """Return what the kernel finds, and what the blocks find."""
+    """Return the columns of the kernel and of the blocks."""
     return divergence_columns.exact(**arguments, tv=True, backend="triton"), divergence_columns.exact(
         **arguments, tv=True
     )
@@ -57,23 +57,23 @@ def agree(found: Columns, expected: Columns, *, relative: float = 2e-5, absolute
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_kernel_finds_what_the_blocks_find(shape: str, dtype: torch.dtype) -> None:
+def test_the_kernel_and_the_blocks_give_the_same_columns(shape: str, dtype: torch.dtype) -> None:
     agree(*both(tensors(pair(1, shape=shape, size=(2, 3, SEVERAL_TILES)), dtype)))
 
 
 @pytest.mark.parametrize("vocabulary", [1, 2, 17, 2048, 2049])
-def test_any_vocabulary_fits(vocabulary: int) -> None:
+def test_any_vocabulary_size_is_supported(vocabulary: int) -> None:
     agree(*both(tensors(pair(2, size=(2, 2, vocabulary)))))
 
 
 @pytest.mark.parametrize("per", ["vocabulary", "position"])
-def test_a_support_restricts_both(per: str) -> None:
+def test_a_support_restricts_both_policies(per: str) -> None:
     policies = pair(3, size=(2, 3, 3_000))
     support = np.random.default_rng(3).random(policies.logits.shape if per == "position" else 3_000) < 0.5
     agree(*both({**tensors(policies), "support": torch.from_numpy(support)}))
 
 
-def test_any_strides_are_respected() -> None:
+def test_any_strides_are_supported() -> None:
     policies = pair(4, size=(3, 4, 500))
     given = tensors(policies)
     expected = divergence_columns.exact(**given, backend="triton")
@@ -116,7 +116,7 @@ ODD: dict[str, tuple[list[tuple[int, float]], list[tuple[int, float]]]] = {
 
 
 @pytest.mark.parametrize(("a", "b"), ODD.values(), ids=ODD)
-def test_zeros_and_odd_logits_mean_what_they_mean_to_the_blocks(a: list[Any], b: list[Any]) -> None:
+def test_zero_probabilities_and_odd_logits_give_the_columns_of_the_blocks(a: list[Any], b: list[Any]) -> None:
     policies = replace(pair(6, size=(2, 1, SEVERAL_TILES)), mask=np.ones((2, 1), bool))
     for logits, changes in ((policies.rollout_logits, a), (policies.logits, b)):
         for index, value in changes:
@@ -124,19 +124,19 @@ def test_zeros_and_odd_logits_mean_what_they_mean_to_the_blocks(a: list[Any], b:
     agree(*both(tensors(policies)))
 
 
-def test_what_lies_under_the_mask_never_matters() -> None:
+def test_values_under_the_mask_are_ignored() -> None:
     policies = pair(7)
     given = tensors(policies)
-    spoilt = given["logits"].masked_fill(~torch.from_numpy(policies.mask)[..., None], float("nan"))
+    corrupted = given["logits"].masked_fill(~torch.from_numpy(policies.mask)[..., None], float("nan"))
     found, expected = (
         divergence_columns.exact(**{**given, "logits": logits}, backend="triton")
-        for logits in (spoilt, given["logits"])
+        for logits in (corrupted, given["logits"])
     )
     assert found["sum_kl"].tolist() == expected["sum_kl"].tolist()
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 3), (2, 0, 3)], ids=["no sequences", "no positions"])
-def test_nothing_to_count_is_legal(shape: tuple[int, int, int]) -> None:
+def test_an_empty_batch_is_allowed(shape: tuple[int, int, int]) -> None:
     found, expected = both(
         {"rollout_logits": torch.zeros(shape), "logits": torch.zeros(shape), "mask": np.zeros(shape[:2])}
     )
@@ -151,7 +151,7 @@ def test_nothing_to_count_is_legal(shape: tuple[int, int, int]) -> None:
     ],
     ids=["numpy", "float64"],
 )
-def test_what_the_kernel_cannot_take_is_named(logits: Any, message: str) -> None:
+def test_unsupported_logits_are_rejected_by_name(logits: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         divergence_columns.exact(rollout_logits=logits, logits=logits, mask=np.ones((1, 2)), backend="triton")
 
@@ -173,7 +173,7 @@ for dtype in ("bf16", "fp16", "fp32"):
 """
 
 
-def test_it_compiles_for_a_device_without_one() -> None:
+def test_the_kernel_compiles_without_a_device() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1"}
     built = subprocess.run(
         [sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What `statistics.columns` accepts in which form, and what it refuses by name."""
+"""The forms of input that `statistics.columns` accepts, and the invalid arguments that it rejects by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOGP = ("rollout_logprobs", "old_logprobs", "logprobs")
 
 
 def equal(found: Columns, expected: Columns) -> None:
-    """Check that the columns are the same, bit by bit."""
+    """Check that the columns are equal to the bit."""
     assert list(found) == list(expected)
     for name in expected:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
@@ -49,31 +49,31 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_the_same_numbers_in_another_form_give_the_same_columns(form: Any) -> None:
+def test_input_in_another_form_gives_the_same_columns(form: Any) -> None:
     inputs = batch(seed=1, odd=0.05)
     equal(statistics.columns(**changed(inputs, form)), statistics.columns(**inputs))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_taken_as_exact(dtype: torch.dtype) -> None:
+def test_half_precision_is_converted_exactly(dtype: torch.dtype) -> None:
     inputs = changed(batch(seed=1), torch.from_numpy)
     short = {name: tensor.to(dtype) for name, tensor in inputs.items()}
     wide = {name: tensor.double() for name, tensor in short.items()}
     equal(statistics.columns(**short), statistics.columns(**wide))
 
 
-def test_half_precision_of_numpy_is_taken_as_exact() -> None:
+def test_half_precision_of_numpy_is_converted_exactly() -> None:
     short = changed(batch(seed=1), lambda a: a.astype(np.float16))
     equal(statistics.columns(**short), statistics.columns(**changed(short, lambda a: a.astype(np.float64))))
 
 
-def test_numpy_and_torch_may_be_mixed() -> None:
+def test_numpy_and_torch_can_be_mixed() -> None:
     inputs = batch(seed=1)
     mixed = inputs | {"logprobs": torch.from_numpy(inputs["logprobs"]), "mask": inputs["mask"].tolist()}
     equal(statistics.columns(**mixed), statistics.columns(**inputs))
 
 
-def test_arguments_are_left_as_they_were() -> None:
+def test_arguments_are_not_modified() -> None:
     inputs = batch(seed=1, odd=0.1)
     before = changed(inputs, np.copy)
     statistics.columns(**inputs)
@@ -82,7 +82,7 @@ def test_arguments_are_left_as_they_were() -> None:
 
 
 def ragged(convert: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return inputs padded, and the same as lists of rows."""
+    """Return padded inputs, and the same inputs as lists of rows."""
     inputs = batch(seed=3)
     lengths = [12, 0, 1, 7, 12, 3]
     inputs["mask"] = np.arange(12) < np.array(lengths)[:, None]
@@ -95,14 +95,14 @@ def ragged(convert: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.parametrize("convert", [np.array, torch.tensor, np.ndarray.tolist], ids=["numpy", "torch", "lists"])
 @pytest.mark.parametrize("with_mask", [True, False])
-def test_ragged_lists_equal_the_padded_arrays(convert: Any, with_mask: bool) -> None:
+def test_ragged_lists_give_the_columns_of_padded_arrays(convert: Any, with_mask: bool) -> None:
     padded, rows = ragged(convert)
     if not with_mask:
         rows["mask"] = None
     equal(statistics.columns(**rows), statistics.columns(**padded))
 
 
-def test_a_mask_inside_a_ragged_sequence_counts() -> None:
+def test_a_mask_within_a_ragged_sequence_is_applied() -> None:
     rows = [np.array([-1.0, np.nan, -2.0]), np.array([-1.0])]
     found = statistics.columns(rollout_logprobs=rows, logprobs=rows, mask=[[1, 0, 1], [1]], advantages=[1.0, 2.0])
     assert found["n_tokens"].tolist() == [2, 1]
@@ -110,7 +110,7 @@ def test_a_mask_inside_a_ragged_sequence_counts() -> None:
     assert found["advantage"].tolist() == [1.0, 2.0]
 
 
-def test_a_list_of_tensors_is_one_tensor_and_its_gradient_does_not_matter() -> None:
+def test_a_list_of_tensors_is_stacked_and_detached() -> None:
     inputs = batch(seed=1)
     scalars = [torch.tensor(float(i), requires_grad=True) for i in range(6)]
     groups = [torch.tensor(i) for i in range(6)]
@@ -119,7 +119,7 @@ def test_a_list_of_tensors_is_one_tensor_and_its_gradient_does_not_matter() -> N
     equal(found, statistics.columns(**inputs, rewards=values, advantages=values, group_ids=range(6)))
 
 
-def test_ragged_rows_of_several_dtypes_are_held_in_the_widest() -> None:
+def test_ragged_rows_of_several_dtypes_use_the_widest() -> None:
     value = -1.0000001
     rows = [torch.tensor([value], dtype=dtype) for dtype in (torch.bfloat16, torch.float64)]
     # The meta device stands for an accelerator: it keeps tensors tensors.
@@ -130,14 +130,14 @@ def test_ragged_rows_of_several_dtypes_are_held_in_the_widest() -> None:
 
 
 @pytest.mark.parametrize("row", [[], np.zeros(0, np.int64), torch.zeros(0, dtype=torch.int64)], ids=type)
-def test_labels_of_sequences_without_a_token_are_legal(row: Any) -> None:
+def test_labels_of_sequences_without_a_token_are_allowed(row: Any) -> None:
     logp = [np.zeros(0)] * 2
     found = statistics.columns(rollout_logprobs=logp, logprobs=logp, versions=[row] * 2, advantages=[row] * 2)
     assert found["version_min"].tolist() == found["version_max"].tolist() == [-1, -1]
     assert np.isnan(found["advantage"]).all()
 
 
-def test_no_ragged_sequence_is_legal() -> None:
+def test_an_empty_ragged_batch_is_allowed() -> None:
     assert statistics.columns(rollout_logprobs=[], logprobs=[]).n_sequences == 0
 
 
@@ -202,7 +202,7 @@ REFUSED = {
         GOOD | {"versions": np.ones(4)},
         "versions has dtype float64; expected an integer dtype",
     ),
-    "a single label": (GOOD | {"group_ids": 5}, "group_ids has shape (); expected (4,), one label a sequence"),
+    "a single label": (GOOD | {"group_ids": 5}, "group_ids has shape (); expected (4,), one label for each sequence"),
     "rewards of text beside numbers": (
         GOOD | {"rewards": [1.0, 0.0, 1.0, "b"]},
         "rewards has dtype <U32; expected a real dtype",
@@ -215,17 +215,20 @@ REFUSED = {
         GOOD | {"logprobs": torch.ones(4, 8).to_sparse()},
         "logprobs is not an array: can't convert Sparse layout tensor to numpy.",
     ),
-    "a clip range given by its end": (GOOD | {"clip_low": -0.8}, "clip_low is -0.8; expected how far the ratio may go"),
-    "a clip range that is no number": (GOOD | {"clip_high": math.nan}, "clip_high is nan; expected how far the ratio"),
-    "too few labels": (GOOD | {"group_ids": ["a"]}, "group_ids has shape (1,); expected (4,), one label a sequence"),
+    "a negative clip distance": (GOOD | {"clip_low": -0.8}, "clip_low is -0.8; expected a number of 0 or more"),
+    "a clip range that is no number": (GOOD | {"clip_high": math.nan}, "clip_high is nan; expected a number of 0"),
+    "too few labels": (
+        GOOD | {"group_ids": ["a"]},
+        "group_ids has shape (1,); expected (4,), one label for each sequence",
+    ),
     "a fractional trainer version": (GOOD | {"trainer_version": 1.5}, "trainer_version is 1.5; expected an integer"),
     "lists beside arrays": (
         GOOD | {"rollout_logprobs": ROWS},
-        "old_logprobs is an array of shape (4, 8); expected a list of 1-D arrays, one a sequence, as for the others",
+        "old_logprobs is an array of shape (4, 8); expected a list of 1-D arrays, one for each sequence",
     ),
     "a list of numbers": (
         {"rollout_logprobs": [-1.0], "logprobs": ROWS},
-        "rollout_logprobs is a list of numbers; expected a list of 1-D arrays, one a sequence, as for the others",
+        "rollout_logprobs is a list of numbers; expected a list of 1-D arrays, one for each sequence, like the others",
     ),
     "ragged rows of other lengths": (
         {"rollout_logprobs": ROWS, "logprobs": [ROWS[0], ROWS[0]]},
@@ -237,11 +240,11 @@ REFUSED = {
     ),
     "ragged rows of two dimensions": (
         {"rollout_logprobs": [np.ones((2, 2))], "logprobs": [np.ones((2, 2))]},
-        "rollout_logprobs[0] has shape (2, 2); expected a 1-D array, one number a token",
+        "rollout_logprobs[0] has shape (2, 2); expected a 1-D array, one number for each token",
     ),
     "ragged rows within rows": (
         {"rollout_logprobs": [[-1.0, -2.0]], "logprobs": [[[-1.0], [-2.0]]]},
-        "logprobs[0] has shape (2, 1); expected a 1-D array, one number a token",
+        "logprobs[0] has shape (2, 1); expected a 1-D array, one number for each token",
     ),
     "ragged rows of uneven rows": (
         {"rollout_logprobs": [[-1.0, [-2.0]]], "logprobs": [[-1.0, -2.0]]},
@@ -259,6 +262,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_programming_error_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+def test_an_invalid_argument_is_rejected_by_name(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         statistics.columns(**given)

@@ -1,4 +1,4 @@
-"""Group labels: integers as they are, anything else by its hash."""
+"""Group labels: integers are kept, other values are hashed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(("given", "expected"), GROUPS.values(), ids=GROUPS)
-def test_group_labels(given: Any, expected: list[int]) -> None:
+def test_integer_labels_are_kept_and_others_hashed(given: Any, expected: list[int]) -> None:
     found = group_labels(given, None)
     assert found.dtype == np.int64
     assert found.tolist() == expected

@@ -1,4 +1,4 @@
-"""Packed input: the same columns as padded input to the bit, and what is refused."""
+"""Packed input: columns equal to those of padded input to the bit, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LENGTHS = {
 
 
 def both(lengths: list[int], *, seed: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the same arguments padded and packed, with a mask that has holes."""
+    """Return the same arguments padded and packed, with a mask with gaps."""
     padded = batch(seed, n_sequences=len(lengths), horizon=max(lengths), odd=0.05)
     padded["advantages"] = np.random.default_rng(seed).normal(size=padded["mask"].shape)
     padded["versions"] = np.random.default_rng(seed).integers(0, 9, padded["mask"].shape)
@@ -46,7 +46,7 @@ def equal(found: Columns, expected: Columns) -> None:
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
-def test_packed_columns_equal_the_padded_ones_to_the_bit(lengths: list[int]) -> None:
+def test_packed_input_gives_the_columns_of_padded_input_to_the_bit(lengths: list[int]) -> None:
     padded, flat = both(lengths)
     equal(statistics.columns(**flat), statistics.columns(**padded))
 
@@ -59,7 +59,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize(("convert", "offsets"), KINDS.values(), ids=KINDS)
-def test_packed_input_may_be_of_any_kind(convert: Any, offsets: Any) -> None:
+def test_packed_input_can_be_of_any_kind(convert: Any, offsets: Any) -> None:
     padded, flat = both(LENGTHS["several"])
     given = {name: offsets(array) if name == "cu_seqlens" else convert(array) for name, array in flat.items()}
     expected = {name: convert(array) for name, array in padded.items()}
@@ -74,7 +74,7 @@ def test_without_a_mask_every_token_counts() -> None:
     equal(statistics.columns(**flat | {"mask": None}), statistics.columns(**flat | {"mask": ones}))
 
 
-def test_labels_may_be_one_a_sequence() -> None:
+def test_labels_can_be_given_per_sequence() -> None:
     _, flat = both([2, 3])
     found = statistics.columns(**flat | {"advantages": [1.0, -1.0], "versions": [4, 5]}, rewards=[0, 1], group_ids="ab")
     assert found["advantage"].tolist() == [1.0, -1.0]
@@ -82,13 +82,13 @@ def test_labels_may_be_one_a_sequence() -> None:
     assert found["reward"].tolist() == [0.0, 1.0]
 
 
-def test_no_sequence_is_legal() -> None:
+def test_an_empty_batch_is_allowed() -> None:
     none = np.zeros(0, np.float32)
     assert statistics.columns(rollout_logprobs=none, logprobs=none, cu_seqlens=[0]).n_sequences == 0
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
-def test_tensors_of_a_device_are_padded_and_packed_again_without_a_value_read(lengths: list[int]) -> None:
+def test_device_tensors_are_padded_and_unpadded_without_reading_a_value(lengths: list[int]) -> None:
     flat = np.arange(float(sum(lengths)))
     on_device = packed.pad_packed(torch.from_numpy(flat), lengths=lengths)
     on_host = packed.pad_packed(flat, lengths=lengths)
@@ -103,7 +103,7 @@ def test_tensors_of_a_device_are_padded_and_packed_again_without_a_value_read(le
 
 
 @pytest.mark.parametrize("name", ["icepop", "seq_tis"])
-def test_token_decisions_come_back_in_the_form_of_the_log_probs(name: str) -> None:
+def test_token_decisions_are_returned_in_the_layout_of_the_log_probs(name: str) -> None:
     lengths = LENGTHS["several"]
     padded, flat = both(lengths)
     of_padded, of_packed, of_rows = (
@@ -125,9 +125,9 @@ def test_token_decisions_come_back_in_the_form_of_the_log_probs(name: str) -> No
 
 _, FLAT = both([2, 3])
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "offsets that do not begin at 0": (
+    "offsets that do not start at 0": (
         {"cu_seqlens": [1, 2, 5]},
-        "cu_seqlens[0] is 1; expected offsets that begin at 0",
+        "cu_seqlens[0] is 1; expected offsets that start at 0",
     ),
     "offsets that fall": (
         {"cu_seqlens": [0, 4, 2, 5]},
@@ -154,6 +154,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_programming_error_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
+def test_an_invalid_argument_is_rejected_by_name(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         statistics.columns(**{**FLAT, **changed})

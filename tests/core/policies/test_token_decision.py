@@ -1,4 +1,4 @@
-"""Token rules against a plain reference, and what bad input does to masks and weights."""
+"""Token rules against a plain reference, and under bad input."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from trmon_client.core.signals import batch_signals
 LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
 
 
-def plain(name: str, given: dict[str, Any], pair: str) -> tuple[list[list[bool]], list[list[float]]]:
-    """Return mask and weights one token at a time, for a policy at its default bounds."""
+def expected_decision(name: str, given: dict[str, Any], pair: str) -> tuple[list[list[bool]], list[list[float]]]:
+    """Return the mask and weights of a policy with default bounds, computed one token at a time."""
     above, below = PAIRS[pair]
     masks, weights = [], []
     for i, row in enumerate(given["mask"]):
@@ -64,14 +64,14 @@ def weight(name: str, d: float, sum_d: float) -> float:
 def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, odd: float) -> None:
     given = batch(seed=11, n_sequences=9, noise=noise, odd=odd)
     found = token_decision.apply_token_rules(preset(name), **given)
-    masks, weights = plain(name, given, "mismatch")
+    masks, weights = expected_decision(name, given, "mismatch")
     assert found.mask.tolist() == masks
     np.testing.assert_allclose(found.weights, weights, rtol=1e-6, atol=1e-30)
     assert (found.mask.dtype, found.weights.dtype) == (bool, np.float32)
 
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
-def test_columns_count_what_masks_and_weights_hold(name: str) -> None:
+def test_columns_sum_the_masks_and_weights(name: str) -> None:
     given = batch(seed=3, noise=0.01, odd=0.05)
     found = token_decision.apply_token_rules(preset(name), **given)
     columns = found.attached_to(statistics.columns(**given))
@@ -87,7 +87,7 @@ def test_columns_count_what_masks_and_weights_hold(name: str) -> None:
     assert computed["token_weight_ess"] == pytest.approx(ess, rel=1e-6)
 
 
-def test_at_their_default_bounds_icepop_and_tis_rate_as_band_and_trunc_fraction() -> None:
+def test_default_icepop_and_tis_rates_equal_band_and_trunc_fraction() -> None:
     given = batch(seed=3, noise=1.0)
     columns = statistics.columns(**given)
     computed = batch_signals.compute(columns)
@@ -99,28 +99,27 @@ def test_at_their_default_bounds_icepop_and_tis_rate_as_band_and_trunc_fraction(
 
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
-@pytest.mark.parametrize("value", [*POISON, 0.0])
-def test_values_under_an_unset_mask_never_matter(name: str, value: float) -> None:
+def test_values_under_an_unset_mask_are_ignored(name: str) -> None:
     given = batch(seed=4)
-    dirty = {p: np.where(given["mask"], given[p], np.float32(value)) for p in LOGPS}
-    same(
-        token_decision.apply_token_rules(preset(name), **dirty, mask=given["mask"]),
-        token_decision.apply_token_rules(preset(name), **given),
-    )
+    expected = token_decision.apply_token_rules(preset(name), **given)
+    for value in (*POISON, 0.0):
+        changed = {p: np.where(given["mask"], given[p], np.float32(value)) for p in LOGPS}
+        found = token_decision.apply_token_rules(preset(name), **changed, mask=given["mask"])
+        assert_same(found, expected, message=f"{value}")
 
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
-@pytest.mark.parametrize("value", POISON)
-def test_an_invalid_token_has_no_weight_and_no_say_in_its_sequences(name: str, value: float) -> None:
+def test_an_invalid_token_has_no_weight_and_does_not_affect_its_sequence(name: str) -> None:
     given = batch(seed=4)
     given["mask"][2, 5] = False
     expected = token_decision.apply_token_rules(preset(name), **given)
     given["mask"][2, 5] = True
-    given["old_logprobs"][2, 5] = value
-    same(token_decision.apply_token_rules(preset(name), **given), expected)
+    for value in POISON:
+        given["old_logprobs"][2, 5] = value
+        assert_same(token_decision.apply_token_rules(preset(name), **given), expected, message=f"{value}")
 
 
-def test_icepop_with_every_token_out_of_band_weighs_nothing_and_divides_by_nothing() -> None:
+def test_icepop_with_every_token_out_of_range_has_weight_zero_and_a_nan_ess() -> None:
     rollout = np.full((2, 3), -5.0)
     found = token_decision.apply_token_rules(
         preset("icepop"), rollout_logprobs=rollout, logprobs=rollout + 3, mask=rollout < 0
@@ -134,7 +133,7 @@ def test_icepop_with_every_token_out_of_band_weighs_nothing_and_divides_by_nothi
 
 
 @pytest.mark.parametrize(("d", "expected"), [(900.0, 2.0), (-900.0, 0.0)])
-def test_a_sequence_ratio_that_overflows_is_cut(d: float, expected: float) -> None:
+def test_a_sequence_ratio_that_overflows_is_truncated(d: float, expected: float) -> None:
     old = np.full((1, 4), -950.0 if d > 0 else -1.0)
     found = token_decision.apply_token_rules(preset("seq_tis"), old_logprobs=old, logprobs=old + d, mask=old < 0)
     assert found.weights.tolist() == [[expected] * 4]
@@ -148,8 +147,8 @@ def test_bounds_are_inclusive() -> None:
     assert not token_decision.apply_token_rules(preset("token_k2", upper=math.nextafter(0.125, 0)), **given).mask.any()
 
 
-def test_k1_bounds_are_of_the_ratio_itself_where_verl_compares_its_inverse() -> None:
-    """With 0.6_1.4, verl at 1dda039 keeps a ratio of 1.5 and rejects 0.65; its log is compared without its sign."""
+def test_k1_bounds_apply_to_the_ratio_where_verl_compares_its_inverse() -> None:
+    """verl at 1dda039 compares -d: with the bounds 0.6_1.4 it keeps a ratio of 1.5 and rejects 0.65."""
     rollout = np.full((1, 2), -3.0)
     new = rollout + np.log([[1.5, 0.65]])
     policy = preset("token_k1", lower=0.6, upper=1.4)
@@ -160,7 +159,7 @@ def test_k1_bounds_are_of_the_ratio_itself_where_verl_compares_its_inverse() -> 
     assert verls.tolist() == [[True, False]]
 
 
-def test_rules_of_one_policy_are_an_and_and_their_one_weight() -> None:
+def test_rules_of_a_policy_combine_their_masks_and_the_single_weight() -> None:
     given = batch(seed=6, noise=0.5)
     both = Policy("both", (), (TokenRule("token_k2", upper=0.05), TokenRule("tis", upper=1.1)))
     found = token_decision.apply_token_rules(both, **given)
@@ -169,7 +168,7 @@ def test_rules_of_one_policy_are_an_and_and_their_one_weight() -> None:
     assert found.weights.tolist() == np.where(k2.mask, tis.weights, 0).tolist()
 
 
-def test_a_policy_without_token_rules_lets_valid_tokens_teach() -> None:
+def test_a_policy_without_token_rules_keeps_valid_tokens_with_weight_one() -> None:
     given = batch(seed=6, odd=0.1)
     found = token_decision.apply_token_rules(preset("trm"), **given)
     assert found.mask.sum() == statistics.columns(**given)["n_tokens"].sum()
@@ -179,7 +178,7 @@ def test_a_policy_without_token_rules_lets_valid_tokens_teach() -> None:
 def test_a_rule_reads_its_pair() -> None:
     given = batch(seed=2, noise=0.5)
     total = token_decision.apply_token_rules(Policy("p", (), (TokenRule("tis", "total", upper=2.0),)), **given)
-    _, weights = plain("tis", given, "total")
+    _, weights = expected_decision("tis", given, "total")
     np.testing.assert_allclose(total.weights, weights, rtol=1e-6)
     with pytest.raises(PolicyError, match="tis of staleness needs logprobs and old_logprobs"):
         token_decision.apply_token_rules(
@@ -192,7 +191,7 @@ def test_a_rule_reads_its_pair() -> None:
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 1)])
-def test_no_sequence_no_token_and_a_single_one_are_legal(name: str, shape: tuple[int, int]) -> None:
+def test_batches_without_sequences_or_tokens_or_with_one_token_are_allowed(name: str, shape: tuple[int, int]) -> None:
     logp = np.full(shape, -1.0)
     found = token_decision.apply_token_rules(preset(name), rollout_logprobs=logp, logprobs=logp, mask=np.ones(shape))
     assert found.mask.sum() == found.weights.sum() == logp.size
@@ -208,14 +207,14 @@ def test_a_token_policy_accepts_every_sequence_that_is_neither_empty_nor_invalid
     assert decision.reasons == [None, "empty", "invalid_logprobs", None, None, None]
 
 
-def test_deciding_raises_where_a_rules_pair_is_not_at_hand() -> None:
+def test_deciding_raises_if_the_pair_of_a_rule_is_missing() -> None:
     given = batch(seed=1)
     del given["old_logprobs"]
     with pytest.raises(PolicyError, match="tis of staleness needs logprobs and old_logprobs"):
         decide(statistics.columns(**given), Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),)))
 
 
-def test_criteria_beside_token_rules_decide_on_sequences() -> None:
+def test_token_rules_do_not_change_the_decision_of_the_criteria() -> None:
     given = batch(seed=1, noise=0.3)
     policy = Policy("both", (Criterion("max_abs_d", upper=0.5),), (TokenRule("tis", upper=2.0),))
     columns = statistics.columns(**given)
@@ -225,7 +224,7 @@ def test_criteria_beside_token_rules_decide_on_sequences() -> None:
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 @pytest.mark.parametrize("n_sequences", [5, 2000])
-def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
+def test_torch_and_numpy_give_the_same_token_decision(name: str, n_sequences: int) -> None:
     given = batch(seed=9, n_sequences=n_sequences, noise=0.5, odd=0.05)
     inputs = check_inputs(**{p: given[p] for p in LOGPS}, mask=given["mask"])
     host = token_decision.apply_token_rules_to_inputs(preset(name), inputs)
@@ -240,7 +239,7 @@ def test_torch_decides_as_numpy_does(name: str, n_sequences: int) -> None:
 
 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
-def test_torch_never_reads_a_value_and_so_never_waits_for_the_device(name: str) -> None:
+def test_torch_never_reads_a_value_from_the_device(name: str) -> None:
     inputs = check_inputs(**{p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
     found = token_decision.apply_token_rules_to_inputs(
         preset(name), inputs.mapped(lambda array: torch.from_numpy(array).to("meta"))
@@ -249,9 +248,9 @@ def test_torch_never_reads_a_value_and_so_never_waits_for_the_device(name: str) 
     assert (found.mask.shape, found.weights.shape) == ((4, 8), (4, 8))
 
 
-def same(found: TokenDecision, expected: TokenDecision) -> None:
-    assert found.mask.tolist() == expected.mask.tolist()
-    assert found.weights.tolist() == expected.weights.tolist()
-    assert {name: a.tolist() for name, a in found.columns.items()} == {
-        name: a.tolist() for name, a in expected.columns.items()
-    }
+def assert_same(found: TokenDecision, expected: TokenDecision, *, message: str) -> None:
+    assert found.mask.tolist() == expected.mask.tolist(), message
+    assert found.weights.tolist() == expected.weights.tolist(), message
+    assert found.columns.keys() == expected.columns.keys(), message
+    for name, counts in expected.columns.items():
+        assert found.columns[name].tolist() == counts.tolist(), (message, name)

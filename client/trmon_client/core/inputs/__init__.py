@@ -1,1 +1,1 @@
-"""The arguments of `log_batch`, checked once: padded, packed or ragged log-probs, masks and labels."""
+"""Checks of the arguments of `log_batch`: padded, packed or ragged log-probs, masks and labels."""

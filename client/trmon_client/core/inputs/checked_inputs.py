@@ -1,4 +1,4 @@
-"""Check the arguments of `log_batch` and `statistics.columns`, and return them as padded [B, T] arrays in one place."""
+"""Checks the arguments of `log_batch` and `statistics.columns`; returns padded [B, T] arrays on one device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 class CheckedInputs:
     """The checked arguments: log-probs [B, T] by argument name, mask bool [B, T]; the others [B] or [B, T] or None.
 
-    `layout` is that of the log-probs as they were given.
+    `layout` is the layout in which the log-probs were given.
     """
 
     logprobs: dict[str, Array]
@@ -37,11 +37,11 @@ class CheckedInputs:
 
     @property
     def functions(self) -> Arrays:
-        """The array functions that work on these."""
+        """The array functions for these arrays."""
         return functions_of(self.mask)
 
     def blocks(self, *, max_tokens: int) -> Iterator[CheckedInputs]:
-        """Yield the same sequences in blocks of rows of at most `max_tokens` positions, one row at least."""
+        """Yield blocks of at most `max_tokens` positions, or of one sequence."""
         n_sequences, horizon = self.mask.shape
         stride = max(1, max_tokens // max(1, horizon))
         if n_sequences <= stride:
@@ -51,7 +51,7 @@ class CheckedInputs:
             yield self.mapped(itemgetter(slice(start, start + stride)))
 
     def mapped(self, change: Callable[[Array], Array]) -> CheckedInputs:
-        """Return the same arguments with every array changed."""
+        """Return the arguments with a function applied to each array."""
         others = ("mask", "advantages", "rewards", "group_ids", "versions")
         given = {name: array for name in others if (array := getattr(self, name)) is not None}
         return replace(
@@ -75,7 +75,7 @@ def check_inputs(
     trainer_version: Any = None,
     old_version: Any = None,
 ) -> CheckedInputs:
-    """Return the arguments of `statistics.columns`, checked, as padded arrays in one place.
+    """Return the checked arguments of `statistics.columns` as padded arrays on one device.
 
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
@@ -95,7 +95,7 @@ def check_inputs(
         trainer_version=policy_version("trainer_version", trainer_version),
         old_version=policy_version("old_version", old_version),
     )
-    return inputs if whole.shape[1] else _widened(inputs)
+    return inputs if whole.shape[1] else _with_one_position(inputs)
 
 
 def _at_least_two(logprobs: dict[str, Any]) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def _at_least_two(logprobs: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _widened(inputs: CheckedInputs) -> CheckedInputs:
-    """Return inputs of [B, 0] with one position that does not count: reductions need one."""
+def _with_one_position(inputs: CheckedInputs) -> CheckedInputs:
+    """Return inputs [B, 0] with one position that does not count, because reductions require a position."""
 
     def widen(array: Array) -> Array:
         if array.ndim == 1:

@@ -1,4 +1,4 @@
-"""Group labels: which responses answer the same prompt, as integers of 64 bits."""
+"""Converts group labels, which mark responses to the same prompt, to 64-bit integers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ INT64 = np.iinfo(np.int64)
 
 
 def group_labels(labels: Any, device: Device) -> Array:
-    """Return labels as int64 [B]: integers of 64 bits as they are, anything else hashed.
+    """Return labels as int64 [B]: 64-bit integers unchanged, other values hashed.
 
-    Args: labels: tensor, array or list of integers, strings, bytes or anything whose `str` names it.
+    Args: labels: tensor, array or list of integers, strings, bytes or objects with a unique `str`.
     Source: formulas, section 3.
     """
     if hasattr(labels, "dtype") and dtype_kind(labels) == "i" and not str(labels.dtype).endswith("uint64"):

@@ -1,4 +1,4 @@
-"""The form in which tokens were given, so that what is found of each can be given back in the same."""
+"""The layout in which tokens were given, so that results for tokens can be returned in the same layout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trmon_client.core.inputs import packed
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Padded to a horizon; or ragged, a list of rows; or packed, one row after the other, with the lengths of rows."""
+    """Padded to a horizon, ragged (a list of rows), or packed (concatenated rows), with the lengths of the rows."""
 
     horizon: int
     lengths: tuple[int, ...] | None = None

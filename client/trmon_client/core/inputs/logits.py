@@ -1,4 +1,4 @@
-"""The logits of two policies, checked, and the blocks in which they are read: their floats are never copied whole."""
+"""Checks the logits of two policies and reads them in blocks, so that they are never copied as a whole."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from trmon_client.core.arrays.backend import (
 from trmon_client.core.columns.schema import Pair
 
 BLOCK_ELEMENTS = 1 << 16
-"""Logits of a block on the CPU: half a megabyte as float64, so that all its temporaries stay in a core's cache."""
+"""Logits of a block on the CPU: half a megabyte as float64, so that all temporaries stay in the cache of a core."""
 DEVICE_BLOCK_ELEMENTS = 1 << 20
-"""Logits of a block on a device: 8 MiB as float64, enough to hide most launches."""
+"""Logits of a block on a device: 8 MiB as float64, enough to hide most kernel launches."""
 
 Block = tuple[slice, slice]
-"""Sequences and positions."""
+"""A slice of sequences and a slice of positions."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class CheckedLogits:
 
     @property
     def vocabulary(self) -> int:
-        """V."""
+        """The size V of the vocabulary."""
         return int(next(iter(self.by_name.values())).shape[-1])
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the blocks, whole sequences where they are short; on the host only those in which a token counts."""
+        """Yield the blocks; short sequences are not split, and the host skips blocks without a counting token."""
         n_sequences, horizon = self.mask.shape
         n_positions = (BLOCK_ELEMENTS if self.device is None else DEVICE_BLOCK_ELEMENTS) // self.vocabulary
         n_rows = max(1, n_positions // max(1, horizon))
@@ -69,10 +69,10 @@ class CheckedLogits:
 
 
 def check_logits(given: dict[str, Any], *, mask: Any, support: Any = None) -> CheckedLogits:
-    """Return the arguments as `Logits`.
+    """Return the checked logits, mask and support.
 
-    Args: given: torch or numpy arrays [B, T, V] of one shape and any floating dtypes and strides; the others as
-        `divergence.exact` has.
+    Args: given: torch or numpy arrays [B, T, V] of one shape with any floating dtypes and strides; mask, support: as
+        for `divergence.exact`.
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
     by_name = {name: _array(name, value) for name, value in given.items()}
@@ -84,28 +84,28 @@ def check_logits(given: dict[str, Any], *, mask: Any, support: Any = None) -> Ch
     devices = devices_of([*by_name.values(), support])
     if len(devices) > 1:
         where = ", ".join(f"{name} on {array.device}" for name, array in by_name.items() if is_tensor(array))
-        raise ValueError(f"logits and support lie on several devices ({where}); expected one")
+        raise ValueError(f"logits and support are on several devices ({where}); expected one")
     device = devices[0] if devices else None
-    counts = per_token("mask", mask, shape=shape[:2], device=device, kinds="bif")
-    counts = counts if dtype_kind(counts) == "b" else counts != 0
-    return CheckedLogits(by_name, counts, device, _support(support, shape=shape, device=device))
+    mask = per_token("mask", mask, shape=shape[:2], device=device, kinds="bif")
+    mask = mask if dtype_kind(mask) == "b" else mask != 0
+    return CheckedLogits(by_name, mask, device, _support(support, shape=shape, device=device))
 
 
 def target(*, logits: Any, old_logits: Any) -> tuple[str, Any, Pair]:
-    """Return the name of the training engine's logits, the logits, and the pair whose KL they give.
+    """Return the argument name of the logits of the trainer, the logits, and the pair of their KL.
 
-    Errors: ValueError unless exactly one is given: columns hold the KL of one pair.
+    Errors: ValueError unless exactly one is given, because columns hold the KL of one pair.
     """
     if (logits is None) == (old_logits is None):
         got = "neither" if logits is None else "both"
-        raise ValueError(f"one of logits (the KL of total) and old_logits (that of mismatch) is needed; got {got}")
+        raise ValueError(f"one of logits (KL of total) and old_logits (KL of mismatch) is required; got {got}")
     return ("logits", logits, "total") if old_logits is None else ("old_logits", old_logits, "mismatch")
 
 
 def per_token(name: str, value: Any, *, shape: tuple[int, ...], device: Device, kinds: str) -> Array:
-    """Return an argument with values for every token, numpy or on the device.
+    """Return an argument with values for each token, in numpy or on the device.
 
-    Args: kinds: the kinds of `arrays.kind` that it may have.
+    Args: kinds: the allowed kinds of `backend.dtype_kind`.
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
     if value is None:
@@ -139,5 +139,5 @@ def _support(support: Any, *, shape: tuple[int, ...], device: Device) -> Array |
             f"support has shape {tuple(array.shape)}; expected {shape[-1:]} or {shape} like rollout_logits"
         )
     if dtype_kind(array) != "b":
-        raise ValueError(f"support has dtype {array.dtype}; expected booleans, set where a token may be sampled")
+        raise ValueError(f"support has dtype {array.dtype}; expected booleans, set where a token can be sampled")
     return to_computable(array, device) if array.ndim == 1 else array

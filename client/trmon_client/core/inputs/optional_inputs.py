@@ -1,4 +1,4 @@
-"""Check the arguments that may be absent: advantages, rewards, group labels and versions."""
+"""Checks the optional arguments: advantages, rewards, group labels and versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon_client.core.inputs.ragged import is_ragged, pad_rows, to_rows
 
 @dataclass(frozen=True)
 class OptionalInputs:
-    """Checks arguments that may be absent against the shape and the layout of the first log-probs."""
+    """Checks optional arguments against the shape and the layout of the first log-probs."""
 
     shape: tuple[int, ...]
     like: str
@@ -39,7 +39,7 @@ class OptionalInputs:
             array = self._check(
                 name, argument_to_computable(name, value, self.device), [self.shape[:1], (sum(lengths),)], kinds
             )
-            # A number a sequence, where there are as many sequences as tokens.
+            # If there are as many sequences as tokens, the values are per sequence.
             return array if len(array) == self.shape[0] else packed.pad_packed(array, lengths=lengths)
         if self.layout.lengths is not None and is_ragged(value):
             array = pad_rows(name, to_rows(name, value, self.device), like=(self.like, lengths))
@@ -55,18 +55,18 @@ class OptionalInputs:
             value = argument_to_computable(name, value, self.device)
         shape = tuple(value.shape) if hasattr(value, "shape") else (len(value),) if hasattr(value, "__len__") else ()
         if shape != self.shape[:1]:
-            raise ValueError(f"{name} has shape {shape}; expected {self.shape[:1]}, one label a sequence")
+            raise ValueError(f"{name} has shape {shape}; expected {self.shape[:1]}, one label for each sequence")
         return group_labels(value, self.device)
 
     def _check(self, name: str, array: Array, shapes: list[tuple[int, ...]], kinds: str) -> Array:
         if tuple(array.shape) not in shapes:
             expected = " or ".join(str(shape) for shape in shapes)
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {expected} like {self.like}")
-        # Without elements there is nothing to misread, and an empty list has no dtype of its own.
+        # The dtype of an empty array is not checked, because an empty list has no dtype.
         if dtype_kind(array) not in kinds and 0 not in array.shape:
             expected = "an integer dtype" if kinds == "i" else "a real dtype"
             raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
-        # What is on a device is not waited for.
+        # Tensors are not checked, to avoid waiting for a device.
         if not is_tensor(array) and array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
             raise ValueError(f"{name} has {array.max()}; expected integers below 2**63")
         return array

@@ -1,4 +1,4 @@
-"""Ragged input: one 1-D array a sequence, brought to padded [B, T]."""
+"""Ragged input: one 1-D array for each sequence, padded to [B, T]."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_ragged(value: object) -> bool:
 
 
 def to_rows(name: str, rows: Sequence[Any], device: Device) -> list[Array]:
-    """Return every sequence as a 1-D array where the statistics are computed.
+    """Return each sequence as a 1-D array on the device.
 
     Errors: ValueError naming the sequence that is not one-dimensional.
     """
@@ -28,13 +28,13 @@ def to_rows(name: str, rows: Sequence[Any], device: Device) -> list[Array]:
     for index, array in enumerate(arrays):
         if array.ndim != 1:
             raise ValueError(
-                f"{name}[{index}] has shape {tuple(array.shape)}; expected a 1-D array, one number a token"
+                f"{name}[{index}] has shape {tuple(array.shape)}; expected a 1-D array, one number for each token"
             )
     return arrays
 
 
 def pad_rows(name: str, rows: list[Array], *, like: tuple[str, list[int]]) -> Array:
-    """Return rows as one array [B, T], zero behind their ends.
+    """Return rows as one array [B, T], with zeros after the end of each row.
 
     Args: like: the name and lengths of the argument whose sequences these must match.
     Errors: ValueError naming the sequence whose length differs.
@@ -52,7 +52,7 @@ def pad_rows(name: str, rows: list[Array], *, like: tuple[str, list[int]]) -> Ar
 
 
 def _zeros(shape: tuple[int, int], rows: list[Array]) -> Array:
-    """Return zeros of the dtype that holds every row; an empty one has no say, for an empty list has no dtype."""
+    """Return zeros of the dtype that can hold every row; empty rows are ignored, because an empty list has no dtype."""
     if not rows:
         return np.zeros(shape)
     dtypes = [row.dtype for row in rows if len(row)] or [rows[0].dtype]
@@ -62,5 +62,5 @@ def _zeros(shape: tuple[int, int], rows: list[Array]) -> Array:
 
 
 def row_mask(lengths: list[int], device: Device) -> Array:
-    """Return the boolean mask [B, T] of the positions before each sequence's end."""
+    """Return the boolean mask [B, T] of the positions before the end of each sequence."""
     return to_computable(np.arange(max(lengths, default=0)) < np.array(lengths, np.int64)[:, None], device)

@@ -1,4 +1,4 @@
-"""The tokens of a batch in whatever form they are given, padded, ragged or packed, read as padded [B, T]."""
+"""Reads the tokens of a batch, given padded, ragged or packed, as padded [B, T] arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon_client.core.inputs.ragged import is_ragged, pad_rows, row_mask, to_ro
 
 @dataclass(frozen=True)
 class TokenInputs:
-    """Log-probs by argument name and the mask, [B, T] in one place, and the layout in which they were given."""
+    """Log-probs by argument name and the mask, [B, T] on one device, and the layout in which they were given."""
 
     logprobs: dict[str, Array]
     mask: Array
@@ -21,7 +21,7 @@ class TokenInputs:
 
 
 def read_token_inputs(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, device: Device) -> TokenInputs:
-    """Return what was given, at least one log-prob, padded.
+    """Return the given log-probs, at least one, and the mask, padded.
 
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
@@ -36,14 +36,14 @@ def read_token_inputs(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, devi
 
 
 def device_of(given: dict[str, Any]) -> Device:
-    """Return the CUDA device on which tensors among the arguments lie, None for the host.
+    """Return the CUDA device of the tensors among the arguments; None for the host.
 
-    Errors: ValueError if they lie on several.
+    Errors: ValueError if they are on several devices.
     """
     devices = devices_of(row for value in given.values() for row in (value if is_ragged(value) else [value]))
     if len(devices) > 1:
         where = ", ".join(f"{name} on {value.device}" for name, value in given.items() if hasattr(value, "device"))
-        raise ValueError(f"log-probs and mask lie on several devices ({where}); expected one")
+        raise ValueError(f"log-probs and mask are on several devices ({where}); expected one")
     return devices[0] if devices else None
 
 
@@ -74,7 +74,7 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInput
     for name, value in given.items():
         if not is_ragged(value):
             form = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else "a list of numbers"
-            raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one a sequence, as for the others")
+            raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one for each sequence, like the others")
     rows = {name: to_rows(name, value, device) for name, value in given.items()}
     first = next(iter(rows))
     like = (first, [len(row) for row in rows[first]])

@@ -1,4 +1,4 @@
-"""Which tokens are valid: those that the statistics, and so the divergences beside them, are made of."""
+"""Valid tokens: those that the statistics and the divergences include."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trmon_client.core.arrays.backend import Array
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 
 MAX_LOGPROB = 1e-4
-"""Above it a log-prob is no rounding of 0 but a probability that cannot be."""
+"""Above it a log-prob is not 0 up to rounding, but an impossible probability."""
 MIN_LOGPROB = -1000.0
 """At or below it a log-prob is a sentinel."""
 
@@ -18,7 +18,7 @@ def valid_mask(
 ) -> Array:
     """Return where a token counts and no given log-prob is invalid, bool [B, T].
 
-    Args: as `statistics.columns` takes them.
+    Args: as for `statistics.columns`.
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     Source: formulas, section 2.
     """
@@ -28,15 +28,15 @@ def valid_mask(
 
 
 def valid_tokens(inputs: CheckedInputs) -> Array:
-    """Return the same of checked arguments."""
+    """Return the valid mask of checked arguments."""
     valid = inputs.mask
     for array in inputs.logprobs.values():
-        # The bounds are no numbers of half precision.
+        # Half precision cannot represent the bounds.
         logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
         valid = valid & is_sound(logp)
     return valid
 
 
 def is_sound(logp: Array) -> Array:
-    """Return where log-probs, of single precision at least, can be what they say; NaN compares false."""
+    """Return where log-probs of at least single precision are within bounds; NaN compares false."""
     return (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)

@@ -1,6 +1,6 @@
-"""What a policy's token rules make of a batch: which tokens teach and with what weight, and how many do not.
+"""Applies the token rules of a policy to a batch: the mask and weight of each token, and the columns that count them.
 
-Computed from the log-probs, where they are; the service has only the columns that come of it.
+This needs the log-probs, so it runs in the trainer; the service receives only the columns.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from trmon_client.core.reduction.kl_estimators import RATIOS, clamp_log_ratio, k
 
 @dataclass(frozen=True, eq=False)
 class TokenDecision:
-    """What became of the tokens of B sequences; arrays are of the columns' kind and on their device.
+    """The decision on the tokens of B sequences, in arrays of the columns' kind on the columns' device.
 
-    Fields: mask [B, T] bool: valid, and kept by every rule; weights [B, T] float32: 0 where `mask` is unset, 1 where
-    no rule weighs; columns: `schema.TOKEN_STEMS`, [B], over valid tokens, of sequences that are rejected too;
-    layout: of the log-probs.
+    Fields: mask [B, T] bool: valid and kept by every rule; weights [B, T] float32: 0 where `mask` is unset, 1 without
+    a rule that weights; columns: `schema.TOKEN_STEMS`, [B], over valid tokens, including rejected sequences;
+    layout: the layout of the log-probs.
     """
 
     mask: Array
@@ -38,7 +38,7 @@ class TokenDecision:
     layout: InputLayout
 
     def attached_to(self, columns: Columns) -> Columns:
-        """Return the columns of the same sequences with these beside them."""
+        """Return the columns of the same sequences together with those of the token rules."""
         return replace(columns, by_name={**columns.by_name, **self.columns})
 
 
@@ -51,11 +51,11 @@ def apply_token_rules(
     mask: Any = None,
     cu_seqlens: Any = None,
 ) -> TokenDecision:
-    """Return what a policy's token rules decide; without any, that valid tokens teach with weight 1.
+    """Return the decision of a policy's token rules; without rules, valid tokens have weight 1.
 
-    Args: as `statistics.columns` takes them; what was not padded comes back padded, and `layout` can undo it.
-    Returns: numpy, or torch on the device of CUDA tensors; then nothing synchronises.
-    Errors: ValueError naming the argument and the expected shape; PolicyError if a rule's pair is not at hand.
+    Args: as for `statistics.columns`; the result is padded, and `layout` restores the layout of the log-probs.
+    Returns: numpy arrays, or torch tensors on the device of CUDA tensors without a synchronisation.
+    Errors: ValueError naming the argument and the expected shape; PolicyError if the pair of a rule is not available.
     Source: formulas, section 6.
     """
     inputs = check_inputs(
@@ -69,9 +69,9 @@ def apply_token_rules(
 
 
 def apply_token_rules_to_inputs(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
-    """Return what a policy's token rules decide on checked arguments, block by block as the columns are reduced."""
+    """Return the decision of a policy's token rules on checked arguments, block by block."""
     with np.errstate(all="ignore"):
-        parts = [_decided(policy, block) for block in inputs.blocks(max_tokens=block_tokens(inputs))]
+        parts = [_decide_block(policy, block) for block in inputs.blocks(max_tokens=block_tokens(inputs))]
     join = inputs.functions.concatenate
     return TokenDecision(
         join([part.mask for part in parts]),
@@ -83,7 +83,7 @@ def apply_token_rules_to_inputs(policy: Policy, inputs: CheckedInputs) -> TokenD
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The valid tokens of a block, bool [b, T], and the log-ratios of its pairs, float64, 0 elsewhere."""
+    """The valid tokens of a block, bool [b, T], and the log-probs by argument name, float64 [b, T]."""
 
     xp: Arrays
     valid: Array
@@ -99,35 +99,35 @@ class _Block:
         return pairs_of(self.logp)
 
     def log_ratio(self, pair: Pair) -> Array:
-        above, below = RATIOS[pair]
-        return self.xp.where(self.valid, self.logp[above] - self.logp[below], 0.0)
+        numerator, denominator = RATIOS[pair]
+        return self.xp.where(self.valid, self.logp[numerator] - self.logp[denominator], 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ruling:
-    """What one rule makes of a block, [b, T]: where it keeps a token, its weight, and where that was cut.
+class _RuleEffect:
+    """The effect of one rule on a block, [b, T]: the kept tokens, the weights, and the truncated weights.
 
-    None stands for: everywhere, 1, nowhere.
+    None means: all kept, all weights 1, none truncated.
     """
 
     kept: Array | None = None
     weight: Array | None = None
-    cut: Array | None = None
+    truncated: Array | None = None
 
 
-def _decided(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
+def _decide_block(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
     block = _Block.of(inputs)
-    xp, kept, cut = block.xp, block.valid, block.valid & False
+    xp, kept, truncated = block.xp, block.valid, block.valid & False
     weights = xp.cast(block.valid, "f8")
     for rule in policy.tokens:
-        ruling = _RULINGS[rule.rule](rule, xp, block.log_ratio(rule.resolve(block.pairs)))
-        kept = kept if ruling.kept is None else kept & ruling.kept
-        weights = weights if ruling.weight is None else weights * ruling.weight
-        cut = cut if ruling.cut is None else block.valid & ruling.cut
+        effect = _RULE_FUNCTIONS[rule.rule](rule, xp, block.log_ratio(rule.resolve(block.pairs)))
+        kept = kept if effect.kept is None else kept & effect.kept
+        weights = weights if effect.weight is None else weights * effect.weight
+        truncated = truncated if effect.truncated is None else block.valid & effect.truncated
     weights = xp.where(kept, weights, 0.0)
     found = {
         "n_token_masked": xp.sum(block.valid & ~kept, -1),
-        "n_token_truncated": xp.sum(cut & kept, -1),
+        "n_token_truncated": xp.sum(truncated & kept, -1),
         "sum_token_weight": xp.sum(weights, -1),
         "sum_sq_token_weight": xp.sum(weights * weights, -1),
     }
@@ -135,33 +135,33 @@ def _decided(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
     return TokenDecision(kept, xp.cast(weights, "f4"), columns, inputs.layout)
 
 
-def _k1(rule: TokenRule, _xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(kept=(d >= rule.lower_compared) & (d <= rule.upper_compared))
+def _k1(rule: TokenRule, _xp: Arrays, d: Array) -> _RuleEffect:
+    return _RuleEffect(kept=(d >= rule.lower_compared) & (d <= rule.upper_compared))
 
 
-def _k2(rule: TokenRule, _xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(kept=d * d / 2 <= rule.upper_compared)
+def _k2(rule: TokenRule, _xp: Arrays, d: Array) -> _RuleEffect:
+    return _RuleEffect(kept=d * d / 2 <= rule.upper_compared)
 
 
-def _k3(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(kept=k3(xp, d, xp.expm1(clamp_log_ratio(xp, d))) <= rule.upper_compared)
+def _k3(rule: TokenRule, xp: Arrays, d: Array) -> _RuleEffect:
+    return _RuleEffect(kept=k3(xp, d, xp.expm1(clamp_log_ratio(xp, d))) <= rule.upper_compared)
 
 
-def _icepop(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(kept=_k1(rule, xp, d).kept, weight=xp.exp(clamp_log_ratio(xp, d)))
+def _icepop(rule: TokenRule, xp: Arrays, d: Array) -> _RuleEffect:
+    return _RuleEffect(kept=_k1(rule, xp, d).kept, weight=xp.exp(clamp_log_ratio(xp, d)))
 
 
-def _tis(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    return _Ruling(weight=xp.at_most(xp.exp(clamp_log_ratio(xp, d)), rule.upper), cut=d > rule.upper_compared)
+def _tis(rule: TokenRule, xp: Arrays, d: Array) -> _RuleEffect:
+    return _RuleEffect(weight=xp.at_most(xp.exp(clamp_log_ratio(xp, d)), rule.upper), truncated=d > rule.upper_compared)
 
 
-def _seq_tis(rule: TokenRule, xp: Arrays, d: Array) -> _Ruling:
-    """exp(S) may overflow to inf, which the bound cuts."""
+def _seq_tis(rule: TokenRule, xp: Arrays, d: Array) -> _RuleEffect:
+    """Truncate exp(S), which may overflow to inf."""
     log_ratio = xp.sum(d, -1)[:, None]
-    return _Ruling(weight=xp.at_most(xp.exp(log_ratio), rule.upper), cut=log_ratio > rule.upper_compared)
+    return _RuleEffect(weight=xp.at_most(xp.exp(log_ratio), rule.upper), truncated=log_ratio > rule.upper_compared)
 
 
-_RULINGS: dict[str, Callable[[TokenRule, Arrays, Array], _Ruling]] = {
+_RULE_FUNCTIONS: dict[str, Callable[[TokenRule, Arrays, Array], _RuleEffect]] = {
     "token_k1": _k1,
     "token_k2": _k2,
     "token_k3": _k3,
