@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -35,6 +37,17 @@ def problem(status: int, detail: str, **headers: str) -> Answer:
     return Answer(status, {"Content-Type": "application/problem+json", **headers}, body)
 
 
+CERTIFICATE = Path(__file__).parent / "tls.pem"
+"""A certificate for 127.0.0.1, localhost, service.test and proxy.test, signed by itself, with its key."""
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the TLS settings of a server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
 ACCEPT = Answer()
 HANG = Answer(hangs=True)
 HANG_UP = Answer(hangs_up=True)
@@ -47,6 +60,8 @@ class Request:
     path: str
     headers: dict[str, str]
     messages: list[Any]
+    port: int
+    """Of the client: one per connection."""
 
 
 def stored(_message: Any) -> wire.Ack:
@@ -64,6 +79,7 @@ class Peer:
         otherwise: Answer = ACCEPT,
         acknowledge: Callable[[Any], wire.Ack] = stored,
         port: int = 0,
+        is_secure: bool = False,
     ) -> None:
         self.script = deque(script)
         self.otherwise = otherwise
@@ -74,6 +90,9 @@ class Peer:
         self._ends = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
+        self._scheme = "https" if is_secure else "http"
+        if is_secure:
+            self._server.socket = tls_context().wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
@@ -82,7 +101,7 @@ class Peer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Peer:
         self._thread.start()
@@ -134,7 +153,7 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             messages = wire.decode_bundle(body)
-            answer = peer.answer(Request(self.path, dict(self.headers), messages))
+            answer = peer.answer(Request(self.path, dict(self.headers), messages, self.client_address[1]))
             if answer.hangs or answer.hangs_up:
                 self.close_connection = True
                 return

@@ -14,7 +14,7 @@ import trmon_client as trmon
 
 
 def test_the_public_names_are_these() -> None:
-    assert trmon.__all__ == ["Decision", "Monitor", "__version__", "init"]
+    assert trmon.__all__ == ["BatchDecision", "Monitor", "__version__", "init"]
     assert all(hasattr(trmon, name) for name in trmon.__all__)
 
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
-
 from trmon_client.config.settings import ClientSettings
 from trmon_client.core import wire
 from trmon_client.process.identity import Identity, resolve_identity
@@ -139,7 +137,7 @@ def _transport(settings: ClientSettings, notices: WarnOnce) -> Transport | None:
         return None
     try:
         return HttpTransport(settings.url, token=settings.token, limits=settings.limits)
-    except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
+    except (ImportError, OSError, ValueError) as error:
         blamed = "the proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) or certificates of the environment"
         notices.say("transport", f"nothing can be sent, reports stay in the spool; look at {blamed}: {error}")
         return None

@@ -65,9 +65,9 @@ def test_an_end_without_close_spools_what_a_hanging_service_did_not_take(tmp_pat
 SPOOLED = """
     import time
     from pathlib import Path
-    from trmon_client.core.wire.segments import scan
+    from trmon_client.core.wire.segments import scan_segment
     spool = Path(os.environ["TRMON_SPOOL_DIR"])
-    while sum(len(scan(path.read_bytes()).messages) for path in spool.rglob("*.seg")) < 2:
+    while sum(len(scan_segment(path.read_bytes()).messages) for path in spool.rglob("*.seg")) < 2:
         time.sleep(0.01)
 """
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"

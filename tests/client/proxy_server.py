@@ -1,0 +1,103 @@
+"""Proxies on the loopback that relay every request to one server and record what they were asked for."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from contextlib import suppress
+from types import TracebackType
+
+from tests.client.server import tls_context
+
+
+class ProxyServer:
+    """Relays to a port of the loopback, whatever host the client names; speaks TLS to the client if it is secure."""
+
+    def __init__(self, upstream_port: int, *, is_secure: bool = False) -> None:
+        self.heads: list[bytes] = []
+        """The first line and the headers of each request that the proxy itself read."""
+        self.upstream_port = upstream_port
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        if is_secure:
+            self._server.socket = tls_context().wrap_socket(self._server.socket, server_side=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> ProxyServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def serve(self, client: socket.socket) -> None:
+        """Read the head of a request and relay the rest, after CONNECT both ways without reading."""
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1)
+        self.heads.append(head)
+        with socket.create_connection(("127.0.0.1", self.upstream_port)) as upstream:
+            if head.startswith(b"CONNECT"):
+                client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            else:
+                upstream.sendall(head)
+            _relay_both_ways(client, upstream)
+
+
+class SocksServer(ProxyServer):
+    """The same for SOCKS 5 with a user name and a password; `heads` holds "user:password@host:port"."""
+
+    def serve(self, client: socket.socket) -> None:
+        """Negotiate as RFC 1928 and 1929 say, and relay both ways."""
+        _take(client, _take(client, 2)[1])
+        client.sendall(b"\x05\x02")
+        _take(client, 1)
+        user, password = _take_text(client), _take_text(client)
+        client.sendall(b"\x01\x00")
+        _take(client, 4)
+        host, port = _take_text(client), int.from_bytes(_take(client, 2), "big")
+        self.heads.append(b"%s:%s@%s:%d" % (user, password, host, port))
+        client.sendall(b"\x05\x00\x00\x01" + bytes(6))
+        with socket.create_connection(("127.0.0.1", self.upstream_port)) as upstream:
+            _relay_both_ways(client, upstream)
+
+
+def _take(client: socket.socket, n_bytes: int) -> bytes:
+    return client.recv(n_bytes, socket.MSG_WAITALL)
+
+
+def _take_text(client: socket.socket) -> bytes:
+    return _take(client, _take(client, 1)[0])
+
+
+def _relay_both_ways(client: socket.socket, upstream: socket.socket) -> None:
+    back = threading.Thread(target=_relay, args=(upstream, client), daemon=True)
+    back.start()
+    _relay(client, upstream)
+    back.join()
+
+
+def _relay(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+def _handler(proxy: ProxyServer) -> type[socketserver.BaseRequestHandler]:
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            proxy.serve(self.request)
+
+    return Handler

@@ -1,0 +1,168 @@
+"""The connection to the service: kept, reopened, over TLS, and through the proxies of the environment."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from base64 import b64encode
+from contextlib import suppress
+
+import pytest
+
+from tests.client.proxy_server import ProxyServer, SocksServer
+from tests.client.server import CERTIFICATE, PATIENCE_SECONDS, Answer, Peer, problem
+from trmon_client.config.limits import Limits
+from trmon_client.core import wire
+from trmon_client.sending.transport import HttpTransport, UploadOutcome, UploadResult
+
+HEARTBEAT = wire.encode(wire.Heartbeat(attempt="a", launch="l"))
+CREDENTIALS = b64encode(b"me:p@ss").decode()
+
+
+def sent(url: str, *, times: int = 1, token: str | None = None) -> UploadResult:
+    """Return the result of the last of several uploads by one transport."""
+    transport = HttpTransport(url, token=token, limits=Limits())
+    results = [transport.send([HEARTBEAT]) for _ in range(times)]
+    transport.close()
+    return results[-1]
+
+
+def test_requests_share_one_connection() -> None:
+    with Peer() as peer:
+        assert sent(peer.url, times=3).outcome is UploadOutcome.ANSWERED
+        assert len({request.port for request in peer.requests}) == 1
+        assert len(peer.requests) == 3
+
+
+def test_a_connection_that_the_service_closed_is_reopened_without_a_failure() -> None:
+    body = wire.encode(wire.Acks([wire.Ack("stored")]))
+    is_closed = threading.Event()
+
+    def answer(server: socket.socket) -> None:
+        for _ in range(2):
+            connection, _address = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            is_closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        transport = HttpTransport(f"http://127.0.0.1:{server.getsockname()[1]}", token=None, limits=Limits())
+        assert transport.send([HEARTBEAT]).outcome is UploadOutcome.ANSWERED
+        assert is_closed.wait(PATIENCE_SECONDS)
+        assert transport.send([HEARTBEAT]).outcome is UploadOutcome.ANSWERED
+        transport.close()
+        thread.join()
+
+
+def test_an_error_answer_leaves_the_connection_usable() -> None:
+    with Peer([problem(503, "later"), Answer(204)]) as peer:
+        assert sent(peer.url, times=3).outcome is UploadOutcome.ANSWERED
+        assert len({request.port for request in peer.requests}) == 1
+
+
+def test_an_answer_that_comes_before_the_body_is_read_counts() -> None:
+    """A service refuses a body that is too large by its length, and closes the connection."""
+
+    def refuse(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(1 << 10)
+            connection.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=refuse, args=(server,))
+        thread.start()
+        transport = HttpTransport(f"http://127.0.0.1:{server.getsockname()[1]}", token=None, limits=Limits())
+        result = transport.send([HEARTBEAT] * 200_000)
+        transport.close()
+        thread.join()
+    assert result.outcome is UploadOutcome.REFUSED
+    assert result.detail.startswith("HTTP 413: ")
+
+
+def test_a_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer(is_secure=True) as peer:
+        refused = sent(peer.url)
+        assert refused.outcome is UploadOutcome.AGAIN
+        assert "CERTIFICATE_VERIFY_FAILED" in refused.detail
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        assert sent(peer.url, times=2).outcome is UploadOutcome.ANSWERED
+        assert len({request.port for request in peer.requests}) == 1
+
+
+def test_a_certificate_must_name_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Peer(is_secure=True) as peer, ProxyServer(peer.port) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
+        assert sent("https://service.test").outcome is UploadOutcome.ANSWERED
+        refused = sent("https://another.test")
+        assert refused.outcome is UploadOutcome.AGAIN
+        assert "another.test" in refused.detail
+        assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_proxy_forwards_requests_over_http(variable: str, is_secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Peer() as peer, ProxyServer(peer.port, is_secure=is_secure) as proxy:
+        monkeypatch.setenv(variable, f"{'https' if is_secure else 'http'}://me:p%40ss@{proxy.address}")
+        assert sent("http://service.test:8642", token="s3cret").outcome is UploadOutcome.ANSWERED
+        (head,) = proxy.heads
+        assert head.startswith(b"POST http://service.test:8642/api/v1/reports HTTP/1.1\r\n")
+        assert peer.requests[0].headers["Host"] == "service.test:8642"
+        assert peer.requests[0].headers["Proxy-Authorization"] == f"Basic {CREDENTIALS}"
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_proxy_tunnels_requests_over_tls_and_reads_none_of_them(
+    is_secure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Peer(is_secure=True) as peer, ProxyServer(peer.port, is_secure=is_secure) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"{'https' if is_secure else 'http'}://me:p%40ss@{proxy.address}")
+        assert sent("https://service.test:8642/base", times=2, token="s3cret").outcome is UploadOutcome.ANSWERED
+        (head,) = proxy.heads
+        assert head.startswith(b"CONNECT service.test:8642 HTTP/1.")
+        assert f"Proxy-Authorization: Basic {CREDENTIALS}".encode() in head
+        assert b"s3cret" not in head
+        assert peer.requests[0].path == "/base/api/v1/reports"
+        assert "Proxy-Authorization" not in peer.requests[0].headers
+
+
+@pytest.mark.parametrize("named", ["127.0.0.1", "localhost"])
+def test_a_service_on_the_loopback_is_never_reached_through_a_proxy(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Peer() as peer, ProxyServer(peer.port) as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"http://{proxy.address}")
+        assert sent(f"http://{named}:{peer.port}").outcome is UploadOutcome.ANSWERED
+        assert proxy.heads == []
+
+
+@pytest.mark.parametrize("no_proxy", ["service.test", ".test", "fd00::/8,service.test", "service.test:8642", "*"])
+def test_a_host_of_no_proxy_is_reached_directly(no_proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer() as peer, ProxyServer(peer.port) as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"http://{proxy.address}")
+        assert sent("http://service.test:8642").outcome is UploadOutcome.ANSWERED
+        monkeypatch.setenv("NO_PROXY", no_proxy)
+        # A name that exists nowhere.
+        assert sent("http://service.test:8642").outcome is UploadOutcome.AGAIN
+        assert len(proxy.heads) == 1
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_socks_proxy_relays_connections(is_secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Peer(is_secure=is_secure) as peer, SocksServer(peer.port) as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"socks5h://me:p%40ss@{proxy.address}")
+        url = f"{'https' if is_secure else 'http'}://service.test:8642"
+        assert sent(url, times=2).outcome is UploadOutcome.ANSWERED
+        assert proxy.heads == [b"me:p@ss@service.test:8642"]
+        assert peer.requests[0].path == "/api/v1/reports"
