@@ -1,4 +1,4 @@
-"""The pages of docs/runbooks: what every built-in rule means, what to do, and when exactly it speaks."""
+"""The pages of docs/runbooks: the meaning, the remedy and the exact condition of each built-in rule."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def index() -> str:
 
 
 def page(rule: Rule) -> str:
-    """Return the page of one rule."""
+    """Return the page of a rule."""
     return _paragraphs(
         f"# `{rule.name}`",
         rule.meaning,
         "## What to do",
         rule.runbook,
-        "## When it speaks",
+        "## When it fires",
         "\n".join(_condition(rule.when)),
         "\n".join(f"- {term}" for term in _terms(rule)),
-        "## What it says",
+        "## Message",
         f"    {rule.summary}",
     )
 
@@ -52,14 +52,16 @@ def _condition(when: object, depth: int = 0) -> Iterator[str]:
             for part in parts:
                 yield from _condition(part, depth + 1)
         case Comparison():
-            told = when.measure.told(when.signal)
-            subject = f"`{told}`" if when.away_from is None else f"the distance of `{told}` from {when.away_from:g}"
+            label = when.measure.label(when.signal)
+            subject = (
+                f"`{label}`" if when.away_from is None else f"the distance between `{label}` and {when.away_from:g}"
+            )
             clear = "" if when.clear == when.threshold else f"; once it fires, {when.bound.value} {when.clear:g}"
             yield f"{indent}- {subject} is {when.bound.value} {when.threshold:g}{clear}"
         case InState(state):
             yield f"{indent}- the run is {state.value}"
         case TwoTrainersLive(seconds):
-            yield f"{indent}- two launches speak for one rank of the run, and both hearts beat for over {seconds:g} s"
+            yield f"{indent}- two launches of one rank have both sent heartbeats for over {seconds:g} s"
         case _:
             raise TypeError(f"no words for {when}")
 
@@ -72,7 +74,7 @@ def _terms(rule: Rule) -> Iterator[str]:
     yield f"reads {'every update' if rule.reads is RowSelection.EVERY_UPDATE else 'the gauge row'} of a step"
     yield f"fires after {_steps(rule.for_steps)}, resolves after {_steps(rule.clear_for_steps)}"
     if rule.immune_steps:
-        yield f"is silent in a run's first {rule.immune_steps} steps"
+        yield f"does not fire in the first {rule.immune_steps} steps of a run"
 
 
 def _steps(n: int) -> str:

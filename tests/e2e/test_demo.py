@@ -23,7 +23,7 @@ def test_the_ill_run_is_reported_before_its_reward_collapses_and_the_healthy_one
     alerted = re.search(r"Detected at step (\d+): (?:stale_rollouts|mask_rate) \(warn\)", ended.stdout)
     collapsed = re.search(r"collapsed at step (\d+)", ended.stdout)
     assert alerted is not None, ended.stdout
-    assert "demo/ill: rollouts come from weights too old" in ended.stdout
+    assert "demo/ill: rollouts come from outdated weights" in ended.stdout
     assert collapsed is not None, ended.stdout
     assert int(alerted[1]) < int(collapsed[1])
     assert "The healthy run raised no alert" in ended.stdout

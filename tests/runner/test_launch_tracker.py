@@ -45,7 +45,7 @@ def test_two_trainers_for_long_enough_fire_an_alert_with_both_names() -> None:
     assert (alert.severity, alert.state, alert.attempt_id) == (Severity.WARN, AlertState.FIRING, 2)
     assert (alert.value, alert.threshold) == (ENOUGH_SECONDS + 0.5, ENOUGH_SECONDS)
     assert alert.summary == (
-        "math/grpo: two trainers live under this name for 60.5 s: "
+        "math/grpo: two trainers have run under this name for 60.5 s: "
         "attempt a (launch launch-1, rank 0) at step 0 and attempt b (launch launch-2, rank 0) at step 0"
     )
     assert [delivery.notification.status.value for delivery in watched.log.deliveries.values()] == ["firing"]

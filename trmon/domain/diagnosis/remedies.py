@@ -1,6 +1,6 @@
 """Remedies: the smallest fix of each finding, in words and as options of verl 0.9.1 and of TRL 1.16 (GRPOConfig).
 
-Every option named here exists in those releases; where a framework has none, its settings are empty.
+All options exist in these releases; the settings are empty if a framework has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TRL_ICEPOP = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What to change first, as words and as configuration (option to value), and what if it persists."""
+    """What to change first, as text and as configuration (option to value), and what to do if the problem persists."""
 
     fix: str
     verl: dict[str, str] = field(default_factory=dict)
@@ -33,8 +33,8 @@ class Remedy:
 
 REMEDIES: dict[Finding, Remedy] = {
     Finding.SUPPORT_SHIFT: Remedy(
-        fix="Score what was sampled: the same temperature and top-p/top-k in training as in the rollout, and log-probs "
-        "of the distribution that was sampled from, on both sides processed or on both raw.",
+        fix="Score the distribution that was sampled: the same temperature and top-p/top-k in training as in the "
+        "rollout, and log-probs that are processed on both sides or raw on both sides.",
         verl={
             "actor_rollout_ref.rollout.temperature": "1.0",
             "actor_rollout_ref.rollout.top_p": "1.0",
@@ -42,8 +42,8 @@ REMEDIES: dict[Finding, Remedy] = {
             "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
         },
         trl={"temperature": "1.0", "top_p": "1.0", "top_k": "0", "repetition_penalty": "1.0"},
-        persists="Compare one response token by token: a constant offset is the temperature, an offset that changes "
-        "with the token the log of the nucleus' mass; look for penalties and logit processors in the engine.",
+        persists="Compare one response token by token: a constant offset points to the temperature, one that changes "
+        "with the token to the mass of the nucleus; look for penalties and logit processors in the engine.",
     ),
     Finding.CORRUPT_LOGPROBS: Remedy(
         fix="Check the log-prob stream first: dropped, padded or misaligned values. No correction rescues it; until it "
@@ -51,11 +51,11 @@ REMEDIES: dict[Finding, Remedy] = {
         verl={f"{_CORRECTION}.bypass_mode": "false", f"{_CORRECTION}.rollout_is": "null"},
         trl={"vllm_importance_sampling_correction": "False"},
         persists="Print one response's tokens with both log-probs: zeros at the end are padding, a shift by one "
-        "token is misalignment, -9999 is an engine's placeholder.",
+        "token is misalignment, -9999 is a placeholder of an engine.",
     ),
     Finding.STALENESS: Remedy(
         fix="Reduce the lag: sync the rollout engine's weights more often and use a rollout for fewer updates; then "
-        "correct what remains (geo_mask).",
+        "correct the remaining drift (geo_mask).",
         verl={
             "trainer.v1.separate_async.parameter_sync_step": "1",
             "trainer.v1.sampler.max_off_policy_threshold": "half of what it is",
@@ -73,8 +73,8 @@ REMEDIES: dict[Finding, Remedy] = {
             "actor_rollout_ref.rollout.enable_rollout_routing_replay": "true",
         },
         trl=_TRL_ICEPOP,
-        persists="Replay hides the difference of the routers, it does not shrink it: align the routers' precision, and "
-        "mask tokens outside [0.5, 5] (icepop).",
+        persists="Replay hides the difference between the routers but does not reduce it: align their precision, "
+        "and mask tokens outside [0.5, 5] (icepop).",
     ),
     Finding.ENGINE_MISMATCH: Remedy(
         fix="Align the engines at equal weights: precision first, then tensor parallelism, then kernels.",
@@ -89,7 +89,7 @@ REMEDIES: dict[Finding, Remedy] = {
             "vllm_tensor_parallel_size": "1",
             "vllm_model_impl": '"transformers"',
         },
-        persists="Check that the weights arrive whole: score one response with both engines right after a sync. A "
+        persists="Check that all weights arrive: score one response with both engines right after a sync. A "
         "mixture of experts needs routing replay or icepop; log router_flip_rate to tell.",
     ),
     Finding.STEP_TOO_LARGE: Remedy(
@@ -108,7 +108,7 @@ REMEDIES: dict[Finding, Remedy] = {
         fix="Filter before reweighting: no weight for tokens whose ratio leaves [0.5, 5] (icepop), then less lag.",
         verl=_VERL_ICEPOP,
         trl=_TRL_ICEPOP,
-        persists="Find what makes the ratios: findings A and B name the two causes; weights cannot repair them.",
+        persists="Find the cause of the ratios: findings A and B name the two causes, which weights cannot repair.",
     ),
     Finding.MODERATE_DRIFT: Remedy(
         fix="Reject sequences by their geometric mean ratio (geo_mask, 0.99 to 1.01).",
@@ -117,16 +117,16 @@ REMEDIES: dict[Finding, Remedy] = {
         persists="When the mask rate passes 10%, add token-level truncated weights; past 25%, fix the system.",
     ),
     Finding.LENGTH_SURGE: Remedy(
-        fix="Halve the learning rate, then audit the reward: read the longest responses that it likes.",
+        fix="Halve the learning rate, then audit the reward: read the longest responses with high rewards.",
         verl={_VERL_LR: _LR},
         trl={"learning_rate": _LR, "mask_truncated_completions": "True"},
         persists="Cap or penalise length in the reward; long responses grow every bound with their square.",
     ),
     Finding.NO_LEARNING_SIGNAL: Remedy(
-        fix="Filter prompts whose answers all earn the same, or rebalance their difficulty.",
+        fix="Filter prompts whose answers all have the same reward, or rebalance their difficulty.",
         verl={"algorithm.filter_groups.enable": "true", "algorithm.filter_groups.metric": "reward"},
         trl={"num_generations": "twice what it is"},
-        persists="Check that the reward still tells answers apart: all 0 is a broken verifier or too hard a set, all 1 "
-        "a solved one.",
+        persists="Check that the reward still distinguishes answers: all 0 means a broken verifier or too hard a set, "
+        "all 1 a solved set.",
     ),
 }
