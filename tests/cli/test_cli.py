@@ -133,7 +133,7 @@ def test_a_port_that_is_taken_is_said_so(process: ServiceProcess, tmp_path: Path
 def test_what_only_reads_makes_no_database(tmp_path: Path, command: tuple[str, ...]) -> None:
     asked = [tmp_path / "out" if part == "out" else part for part in command]
     refused = trmon(*asked, "--data-dir", tmp_path / "data")
-    said = f"trmon: there is no database {tmp_path}/data/trmon.sqlite; `trmon serve` makes one"
+    said = f"trmon: there is no database {tmp_path}/data/trmon.sqlite; create it with `trmon serve`"
     assert (refused.returncode, refused.stderr.startswith(said)) == (1, True), refused.stderr
     assert not list(tmp_path.iterdir())
 

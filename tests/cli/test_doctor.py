@@ -26,7 +26,7 @@ def test_a_sound_installation_passes(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
     status, said = examined(tmp_path, TRMON_PUBLIC_URL="https://trmon.example")
     assert (status, "fail" in said, "warn" in said) == (0, False, False), said
-    assert "ok    hot queries: all 14 are answered from an index" in said
+    assert "ok    hot queries: all 14 use an index" in said
 
 
 def test_a_variable_that_nothing_reads_is_named(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ ANSWERS = [
         "1 run needs you, 1 to watch, 1 healthy",
     ),
     ("two are gone", [a_run(VerdictKind.CRASHED), a_run(VerdictKind.STALLED)], "2 runs need you"),
-    ("one that somebody has taken up", [a_run(VerdictKind.ACT, need=Urgency.NONE)], "no run needs you, 1 taken up"),
+    ("an acknowledged run", [a_run(VerdictKind.ACT, need=Urgency.NONE)], "no run needs you, 1 acknowledged"),
     (
         "what is over or not known",
         [a_run(VerdictKind.FINISHED), a_run(VerdictKind.UNKNOWN)],

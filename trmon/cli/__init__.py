@@ -1,4 +1,4 @@
-"""The command `trmon`: one file a command, each a few lines over the part that does the work."""
+"""The command `trmon`: one file per command, each a few lines over the package that does the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from trmon.cli.version import version_command
 from trmon.cli.whatif import whatif_command
 from trmon.cli.worker import worker
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Watches LLM RL runs for off-policy drift.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Watch LLM reinforcement-learning runs for off-policy drift."
+)
 
 for command in (
     serve,

@@ -1,4 +1,4 @@
-"""`trmon backup` and `trmon restore`: a copy of the database, and its way back."""
+"""`trmon backup` and `trmon restore`: copy the database and put a copy back."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from trmon.store.maintenance.restore import restore_backup as put_back
 
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the copy.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Copy the database into one checked file, while the service goes on; for PostgreSQL, say what does so."""
+    """Copy the SQLite database into one checked file while the service runs (PostgreSQL: use pg_dump)."""
     with plain_errors():
         began_at = time.monotonic()
         copy = back_up(read_settings(data_dir=data_dir).store_url, file, overwrite=overwrite)
@@ -28,12 +28,12 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `trmon backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `trmon backup` wrote.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Put a backup in the place of the database, which is kept beside it; refused while a service uses it."""
+    """Replace the database by a backup and keep the old one beside it; refused while a service uses it."""
     with plain_errors():
         restored = put_back(read_settings(data_dir=data_dir).store_url, file)
         typer.echo(f"{restored.file}: {decimal(restored.n_bytes)}, from {file}")
         if restored.replaced:
-            typer.echo(f"the database that was there is {restored.replaced}")
+            typer.echo(f"the replaced database is kept as {restored.replaced}")

@@ -1,4 +1,4 @@
-"""The edge of every command: its settings, its store, and how it fails."""
+"""What commands share: settings, the store, and plain error messages."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon.terminal.api_client import ApiClient
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
-"""The option of every command that opens the database itself."""
+"""The option of commands that open the database themselves."""
 
 
 def read_settings(**given: Any) -> Settings:
-    """Return the settings of the environment, where no option says otherwise. Errors: ValidationError."""
+    """Return the settings of the environment, overridden by options. Errors: ValidationError."""
     return Settings(**{name: value for name, value in given.items() if value is not None})
 
 
 def api_client_of(url: str | None, *, timeout_seconds: float = 60.0) -> ApiClient:
-    """Return the service to ask. Errors: ValidationError."""
+    """Return the client of the service at a URL. Errors: ValidationError."""
     settings = read_settings(url=url)
     token = settings.token.get_secret_value() if settings.token else None
     return ApiClient(url=settings.url, token=token, timeout_seconds=timeout_seconds)
 
 
 def console() -> Console:
-    """Return the terminal; what its encoding does not know is shown as a question mark instead of failing."""
+    """Return the console; characters that its encoding lacks are printed as question marks."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     return Console()
@@ -47,9 +47,9 @@ def console() -> Console:
 
 @contextmanager
 def open_store(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
-    """Open the database for one command: as it is, or `making` it and bringing its schema to this version's.
+    """Open the database for one command: as it is or, with `making`, created and migrated to this version.
 
-    Errors: NotReady where there is none or its schema is another; where it is older and a service uses it.
+    Errors: NotReady if it does not exist or has another schema, or if it must be migrated while a service uses it.
     """
     url = read_settings(data_dir=data_dir).store_url
     if not making and not is_shared(url):
@@ -68,7 +68,7 @@ def open_store(data_dir: Path | None, *, making: bool = False) -> Iterator[Store
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """End with one line that says what is wrong instead of a traceback, for everything that is expected."""
+    """Turn expected errors into one line on stderr and exit status 1, without a traceback."""
     try:
         yield
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""`trmon doctor`: what is wrong with an installation, and what to do."""
+"""`trmon doctor`: check an installation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon.domain.model.health_check import HealthLevel
 
 
 def doctor(data_dir: DataDir = None) -> None:
-    """Look at settings, database, indexes, clocks, disk and leases; exit with 1 where something is wrong."""
+    """Check settings, database, indexes, clocks, disk and leases; exit with 1 if something is wrong."""
     with plain_errors():
         found = []
         for one in check_installation(read_settings(data_dir=data_dir), variables=os.environ):

@@ -1,4 +1,4 @@
-"""`trmon export` and `trmon import`: whole projects as parquet, and back."""
+"""`trmon export` and `trmon import`: projects as parquet, out and in."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SHOWN = ("batches", "reports", "sequences", "alerts")
 
 
 def export(
-    project: Annotated[str, typer.Argument(help="What to export.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="An empty folder, or one to be made.")],
+    project: Annotated[str, typer.Argument(help="The project to export.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="An empty folder, or one to create.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Write a project as partitioned parquet, for DuckDB and for `trmon import`, while the service goes on."""
+    """Write a project as partitioned parquet, for DuckDB and `trmon import`, while the service runs."""
     with plain_errors(), open_store(data_dir) as store:
         began_at = time.monotonic()
         written = store.archives.export_project(checked_name(project, field="PROJECT"), directory, now=time.time())
@@ -29,11 +29,11 @@ def export(
 
 
 def import_(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="What `trmon export` wrote.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `trmon export` wrote.")],
     project: Annotated[str | None, typer.Option(help="Another name for the project.")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Take in what `trmon export` wrote: all of a run or nothing, never into another run; again changes nothing."""
+    """Import what `trmon export` wrote: each run whole or not at all, never into another run; safe to repeat."""
     with plain_errors(), open_store(data_dir, making=True) as store:
         renamed = None if project is None else checked_name(project, field="--project")
         for run in store.archives.import_project(directory, project=renamed):

@@ -1,4 +1,4 @@
-"""`trmon grafana`: the dashboards in somebody's Grafana."""
+"""`trmon grafana`: push the dashboards to a Grafana."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from trmon.grafana.api import grafana as opened
 from trmon.grafana.dashboards import shipped
 from trmon.grafana.push import push
 
-grafana = typer.Typer(no_args_is_help=True, help="Put the dashboards into a Grafana.")
+grafana = typer.Typer(no_args_is_help=True, help="Push the dashboards to a Grafana.")
 
 
 @grafana.command("push")
 def push_dashboards(
-    url: Annotated[str | None, typer.Option(help="Grafana's address; else TRMON_GRAFANA_URL.")] = None,
-    token: Annotated[str | None, typer.Option(help="A service account's token; better in TRMON_GRAFANA_TOKEN.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of Grafana; default: TRMON_GRAFANA_URL.")] = None,
+    token: Annotated[str | None, typer.Option(help="Token of a service account; prefer TRMON_GRAFANA_TOKEN.")] = None,
     prometheus_url: Annotated[
-        str | None, typer.Option(help="Also make a data source of the Prometheus that Grafana finds here.")
+        str | None, typer.Option(help="Also create a data source for Prometheus at this URL, as Grafana reaches it.")
     ] = None,
 ) -> None:
-    """Create or update the folder and the dashboards in a Grafana; again changes nothing."""
+    """Create or update the folder and the dashboards in a Grafana; safe to repeat."""
     with plain_errors():
         settings = read_settings(grafana_url=url, grafana_token=token)
         if settings.grafana_token is None:
-            raise InvalidInput("--token", "is needed, or TRMON_GRAFANA_TOKEN; make one for a service account")
+            raise InvalidInput("--token", "or TRMON_GRAFANA_TOKEN is required; create a token for a service account")
         with opened(settings.grafana_url, token=settings.grafana_token.get_secret_value()) as api:
             for pushed in push(api, shipped(), prometheus_url=prometheus_url):
                 address = f"{settings.grafana_url.rstrip('/')}{pushed.path}"

@@ -1,4 +1,4 @@
-"""`trmon ingest`: what clients spooled, sent later."""
+"""`trmon ingest`: upload what clients spooled."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trmon.terminal.spool_upload import SpoolUploader, segments_in
 
 def ingest(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A spool directory of the client.")],
-    url: Annotated[str | None, typer.Option(help="The service to send to.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
 ) -> None:
-    """Send what clients spooled to a running service; again changes nothing, so the files are left as they are."""
+    """Upload spooled messages to a running service; safe to repeat: the files are kept."""
     with plain_errors():
         settings = read_settings(url=url)
         sender = SpoolUploader(settings.url, token=settings.token.get_secret_value() if settings.token else None)

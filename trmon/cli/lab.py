@@ -1,4 +1,4 @@
-"""`trmon demo` and `trmon lab`: small runs trained under trmon's eyes; both need torch."""
+"""`trmon demo` and `trmon lab`: train small runs with trmon attached; both need torch."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def demo_command(
     ] = "stale",
     seed: Annotated[int, typer.Option(help="Seed of both runs.")] = DEMO_SEED,
     steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 240,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the service up at the end, to look around in.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the service running so that you can explore.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Train a healthy and an ill run under a service of their own, and tell what trmon said of them."""
+    """Train a healthy and a drifting run against a local service, and print what trmon reported."""
     with plain_errors():
         lab = _lab()
         choices = lab.Choices(lab.injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
@@ -35,12 +35,12 @@ def demo_command(
 def lab_command(
     run: Annotated[str, typer.Option(help="Name of the run.")],
     project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
-    url: Annotated[str | None, typer.Option(help="The service to report to; without, a spool directory.")] = None,
-    inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Without, nothing.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
+    inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Default: nothing.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 240,
 ) -> None:
-    """Train one small policy by reinforcement learning, watched by a running service."""
+    """Train one small policy by reinforcement learning and report to a running service."""
     with plain_errors():
         lab = _lab()
         config = lab.configured(inject, seed=seed, n_steps=steps)
@@ -49,7 +49,7 @@ def lab_command(
 
 
 def _lab() -> Any:
-    """Return the lab, which needs torch. Errors: NotReady where torch is not installed."""
+    """Return the lab, which needs torch. Errors: NotReady if torch is not installed."""
     try:
         from trmon.lab import commands
     except ModuleNotFoundError as error:

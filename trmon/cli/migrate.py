@@ -1,4 +1,4 @@
-"""`trmon migrate`: the schema of the database."""
+"""`trmon migrate`: migrate the database."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from trmon.cli.command import DataDir, open_store, plain_errors
 
 
 def migrate(data_dir: DataDir = None) -> None:
-    """Bring the database's schema to this version; `serve` does so by itself."""
+    """Migrate the database to this version; `serve` does it automatically."""
     with plain_errors(), open_store(data_dir, making=True):
         typer.echo("the database is up to date")

@@ -1,4 +1,4 @@
-"""`trmon notify`: try the receivers of alerts."""
+"""`trmon notify`: test the receivers of alerts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trmon.cli.command import plain_errors, read_settings
 from trmon.notifications.configured_receivers import send_test_notification
 from trmon.notifications.receivers.receiver import DeliveryOutcome
 
-notify = typer.Typer(no_args_is_help=True, help="Try the receivers of alerts.")
+notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")
 
 
 @notify.command("test")

@@ -1,4 +1,4 @@
-"""`trmon rules`: check and test the rules that make alerts."""
+"""`trmon rules`: check and test alert rules."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 from trmon.cli.command import plain_errors
 from trmon.config import rule_files as rulefiles
 
-rules = typer.Typer(no_args_is_help=True, help="Check and test the rules that make alerts.")
+rules = typer.Typer(no_args_is_help=True, help="Check and test alert rules.")
 
 
 @rules.command("check")
 def check_rules(file: Annotated[Path, typer.Argument(metavar="FILE", help="Rules, as YAML.")]) -> None:
-    """Say whether a file of rules can be read, and if not, where it is wrong."""
+    """Check a rules file and name the place of an error."""
     with plain_errors():
         n_rules = len(rulefiles.read_rules_file(file))
         typer.echo(f"{file}: ok; with the built-in ones {n_rules} rules")
@@ -25,7 +25,7 @@ def check_rules(file: Annotated[Path, typer.Argument(metavar="FILE", help="Rules
 def test_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Series and expected alerts, as YAML.")],
 ) -> None:
-    """Run series of signals through rules, and compare the alerts with those expected."""
+    """Run series of signals through rules and compare the alerts with the expected ones."""
     with plain_errors():
         verdicts = rulefiles.run_rules_file_tests(file)
         for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""`trmon serve`: the service, in one or several processes."""
+"""`trmon serve`: run the service in one or several processes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from trmon.store.database.connect import is_shared
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free one.")] = None,
     data_dir: DataDir = None,
-    replicas: Annotated[int, typer.Option(min=1, max=64, help="API processes, on one port; over PostgreSQL.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, max=64, help="Workers beside them; over PostgreSQL.")] = 0,
+    replicas: Annotated[
+        int, typer.Option(min=1, max=64, help="Number of API processes on one port; needs PostgreSQL.")
+    ] = 1,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers; needs PostgreSQL.")] = 0,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that the supervisor has bound.")] = None,
 ) -> None:
-    """Run the service: over SQLite all of it; over PostgreSQL the API, and workers where asked for."""
+    """Run the service: all of it over SQLite; over PostgreSQL the API and, with --workers, workers."""
     with plain_errors():
         settings = read_settings(host=host, port=port, data_dir=data_dir)
         logs.configure_logging(settings)
@@ -51,7 +53,7 @@ def serve(
 
 
 def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, workers: int) -> None:
-    """Each process inherits the environment and what the options changed of it; replicas also the socket."""
+    """Run replicas and workers; they inherit the environment with the options applied, replicas also the socket."""
     url = socket_url(bound)
     os.environ |= {"TRMON_HOST": settings.host, "TRMON_DATA_DIR": str(settings.data_dir)}
     if settings.public_url is None:

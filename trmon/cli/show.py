@@ -1,4 +1,4 @@
-"""`trmon show`: one run, in a page of text."""
+"""`trmon show`: print one run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from trmon.terminal.run_page import print_run as show_portrait
 
 def show(
     run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
-    url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
 ) -> None:
-    """Show a run: its verdict, what fires, the cause, its evidence and remedy, its signals and what policies reject."""
+    """Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject."""
     with plain_errors():
         run_context = fetch_run_detail(api_client_of(url), parse_run_name(run))
         show_portrait(run_context, console(), now=time.time())

@@ -1,4 +1,4 @@
-"""`trmon token`: who may call the service."""
+"""`trmon token`: manage API tokens."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from trmon.domain.model.identity import checked_name
 
 SECONDS_PER_DAY = 86_400.0
 
-token = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens that may call the service.")
+token = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens.")
 
 
 @token.command("create")
 def create_token_command(
-    name: Annotated[str, typer.Argument(help="What to call it.")],
-    scope: Annotated[list[Scope], typer.Option(help="What it may do; may be given more than once.")],
-    project: Annotated[str | None, typer.Option(help="Only this project; without, all.")] = None,
-    days: Annotated[float, typer.Option(min=0.001, max=36_500, help="How long it is valid.")] = 365.0,
+    name: Annotated[str, typer.Argument(help="Name of the token.")],
+    scope: Annotated[list[Scope], typer.Option(help="A scope; repeat the option for several.")],
+    project: Annotated[str | None, typer.Option(help="Limit the token to this project.")] = None,
+    days: Annotated[float, typer.Option(min=0.001, max=36_500, help="Days until it expires.")] = 365.0,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a token and print it, once."""
+    """Create a token and print it; it cannot be shown again."""
     with plain_errors(), open_store(data_dir, making=True) as store:
         secret, now = new_secret(), time.time()
         store.tokens.create(

@@ -1,4 +1,4 @@
-"""`trmon top`: the fleet, live."""
+"""`trmon top`: watch all runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trmon.terminal import follow_fleet
 
 
 def top(
-    project: Annotated[str | None, typer.Option(help="Only this project's runs.")] = None,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    project: Annotated[str | None, typer.Option(help="Only runs of this project.")] = None,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between refreshes.")] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one frame and end, as when the output is no terminal.")
+        bool, typer.Option("--once", help="Print one frame and exit; the default if the output is not a terminal.")
     ] = False,
-    url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
 ) -> None:
-    """Show every run with its verdict, those that need somebody first; until interrupted."""
+    """Show every run with its verdict, the most urgent first, until interrupted."""
     with plain_errors():
         terminal, service = console(), api_client_of(url)
         project = None if project is None else checked_name(project, field="--project")

@@ -1,4 +1,4 @@
-"""`trmon whatif`: what other policies would have masked."""
+"""`trmon whatif`: evaluate other policies over stored sequences."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from trmon.terminal.whatif_text import print_whatif
 def whatif_command(
     run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
     policy: Annotated[
-        list[str], typer.Option(help="A preset, one with bounds as trm_max(delta=0.02), or JSON; as often as wanted.")
+        list[str],
+        typer.Option(
+            help="A preset, a preset with bounds such as trm_max(delta=0.02), or JSON; repeat the option for several."
+        ),
     ],
     from_step: Annotated[int | None, typer.Option("--from", min=0, help="The first step.")] = None,
     to_step: Annotated[int | None, typer.Option("--to", min=0, help="The last step.")] = None,
-    max_steps: Annotated[int, typer.Option(min=1, help="At most so many steps, the newest ones.")] = 1000,
-    url: Annotated[str | None, typer.Option(help="The service to ask.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what the API answers, a line a policy.")] = False,
+    max_steps: Annotated[int, typer.Option(min=1, help="Maximum number of steps; the newest are used.")] = 1000,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the API's JSON, one line per policy.")] = False,
 ) -> None:
-    """Show what policies would have masked of the sequences that are stored of a run, beside what was masked."""
+    """Print what policies would have masked of a run's stored sequences, beside what was masked."""
     with plain_errors():
         policies = [whatif_query.parse_policy_argument(text) for text in policy]
         service = api_client_of(url, timeout_seconds=whatif_query.TIMEOUT_SECONDS)
         window = {"from_step": from_step, "to_step": to_step, "max_steps": max_steps}
-        found = [whatif_query.fetch_whatif(run, tried, asked=service, **window) for tried in policies]
+        found = [whatif_query.fetch_whatif(run, tried, client=service, **window) for tried in policies]
         if as_json:
             for effect in found:
                 typer.echo(effect.model_dump_json())

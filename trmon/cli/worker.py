@@ -1,4 +1,4 @@
-"""`trmon worker`: a process that watches a share of the runs, over PostgreSQL."""
+"""`trmon worker`: run a worker of a fleet, over PostgreSQL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from trmon.metrics.counters import Counters
 def worker(
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Port to serve its own /metrics on; none without."),
+        typer.Option(min=1, max=65535, help="Port for this worker's /metrics; default: none."),
     ] = None,
 ) -> None:
-    """Watch a share of the runs: close batches, judge rules, tell people. Any number of them share the work."""
+    """Process a share of the runs: close batches, evaluate rules, send notifications."""
     with plain_errors():
         settings = read_settings()
         logs.configure_logging(settings)

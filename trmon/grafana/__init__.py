@@ -1,1 +1,1 @@
-"""Grafana: the dashboards as they are shipped, and how they get into somebody's Grafana over its HTTP API."""
+"""The shipped Grafana dashboards, and the push to a Grafana over its HTTP API."""

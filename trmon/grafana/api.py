@@ -1,4 +1,4 @@
-"""Grafana's API by grafana-client: opened with a token, checked, and its errors told as ours."""
+"""Grafana's API through grafana-client: checked when opened, with its errors as domain errors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 @contextmanager
 def grafana(url: str, *, token: str) -> Iterator[GrafanaApi]:
-    """Yield the API of a Grafana that is there, lets the token in and is new enough.
+    """Yield the API of a Grafana that is reachable, accepts the token and is new enough.
 
-    Errors: NotReady without grafana-client, or if nothing or no such Grafana answers; InvalidInput for what is no
-    address; Unauthenticated, Forbidden and Conflict as Grafana says.
+    Errors: NotReady without grafana-client or if no suitable Grafana answers; InvalidInput for a malformed URL;
+    Unauthenticated, Forbidden and Conflict as Grafana answers.
     """
     try:
         from grafana_client.api import GrafanaApi
@@ -39,7 +39,7 @@ def grafana(url: str, *, token: str) -> Iterator[GrafanaApi]:
 
 
 def if_there(read: Callable[[], T]) -> T | None:
-    """Return what a call returns, None where Grafana says that there is no such thing."""
+    """Return the result of a call, None if Grafana answers 404."""
     from grafana_client.client import GrafanaClientError
 
     try:
@@ -52,19 +52,19 @@ def if_there(read: Callable[[], T]) -> T | None:
 
 def _check_address(url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise InvalidInput("--url", f"must begin with http:// or https://, and is {url!r}")
+        raise InvalidInput("--url", f"must begin with http:// or https://, not {url!r}")
     try:
         is_one = urlsplit(url).hostname and urlsplit(url).port != 0
     except ValueError:
         is_one = False
     if not is_one:
-        raise InvalidInput("--url", f"must be an address, http://host:port, and is {url!r}")
+        raise InvalidInput("--url", f"must be a URL such as http://host:port, not {url!r}")
 
 
 def _check(version: str | None, *, url: str) -> None:
     major = (version or "").partition(".")[0]
     if not major.isdigit():
-        raise NotReady(f"{url} does not say which Grafana it is; --url is the address of Grafana itself")
+        raise NotReady(f"{url} does not name a Grafana version; pass the URL of Grafana itself by --url")
     if int(major) < OLDEST:
         raise NotReady(f"{url} is Grafana {version}; the dashboards need {OLDEST}.0 or later")
 
@@ -79,7 +79,7 @@ def _told_as_ours(url: str) -> Iterator[None]:
     except GrafanaClientError as error:
         raise _refusal(error.status_code, error.response, url=url) from error
     except (JSONDecodeError, AttributeError) as error:
-        raise NotReady(f"{url} answers, but not as Grafana does; --url is the address of Grafana itself") from error
+        raise NotReady(f"{url} does not answer like Grafana; pass the URL of Grafana itself by --url") from error
     except (RequestException, GrafanaException, OSError) as error:
         raise NotReady(f"no Grafana answers at {url}: {error}") from error
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 Dashboard = dict[str, Any]
-"""The JSON model of a dashboard; `uid` and `title` are its address and its name."""
+"""The JSON model of a dashboard; `uid` identifies it."""
 
 
 def shipped() -> list[Dashboard]:
-    """Return every dashboard, by the name of its file."""
+    """Return every dashboard by its file name."""
     found = sorted((path for path in _folder().iterdir() if path.name.endswith(".json")), key=lambda path: path.name)
     return [json.loads(path.read_text("utf-8")) for path in found]
 
 
 def _folder() -> Traversable:
-    """An installed package carries them beside this module; a checkout has them at its top, where they are made."""
+    """Return their folder: beside this module in an installed package, at the top of a checkout."""
     installed = files("trmon.grafana") / "dashboards"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "dashboards"

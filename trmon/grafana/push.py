@@ -1,4 +1,4 @@
-"""Pushing: a folder, the data source if one is asked for, and the dashboards; what is there already stays as it is."""
+"""Push a folder, optionally a data source, and the dashboards; what is current is left alone."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 FOLDER_UID = "trmon"
 FOLDER_TITLE = "trmon"
 DATASOURCE_UID = "trmon-prometheus"
-"""The uid that the provisioned alert rules name, too."""
+"""The uid that the provisioned alert rules use too."""
 OF_GRAFANA = ("id", "version")
-"""What Grafana adds to a dashboard when it saves it."""
+"""Fields that Grafana adds to a dashboard when it saves it."""
 
 
 class Change(Enum):
-    """What became of one thing."""
+    """The outcome of one push."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -31,7 +31,7 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """One thing in Grafana, and what became of it; `path` is where people find it."""
+    """One object in Grafana and its outcome; `path` is its address in the browser."""
 
     kind: str
     title: str
@@ -40,9 +40,9 @@ class Pushed:
 
 
 def push(api: GrafanaApi, dashboards: list[Dashboard], *, prometheus_url: str | None) -> Iterator[Pushed]:
-    """Bring everything to its shipped form, in order, and yield what became of each.
+    """Create or update every object in order and yield each outcome.
 
-    Args: prometheus_url: where Grafana finds the Prometheus that scrapes trmon; None touches no data source.
+    Args: prometheus_url: URL by which Grafana reaches the Prometheus that scrapes trmon; None: no data source.
     """
     yield _folder(api)
     if prometheus_url is not None:

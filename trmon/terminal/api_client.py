@@ -1,4 +1,4 @@
-"""Asking a running service over HTTP, as the commands do."""
+"""The HTTP client that the commands use to query a running service."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiClient:
-    """A service, and the token that is shown there."""
+    """A service's URL and the token to send."""
 
     url: str
     token: str | None
     timeout_seconds: float = 60.0
 
     def get(self, path: str) -> bytes:
-        """Return what the service answers. Errors: NotReady when nobody answers, or refuses."""
+        """Return the answer to a GET. Errors: NotReady if the service is unreachable or refuses."""
         return self._request("GET", path)
 
     def post(self, path: str, question: dict[str, Any]) -> bytes:
-        """Return what the service answers to a document. Errors: NotReady when nobody answers, or refuses."""
+        """Return the answer to a POST. Errors: NotReady if the service is unreachable or refuses."""
         return self._request("POST", path, json=question)
 
     def _request(self, method: str, path: str, **content: Any) -> bytes:
@@ -44,36 +44,40 @@ class ApiClient:
         return answer.content
 
     def read(self, kind: type[M], path: str) -> M:
-        """Return what the service answers as a model. Errors: NotReady, also where another program answers."""
+        """Return the answer to a GET as a model. Errors: NotReady, also if another program answers."""
         return self.understood(kind, self.get(path))
 
     def understood(self, kind: type[M], answer: bytes) -> M:
-        """Return an answer as a model. Errors: NotReady where it is none of trmon's."""
+        """Return an answer as a model. Errors: NotReady if it is not from trmon."""
         try:
             return kind.model_validate_json(answer)
         except ValidationError as error:
-            raise NotReady(f"{self.url} answers, but not as this trmon does; --url is the address of one") from error
+            raise NotReady(
+                f"{self.url} does not answer like this version of trmon; pass the URL of a trmon service by --url"
+            ) from error
 
 
 def authorization_header(token: str | None) -> dict[str, str]:
-    """Return the header that shows a token. Errors: InvalidInput for one that none can be, which is not repeated."""
+    """Return the header that carries a token. Errors: InvalidInput for a malformed token, which the message omits."""
     if not token:
         return {}
     if not (token.isascii() and token.isprintable()) or token != token.strip():
-        raise InvalidInput("TRMON_TOKEN", "has spaces, line ends or letters that no token has; copy it again")
+        raise InvalidInput(
+            "TRMON_TOKEN", "contains spaces, line ends or characters that a token cannot have; copy it again"
+        )
     return {"Authorization": f"Bearer {token}"}
 
 
 def parse_run_name(name: str, *, otherwise: str = "") -> RunKey:
-    """Return the key of PROJECT/RUN. Args: otherwise: what could be given instead. Errors: InvalidInput."""
+    """Return the key of PROJECT/RUN. Args: otherwise: the alternative that the message offers. Errors: InvalidInput."""
     project, slash, run = name.partition("/")
     if not slash:
-        raise InvalidInput("RUN", f"is PROJECT/RUN, and is {name!r}{otherwise}")
+        raise InvalidInput("RUN", f"must be PROJECT/RUN, not {name!r}{otherwise}")
     return RunKey.checked(project, run)
 
 
 def problem_line(answer: httpx.Response) -> str:
-    """Return in one line what problem details say, that a page is none of trmon's, or how any other answer begins."""
+    """Return one line: the problem details, or the beginning of an answer that is not from trmon."""
     kind = answer.headers.get("content-type", "")
     if kind.startswith("application/problem+json"):
         with suppress(ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Where the command gets a diagnosis from: a running service, or a log line in a file."""
+"""The diagnosis that the command prints: of a run of a service, or of a log line in a file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.terminal.api_client import ApiClient, parse_run_name
 
 
-def fetch_diagnosis(name: str, *, asked: ApiClient) -> DiagnosisOut:
-    """Return the diagnosis of PROJECT/RUN that a service gives. Errors: InvalidInput, NotReady."""
+def fetch_diagnosis(name: str, *, client: ApiClient) -> DiagnosisOut:
+    """Return a service's diagnosis of PROJECT/RUN. Errors: InvalidInput, NotReady."""
     key = parse_run_name(name, otherwise="; or give --metrics FILE")
-    return asked.read(DiagnosisOut, f"/api/v1/runs/{key}/diagnosis")
+    return client.read(DiagnosisOut, f"/api/v1/runs/{key}/diagnosis")
 
 
 def diagnose_metrics(file: Path) -> DiagnosisOut:
-    """Return the diagnosis of a log line: a JSON object of signals under our, verl's or TRL's names.
+    """Return the diagnosis of a log line: a JSON object of signals under trmon's, verl's or TRL's names.
 
-    Errors: InvalidInput where the file cannot be read as one.
+    Errors: InvalidInput if the file is not such an object.
     """
     try:
         line = translate(msgspec.json.decode(file.read_bytes(), type=dict[str, object]))

@@ -1,4 +1,4 @@
-"""A diagnosis as text for people."""
+"""Print a diagnosis as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trmon.domain.rules.condition import ThresholdSide
 
 
 def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
-    """Print a diagnosis: what fires on the run itself, the cause, its evidence and fix, and what is not known."""
+    """Print a diagnosis: alerts on the run's state, the cause, its evidence and fix, and what was not measured."""
     for fires in found.circumstances:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
         console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)

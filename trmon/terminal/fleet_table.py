@@ -1,4 +1,4 @@
-"""The fleet as one frame of text: who needs somebody first, a line each, no wider or higher than the terminal."""
+"""The fleet as one frame of text: runs by urgency, one line each, within the size of the terminal."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ PAGE = 500
 MOST_RUNS = 2000
 SPARKS_WIDTH = 16
 FRAME_LINES = 7
-"""Most lines of a frame that are no run: answer, trouble, the table's head, its rules, and what was left out."""
+"""Lines of a frame besides runs, at most: summary, trouble, table head, rules, and the count of hidden runs."""
 WIDE, MIDDLING = 120, 100
-"""Columns from which sparks, and the share rejected, have room."""
+"""Terminal columns from which sparklines, and the rejected share, fit."""
 NEEDS, KINDS = list(Urgency), list(VerdictKind)
 ILL = frozenset(kind for kind in VerdictKind if kind.urgency is not Urgency.NONE)
 
 
-def fetch_fleet(asked: ApiClient, *, project: str | None) -> list[FleetRunOut]:
-    """Return the runs of a service, those that need somebody first. Errors: NotReady."""
+def fetch_fleet(client: ApiClient, *, project: str | None) -> list[FleetRunOut]:
+    """Return the runs of a service, the most urgent first. Errors: NotReady."""
     runs: list[FleetRunOut] = []
     where = "" if project is None else f"&project={project}"
     after: str | None = ""
     while after is not None and len(runs) < MOST_RUNS:
         path = f"/api/v1/fleet?limit={PAGE}{where}{f'&after={after}' if after else ''}"
-        page = asked.read(PageOut[FleetRunOut], path)
+        page = client.read(PageOut[FleetRunOut], path)
         runs += page.items
         after = page.next
     return sorted(runs, key=_urgency)
@@ -48,9 +48,9 @@ def _urgency(run: FleetRunOut) -> tuple[int, int, float]:
 def fleet_frame(
     runs: Sequence[FleetRunOut], *, console: Console, now: float, height: int | None = None, trouble: str = ""
 ) -> RenderableType:
-    """Return the fleet as it is shown.
+    """Return one frame of the fleet.
 
-    Args: height: lines there are, None for as many as it takes; trouble: what keeps this from being news.
+    Args: height: lines of the terminal, None for no limit; trouble: why the data may be outdated.
     """
     shown = runs if height is None else runs[: max(height - FRAME_LINES, 1)]
     more = len(runs) - len(shown)
@@ -60,20 +60,20 @@ def fleet_frame(
     if runs:
         parts.append(_table(shown, console=console, now=now))
     if more:
-        parts.append(Text(f"and {more} more, which need nobody sooner", style="dim"))
+        parts.append(Text(f"and {more} more, less urgent", style="dim"))
     return Group(*parts)
 
 
 def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
-    """Return the fleet in one line, as the page says it, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
+    """Return the summary line that the page shows too, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
     if not runs:
-        return "no runs yet: a trainer's first report makes one"
+        return "no runs yet: a trainer's first report creates one"
     needs = Counter(run.verdict.need for run in runs)
     kinds = Counter(run.verdict.kind for run in runs)
     now = needs[Urgency.NOW]
     counted = {
         "to watch": needs[Urgency.SOON],
-        "taken up": sum(run.verdict.need is Urgency.NONE and run.verdict.kind in ILL for run in runs),
+        "acknowledged": sum(run.verdict.need is Urgency.NONE and run.verdict.kind in ILL for run in runs),
         **{kind.value: kinds[kind] for kind in (VerdictKind.HEALTHY, VerdictKind.UNKNOWN, VerdictKind.FINISHED)},
     }
     first = f"{now} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"

@@ -1,4 +1,4 @@
-"""Following the fleet: a frame every few seconds, over the whole terminal, until somebody has seen enough."""
+"""Follow the fleet: redraw the whole terminal every few seconds until interrupted."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from trmon.terminal.fleet_table import fetch_fleet, fleet_frame
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """The runs as they were answered, when, and what has kept them from being news since; empty if nothing has."""
+    """The runs, when they were read, and why they could not be read again since; empty if they could."""
 
     runs: list[FleetRunOut]
     at: float
     trouble: str = ""
 
 
-def print_fleet(asked: ApiClient, *, project: str | None, console: Console) -> None:
+def print_fleet(client: ApiClient, *, project: str | None, console: Console) -> None:
     """Print the fleet as it is now. Errors: NotReady."""
-    console.print(fleet_frame(fetch_fleet(asked, project=project), console=console, now=time.time()))
+    console.print(fleet_frame(fetch_fleet(client, project=project), console=console, now=time.time()))
 
 
-def follow_fleet(asked: ApiClient, *, project: str | None, console: Console, every_seconds: float) -> None:
-    """Show the fleet until interrupted. Errors: NotReady if the service is away from the start."""
-    seen = FleetSnapshot(fetch_fleet(asked, project=project), at=time.time())
+def follow_fleet(client: ApiClient, *, project: str | None, console: Console, every_seconds: float) -> None:
+    """Show the fleet until interrupted. Errors: NotReady if the service is unreachable at the start."""
+    seen = FleetSnapshot(fetch_fleet(client, project=project), at=time.time())
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(_drawn(seen, console), refresh=True)
             time.sleep(every_seconds)
-            seen = _looked_again(seen, asked, project=project)
+            seen = _refresh(seen, client, project=project)
 
 
-def _looked_again(seen: FleetSnapshot, asked: ApiClient, *, project: str | None) -> FleetSnapshot:
-    """A service that is away, as while it is upgraded, is no end: what it said last stays."""
+def _refresh(seen: FleetSnapshot, client: ApiClient, *, project: str | None) -> FleetSnapshot:
+    """Keep the last data while the service is unreachable, as during an upgrade."""
     try:
-        return FleetSnapshot(fetch_fleet(asked, project=project), at=time.time())
+        return FleetSnapshot(fetch_fleet(client, project=project), at=time.time())
     except NotReady as error:
         return replace(seen, trouble=str(error))
 

@@ -1,4 +1,4 @@
-"""A run's portrait: everything that is shown of it, asked of a service."""
+"""Everything that `trmon show` prints of a run, read from a service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAIN = (
     *("kl_k3", "kl_k1", "chi2_token", "ess_token", "ess_seq", "prob_pearson", "ratio_mean", "abs_log_ratio_max"),
     *("version_lag_mean", "clip_fraction", "zero_variance_groups", "invalid_fraction", "grad_norm"),
 )
-"""The signals that are drawn, those of a pair by their stem."""
+"""The signals in the table; those of a pair by their stem."""
 MASK_RATE = "mask_rate"
 
 
@@ -38,24 +38,24 @@ class RunDetail:
 
     @property
     def mask_rates(self) -> Mapping[str, str]:
-        """The signal of each policy's mask rate, by its name, the one in force first."""
+        """The signal of each policy's mask rate by the policy's name, the active policy first."""
         shadows = {shadow["name"]: f"{SHADOW_PREFIX}{shadow['name']}" for shadow in self.policy.shadows}
         return {self.policy.name: MASK_RATE, **shadows}
 
 
-def fetch_run_detail(asked: ApiClient, key: RunKey) -> RunDetail:
-    """Return the portrait of a run. Errors: NotReady, also where there is no such run."""
-    run = asked.read(FleetRunOut, f"/api/v1/fleet/{key}")
+def fetch_run_detail(client: ApiClient, key: RunKey) -> RunDetail:
+    """Return the details of a run. Errors: NotReady, also if there is no such run."""
+    run = client.read(FleetRunOut, f"/api/v1/fleet/{key}")
     path = f"/api/v1/runs/{key}"
-    policy = asked.read(PolicyVersionOut, f"{path}/policy")
+    policy = client.read(PolicyVersionOut, f"{path}/policy")
     if run.reward is None:
         return RunDetail(run=run, policy=policy, diagnosis=None, series=None, drawn=())
-    diagnosis = asked.read(DiagnosisOut, f"{path}/diagnosis")
-    names = msgspec.json.decode(asked.get(f"{path}/signals/names"), type=list[str])
+    diagnosis = client.read(DiagnosisOut, f"{path}/diagnosis")
+    names = msgspec.json.decode(client.get(f"{path}/signals/names"), type=list[str])
     drawn = _drawn(names)
     rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
     wanted = ",".join((*drawn, *rates))
-    series = asked.read(SeriesOut, f"{path}/signals?points={POINTS}&names={wanted}")
+    series = client.read(SeriesOut, f"{path}/signals?points={POINTS}&names={wanted}")
     return RunDetail(
         run=run,
         policy=policy,
@@ -66,7 +66,7 @@ def fetch_run_detail(asked: ApiClient, key: RunKey) -> RunDetail:
 
 
 def _drawn(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the main signals that a run has, by full name: of a pair's, those of its primary one."""
+    """Return the full names of the main signals that a run has; of a pair's signals, those of the primary pair."""
     found = (next((name for name in _spellings(stem) if name in names), None) for stem in MAIN)
     return tuple(name for name in found if name is not None)
 

@@ -1,4 +1,4 @@
-"""A run as text: its verdict, what fires, the diagnosis with its evidence and remedy, the signals, the policies."""
+"""Print one run: verdict, alerts, diagnosis with evidence and remedy, signals, policies."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, ver
 from trmon_client.core.signals.catalogue import SIGNALS
 
 
-def print_run(run_context: RunDetail, console: Console, *, now: float) -> None:
-    """Print a run's portrait."""
-    run = run_context.run
+def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
+    """Print the details of a run."""
+    run = detail.run
     console.print(Text(f"{run.project}/{run.run}", style="bold"), Text(_about(run, now=now), style="dim"))
     console.print(verdict_line(run.verdict), soft_wrap=True)
     for alert in run.alerts:
         console.print(_alert(alert), soft_wrap=True)
-    if run_context.diagnosis is not None:
+    if detail.diagnosis is not None:
         console.print()
-        show_diagnosis(run_context.diagnosis, console)
-    if run_context.series is not None:
-        console.print(_signals(run_context, run_context.series, console))
-        console.print(_policies(run_context, run_context.series, console))
+        show_diagnosis(detail.diagnosis, console)
+    if detail.series is not None:
+        console.print(_signals(detail, detail.series, console))
+        console.print(_policies(detail, detail.series, console))
 
 
 def _about(run: FleetRunOut, *, now: float) -> str:
@@ -49,16 +49,16 @@ def _alert(alert: OpenAlertOut) -> Text:
     )
 
 
-def _signals(run_context: RunDetail, series: SeriesOut, console: Console) -> Table:
-    """Return the main signals; those that carry evidence, of whichever pair, are bold."""
-    told = _evidence(run_context.diagnosis)
+def _signals(detail: RunDetail, series: SeriesOut, console: Console) -> Table:
+    """Return the table of main signals; those that are evidence in any pair are bold."""
+    told = _evidence(detail.diagnosis)
     first, last = series.step[0], series.step[-1]
     table = Table("signal", box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
     for column in ("now", "least", "largest"):
         table.add_column(column, justify="right")
     table.add_column("healthy")
     table.add_column("course", no_wrap=True)
-    for name in run_context.drawn:
+    for name in detail.drawn:
         band = series.signals[name]
         healthy = SIGNALS[name].healthy if name in SIGNALS else ""
         numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
@@ -77,14 +77,14 @@ def _stem(name: str) -> str:
     return SIGNALS[name].stem if name in SIGNALS else name
 
 
-def _policies(run_context: RunDetail, series: SeriesOut, console: Console) -> Table:
+def _policies(detail: RunDetail, series: SeriesOut, console: Console) -> Table:
     table = Table("policy", "", box=box.SIMPLE_HEAD, title="what each policy rejects", title_justify="left")
     table.add_column("now", justify="right")
     table.add_column("largest", justify="right")
     table.add_column("course", no_wrap=True)
-    for policy, name in run_context.mask_rates.items():
+    for policy, name in detail.mask_rates.items():
         band = series.signals.get(name, BandOut())
-        role = "in force" if policy == run_context.policy.name else "shadow"
+        role = "active" if policy == detail.policy.name else "shadow"
         row = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)), _course(band, console))
         table.add_row(Text(policy), role, *row)
     return table

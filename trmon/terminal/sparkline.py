@@ -1,4 +1,4 @@
-"""Sparks: a series in one line of text."""
+"""A series as a line of bars."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import pairwise
 
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-=+*%#"
-"""For terminals that know no more."""
+"""For terminals without Unicode."""
 GAP = " "
 
 
 def text_sparkline(values: Sequence[float | None], *, width: int, ascii_only: bool = False) -> str:
-    """Return at most `width` bars between the least and the largest finite value; a gap where nothing is known.
+    """Return at most `width` bars between the least and the largest finite value; a gap where no value is known.
 
-    The newest value is the last bar; where a bar stands for several values it shows the last of them that is known.
-    One value, and values that are all equal, stand in the middle.
+    The last bar is the newest value; a bar of several values shows the last known one.
+    Equal values are drawn in the middle.
     """
     bars = ASCII_BARS if ascii_only else BARS
     known = [_last_known(part) for part in _parts(values, width)]

@@ -1,4 +1,4 @@
-"""Spooled messages: what clients wrote down while no service could be reached, sent to one."""
+"""Upload the messages that clients spooled while no service was reachable."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TIMEOUT_SECONDS = 60.0
 
 
 def segments_in(directory: Path) -> list[Path]:
-    """Return the segment files under a directory, each process' oldest first. Errors: InvalidInput without any."""
+    """Return the segment files under a directory, oldest first for each process. Errors: InvalidInput if none."""
     if not directory.is_dir():
         wrong = "is a file; give the folder it lies in" if directory.exists() else "is not there"
         raise InvalidInput("DIR", f"{directory} {wrong}")
     found = sorted(directory.rglob(f"*{SUFFIX}"))
     if not found:
-        raise InvalidInput("DIR", f"{directory} holds no segments (*{SUFFIX}); it is the client's spool directory")
+        raise InvalidInput("DIR", f"{directory} contains no segments (*{SUFFIX}); pass the client's spool directory")
     return found
 
 
 def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
-    """Yield the messages of a segment in bundles, counting what is damaged."""
+    """Yield the messages of a segment in bundles, and count damaged ones."""
     try:
         found = scan_segment(segment.read_bytes())
     except SegmentError:
@@ -48,24 +48,24 @@ def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
 
 
 class SpoolUploader:
-    """Posts bundles to a service; sending one again changes nothing, so files are left as they are."""
+    """Posts bundles to a service; a repeated upload changes nothing, so the files are kept."""
 
     def __init__(self, url: str, *, token: str | None) -> None:
         headers = {"Content-Type": wire.MSGPACK} | authorization_header(token)
         try:
             self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
         except httpx.InvalidURL as error:
-            raise InvalidInput("--url", f"{url!r} is no address: {error}") from error
+            raise InvalidInput("--url", f"{url!r} is not a valid URL: {error}") from error
 
     def send(self, segment: Path) -> Counter[str]:
-        """Send one segment; return how many of its messages became what. Errors: NotReady."""
+        """Send one segment and return the counts of its messages by outcome. Errors: NotReady."""
         counts: Counter[str] = Counter()
         for bundle in bundles_in(segment, counts):
             counts.update(ack.status for ack in self._post(bundle).acks)
         return counts
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._client.close()
 
     def _post(self, bundle: list[bytes]) -> wire.Acks:
@@ -80,4 +80,6 @@ class SpoolUploader:
         try:
             return wire.decode_acks(response.content)
         except wire.WireError as error:
-            raise NotReady(f"{self._client.base_url} answers, but not as trmon does; --url is its address") from error
+            raise NotReady(
+                f"{self._client.base_url} does not answer like trmon; pass the URL of a trmon service by --url"
+            ) from error

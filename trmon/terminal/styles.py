@@ -1,4 +1,4 @@
-"""Looks: verdicts and severities in color, alike wherever a terminal shows them; red is for act, amber for watch."""
+"""Colours of verdicts and severities on a terminal: red for act, amber for watch."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def last_seen_text(run: FleetRunOut, *, now: float) -> str:
 
 
 def percent_text(value: float | None) -> str:
-    """Return a share as people read it."""
+    """Return a share as a percentage."""
     return "-" if value is None else f"{value:.0%}" if value == 0 or value >= 0.1 else f"{value:.1%}"

@@ -1,4 +1,4 @@
-"""What the command asks a running service: a policy, given as people write one."""
+"""The what-if request of the command, from policies as written on the command line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ TIMEOUT_SECONDS = 3600.0
 _MOVED = re.compile(r"(?P<name>\w+)\((?P<bounds>[^()]*)\)")
 
 
-def fetch_whatif(name: str, policy: Policy, *, asked: ApiClient, **window: int | None) -> WhatIfOut:
-    """Return what a service says of a policy over PROJECT/RUN. Args: window: fields of Question. Errors: NotReady."""
+def fetch_whatif(name: str, policy: Policy, *, client: ApiClient, **window: int | None) -> WhatIfOut:
+    """Return a service's what-if of a policy over PROJECT/RUN. Args: window: fields of Question. Errors: NotReady."""
     question = {"policy": policy.spec(), **{key: value for key, value in window.items() if value is not None}}
-    return asked.understood(WhatIfOut, asked.post(f"/api/v1/runs/{parse_run_name(name)}/whatif", question))
+    return client.understood(WhatIfOut, client.post(f"/api/v1/runs/{parse_run_name(name)}/whatif", question))
 
 
 def parse_policy_argument(text: str) -> Policy:
     """Return a policy written as a preset, a preset with bounds such as `trm_max(delta=0.02)`, or JSON.
 
-    Errors: InvalidInput saying what is wrong and what is allowed.
+    Errors: InvalidInput, which names what is allowed.
     """
     try:
         moved = _MOVED.fullmatch(text.strip())
@@ -44,7 +44,7 @@ def _spec(text: str) -> Spec:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise InvalidInput("--policy", f"is no JSON object: {error}") from error
+        raise InvalidInput("--policy", f"is not a JSON object: {error}") from error
 
 
 def _bound(part: str) -> tuple[str, float]:

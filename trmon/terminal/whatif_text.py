@@ -1,4 +1,4 @@
-"""What-ifs as tables for people."""
+"""Print what-ifs as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon.api.whatif.schemas import RangeOut, ShareOut, WhatIfOut
 
 
 def print_whatif(found: Sequence[WhatIfOut], console: Console) -> None:
-    """Print what policies would have masked, one row each, beside what was masked then; and why."""
+    """Print what each policy would have masked, what was masked, and why."""
     console.print(escape(_range(found[0].range)), highlight=False, soft_wrap=True)
     table = Table("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 0", "by length, in quarters")
     for effect in found:
