@@ -1,1 +1,1 @@
-"""The one source of trmon's Grafana dashboards and alert rules: `make dashboards` writes the files from it."""
+"""The source of trmon's Grafana dashboards and alert rules; `make dashboards` generates the files from it."""

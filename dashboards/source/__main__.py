@@ -1,4 +1,4 @@
-"""Write the dashboards and the alert rules of Grafana anew: `make dashboards`."""
+"""Generates the Grafana dashboards and alert rules: `make dashboards`."""
 
 from __future__ import annotations
 

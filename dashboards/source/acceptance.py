@@ -1,4 +1,4 @@
-"""*Acceptance and trmon itself*: what the policies reject, and whether trmon can be relied upon."""
+"""The dashboard *Acceptance and trmon itself*: what the policies reject, and trmon's own health."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def acceptance() -> Dashboard:
     return dashboard(
         "trmon-acceptance",
         "trmon / Acceptance and trmon itself",
-        "What the policies reject, and whether trmon itself can be relied upon.",
+        "What the policies reject, and the health of trmon itself.",
         chosen=several_runs(),
         rows={
             "": _numbers(),
             "What is accepted": _accepted(),
             "Reports": _reports(),
-            "The worker and those it tells": _worker(),
+            "Worker and notifications": _worker(),
             "The machine": _machine(),
         },
     ).link(page_link("The page", "/"))
@@ -39,37 +39,41 @@ def acceptance() -> Dashboard:
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number("Scraped", "Instances that answer the scrape.", f"sum({own('up')})", unit="none", steps=PLAIN),
+        number("Scraped", "Instances that respond to scrapes.", f"sum({own('up')})", unit="none", steps=PLAIN),
         number(
             "Decision mismatches",
-            "Sequences whose decision could not be reproduced, within the time shown: a defect, if there is any.",
+            "Sequences whose decision could not be reproduced in the time range; any is a defect.",
             f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
             unit="none",
             steps=ANY,
         ),
         number(
             "Lost messages",
-            "Messages that clients lost, or that were refused, within the time shown.",
+            "Messages that clients lost or the service refused in the time range.",
             f"sum(increase({own('trmon_dropped_total')}[$__range]))",
             unit="none",
             steps=SOME,
         ),
         number(
             "Untold alerts",
-            "Notifications given up after their last try, within the time shown.",
+            "Notifications that failed after the last attempt in the time range.",
             f"sum(increase({own('trmon_delivery_total', outcome='dead')}[$__range]))",
             unit="none",
             steps=ANY,
         ),
         number(
             "Runs not shown",
-            "Active runs that /metrics leaves out, because there are more than TRMON_METRICS_MAX_RUNS.",
+            "Active runs that /metrics omits, above TRMON_METRICS_MAX_RUNS.",
             f"max({own('trmon_runs_omitted')})",
             unit="none",
             steps=SOME,
         ),
         number(
-            "Free disk", "Of the database's disk.", f"min({own('trmon_disk_free_bytes')})", unit="bytes", steps=ROOM
+            "Free disk",
+            "Free space on the database's disk.",
+            f"min({own('trmon_disk_free_bytes')})",
+            unit="bytes",
+            steps=ROOM,
         ),
     ]
 
@@ -79,13 +83,13 @@ def _accepted() -> list[timeseries.Panel | table.Panel]:
     return [
         chart(
             "Rejected, by policy: median over the runs",
-            "Share of sequences that each policy rejects, in force or as a shadow: what another choice would mask.",
+            "Share of sequences that each policy rejects, active or shadow: what another choice would mask.",
             (f"quantile by (policy) (0.5, {REJECTED})", "{{policy}}"),
             unit="percentunit",
             steps=band("mask_rate"),
         ),
         chart(
-            "Rejected by the policies in force",
+            "Rejected by the active policies",
             "Median and largest share over the runs.",
             (f"quantile(0.5, {per_run(in_force)})", "median"),
             (f"max({per_run(in_force)})", "largest"),
@@ -93,14 +97,14 @@ def _accepted() -> list[timeseries.Panel | table.Panel]:
             steps=band("mask_rate"),
         ),
         stacked(
-            "Sequences a second",
-            "Sequences that came, by decision.",
+            "Sequences per second",
+            "Sequences received, by decision.",
             (rate(own("trmon_sequences_total"), by="decision"), "{{decision}}"),
             unit="cps",
         ),
         rows(
-            "Bounds in force",
-            "What each run's policy demands of a sequence, its newest value.",
+            "Active bounds",
+            "The bounds that each run's policy sets for a sequence, newest value.",
             {"Bound": BOUND},
             unit="short",
             transformations=[
@@ -116,13 +120,13 @@ def _accepted() -> list[timeseries.Panel | table.Panel]:
 def _reports() -> list[timeseries.Panel]:
     return [
         stacked(
-            "Messages a second",
-            "Messages received, by what became of them; duplicates are repeats after an outage and harmless.",
+            "Messages per second",
+            "Messages received, by outcome; duplicates are harmless repeats after an outage.",
             (rate(own("trmon_reports_total"), by="status"), "{{status}}"),
             unit="cps",
         ),
-        _latency("Time to a durable answer", "From a request's body to its answer, on disk.", "trmon_ingest_seconds"),
-        _latency("Time of a group commit", "One transaction of all that waited.", "trmon_commit_seconds"),
+        _latency("Time to acknowledge", "From the request body to the response, once on disk.", "trmon_ingest_seconds"),
+        _latency("Time of a group commit", "One transaction for all waiting operations.", "trmon_commit_seconds"),
         chart(
             "Operations that wait for the disk",
             "At 4096 the service answers 429 and clients wait, then spool.",
@@ -130,14 +134,14 @@ def _reports() -> list[timeseries.Panel]:
             unit="none",
         ),
         stacked(
-            "Lost messages a second, by reason",
-            "What clients say they lost, and what was refused here.",
+            "Lost messages per second, by reason",
+            "Messages that clients report as lost, and messages that the service refused.",
             (rate(own("trmon_dropped_total"), by="reason"), "{{reason}}"),
             unit="cps",
         ),
         chart(
-            "Reports that came late or could not be replayed",
-            "Late: after their batch was closed. Not replayed: of a policy the service does not know.",
+            "Reports that were late or could not be replayed",
+            "Late: received after their batch closed. Not replayed: the service does not know the policy.",
             (f"sum(rate({own('trmon_late_reports_total')}[$__rate_interval]))", "late"),
             (f"sum(rate({own('trmon_unreplayed_reports_total')}[$__rate_interval]))", "not replayed"),
             unit="cps",
@@ -147,26 +151,26 @@ def _reports() -> list[timeseries.Panel]:
 
 def _latency(title: str, about: str, histogram: str) -> timeseries.Panel:
     queries = [(quantile(q, histogram), f"{100 * q:g} %") for q in (0.5, 0.95, 0.99)]
-    return chart(title, f"{about} Median, 95 % and 99 % of them.", *queries, unit="s")
+    return chart(title, f"{about} Median, 95th and 99th percentile.", *queries, unit="s")
 
 
 def _worker() -> list[timeseries.Panel]:
     return [
         _latency(
-            "Lag of closing",
-            "From a batch's newest report to its close; a rank that is late counts.",
+            "Close lag",
+            "From a batch's newest report to its close; late ranks included.",
             "trmon_close_lag_seconds",
         ),
         chart(
             "Failed passes and decision mismatches",
-            "A pass over a run that failed is tried again; a decision that cannot be reproduced is a defect.",
+            "A failed pass over a run is retried; a decision that cannot be reproduced is a defect.",
             (f"sum(rate({own('trmon_worker_failures_total')}[$__rate_interval]))", "failed passes"),
             (f"sum(rate({own('trmon_decision_mismatch_total')}[$__rate_interval]))", "mismatches"),
             unit="cps",
         ),
         stacked(
-            "Notifications a second, by outcome",
-            "Tries to tell a receiver of an alert; dead ones were given up.",
+            "Notifications per second, by outcome",
+            "Attempts to deliver an alert to a receiver; dead means given up.",
             (rate(own("trmon_delivery_total"), by="outcome"), "{{outcome}}"),
             unit="cps",
         ),
@@ -177,7 +181,7 @@ def _machine() -> list[timeseries.Panel]:
     return [
         chart(
             "CPU",
-            "Processor time that each instance spends, in seconds a second.",
+            "CPU time of each instance, in seconds per second.",
             (f"rate({own('process_cpu_seconds_total')}[$__rate_interval])", "{{instance}}"),
             unit="none",
             width=6,
@@ -191,14 +195,14 @@ def _machine() -> list[timeseries.Panel]:
         ),
         chart(
             "Free disk",
-            "Of the database's disk, as each instance sees it.",
+            "Free space on the database's disk, as seen by each instance.",
             (f"min by (instance) ({own('trmon_disk_free_bytes')})", "{{instance}}"),
             unit="bytes",
             width=6,
         ),
         chart(
-            "Rows pruned a second",
-            "What retention deletes, and how often it fails.",
+            "Rows pruned per second",
+            "Rows that retention deletes, and how often it fails.",
             (rate(own("trmon_pruned_total"), by="what"), "{{what}}"),
             unit="cps",
             width=6,

@@ -1,8 +1,8 @@
-"""Grafana's alert rules: those of deploy/prometheus/rules, in the form that Grafana provisions.
+"""Grafana's alert rules: those of deploy/prometheus/rules, in Grafana's provisioning format.
 
-Grafana fires where a number is not zero; PromQL's filters leave the value that passed them, which may be zero, or NaN.
-So each rule asks its expression (A), turns whatever came back into one (B) and compares it with zero (C). Where nothing
-came back all is well: no data is OK.
+Grafana fires if a number is not zero, but PromQL's filters return the value that passed, which may be zero or NaN.
+So each rule queries its expression (A), maps any result to one (B) and compares that with zero (C). No data means OK.
+An empty result therefore never fires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = "trmon"
 DATASOURCE_UID = "trmon-prometheus"
 EVERY = "1m"
 LOOK_BACK_SECONDS = 600
-"""What an instant query may look back; Grafana wants it stated."""
+"""The lookback of an instant query, which Grafana requires."""
 
 Json = dict[str, Any]
 
@@ -58,14 +58,14 @@ def _alert(rule: Json, recorded: dict[str, str]) -> Json:
 
 
 def _spelled_out(expression: str, recorded: dict[str, str]) -> str:
-    """Return an expression without recorded series: this Grafana's Prometheus may not record them."""
+    """Return an expression without recorded series: Grafana's Prometheus may not have the recording rules."""
     for name, meaning in recorded.items():
         expression = expression.replace(name, f"({meaning})")
     return expression
 
 
 def _of_query(text: str) -> str:
-    """Grafana calls `$value` every node's value; `$values.A` is the query's."""
+    """In Grafana `$value` holds the values of every node; `$values.A` holds the query's."""
     return text.replace("$value ", "$values.A.Value ")
 
 

@@ -1,4 +1,4 @@
-"""Where a panel turns from healthy to ill: read from the built-in rules, so that lines and alerts cannot differ."""
+"""Derives a panel's color thresholds from the built-in rules, so that charts and alerts agree."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ JUDGES: dict[str, tuple[str, ...]] = {
     "saturated_fraction": ("corrupt_logprobs",),
     "mask_rate": ("mask_rate",),
 }
-"""The built-in rules whose limits are a signal's band, the milder first."""
+"""The built-in rules whose limits define a signal's band, the milder one first."""
 
 SMALLEST = 1e-9
-"""Grafana's thresholds hold from their value on, a rule's only beyond it: `above 0` begins here."""
+"""A Grafana threshold includes its value, a rule's limit excludes it: `above 0` starts here."""
 
 Step = tuple[float | None, str]
-"""A value and the color from there on; None is from the least."""
+"""A value and the color from there on; None starts at the minimum."""
 
 
 def band(signal: str) -> list[Step]:
-    """Return the steps of a signal that rules judge, ascending; the milder of two limits on a side begins first."""
+    """Return the steps of a signal with rules, ascending; of two limits on one side, the milder one starts first."""
     edges = list(_edges(signal))
     below = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.BELOW)
     above = sorted((value or SMALLEST, color) for bound, value, color in edges if bound is ThresholdSide.ABOVE)
@@ -50,7 +50,7 @@ def band(signal: str) -> list[Step]:
 
 
 def thresholds(steps: list[Step]) -> ThresholdsConfig:
-    """Return steps as Grafana takes them."""
+    """Return steps in Grafana's format."""
     return (
         ThresholdsConfig()
         .mode(ThresholdsMode.ABSOLUTE)
@@ -59,7 +59,7 @@ def thresholds(steps: list[Step]) -> ThresholdsConfig:
 
 
 def _edges(signal: str) -> Iterator[tuple[ThresholdSide, float, str]]:
-    """Yield the side, the value and the color beyond it of every limit that a signal's judges set."""
+    """Yield the side, the value and the color beyond it for each limit that a signal's rules set."""
     for rule in (rule for rule in builtin_rules() if rule.name in JUDGES[signal]):
         [limit] = [
             part for part in _comparisons(rule.when) if part.signal == signal and isinstance(part.measure, NewestValue)

@@ -1,4 +1,4 @@
-"""A dashboard as all of ours are: fixed address, not editable, refreshed, linked to the others and to the page."""
+"""The common frame of the dashboards: fixed UID, read-only, auto-refresh, links to each other and to the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyPanel = stat.Panel | statetimeline.Panel | table.Panel | timeseries.Panel
 def dashboard(
     uid: str, title: str, about: str, *, chosen: Iterable[QueryVariable], rows: Mapping[str, Sequence[AnyPanel]]
 ) -> Dashboard:
-    """Return a dashboard; the panels of the row without a title stand on top."""
+    """Return a dashboard; the panels of the row without a title come first."""
     made = (
         Dashboard(title)
         .uid(uid)
@@ -57,5 +57,5 @@ def page_link(title: str, path: str) -> DashboardLink:
 
 
 def _others() -> DashboardLink:
-    """Return the links to the other dashboards, with the same time and choices."""
+    """Return the links to the other dashboards, with the same time range and variables."""
     return DashboardLink("trmon").type(DashboardLinkType.DASHBOARDS).tags([TAG]).include_vars(True).keep_time(True)

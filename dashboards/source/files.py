@@ -1,4 +1,4 @@
-"""The files that are generated: dashboards as Classic JSON, alert rules as Grafana provisions them."""
+"""The generated files: dashboards as Classic JSON, alert rules in Grafana's provisioning format."""
 
 from __future__ import annotations
 

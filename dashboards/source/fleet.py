@@ -1,4 +1,4 @@
-"""*Fleet*: which of all runs needs somebody, since when, and how the others are."""
+"""The dashboard *Fleet*: which runs need attention, since when, and the state of all others."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def fleet() -> Dashboard:
     return dashboard(
         "trmon-fleet",
         "trmon / Fleet",
-        "Every active run: who needs somebody, since when, and how the others are.",
+        "Every active run: which ones need attention, since when, and the state of all others.",
         chosen=several_runs(),
         rows={
             "": [*_numbers(), _verdicts(), runs_table()],
-            "The worst, by what drifts": _worst(),
+            "Worst runs by signal": _worst(),
             "All together": _together(),
         },
-    ).link(page_link("The page: fleet", "/"))
+    ).link(page_link("Fleet on the page", "/"))
 
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number("Runs", "Runs that were heard of within the last hour.", f"count({PAGES})", unit="none", steps=PLAIN),
+        number("Runs", "Runs that reported within the last hour.", f"count({PAGES})", unit="none", steps=PLAIN),
         number(
             "To act on",
             "Runs on which an alert of severity page fires.",
@@ -53,7 +53,7 @@ def _numbers() -> list[stat.Panel]:
         ),
         number(
             "Silent or crashed",
-            "Runs that ended with an error, or fell silent for longer than three of their usual steps.",
+            "Runs that ended with an error, or have been silent for longer than three of their usual steps.",
             f"sum({GONE})",
             unit="none",
             steps=SOMEBODY,
@@ -67,7 +67,7 @@ def _numbers() -> list[stat.Panel]:
         ),
         number(
             "Most rejected",
-            "The largest share of sequences that a run's policy in force rejects.",
+            "The largest share of sequences that a run's active policy rejects.",
             f"max({MASK_RATE})",
             unit="percentunit",
             steps=band("mask_rate"),
@@ -99,7 +99,7 @@ def _worst() -> list[timeseries.Panel]:
         ),
         chart(
             "Effective share of tokens: the ten smallest",
-            "Importance weights that blow up leave few tokens that count.",
+            "When importance weights blow up, few tokens carry all the weight.",
             (f"bottomk(10, {per_run(runs('trmon_ess_token'))})", LEGEND),
             unit="percentunit",
             steps=band("ess_token"),
@@ -107,7 +107,7 @@ def _worst() -> list[timeseries.Panel]:
         ),
         chart(
             "Rejected sequences: the ten largest shares",
-            "Share of sequences that the policy in force rejects, or would reject where it only observes.",
+            "Share of sequences that the active policy rejects, or would reject in observe mode.",
             (f"topk(10, {MASK_RATE})", LEGEND),
             unit="percentunit",
             steps=band("mask_rate"),
@@ -121,13 +121,13 @@ def _together() -> list[timeseries.Panel]:
     return [
         stacked(
             "Runs by state",
-            "How many active runs are in each state.",
+            "Number of active runs in each state.",
             (f"sum by (state) ({STATE})", "{{state}}"),
             unit="none",
         ),
         stacked(
             "Alerts firing, by rule",
-            "How many runs each rule fires on.",
+            "Number of runs on which each rule fires.",
             (_firing_by_rule(), "{{rule}}"),
             unit="none",
         ),

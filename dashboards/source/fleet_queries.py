@@ -1,4 +1,4 @@
-"""What *Fleet* asks of all runs at once; each is one series a run."""
+"""The queries of *Fleet* over all runs; each returns one series per run."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ MASK_RATE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_thresh
 
 NEED = f"clamp_max(2 * {PAGES} + {WARNINGS}, 2)"
 NEEDS: Meanings = {0: ("no alert", HEALTHY), 1: ("watch", WATCH), 2: ("act", ACT)}
-"""How soon somebody should look, by the severest alert that fires."""
+"""The urgency of a run, by the most severe alert that fires."""

@@ -1,4 +1,4 @@
-"""The table of *Fleet*: a row for each run, those that need somebody first."""
+"""The table of *Fleet*: one row per run, the most urgent first."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ COLUMNS = {
     "Reward": per_run(runs("trmon_reward_mean")),
     "Silence": SILENCE,
 }
-"""The query of each column; of State, its label is shown."""
+"""The query of each column; State shows its label."""
 ORDER = ("project", "run", "Need", "state", "Step", "Rejected", "KL", "ESS", "Reward", "Silence")
 
 
 def runs_table() -> table.Panel:
     """Return the table."""
     panel = rows(
-        "Runs, those that need somebody first",
-        "KL: kl_k3, ESS: effective share of tokens, both of the primary pair; rejected: by the policy in force.",
+        "Runs, most urgent first",
+        "KL: kl_k3, ESS: effective share of tokens, both of the primary pair; rejected: by the active policy.",
         COLUMNS,
         unit="short",
         transformations=_one_row_a_run(),
@@ -44,7 +44,7 @@ def runs_table() -> table.Panel:
 
 
 def _one_row_a_run() -> list[DataTransformerConfig]:
-    """Grafana names the column of a query by its ref id, `Value #Need`, until it is renamed."""
+    """Grafana names a query's column by its ref id, `Value #Need`, until it is renamed."""
     named = {name: f"Value #{name}" for name in COLUMNS}
     return [
         DataTransformerConfig(id_val="merge", options={}),
@@ -60,7 +60,7 @@ def _one_row_a_run() -> list[DataTransformerConfig]:
 
 
 def _looks() -> Mapping[str, Mapping[str, object]]:
-    """Return what differs between the columns."""
+    """Return the overrides of the columns."""
     colored = {"type": "color-text"}
     return {
         "Need": {

@@ -1,4 +1,4 @@
-"""Where a click leads: from a run's line to its dashboard, from its row to its page."""
+"""Links: from a run's series to its dashboard, from its row to its page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dashboards.source.panels import link
 
 
 def run_health(labels: str) -> str:
-    """Return the address of a run's dashboard; `labels` is where Grafana finds the run's names."""
+    """Return the URL of a run's dashboard; `labels` is the Grafana variable with the run's labels."""
     return (
         f"/d/{RUN_HEALTH_UID}?var-datasource=${{datasource}}&${{__url_time_range}}"
         f"&var-project=${{{labels}.project}}&var-run=${{{labels}.run}}"

@@ -1,4 +1,4 @@
-"""Marks: what happened to the run, drawn over every chart of it."""
+"""Annotations: the alerts of the run, drawn over every chart of its dashboard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLORS = {"page": ACT, "warn": WATCH}
 
 @dataclass(frozen=True)
 class AlertMark(Builder[AnnotationQuery]):
-    """A range for each alert of a severity, as long as it fires; a builder, for the SDK."""
+    """A range for each alert of a severity while it fires; a builder, as the SDK requires."""
 
     severity: str
 
@@ -33,12 +33,12 @@ class AlertMark(Builder[AnnotationQuery]):
 
 
 class _FromPrometheus(AnnotationQuery):
-    """The SDK's model lacks what Grafana's Prometheus plugin reads beside the expression."""
+    """The SDK's model lacks the fields that Grafana's Prometheus plugin reads beside the expression."""
 
     def to_json(self) -> dict[str, object]:
         return super().to_json() | {"titleFormat": "{{rule}}", "textFormat": "{{project}}/{{run}}", "step": "15s"}
 
 
 def alert_marks() -> list[AlertMark]:
-    """Return the marks of a run's alerts, by severity."""
+    """Return the annotations of a run's alerts, by severity."""
     return [AlertMark(severity) for severity in COLORS]

@@ -1,4 +1,4 @@
-"""The panels of the house: what a stat, a chart, a table and a timeline look like wherever they stand."""
+"""The panel types shared by all dashboards: stat, chart, table and timeline."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROWS_PER_PAGE = 20
 Query = tuple[str, str]
 """A PromQL expression and the legend of its series."""
 Meanings = Mapping[int, tuple[str, str]]
-"""What a number stands for: its text and color."""
+"""The meaning of a number: its text and color."""
 
 
 def number(
@@ -81,7 +81,7 @@ def chart(
     log: bool = False,
     link: DashboardLink | None = None,
 ) -> timeseries.Panel:
-    """Return lines over time; steps, if there is more than one, are drawn as dashed limits over colored ground."""
+    """Return lines over time; if there are several steps, they are drawn as dashed limits over colored bands."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -108,7 +108,7 @@ def chart(
 
 
 def stacked(title: str, about: str, query: Query, *, unit: str, width: int = 8) -> timeseries.Panel:
-    """Return parts of a whole over time."""
+    """Return stacked parts of a whole over time."""
     stacking = common.StackingConfig().mode(StackingMode.NORMAL)
     return chart(title, about, query, unit=unit, width=width).fill_opacity(40).stacking(stacking)
 
@@ -116,7 +116,7 @@ def stacked(title: str, about: str, query: Query, *, unit: str, width: int = 8) 
 def timeline(
     title: str, about: str, query: Query, *, meanings: Meanings, height: int = 6, link: DashboardLink | None = None
 ) -> statetimeline.Panel:
-    """Return a bar for each series whose colors say what its values stand for."""
+    """Return one bar per series; its colors show the meaning of the values."""
     expression, legend = query
     return (
         statetimeline.Panel()
@@ -149,7 +149,7 @@ def rows(
     transformations: Sequence[DataTransformerConfig] = (),
     width: int = GRID_WIDTH,
 ) -> table.Panel:
-    """Return a table of newest values, a column for each query (named by its ref id) and each label."""
+    """Return a table of newest values with one column per query (named by its ref id) and per label."""
     panel = table.Panel().title(title).description(about).datasource(DATASOURCE).span(width).height(9).unit(unit)
     panel.thresholds(thresholds(GOOD)).filterable(True).show_header(True)
     for ref_id, expression in queries.items():
@@ -158,7 +158,7 @@ def rows(
 
 
 def link(title: str, url: str) -> DashboardLink:
-    """Return a link that a click on a series or a cell offers."""
+    """Return a link for clicks on a series or a cell."""
     return DashboardLink(title).type(DashboardLinkType.LINK).url(url).target_blank(True)
 
 

@@ -1,7 +1,7 @@
-"""The expressions of the panels: selectors that every variable of a dashboard filters, and runs told apart once.
+"""The expressions of the panels: selectors filtered by every variable of the dashboard, and one series per run.
 
-Any number of API replicas may show the same run: `per_run` takes the largest, so that a run is one series however many
-are scraped.
+Several API replicas may export the same run: `per_run` takes the maximum, so that a run is one series however many
+replicas are scraped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OF_A_RUN = "project, run"
 
 
 def own(metric: str, **labels: str) -> str:
-    """Return the selector of a metric of the service itself; a label's alternatives are parted by |."""
+    """Return the selector of a metric of the service itself; | separates a label's alternatives."""
     return _selector(metric, SCRAPED, labels)
 
 
@@ -31,27 +31,27 @@ def run(metric: str, **labels: str) -> str:
 
 
 def per_run(selector: str, *labels: str) -> str:
-    """Return one series of each run and, if labels are given, of each of their values."""
+    """Return one series per run or, if labels are given, per run and label values."""
     return f"max by ({', '.join((OF_A_RUN, *labels))}) ({selector})"
 
 
 def rate(counter: str, *, by: str) -> str:
-    """Return the increase of a counter each second, summed by a label."""
+    """Return the per-second rate of a counter, summed by a label."""
     return f"sum by ({by}) (rate({counter}[$__rate_interval]))"
 
 
 def quantile(q: float, histogram: str) -> str:
-    """Return a quantile of a histogram, NaN where nothing was observed."""
+    """Return a quantile of a histogram, NaN if it has no observations."""
     return f"histogram_quantile({q}, sum by (le) (rate({own(f'{histogram}_bucket')}[$__rate_interval])))"
 
 
 def or_zero(expression: str) -> str:
-    """Return an expression that is zero, without labels, where it would be empty."""
+    """Return an expression that is zero, without labels, instead of empty."""
     return f"({expression}) or on () vector(0)"
 
 
 def active_mask_rate(mask_rate: str, threshold: str) -> str:
-    """Return the mask rate of the policy in force: shadows have no threshold."""
+    """Return the mask rate of the active policy: shadow policies have no threshold."""
     return f"{mask_rate} and on (project, run, policy) {threshold}"
 
 

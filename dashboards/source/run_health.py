@@ -1,4 +1,4 @@
-"""*Run health*: one run, in the order in which one asks: is it ill, does it learn, do the policies agree, why not."""
+"""The dashboard *Run health*: one run's state, learning, agreement of its policies, and the causes of drift."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TO_PAGE = link("This run on the page", "${page}/runs/${project}/${run}")
 LEARNING = {
     "reward_mean": "Reward",
     "response_length_mean": "Response length",
-    "zero_variance_groups": "Groups that teach nothing",
+    "zero_variance_groups": "Groups without learning signal",
 }
 AGREEMENT = {
     "kl_k3": "KL per token, k3",
@@ -65,17 +65,17 @@ def run_health() -> Dashboard:
     made = dashboard(
         RUN_HEALTH_UID,
         "trmon / Run health",
-        "One run: whether it is ill, whether it learns, whether its policies agree, and if not, why.",
+        "One run: its state, whether it learns, whether its policies agree, and if not, why.",
         chosen=one_run(),
         rows={
             "": [*_numbers(), _alerts()],
             "Does it learn?": _signals(LEARNING),
             "Do the policies agree? (primary pair)": _signals(AGREEMENT),
             "Do the engines agree? (primary pair)": _signals(ENGINES),
-            "Can the log-probs be believed?": _signals(LOG_PROBS),
+            "Are the log-probs valid?": _signals(LOG_PROBS),
             "Is it stale, or are the steps too large?": _signals(STALENESS),
             "What is accepted": _acceptance(),
-            "What the trainer says": [_scalars()],
+            "Trainer metrics": [_scalars()],
         },
     ).link(page_link("This run on the page", "/runs/${project}/${run}"))
     for mark in alert_marks():
@@ -89,19 +89,19 @@ def _numbers() -> list[stat.Panel]:
     return [
         number(
             "State",
-            "What the run is doing.",
+            "State of the run.",
             " or ".join(states),
             unit="none",
             steps=_colors(RUNNING),
             width=3,
             meanings=RUNNING,
         ),
-        number("Step", "Newest step that is closed.", per_run(run("trmon_step")), unit="none", steps=PLAIN, width=3),
-        _count("Pages", "Alerts that ask for somebody now.", severity="page", color=ACT),
-        _count("Warnings", "Alerts that ask for a look.", severity="warn", color=WATCH),
+        number("Step", "Newest closed step.", per_run(run("trmon_step")), unit="none", steps=PLAIN, width=3),
+        _count("Pages", "Alerts of severity page that fire.", severity="page", color=ACT),
+        _count("Warnings", "Alerts of severity warn that fire.", severity="warn", color=WATCH),
         number(
             "Rejected",
-            "Share of the newest step's sequences that the policy in force rejects, or would where it only observes.",
+            "Share of the newest step's sequences that the active policy rejects, or would reject in observe mode.",
             per_run(active_mask_rate(run("trmon_mask_rate"), run("trmon_threshold"))),
             unit="percentunit",
             steps=band("mask_rate"),
@@ -134,7 +134,7 @@ def _alerts() -> statetimeline.Panel:
     ever = f"max_over_time({run('trmon_alert_active')}[$__range] @ end()) == 1"
     return timeline(
         "Rules that fired",
-        "Each rule that fired within the time shown, and when; nothing else.",
+        "The rules that fired in the time range, and when.",
         (or_zero(f"(2 * {pages} or {others}) and on (rule) ({ever})"), "{{rule}}"),
         meanings=SEVERITIES,
         link=TO_PAGE,
@@ -165,22 +165,22 @@ def _acceptance() -> list[timeseries.Panel]:
     return [
         chart(
             "Rejected, by policy",
-            "Share of each step's sequences that the policy in force rejects, and that its shadows would.",
+            "Share of each step's sequences that the active policy rejects, and that its shadow policies would reject.",
             (per_run(run("trmon_mask_rate"), "policy"), "{{policy}}"),
             unit="percentunit",
             steps=band("mask_rate"),
             link=TO_PAGE,
         ),
         chart(
-            "Bounds of the policy in force",
-            "What a sequence's statistic may be; it moves where bounds are adapted or somebody puts a policy.",
+            "Bounds of the active policy",
+            "The allowed range of a sequence's statistic; it changes when bounds are adapted or a policy is set.",
             (threshold, "{{policy}}: {{statistic}} {{where}} {{bound}}"),
             unit="none",
             link=TO_PAGE,
         ),
         chart(
             "Error bounds",
-            "Bounds of the surrogate's error, in units of reward; NaN, and no line, where they cannot be asserted.",
+            "Bounds of the surrogate's error, in units of reward; NaN, and no line, where no bound can be given.",
             (per_run(run("trmon_bound"), "kind"), "{{kind}}"),
             unit="none",
             log=True,

@@ -1,4 +1,4 @@
-"""The variables of the dashboards: where from, which scrape, which runs; each list is narrowed by those before it."""
+"""The variables of the dashboards: data source, job, instance, project and run; each list filters the next ones."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dashboards.source.promql import ONE_RUN, SCRAPED
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 ANYTHING = ".+"
 EVERYWHERE = "trmon_worker_failures_total"
-"""A metric that each instance has, whether it answers requests, works or both."""
+"""A metric that every instance exports, API or worker."""
 
 
 def datasource() -> DatasourceVariable:
-    """Return the choice of the Prometheus that every panel asks."""
+    """Return the variable of the Prometheus data source."""
     return DatasourceVariable("datasource").label("Data source").type("prometheus")
 
 
 def scrape() -> list[QueryVariable]:
-    """Return the choice of scrape jobs and of their instances."""
+    """Return the variables of the scrape job and its instances."""
     return [
         _several("job", "Job", f"label_values({EVERYWHERE}, job)"),
         _several("instance", "Instance", f'label_values({EVERYWHERE}{{job=~"$job"}}, instance)'),
@@ -27,7 +27,7 @@ def scrape() -> list[QueryVariable]:
 
 
 def several_runs() -> list[QueryVariable]:
-    """Return the choice of projects and of their runs, all at first."""
+    """Return the variables of the projects and their runs, all by default."""
     return [
         _several("project", "Project", f"label_values(trmon_run_state{{{SCRAPED}}}, project)"),
         _several("run", "Run", f'label_values(trmon_run_state{{{SCRAPED}, project=~"$project"}}, run)'),
@@ -35,7 +35,7 @@ def several_runs() -> list[QueryVariable]:
 
 
 def one_run() -> list[QueryVariable]:
-    """Return the choice of one run and of the trainer's numbers shown of it."""
+    """Return the variables of the run and of its trainer metrics to show."""
     return [
         _query("project", "Project", f"label_values(trmon_run_state{{{SCRAPED}}}, project)"),
         _query("run", "Run", f'label_values(trmon_run_state{{{SCRAPED}, project="$project"}}, run)'),
@@ -44,7 +44,7 @@ def one_run() -> list[QueryVariable]:
 
 
 def page() -> QueryVariable:
-    """Return the hidden variable that holds the service's own page, which panels link to."""
+    """Return the hidden variable with the URL of the service's page, used in links."""
     query = f"label_values(trmon_info{{{SCRAPED}}}, page_url)"
     return _query("page", "Page", query).hide(VariableHide.HIDE_VARIABLE)
 
