@@ -37,4 +37,4 @@ def test_an_unknown_injection_is_refused_by_naming_those_there_are(tmp_path: Pat
     command = [sys.executable, "-m", "trmon", "demo", "--inject", "gremlins"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "--inject: 'gremlins' is none of quantise, stale, router, pad, support, lr" in ended.stderr
+    assert "--inject: 'gremlins' must be one of quantise, stale, router, pad, support, lr" in ended.stderr

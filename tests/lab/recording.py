@@ -1,4 +1,4 @@
-"""A monitor that keeps what a trainer logs: real columns and real decisions, without a service."""
+"""A monitor that records what a trainer logs: real columns and real decisions, without a service."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ class RecordingMonitor:
         self.scalars[step] = dict(values)
 
     def rollouts(self) -> list[Call]:
-        """The calls before the updates, one a step."""
+        """The calls before the updates, one per step."""
         return [call for call in self.calls if call.update is None]

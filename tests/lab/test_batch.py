@@ -1,4 +1,4 @@
-"""The batch: advantages within groups, and rows that stay together."""
+"""Batches: advantages within groups, and rows that stay together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon.lab.testbed.rollout import RolloutEngine
 from trmon.lab.testbed.task import draw_prompts
 
 ADVANTAGES = [
-    ("equal rewards teach nothing", [0.5, 0.5], [0.0, 0.0]),
+    ("equal rewards have no advantage", [0.5, 0.5], [0.0, 0.0]),
     ("two rewards are one deviation from their mean", [1.0, 0.0], [1.0, -1.0]),
     ("each group is judged by itself", [1.0, 0.0, 0.3, 0.3], [1.0, -1.0, 0.0, 0.0]),
     ("the scale of a group's rewards does not matter", [0.2, 0.1, 1.0, 0.0], [1.0, -1.0, 1.0, -1.0]),

@@ -1,4 +1,4 @@
-"""Collapse: when a run counts as lost, and from which step."""
+"""Collapse detection: when a run counts as collapsed, and from which step."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ RISE = [0.5] * 20 + [0.5 + 0.01 * step for step in range(40)]
 """A run that gains 0.39 in 60 steps."""
 
 RUNS = [
-    ("a run that keeps rising is well", [*RISE, *[0.9] * 150], None),
-    ("a constant run is well", [0.6] * 200, None),
+    ("a run that keeps rising does not collapse", [*RISE, *[0.9] * 150], None),
+    ("a constant run does not collapse", [0.6] * 200, None),
     ("a fall that stays is a collapse", [*RISE, *[0.2] * 150], 65),
-    ("a fall that is regained is none", [*RISE, *[0.2] * 20, *[0.9] * 150], None),
-    ("a fall by a quarter of the peak is none", [*RISE, *[0.68] * 150], None),
-    ("a small gain that is lost again is none", [0.68] * 30 + [0.72] * 30 + [0.66] * 150, None),
+    ("a fall that recovers is not a collapse", [*RISE, *[0.2] * 20, *[0.9] * 150], None),
+    ("a fall by a quarter of the peak is not a collapse", [*RISE, *[0.68] * 150], None),
+    ("a small gain that is lost again is not a collapse", [0.68] * 30 + [0.72] * 30 + [0.66] * 150, None),
     ("a fall counts from the peak, however little was gained", [0.7] * 60 + [0.3] * 150, 67),
     ("rewards of zero are no fall", [0.0] * 200, None),
     ("a fall is not judged before its 100 steps are over", [*RISE, *[0.2] * 90], None),
@@ -44,12 +44,12 @@ FALLING = [0.8] * 60 + [0.64] * 120
 SPIKES = [
     ("a spike before a fall of a fifth is a collapse, from the spike on", FALLING, _norms(at_50=11.0), 50),
     ("a spike of ten times is not more than ten times", FALLING, _norms(at_50=10.0), None),
-    ("a spike without a fall is none", [0.8] * 180, _norms(at_50=11.0), None),
-    ("a spike before a fall of a tenth is none", [0.8] * 60 + [0.72] * 120, _norms(at_50=11.0), None),
+    ("a spike without a fall is not a collapse", [0.8] * 180, _norms(at_50=11.0), None),
+    ("a spike before a fall of a tenth is not a collapse", [0.8] * 60 + [0.72] * 120, _norms(at_50=11.0), None),
     ("a spike is not judged before its 100 steps are over", FALLING[:150], _norms(at_50=11.0), None),
-    ("a spike long before the fall is none", [0.8] * 70 + FALLING, _norms(at_30=11.0), None),
+    ("a spike long before the fall is not a collapse", [0.8] * 70 + FALLING, _norms(at_30=11.0), None),
     ("the first of two spikes counts", FALLING, _norms(at_45=20.0, at_50=11.0), 45),
-    ("a spike with too few norms before it to compare with is none", FALLING, _norms(at_5=50.0), None),
+    ("a spike with too few norms before it is not a collapse", FALLING, _norms(at_5=50.0), None),
     ("a norm of NaN is no spike", FALLING, _norms(at_50=math.nan), None),
 ]
 

@@ -1,4 +1,4 @@
-"""Injections: each breaks its own thing, as much as its severity says."""
+"""Each injection causes its own fault, in proportion to its severity."""
 
 from __future__ import annotations
 

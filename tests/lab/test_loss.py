@@ -1,4 +1,4 @@
-"""The loss: PPO's clip, and sequences that do not teach."""
+"""The loss: PPO's clip, and rejected sequences without a gradient."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Setup:
     logprobs: Tensor
 
     def gradient(self, *, config: LabConfig = CONFIG, is_enforced: bool = False) -> Tensor:
-        """The gradient of the loss in the learner's log-probs, [2, 16]."""
+        """The gradient of the loss with respect to the learner's log-probs, [2, 16]."""
         columns = statistics.columns(
             rollout_logprobs=self.batch.rollout_logprobs, logprobs=self.logprobs, mask=self.batch.prompts.mask
         )
@@ -56,17 +56,17 @@ def _setup(*, ratio: float = 1.0, advantages: tuple[float, float] = (1.0, 1.0)) 
 
 
 CLIP = [
-    ("inside the clip range both directions teach", 1.1, (1.0, -1.0), [True, True]),
-    ("above it only a bad sequence teaches", 1.5, (1.0, -1.0), [False, True]),
-    ("below it only a good sequence teaches", 0.5, (1.0, -1.0), [True, False]),
+    ("inside the clip range both directions have a gradient", 1.1, (1.0, -1.0), [True, True]),
+    ("above it only a bad sequence has a gradient", 1.5, (1.0, -1.0), [False, True]),
+    ("below it only a good sequence has a gradient", 0.5, (1.0, -1.0), [True, False]),
 ]
 
 
-@pytest.mark.parametrize(("sentence", "ratio", "advantages", "teaches"), CLIP, ids=[case[0] for case in CLIP])
+@pytest.mark.parametrize(("sentence", "ratio", "advantages", "has_gradient"), CLIP, ids=[case[0] for case in CLIP])
 def test_the_clip_holds_what_has_moved_far(
-    sentence: str, ratio: float, advantages: tuple[float, float], teaches: list[bool]
+    sentence: str, ratio: float, advantages: tuple[float, float], has_gradient: list[bool]
 ) -> None:
-    assert _setup(ratio=ratio, advantages=advantages).gradient().any(dim=1).tolist() == teaches
+    assert _setup(ratio=ratio, advantages=advantages).gradient().any(dim=1).tolist() == has_gradient
 
 
 def test_a_sequence_weighs_one_whatever_its_length() -> None:
@@ -82,7 +82,7 @@ def test_what_lies_under_the_mask_never_matters() -> None:
 
 
 @pytest.mark.parametrize("anchor", Anchor)
-def test_a_rejected_sequence_of_nans_counts_and_does_not_teach(anchor: Anchor) -> None:
+def test_a_rejected_sequence_of_nans_counts_and_has_no_gradient(anchor: Anchor) -> None:
     setup = _setup()
     setup.batch.rollout_logprobs[0] = float("nan")
     gradient = setup.gradient(config=replace(CONFIG, anchor=anchor), is_enforced=True)

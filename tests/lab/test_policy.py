@@ -1,4 +1,4 @@
-"""The policy: what it scores in parallel is what it would sample stepwise."""
+"""The policy: parallel scores equal those of stepwise sampling."""
 
 from __future__ import annotations
 

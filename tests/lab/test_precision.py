@@ -1,4 +1,4 @@
-"""Precision: how far an engine's weights may be from the learner's."""
+"""Rounding of weights: the size of the resulting error."""
 
 from __future__ import annotations
 

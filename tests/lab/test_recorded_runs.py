@@ -1,4 +1,4 @@
-"""Recorded runs: a replay makes the calls that the lab's trainer made, and the files hold what the script records."""
+"""Recorded runs: a replay repeats the calls of the lab's trainer, and the files match what the script records."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def test_a_recording_holds_the_steps_of_its_configuration(name: str) -> None:
 
 
 def _numbers(call: Call, name: str) -> Array:
-    """Return an argument of a call; of one that has tokens, the valid ones."""
+    """Return an argument of a call, restricted to valid tokens if it is per token."""
     given = np.asarray(call.inputs[name].detach() if isinstance(call.inputs[name], Tensor) else call.inputs[name])
     return given[np.asarray(call.inputs["mask"])] if given.ndim == 2 else given

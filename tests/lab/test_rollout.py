@@ -1,4 +1,4 @@
-"""The rollout engine: what it samples, what it says of it, and what a fault does to either."""
+"""The rollout engine: its samples, its log-probs, and the effect of each fault on both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training: what a run tells its monitor, and what it does with the answer."""
+"""Training: what a run reports to its monitor, and how it applies the decision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _signals(monitor: RecordingMonitor, name: str) -> list[float]:
     return [call.decision.signals[name] for call in monitor.rollouts()]
 
 
-def test_a_run_starts_where_its_own_reward_can_teach() -> None:
+def test_a_run_starts_from_a_policy_that_can_learn_from_its_reward() -> None:
     start = prepare_training(SHORT)
     assert TARGET_EXACT <= start.exact < 0.6
     assert prepare_training(SHORT) is start

@@ -1,4 +1,4 @@
-"""The warm start: equal for equal seeds."""
+"""The warm start is equal for equal seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lab run that the client takes no such name or address of says so."""
+"""A lab run reports a name or an address that the client rejects."""
 
 from __future__ import annotations
 

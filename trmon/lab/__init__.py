@@ -1,1 +1,1 @@
-"""The testbed: a small policy learns by reinforcement, and is broken on purpose; the only part that imports torch."""
+"""The testbed: trains a small policy by reinforcement learning and injects faults; only this package imports torch."""

@@ -1,4 +1,4 @@
-"""What the commands `trmon demo` and `trmon lab` call."""
+"""The functions behind `trmon demo` and `trmon lab`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["DemoChoices", "lab_config_of", "run_demo", "injection", "train_watch
 
 
 def injection(name: str) -> Injection:
-    """Return an injection by its name. Errors: InvalidInput."""
+    """Return the injection with a name. Errors: InvalidInput."""
     try:
         return Injection(name)
     except ValueError as error:
         known = ", ".join(known.value for known in Injection)
-        raise InvalidInput("--inject", f"{name!r} is none of {known}") from error
+        raise InvalidInput("--inject", f"{name!r} must be one of {known}") from error
 
 
 def lab_config_of(name: str | None, *, seed: int, n_steps: int) -> LabConfig:

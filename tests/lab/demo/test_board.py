@@ -1,4 +1,4 @@
-"""The demo's table, in a terminal and without one."""
+"""The demo's table, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reading(step: int, *, firing: bool = False) -> RunReading:
 
 
 def shown(*readings: RunReading, terminal: bool) -> str:
-    """Return what is printed while a run goes through these readings."""
+    """Return the output for a run with these readings."""
     written = io.StringIO()
     console = Console(file=written, width=160, force_terminal=terminal, color_system=None)
     with Board(console, n_steps=N_STEPS) as board:

@@ -1,4 +1,4 @@
-"""The demo's pager, posted to as the service does."""
+"""The demo's webhook receiver stores what the service posts."""
 
 from __future__ import annotations
 

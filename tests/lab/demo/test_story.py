@@ -1,4 +1,4 @@
-"""What the demo tells at its end."""
+"""The demo's summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADAPTED = AdaptationSummary(
 
 
 def rewards(*, falls: bool) -> tuple[float, ...]:
-    """Return rewards that rise, and then fall for good or do not."""
+    """Return rewards that rise and then, on request, fall for good."""
     return tuple(0.5 + 0.004 * min(step, 50) - (0.6 if falls and step >= FALLS_AT else 0.0) for step in range(N_STEPS))
 
 
@@ -31,7 +31,7 @@ def reading(*, falls: bool) -> RunReading:
 
 
 def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: str = "firing") -> dict[str, Any]:
-    """Return an alert as the pager keeps it."""
+    """Return an alert as the receiver stores it."""
     return {
         "status": status,
         "step": step,
@@ -53,9 +53,9 @@ def story(*notes: dict[str, Any], falls: bool = True) -> DemoStory:
     ("told", "went_well"),
     [
         pytest.param(story(note(60)), True, id="reported before the collapse"),
-        pytest.param(story(note(150)), True, id="reported after it, and told so"),
+        pytest.param(story(note(150)), True, id="reported after the collapse"),
         pytest.param(story(), False, id="not reported"),
-        pytest.param(story(note(60), falls=False), True, id="reported, and the reward held"),
+        pytest.param(story(note(60), falls=False), True, id="reported although the reward held"),
         pytest.param(story(note(60), note(70, run="healthy")), False, id="the healthy run reported too"),
         pytest.param(story(note(60, status="resolved")), False, id="only an end was reported"),
     ],

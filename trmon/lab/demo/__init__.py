@@ -1,1 +1,1 @@
-"""The demo: the embedded service, a healthy run and an ill one, and what trmon says of them while they train."""
+"""The demo: an embedded service that monitors a healthy and a failing run while they train."""

@@ -1,4 +1,4 @@
-"""What the demo shows of adaptation: bounds that follow a target mask rate on the healthy run."""
+"""The demo of bound adaptation: the bounds of the healthy run follow a target mask rate."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SETTING: dict[str, Any] = {
     "window_sequences": 2048,
     "every_steps": 4,
 }
-"""A window of about 20 of the lab's steps: shorter ones follow noise, longer ones lag behind a run of 240 steps."""
+"""A window of about 20 lab steps: shorter windows follow noise, longer ones lag behind a run of 240 steps."""
 SETTLED_STEPS = 80
-"""Over how many of the newest steps the mask rate is shown."""
+"""The number of newest steps over which the mask rate is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptationSummary:
-    """How often a run's bounds were moved, and where to, in words.
+    """How often a run's bounds moved, and from where to where, as text.
 
-    Mask rates: `settled` was measured in the newest steps; `first` and `last` are what all stored steps would have had
-    under the bounds at the start and under those at the end.
+    Mask rates: `settled` is measured over the newest steps; `first` and `last` are what the bounds at the start and at
+    the end would give over all stored steps.
     """
 
     n_moves: int
@@ -34,7 +34,7 @@ class AdaptationSummary:
 
 
 def adaptation_lines(adaptation: AdaptationSummary, *, run: str) -> list[str]:
-    """Return what was adapted as lines of text."""
+    """Return the adaptation as lines of text."""
     asked = f"Adapted: asked to reject {TARGET_MASK_RATE:.0%} of the {run} run"
     if not adaptation.n_moves:
         return [f"{asked}, trmon left its bounds where they were: the run was too short."]

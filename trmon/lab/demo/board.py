@@ -1,4 +1,4 @@
-"""The demo's live table: both runs, their newest signals and what fires."""
+"""The demo's live table: both runs with their newest signals and firing alerts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN_EVERY_STEPS = 20
 
 
 class Board:
-    """Shows readings as they come: a live table in a terminal, else a line a run every 20 steps."""
+    """Displays readings: a live table in a terminal, otherwise one line per run every 20 steps."""
 
     def __init__(self, console: Console, *, n_steps: int) -> None:
         self._console = console
@@ -36,7 +36,7 @@ class Board:
             self._live.stop()
 
     def show(self, readings: Mapping[str, RunReading], *, seconds: float) -> None:
-        """Show the newest readings, by run."""
+        """Display the newest readings, by run."""
         if self._live:
             self._live.update(self._table(readings, seconds=seconds), refresh=True)
         else:

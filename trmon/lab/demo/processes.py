@@ -1,4 +1,4 @@
-"""The demo's processes: the service and the trainers, each started as a user would start it."""
+"""The demo's processes: the service and the trainers, started with trmon's own commands."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ URL_MARK = "trmon_url="
 
 
 class DemoError(TrmonError):
-    """Something the demo needs did not work; the text says what to look at."""
+    """A part of the demo failed; the message says where to look."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceProcess:
-    """A running embedded service, where it answers and the log it writes."""
+    """A running embedded service: its address and its log file."""
 
     process: ChildProcess
     url: str
@@ -37,7 +37,7 @@ class ServiceProcess:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One trainer to start: the run's name, what goes wrong in it, and how long it trains."""
+    """One trainer to start: its run name, its injection and the number of steps."""
 
     name: str
     seed: int
@@ -47,7 +47,7 @@ class Training:
 
 @contextmanager
 def run_service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]:
-    """Run `trmon serve` on its usual port, or a free one where that is taken. Errors: DemoError."""
+    """Run `trmon serve` on its default port, or on a free port if that is taken. Errors: DemoError."""
     log = data_dir / "service.log"
     environment = _environment(TRMON_WEBHOOK_URL=webhook_url, TRMON_WEBHOOK_ALLOW_HOSTS="127.0.0.1")
     command = [*_trmon("serve"), "--port", str(_port()), "--data-dir", str(data_dir)]
@@ -57,7 +57,7 @@ def run_service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]
 
 @contextmanager
 def run_trainer(training: Training, *, url: str, project: str, log: Path) -> Iterator[ChildProcess]:
-    """Run `trmon lab`: a trainer in a process of its own, on one core."""
+    """Run `trmon lab`: a trainer in its own process, on one core."""
     command = [
         *_trmon("lab"),
         *("--url", url, "--project", project, "--run", training.name),
@@ -74,7 +74,7 @@ def _trmon(command: str) -> list[str]:
 
 
 def _environment(**variables: str) -> dict[str, str]:
-    """Return this process' environment with these variables, and no others of trmon's."""
+    """Return this process's environment with the given variables and no other trmon variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TRMON_")} | variables
 
 

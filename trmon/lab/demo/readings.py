@@ -1,4 +1,4 @@
-"""What the demo reads of a run through the service's API, as any other client would."""
+"""Reads the demo's runs through the public API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_WHATIF_STEPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class RunReading:
-    """A run so far: its steps, the shown signals by step, its threshold in words, its alerts, newest first."""
+    """The state of a run: its steps, the displayed signals by step, its threshold as text, its alerts, newest first."""
 
     state: str = "starting"
     steps: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class RunReading:
 
     @property
     def firing(self) -> tuple[str, ...]:
-        """The rules that fire now."""
+        """The rules that are firing."""
         return tuple(alert["rule"] for alert in self.alerts if alert["state"] == "firing")
 
     def last(self, name: str) -> float:
@@ -44,13 +44,13 @@ class RunReading:
         return values[-1] if values else math.nan
 
     def at(self, name: str, step: int) -> float:
-        """Return a signal's value at a step, NaN where there is none."""
+        """Return a signal's value at a step, or NaN if it has none."""
         values = dict(zip(self.steps, self.signals.get(name, ()), strict=False))
         return values.get(step, math.nan)
 
 
 class RunReader:
-    """Reads runs of one project from the service."""
+    """Reads the runs of one project from the service."""
 
     def __init__(self, url: str, *, project: str) -> None:
         self.url = url
@@ -62,14 +62,14 @@ class RunReader:
         self._http.close()
 
     def read(self, run: str) -> RunReading:
-        """Return the run as it is now; an empty reading before its first report or while the service is away."""
+        """Return the current state of a run; empty before its first report or while the service is unreachable."""
         try:
             return self._read(run)
         except (httpx.TransportError, httpx.HTTPStatusError):
             return RunReading()
 
     def adapt(self, run: str) -> bool:
-        """Let a run's bounds follow the demo's target; return whether the run is known yet."""
+        """Enable adaptation towards the demo's target mask rate; return False while the run does not exist yet."""
         try:
             return self._http.put(f"/runs/{self._project}/{run}/adaptation", json=SETTING).is_success
         except httpx.TransportError:
@@ -122,7 +122,7 @@ def _number(value: Any) -> float:
 
 
 def _in_words(policy: dict[str, Any]) -> str:
-    """Return a policy's name and the bound of its last criterion, which the drift of a mean breaks first."""
+    """Return a policy's name and the bound of its last criterion, the first one that a drift of the mean violates."""
     return f"{policy['name']}: {_bound(policy)}"
 
 

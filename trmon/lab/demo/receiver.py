@@ -1,4 +1,4 @@
-"""The on-call person of the demo: a webhook receiver that keeps what it is told."""
+"""The demo's webhook receiver: stores the notifications that it receives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Pager:
-    """Listens on a free loopback port; `alerts` are those it was told of, oldest first, each with its run's name."""
+    """Listens on a free loopback port; `alerts` are the received ones, oldest first, each with its run's name."""
 
     def __init__(self) -> None:
         self.alerts: list[dict[str, Any]] = []
@@ -27,11 +27,11 @@ class Pager:
 
     @property
     def url(self) -> str:
-        """Where to post."""
+        """The URL of the webhook."""
         return f"http://127.0.0.1:{self._server.server_port}/alerts"
 
     def take(self, message: dict[str, Any]) -> None:
-        """Keep what a message tells."""
+        """Store the alerts of a message."""
         self.alerts += [{"run": message["run"]["run"], **alert} for alert in message["alerts"]]
 
 
@@ -44,6 +44,6 @@ def _handler(pager: Pager) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Stay out of the demo's terminal."""
+            """Log nothing, to keep the demo's terminal clean."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Run the demo from start to end."""
+"""Runs the demo from start to end."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ HEALTHY = "healthy"
 ILL = "ill"
 READ_EVERY_SECONDS = 0.5
 SETTLE_SECONDS = 15.0
-"""How long the last batches may take to be closed and told once the trainers ended."""
+"""Time limit for closing and notifying the last batches after the trainers have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoChoices:
-    """What the user chose."""
+    """The command-line options of the demo."""
 
     injection: Injection
     seed: int
@@ -42,15 +42,15 @@ class DemoChoices:
 
 
 def run_demo(choices: DemoChoices, *, console: Console) -> bool:
-    """Train a healthy and an ill run under a service of their own, show both, tell the story; return if it went well.
+    """Train a healthy and a failing run under a new service, display both and print the story; return True on success.
 
-    Errors: DemoError when the service or a trainer does not do its part.
+    Errors: DemoError if the service or a trainer fails.
     """
     with ExitStack() as stack:
         data_dir, pager = stack.enter_context(_data_dir(choices)), stack.enter_context(Pager())
         served = stack.enter_context(run_service(data_dir, webhook_url=pager.url))
         reader = stack.enter_context(closing(RunReader(served.url, project=PROJECT)))
-        console.print(f"The service answers at {served.url}. Two trainers warm up, then train.", highlight=False)
+        console.print(f"The service listens on {served.url}. Two trainers warm up, then train.", highlight=False)
         readings = _watch(choices, reader, data_dir=data_dir, console=console)
         adaptation = reader.adapted(HEALTHY, readings[HEALTHY])
         story = tell_story(readings, pager.alerts, healthy=HEALTHY, ill=ILL, adaptation=adaptation)
@@ -61,7 +61,7 @@ def run_demo(choices: DemoChoices, *, console: Console) -> bool:
 
 
 def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: Console) -> dict[str, RunReading]:
-    """Start both trainers, let the healthy run's bounds adapt, show both until they end; return the last readings."""
+    """Start both trainers, adapt the healthy run's bounds, display both runs; return the last readings at the end."""
     started = time.monotonic()
     trainings = [
         Training(name, seed=choices.seed, injection=injection, n_steps=choices.n_steps)
@@ -119,7 +119,7 @@ def _print(story: DemoStory, *, choices: DemoChoices, served: ServiceProcess, co
 
 
 def _wait(served: ServiceProcess, *, console: Console) -> None:
-    console.print("The service stays up until Ctrl-C.", highlight=False)
+    console.print("The service keeps running until you press Ctrl-C.", highlight=False)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         served.process.wait()
@@ -129,7 +129,7 @@ def _wait(served: ServiceProcess, *, console: Console) -> None:
 
 @contextmanager
 def _data_dir(choices: DemoChoices) -> Iterator[Path]:
-    """Yield the folder of the demo's database and logs; one of its own is removed at the end, unless kept."""
+    """Yield the folder of the demo's database and logs; a temporary folder is removed at the end, unless kept."""
     if choices.data_dir is not None:
         choices.data_dir.mkdir(parents=True, exist_ok=True)
         yield choices.data_dir

@@ -1,4 +1,4 @@
-"""What the demo ends with: what was detected, at which step, what the alert said, how that compares with the reward."""
+"""The demo's summary: what was detected, at which step, the alert's message, and how that compares with the reward."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trmon.lab.testbed.collapse import Collapse, find_collapse, smoothed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoStory:
-    """How the demo went.
+    """The outcome of the demo.
 
-    `first` is the first notification of the ill run's first alert; `onset` the collapse of its reward, None where
-    the reward held; `false_alarms` what came of the healthy run.
+    `first` is the first notification of the failing run's first alert; `onset` the collapse of its reward, None if
+    the reward held; `false_alarms` the notifications of the healthy run.
     """
 
     ill: RunReading
@@ -31,7 +31,7 @@ class DemoStory:
 
     @property
     def went_well(self) -> bool:
-        """Whether the ill run was reported and the healthy one was not; how early is told, not judged."""
+        """Return True if the failing run raised an alert and the healthy one did not; the lead time is not judged."""
         return self.first is not None and not self.false_alarms
 
 
@@ -43,9 +43,9 @@ def tell_story(
     ill: str,
     adaptation: AdaptationSummary,
 ) -> DemoStory:
-    """Return the story of a healthy and an ill run from their last readings and the alerts that were told.
+    """Return the story of a healthy and a failing run from their last readings and the notifications received.
 
-    Args: adaptation: of the healthy run's bounds.
+    Args: adaptation: the adaptation of the healthy run's bounds.
     """
     fired = [note for note in notes if note["status"] == "firing"]
     of_ill = sorted((note for note in fired if note["run"] == ill), key=lambda note: int(note["step"]))
@@ -75,10 +75,10 @@ def story_lines(story: DemoStory, *, injection: str, onset_step: int) -> list[st
 def _detection(story: DemoStory) -> list[str]:
     if story.first is None:
         return ["Detected: nothing. trmon raised no alert on the ill run."]
-    told = [f"Detected at step {story.first['step']}: {story.first['rule']} ({story.first['severity']})."]
+    lines = [f"Detected at step {story.first['step']}: {story.first['rule']} ({story.first['severity']})."]
     for note in story.notes:
-        told += [f"  step {note['step']:>3}  {note['summary']}", f"            do: {note['runbook']}"]
-    return told
+        lines += [f"  step {note['step']:>3}  {note['summary']}", f"            do: {note['runbook']}"]
+    return lines
 
 
 def _reward(story: DemoStory) -> list[str]:

@@ -1,4 +1,4 @@
-"""The batch: one rollout as the learner trains on it."""
+"""A rollout as the learner trains on it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SMALLEST_STD = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """B sequences: what was sampled, mu and pi_old, and `flips`, true where a token met another expert in training
-    than in the rollout, all [B, T]; what it earned and which group it belongs to, [B].
+    """B sequences: the sampled tokens, mu and pi_old, and `flips`, true where a token met another expert in training
+    than in the rollout, all [B, T]; the reward and the group of each sequence, [B].
     """
 
     prompts: Prompts
@@ -33,7 +33,7 @@ class Batch:
 
     @classmethod
     def of(cls, rollout: Rollout, *, learner: ScoredResponses, n_responses: int) -> Batch:
-        """Return a rollout and the learner's reading of it; every n_responses sequences in a row answer one prompt."""
+        """Return the batch of a rollout and the learner's outputs; n_responses sequences in a row answer one prompt."""
         scores = score_responses(rollout.tokens, to=rollout.prompts)
         return cls(
             prompts=rollout.prompts,
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def router_flip_rate(self) -> float:
-        """Share of tokens that met another expert in training than in the rollout."""
+        """Return the share of tokens that met another expert in training than in the rollout."""
         return self.flips[self.prompts.mask].float().mean().item()
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Batch:
 
 
 def group_advantages(rewards: Tensor, *, n_responses: int) -> Tensor:
-    """Return rewards [B] less their group's mean over its standard deviation; 0 in a group of equal rewards.
+    """Return rewards [B] minus their group's mean, over its standard deviation; 0 in a group of equal rewards.
 
     Source: Shao et al. 2024, "DeepSeekMath", section 4.1.
     """

@@ -1,4 +1,4 @@
-"""Collapse: the step at which a run lost what it had learned, and by which sign it was seen."""
+"""Detects a collapse: the step at which a run lost what it had learned, and the sign that showed it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from statistics import fmean, median
 SPAN = 20
 """Steps of the moving average of the reward."""
 SHARE_LOST = 0.3
-"""How much of its running peak the average must lose."""
+"""The fraction of its running peak that the average must lose."""
 WITHIN = 100
-"""Steps in which a fall must not be regained, and at the end of which the fall after a spike is over."""
+"""A fall must last this many steps; the fall after a spike is measured at the end of them."""
 SPIKE = 10.0
 """A spike is this many times the median of the gradient norms before it."""
 NORMS_BEFORE = 50
@@ -22,7 +22,7 @@ SHARE_LOST_AFTER_SPIKE = 0.15
 
 
 class CollapseSign(Enum):
-    """What gave a collapse away."""
+    """The sign of a collapse."""
 
     REWARD_FELL = "reward_fell"
     GRADIENT_SPIKED = "gradient_spiked"
@@ -30,14 +30,14 @@ class CollapseSign(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
-    """The first step of a collapse, counted from the first reward given, and its sign."""
+    """The first step of a collapse, counted from the first given reward, and its sign."""
 
     step: int
     sign: CollapseSign
 
 
 def find_collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ()) -> Collapse | None:
-    """Return the onset of a run's collapse, None when there is none or too little of the run to tell.
+    """Return the onset of a run's collapse, or None if there is no collapse or too few steps to decide.
 
     The reward fell: its moving average is at most 0.7 of its running peak, and stays there for 100 steps. Or the
     gradient norm exceeded 10 times the median of the up to 50 norms before it, and 20 to 100 steps later the average

@@ -12,14 +12,14 @@ class Anchor(Enum):
     """The log-probs in the denominator of the PPO ratio."""
 
     OLD = "old"
-    """The learner's own, recomputed: blind to what the rollout engine says."""
+    """The learner's own, recomputed: independent of what the rollout engine reports."""
     ROLLOUT = "rollout"
-    """The rollout engine's: saves a pass, and trusts the engine's numbers."""
+    """The rollout engine's: saves a forward pass and trusts the engine's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabConfig:
-    """One run of the lab: what is seeded, what goes wrong from `onset_step` on, and GRPO's constants.
+    """One run of the lab: the seed, the injection from `onset_step` on, and GRPO's constants.
 
     The injection grows to its full severity in `ramp_steps`. One step is one rollout of n_prompts x n_responses and
     n_minibatches updates. `n_threads` is set in torch when the run starts; None leaves torch as it is. Runs with
@@ -41,7 +41,7 @@ class LabConfig:
 
     @classmethod
     def healthy(cls, seed: int) -> LabConfig:
-        """Return a run in which nothing goes wrong."""
+        """Return a run without an injection."""
         return cls(seed=seed)
 
     @classmethod
@@ -54,7 +54,7 @@ class LabConfig:
         )
 
     def fault(self, step: int) -> Fault:
-        """Return how much of the injection there is at a step."""
+        """Return the severity of the injection at a step."""
         if self.injection is None or step < self.onset_step:
             return Fault()
         return Fault(self.injection, min(1.0, (step - self.onset_step + 1) / self.ramp_steps))

@@ -1,4 +1,4 @@
-"""Injections: what a lab run does wrong on purpose, and how much of it at a step."""
+"""The faults that a lab run injects, and their size at a given severity."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ LARGEST_LEARNING_RATE = 4e-3
 
 
 class Injection(Enum):
-    """What goes wrong, one thing a run; each breaks something that production runs were seen to break."""
+    """The kinds of faults, one per run; each reproduces a failure seen in production runs."""
 
     QUANTISE = "quantise"
     """The rollout engine rounds its weights to fewer and fewer bits per tensor."""
     STALE = "stale"
-    """The rollout engine's weights fall further and further behind the learner's."""
+    """The rollout engine's weights lag further and further behind the learner's."""
     ROUTER = "router"
-    """The rollout engine's routing is noisy: its tokens meet other experts than the learner's."""
+    """The rollout engine's routing is noisy: its tokens meet other experts than in training."""
     PAD = "pad"
-    """The rollout engine loses the log-probs of the ends of its responses and pads them with 0.0."""
+    """The rollout engine loses the log-probs at the ends of its responses and pads them with 0.0."""
     SUPPORT = "support"
-    """The rollout engine samples a nucleus, and says the log-probs of what it sampled from: renormalised."""
+    """The rollout engine samples from a nucleus and reports the renormalised log-probs."""
     LR = "lr"
     """The engines agree; the learning rate is too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An injection at a step: `severity` 0 is none of it, 1 all of it."""
+    """An injection at a step: `severity` 0 means no effect, 1 the full effect."""
 
     injection: Injection | None = None
     severity: float = 0.0
@@ -56,12 +56,12 @@ class Fault:
 
     @property
     def padded_share(self) -> float:
-        """Share of responses that lose the log-probs of their end."""
+        """Share of responses that lose the log-probs of their last tokens."""
         return self.severity if self._is(Injection.PAD) else 0.0
 
     @property
     def top_p(self) -> float:
-        """The probability of the nucleus the rollout engine samples from; 1 is every symbol."""
+        """The probability mass of the nucleus that the rollout engine samples from; 1 includes every symbol."""
         return 1.0 - (1.0 - SMALLEST_TOP_P) * self.severity if self._is(Injection.SUPPORT) else 1.0
 
     def learning_rate(self, healthy: float) -> float:

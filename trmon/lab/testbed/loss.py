@@ -1,4 +1,4 @@
-"""The loss: PPO's clipped surrogate, in which rejected sequences do not teach."""
+"""PPO's clipped surrogate loss, in which rejected sequences get no gradient."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon.lab.testbed.monitor_port import DecisionPort
 
 
 def clipped_loss(batch: Batch, logprobs: Tensor, *, decision: DecisionPort, config: LabConfig) -> Tensor:
-    """Return PPO's clipped loss, a mean over tokens then sequences; a rejected sequence counts and does not teach.
+    """Return PPO's clipped loss, a mean over tokens then sequences; a rejected sequence counts but gets no gradient.
 
     Args: logprobs: the learner's, [B, T], with gradients.
     """

@@ -1,4 +1,4 @@
-"""The port to the monitor: what the lab's trainer needs of `trmon_client`, and nothing more."""
+"""The port to the monitor: the parts of `trmon_client` that the lab's trainer uses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 
 
 class DecisionPort(Protocol):
-    """Which of B sequences may teach."""
+    """The decision on B sequences."""
 
     @property
     def mask(self) -> Tensor:
-        """True for the sequences that may teach, [B]; all true when the monitor only observes."""
+        """True for the sequences that stay in the loss, [B]; all true if the monitor only observes."""
 
     @property
     def mask_rate(self) -> float:
-        """Share of the sequences that the policy rejects, whether or not they still teach."""
+        """Share of the sequences that the policy rejects, whether or not they are masked."""
 
     @property
     def signals(self) -> Mapping[str, float]:
@@ -28,7 +28,7 @@ class DecisionPort(Protocol):
 
 
 class MonitorPort(Protocol):
-    """What a trainer's two lines talk to."""
+    """The interface that a trainer reports to."""
 
     def log_batch(
         self,
@@ -48,7 +48,7 @@ class MonitorPort(Protocol):
         chunks: int | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> DecisionPort:
-        """Report B sequences and return the decision on them; `chunks` is how many calls this (step, update) has."""
+        """Report B sequences and return the decision on them; `chunks` is the number of calls per (step, update)."""
 
     def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:
-        """Report the trainer's own numbers of a step."""
+        """Report the trainer's own metrics of a step."""

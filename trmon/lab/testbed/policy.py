@@ -19,7 +19,7 @@ Weights = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class PolicyOutput:
-    """What the policy says at [B, L] positions: `logits` [B, L, N_SYMBOLS] and `routing` logits [B, L, N_EXPERTS]."""
+    """The policy's outputs at [B, L] positions: `logits` [B, L, N_SYMBOLS] and `routing` logits [B, L, N_EXPERTS]."""
 
     logits: Tensor
     routing: Tensor
@@ -32,7 +32,7 @@ class PolicyOutput:
 
 @dataclass(frozen=True, eq=False)
 class ScoredResponses:
-    """Responses as a policy reads them: `logprobs` [B, T] of their tokens and `routing` logits [B, T, N_EXPERTS]."""
+    """The policy's outputs on responses: `logprobs` [B, T] of their tokens and `routing` logits [B, T, N_EXPERTS]."""
 
     logprobs: Tensor
     routing: Tensor
@@ -44,7 +44,7 @@ class ScoredResponses:
 
 
 class PolicyNetwork(nn.Module):
-    """An autoregressive policy over symbols; both engines run it, the learner in parallel, the rollout stepwise."""
+    """An autoregressive policy over symbols; the learner runs it in parallel, the rollout engine step by step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class PolicyNetwork(nn.Module):
         return features, after
 
     def read(self, features: Tensor, *, router_noise: Tensor | None = None) -> PolicyOutput:
-        """Return the reading of features [B, L, HIDDEN]; router_noise [B, L, N_EXPERTS] is added to routing logits."""
+        """Return the outputs at features [B, L, HIDDEN]; router_noise [B, L, N_EXPERTS] is added to routing logits."""
         routing = self.router(features)
         if router_noise is not None:
             routing = routing + router_noise
@@ -85,7 +85,7 @@ class PolicyNetwork(nn.Module):
 
 
 def new_policy(seed: int) -> PolicyNetwork:
-    """Return a policy initialised by the seed alone."""
+    """Return a policy initialised from the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return PolicyNetwork()

@@ -1,4 +1,4 @@
-"""Precision: the weights as an engine of fewer bits would hold them."""
+"""Rounds weights to the precision of an engine with fewer bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rollout engine: its own copy of the weights, its own precision, its own log-probs."""
+"""The rollout engine: it has its own copy of the weights, its own precision and its own log-probs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Rollout:
 
 
 class RolloutEngine:
-    """Samples responses with the weights last loaded, stepwise, knowing nothing else of the learner."""
+    """Samples responses step by step with the weights loaded last; knows nothing else of the learner."""
 
     def __init__(self, *, generator: torch.Generator) -> None:
         self._generator = generator
@@ -33,13 +33,13 @@ class RolloutEngine:
         self._version = -1
 
     def load(self, weights: Weights, *, version: int, bits: int | None = None) -> None:
-        """Take a version of the weights in this engine's precision: bfloat16, or `bits` per tensor."""
+        """Load a version of the weights in this engine's precision: bfloat16, or `bits` per tensor."""
         self._policy.load_state_dict(bfloat16(weights) if bits is None else quantised(weights, bits=bits))
         self._version = version
 
     @torch.no_grad()
     def generate(self, prompts: Prompts, *, fault: Fault) -> Rollout:
-        """Return one sampled response to each prompt, with whatever the fault does to sampling and log-probs."""
+        """Return one sampled response per prompt, with the fault's effect on sampling and log-probs."""
         features, state = self._policy.encode(prompts.tokens)
         spoken: list[tuple[Tensor, Tensor, Tensor]] = []
         for _ in range(MAX_LENGTH):
@@ -73,7 +73,7 @@ class RolloutEngine:
 
 
 def nucleus_logprobs(logprobs: Tensor, *, top_p: float) -> Tensor:
-    """Return log-probs [B, V] of the fewest symbols that hold top_p together, renormalised; the rest are -inf."""
+    """Return log-probs [B, V] of the smallest set of symbols that reaches top_p, renormalised; the rest are -inf."""
     if top_p >= 1.0:
         return logprobs
     ranked, order = logprobs.sort(dim=-1, descending=True)

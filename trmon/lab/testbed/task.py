@@ -1,4 +1,4 @@
-"""The task: sort 6 to 16 symbols out of 12, with a reward that anyone can verify."""
+"""The task: sort 6 to 16 symbols out of 12, with a verifiable reward."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Prompts:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What B responses earned: `reward` [B] in [0, 1] and `exact` [B], true where every position is right."""
+    """The rewards of B responses: `reward` [B] in [0, 1] and `exact` [B], true where every position is right."""
 
     reward: Tensor
     exact: Tensor
@@ -71,7 +71,7 @@ def prompts(symbols: Tensor, lengths: Tensor) -> Prompts:
 
 
 def score_responses(responses: Tensor, *, to: Prompts) -> Scores:
-    """Return what responses [B, MAX_LENGTH] earn: half for an exact answer, half by the share of right positions."""
+    """Return the rewards of responses [B, MAX_LENGTH]: half for an exact answer, half for the right positions."""
     right = (responses == to.answers) & to.mask
     position_match = right.sum(dim=1) / to.mask.sum(dim=1)
     exact = (right == to.mask).all(dim=1)

@@ -1,4 +1,4 @@
-"""A lab run watched by trmon: the two lines, as any trainer has them."""
+"""A lab run that reports to trmon with the two lines that any trainer adds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from trmon.lab.testbed.training import StepResult, run_training
 def train_watched(config: LabConfig, *, url: str | None, project: str, name: str) -> Generator[StepResult, None, None]:
     """Train as configured under a project and a name, reporting to the service at `url`, and yield every step.
 
-    Closed, it ends the run early.
-    Errors: InvalidInput where the client takes no such name, address or variable.
+    Closing the iterator ends the run early.
+    Errors: InvalidInput if the client rejects the name, the address or a variable.
     """
     described = {key: value for key, value in asdict(config).items() if key not in ("injection", "anchor")}
     described |= {"injection": config.injection.value if config.injection else "none", "anchor": config.anchor.value}

@@ -1,4 +1,4 @@
-"""Training: GRPO on the sorting task, watched through the monitor's two lines."""
+"""Training: GRPO on the sorting task, reporting through the monitor's two lines."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class StepResult:
 
 
 def prepare_training(config: LabConfig) -> WarmStart:
-    """Return where a run begins, after setting its threads; `run` calls it, and does not wait where it was called."""
+    """Return the warm start of a run and set torch's threads; call it early to keep its time out of `run_training`."""
     if config.n_threads is not None:
         torch.set_num_threads(config.n_threads)
     return warm_start(config.seed)
 
 
 def run_training(config: LabConfig, monitor: MonitorPort) -> Iterator[StepResult]:
-    """Train as configured, reporting to the monitor, and yield every step as it ends."""
+    """Train as configured, report to the monitor, and yield every step as it ends."""
     trainer = Trainer(config, monitor, start=prepare_training(config))
     for step in range(config.n_steps):
         yield trainer.step(step)
 
 
 class Trainer:
-    """The learner and its rollout engine; a step is one rollout and the updates on it, a version its weights."""
+    """The learner and its rollout engine; a step is one rollout and the updates on it, and creates one version."""
 
     def __init__(self, config: LabConfig, monitor: MonitorPort, *, start: WarmStart) -> None:
         self._config = config
@@ -142,5 +142,5 @@ def _grad_norm(policy: PolicyNetwork) -> float:
 
 
 def _generator(seed: int, *, stream: int) -> torch.Generator:
-    """Return a generator of its own for each stream of a run's randomness."""
+    """Return one generator for each stream of a run's randomness."""
     return torch.Generator().manual_seed(seed * 1000 + stream)

@@ -1,4 +1,4 @@
-"""The warm start: supervised steps to a policy that is right often enough to learn from its own reward."""
+"""The warm start: supervised steps until the policy is right often enough to learn from its own reward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGET_EXACT = 0.35
 LEARNING_RATE = 1e-2
 BATCH = 64
 BALANCE = 0.05
-"""Weight of the loss that keeps all experts in use; without it one expert takes nearly every token."""
+"""Weight of the load-balancing loss; without it, one expert gets nearly every token."""
 EXAMINE_EVERY = 10
 N_EXAMINED = 256
 MAX_STEPS = 2000
@@ -26,7 +26,7 @@ MAX_STEPS = 2000
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Where a run begins: the weights, the share of exact answers they sample, and what it took."""
+    """The start of a run: the weights, their share of exact sampled answers, and the cost of the warm start."""
 
     weights: Weights
     exact: float
@@ -36,7 +36,7 @@ class WarmStart:
 
 @cache
 def warm_start(seed: int) -> WarmStart:
-    """Return the warm start of a seed; made once a process, so that runs that are compared begin alike."""
+    """Return the warm start of a seed; cached per process, so that compared runs start alike."""
     started = time.perf_counter()
     policy = new_policy(seed)
     generator = torch.Generator().manual_seed(seed)
