@@ -35,10 +35,23 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
-SLOW_FOLDERS = ("dashboards", "deploy", "e2e", "grafana", "lab", "proof", "web")
-"""Folders whose tests only `make test-all` runs: browsers, other people's servers, training, proofs and faults."""
-QUICK = ("e2e/test_restart.py",)
-"""What of these folders `make test` runs as well: one path from end to end."""
+SLOW = (
+    "cli/",
+    "dashboards/",
+    "deploy/",
+    "docs/test_operations.py",
+    "e2e/",
+    "grafana/",
+    "hosts/",
+    "lab/",
+    "proof/",
+    "store/maintenance/test_backup.py",
+    "store/test_durability.py",
+    "web/",
+)
+"""What only `make test-all` runs: processes, browsers, other people's servers, training, proofs and faults."""
+QUICK = ("cli/test_whatif.py", "e2e/test_two_trainers.py", "web/test_bundle.py")
+"""Of these, what `make test` runs as well: among it one path from end to end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         path = item.path.relative_to(TESTS).as_posix()
-        if path.startswith(tuple(f"{folder}/" for folder in SLOW_FOLDERS)) and path not in QUICK:
+        if path.startswith(SLOW) and path not in QUICK:
             item.add_marker(pytest.mark.slow)
         for marker in item.iter_markers("server"):
             missing = [binary for binary in marker.args if not _is_here(binary)]
