@@ -1,4 +1,4 @@
-"""The peers are collected where they are installed: `make peers`."""
+"""Collects the tests of a peer only if it is installed; `make peers` installs and runs them."""
 
 from importlib.util import find_spec
 

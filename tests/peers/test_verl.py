@@ -1,6 +1,6 @@
-"""verl 0.9.1 beside trmon: equal where both are defined, and where they differ, its value, ours and why.
+"""Compares trmon with verl 0.9.1: signals that are equal, and cases in which the two differ.
 
-`make peers` runs it: verl brings a hundred packages, which the default tests do without.
+`make peers` runs these tests; the default tests do not install verl because it has a hundred dependencies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies import acceptance
 from trmon_client.core.signals import batch_signals
 
-SAME = {
+SIGNAL_OF_METRIC = {
     "kl": "mismatch_kl_k1",
     "k3_kl": "mismatch_kl_k3",
     "chi2_token": "mismatch_chi2_token",
@@ -33,31 +33,31 @@ SAME = {
     "rollout_is_eff_sample_size": "mismatch_ess_truncated",
     "rollout_is_ratio_fraction_high": "mismatch_trunc_fraction",
 }
-"""verl's name of a metric, without `rollout_corr/`, and our signal."""
+"""The signal of trmon for each metric of verl, named without `rollout_corr/`."""
 
 
 def of_log_ratios(d: list[list[float]], *, rollout: float = -30.0) -> dict[str, Any]:
-    """Return verl's arguments for these log-ratios, all tokens counting."""
+    """Return the arguments of verl for these log-ratios, with all tokens counting."""
     mu = torch.full((len(d), len(d[0])), rollout, dtype=torch.float64)
     return {"old_log_prob": mu + torch.tensor(d, dtype=mu.dtype), "rollout_log_prob": mu, "response_mask": mu * 0 + 1}
 
 
-def theirs(given: dict[str, Any], **options: Any) -> dict[str, float]:
-    """Return verl's metrics as its trainer asks for them."""
+def verl_metrics(given: dict[str, Any], **options: Any) -> dict[str, float]:
+    """Return the metrics that verl's trainer logs."""
     _, _, metrics = verl.compute_rollout_correction_and_rejection_mask(**given, **options)
     return {name.removeprefix("rollout_corr/"): value for name, value in metrics.items()}
 
 
-def reduced(given: dict[str, Any]) -> Columns:
-    """Return our columns of verl's arguments."""
+def columns_of(given: dict[str, Any]) -> Columns:
+    """Return trmon's columns for verl's arguments."""
     return statistics.columns(
         rollout_logprobs=given["rollout_log_prob"], old_logprobs=given["old_log_prob"], mask=given["response_mask"]
     )
 
 
-def ours(given: dict[str, Any]) -> dict[str, float]:
-    """Return our signals of verl's arguments."""
-    return batch_signals.compute(reduced(given))
+def trmon_signals(given: dict[str, Any]) -> dict[str, float]:
+    """Return trmon's signals for verl's arguments."""
+    return batch_signals.compute(columns_of(given))
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.3])
@@ -69,69 +69,71 @@ def test_signals_equal_what_verl_logs(noise: float) -> None:
         "rollout_log_prob": (old + noise * torch.randn(old.shape, generator=generator)).clamp(max=0),
         "response_mask": (torch.arange(40) < torch.randint(1, 41, (32, 1), generator=generator)).double(),
     }
-    found, expected = ours(given), theirs(given, rollout_is="token", rollout_is_threshold=2.0)
-    assert {name: found[mine] for name, mine in SAME.items()} == pytest.approx(
-        {name: expected[name] for name in SAME}, rel=1e-6, abs=1e-9
+    found, expected = trmon_signals(given), verl_metrics(given, rollout_is="token", rollout_is_threshold=2.0)
+    assert {name: found[mine] for name, mine in SIGNAL_OF_METRIC.items()} == pytest.approx(
+        {name: expected[name] for name in SIGNAL_OF_METRIC}, rel=1e-6, abs=1e-9
     )
 
 
-def test_verl_takes_the_effective_sample_size_after_truncation_which_hides_the_outlier_that_ruins_it() -> None:
+def test_verl_computes_the_effective_sample_size_after_truncation_which_hides_an_outlier() -> None:
     given = of_log_ratios([[10.0] + [0.0] * 999])
-    expected = theirs(given, rollout_is="token", rollout_is_threshold=2.0)
-    found = ours(given)
+    expected = verl_metrics(given, rollout_is="token", rollout_is_threshold=2.0)
+    found = trmon_signals(given)
     assert expected["rollout_is_eff_sample_size"] == pytest.approx(0.999, abs=1e-4)
     assert found["mismatch_ess_token"] == pytest.approx(0.0011, abs=1e-4)
     assert found["mismatch_ess_truncated"] == pytest.approx(expected["rollout_is_eff_sample_size"])
 
 
-@pytest.mark.parametrize(("ratio", "verl_keeps", "we_keep"), [(1.5, True, False), (0.65, False, True)])
-def test_verl_bounds_the_inverse_ratio_under_k1_and_we_the_ratio(ratio: float, verl_keeps: bool, we_keep: bool) -> None:
+@pytest.mark.parametrize(("ratio", "verl_keeps", "trmon_keeps"), [(1.5, True, False), (0.65, False, True)])
+def test_k1_bounds_apply_to_the_inverse_ratio_in_verl_and_to_the_ratio_in_trmon(
+    ratio: float, verl_keeps: bool, trmon_keeps: bool
+) -> None:
     given = of_log_ratios([[math.log(ratio)] * 4])
     _, mask, _ = verl.compute_rollout_correction_and_rejection_mask(
         **given, rollout_rs="seq_mean_k1", rollout_rs_threshold="0.6_1.4"
     )
-    decision = acceptance.decide(reduced(given), acceptance.preset("seq_mean_k1", lower=0.6, upper=1.4))
-    assert (bool(mask.any()), bool(decision.accepted[0])) == (verl_keeps, we_keep)
+    decision = acceptance.decide(columns_of(given), acceptance.preset("seq_mean_k1", lower=0.6, upper=1.4))
+    assert (bool(mask.any()), bool(decision.accepted[0])) == (verl_keeps, trmon_keeps)
 
 
-def test_verl_reports_an_infinite_k3_for_one_wild_float32_token_and_we_a_clamped_one() -> None:
+def test_a_large_float32_log_ratio_gives_infinite_k3_in_verl_and_a_clamped_one_in_trmon() -> None:
     given = {name: value.float() for name, value in of_log_ratios([[100.0, 0.0]], rollout=-101.0).items()}
-    assert theirs(given)["k3_kl"] == math.inf
-    assert ours(given)["mismatch_kl_k3"] == pytest.approx((math.exp(20) - 101) / 2)
+    assert verl_metrics(given)["k3_kl"] == math.inf
+    assert trmon_signals(given)["mismatch_kl_k3"] == pytest.approx((math.exp(20) - 101) / 2)
 
 
-def test_verl_divides_by_zero_when_icepop_drops_every_token_and_we_report_all_of_them_out_of_the_band() -> None:
+def test_icepop_without_a_kept_token_divides_by_zero_in_verl_and_has_band_fraction_one_in_trmon() -> None:
     given = of_log_ratios([[3.0, 3.0]])
     with pytest.raises(ZeroDivisionError):
-        theirs(given, rollout_is="token", rollout_is_threshold="0.5_5.0")
-    found = ours(given)
+        verl_metrics(given, rollout_is="token", rollout_is_threshold="0.5_5.0")
+    found = trmon_signals(given)
     assert (found["mismatch_band_fraction"], found["mismatch_ess_token"]) == (1.0, pytest.approx(1.0))
 
 
-def test_nan_under_the_mask_survives_into_verls_weights_and_never_matters_to_us() -> None:
+def test_nan_under_the_mask_reaches_the_weights_of_verl_and_is_ignored_by_trmon() -> None:
     given = of_log_ratios([[0.1, 0.2]])
-    expected = ours(given | {"response_mask": torch.tensor([[1.0, 0.0]])})
+    expected = trmon_signals(given | {"response_mask": torch.tensor([[1.0, 0.0]])})
     given["response_mask"] = torch.tensor([[1.0, 0.0]])
     given["rollout_log_prob"] = torch.tensor([[-30.0, math.nan]], dtype=torch.float64)
     weights, _, _ = verl.compute_rollout_correction_and_rejection_mask(**given, rollout_is="token")
     assert torch.isnan(weights.batch["rollout_is_weights"]).any()
-    assert ours(given) == pytest.approx(expected, nan_ok=True)
+    assert trmon_signals(given) == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_batch_without_tokens_raises_in_verl_and_is_an_answer_here() -> None:
+def test_a_batch_without_tokens_raises_in_verl_and_gives_nan_in_trmon() -> None:
     given = of_log_ratios([[0.1, 0.2]])
     given["response_mask"] = torch.zeros((1, 2))
     with pytest.raises(ValueError, match="at least one valid token"):
-        theirs(given)
-    assert math.isnan(ours(given)["mismatch_kl_k3"])
-    assert reduced(given)["n_tokens"].tolist() == [0]
+        verl_metrics(given)
+    assert math.isnan(trmon_signals(given)["mismatch_kl_k3"])
+    assert columns_of(given)["n_tokens"].tolist() == [0]
 
 
-def test_the_mean_of_verls_maxima_over_micro_batches_hides_the_largest_and_merged_columns_keep_it() -> None:
+def test_verl_averages_maxima_over_micro_batches_and_merged_columns_keep_the_maximum() -> None:
     calm, wild = of_log_ratios([[0.0, 0.0]]), of_log_ratios([[-1.0, -1.0]])
-    maxima = [theirs(given)["log_ppl_diff_max"] for given in (calm, wild)]
-    merged = batch_signals.compute(Columns.merge(reduced(calm), reduced(wild)))
-    # As verl's policy loss aggregates these metrics in bypass mode.
+    maxima = [verl_metrics(given)["log_ppl_diff_max"] for given in (calm, wild)]
+    merged = batch_signals.compute(Columns.merge(columns_of(calm), columns_of(wild)))
+    # verl's policy loss aggregates these metrics like this in bypass mode.
     averaged = Metric(aggregation="mean")
     averaged.extend(maxima)
     assert averaged.aggregate() == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""Autoregressive policies so small that every response can be written down: expectations over them are sums."""
+"""Autoregressive policies small enough to enumerate every response, so that expectations are sums."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Array: TypeAlias = Any
 """A numpy array."""
 
 LEAST_PROBABILITY = 1e-6
-"""Of a token under a random model: with it no |d| exceeds 14, which is far from where d is clamped."""
+"""The smallest probability of a token in a random model: |d| then stays below 14, far below the clamp."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """Every response of `horizon` tokens or, where token 0 `stops` a response, of at most as many."""
+    """All responses of `horizon` tokens, or of at most `horizon` tokens if token 0 `stops` a response."""
 
     vocabulary: int
     horizon: int
@@ -25,23 +25,23 @@ class Language:
 
     @cached_property
     def tokens(self) -> Array:
-        """[N, T]: the tokens of every response; 0 behind its end."""
+        """[N, T]: the tokens of each response; 0 after its end."""
         return self._all[self.kept]
 
     @cached_property
     def mask(self) -> Array:
-        """[N, T]: where a response has a token."""
+        """[N, T]: the positions at which a response has a token."""
         return self._alive[self.kept]
 
     @cached_property
     def prefixes(self) -> Array:
-        """[N, T]: the number that the tokens before each one spell, in base V."""
+        """[N, T]: the preceding tokens of each token as a number in base V."""
         numbers = np.flatnonzero(self.kept)[:, None]
         return numbers // self.vocabulary ** (self.horizon - np.arange(self.horizon))
 
     @cached_property
     def kept(self) -> Array:
-        """bool [V**T]: which sequences are responses, and not one of them with something behind its end."""
+        """bool [V**T]: the sequences that are responses, with only zeros after their end."""
         return np.all(self._alive | (self._all == 0), axis=1)
 
     @cached_property
@@ -59,66 +59,66 @@ class Language:
 
 @dataclass(frozen=True)
 class Model:
-    """`tables[t]` [V**t, V] holds the probabilities of token t, by the number that the tokens before it spell."""
+    """`tables[t]` [V**t, V] holds the probabilities of token t by the preceding tokens as a number in base V."""
 
     language: Language
     tables: tuple[Array, ...]
 
     @cached_property
     def conditionals(self) -> Array:
-        """[N, T, V]: the distribution at every position of every response."""
+        """[N, T, V]: the distribution at each position of each response."""
         prefixes = self.language.prefixes
         return np.stack([table[prefixes[:, t]] for t, table in enumerate(self.tables)], axis=1)
 
     @cached_property
     def chosen(self) -> Array:
-        """[N, T]: the probability of every token of every response; 1 behind its end."""
+        """[N, T]: the probability of each token of each response; 1 after its end."""
         chosen = np.take_along_axis(self.conditionals, self.language.tokens[..., None], -1)[..., 0]
         return np.where(self.language.mask, chosen, 1.0)
 
     @cached_property
     def responses(self) -> Array:
-        """[N]: the probability of every response."""
+        """[N]: the probability of each response."""
         return self.chosen.prod(axis=1)
 
     @property
     def logprobs(self) -> Array:
-        """[N, T]: what an engine reports of every response's tokens, -inf for what it cannot say."""
+        """[N, T]: the log-probs of the tokens, -inf for impossible ones."""
         with np.errstate(divide="ignore"):
             return np.log(self.chosen)
 
     @property
     def logits(self) -> Array:
-        """[N, T, V]: the same of the whole vocabulary."""
+        """[N, T, V]: the log-probs of the whole vocabulary."""
         with np.errstate(divide="ignore"):
             return np.log(self.conditionals)
 
     def expected(self, of_context: Array) -> float:
-        """Return the mean per token, over responses of this model, of [N, T] values of their contexts."""
+        """Return the mean per token of values [N, T], over the responses of this model."""
         per_response = np.where(self.language.mask, of_context, 0.0).sum(axis=1)
         n_tokens = self.language.mask.sum(axis=1)
         return float((self.responses * per_response).sum() / (self.responses * n_tokens).sum())
 
 
 def random_model(random: np.random.Generator, language: Language, *, sharpness: float = 1.0) -> Model:
-    """Return a model of random logits; at a sharpness of 10 most contexts leave no doubt."""
+    """Return a model with random logits; at a sharpness of 10 most contexts are nearly deterministic."""
     return _of_logits(language, [sharpness * random.normal(size=shape) for shape in _shapes(language)])
 
 
 def near(model: Model, random: np.random.Generator, *, noise: float) -> Model:
-    """Return a model whose logits are the given one's, with noise: every token has a probability."""
+    """Return a model with noise added to the logits; every token has a probability above 0."""
     logits = [np.log(np.maximum(table, LEAST_PROBABILITY)) for table in model.tables]
     return _of_logits(model.language, [a + noise * random.normal(size=a.shape) for a in logits])
 
 
 def moved(model: Model, direction: list[Array], *, by: float) -> Model:
-    """Return the model with every logit moved along a direction; what has no probability keeps none."""
+    """Return the model with its logits moved along a direction; probabilities of 0 stay 0."""
     tables = [table * np.exp(by * step) for table, step in zip(model.tables, direction, strict=True)]
     return Model(model.language, tuple(table / table.sum(axis=1, keepdims=True) for table in tables))
 
 
 def truncated(model: Model, random: np.random.Generator) -> Model:
-    """Return the model without one token in every context, as top-k makes of it."""
+    """Return the model without one token in each context, like top-k sampling."""
     tables = [table.copy() for table in model.tables]
     for table in tables:
         np.put_along_axis(table, random.integers(table.shape[1], size=(len(table), 1)), 0.0, -1)
@@ -126,7 +126,7 @@ def truncated(model: Model, random: np.random.Generator) -> Model:
 
 
 def countable_model(random: np.random.Generator, language: Language, *, parts: int, truncates: bool) -> Model:
-    """Return a model whose probabilities are multiples of 1/parts; 0 among them if it truncates."""
+    """Return a model whose probabilities are multiples of 1/parts; they may be 0 if it truncates."""
     least = 0 if truncates else 1
     spread = parts - least * language.vocabulary
     even = np.full(language.vocabulary, 1 / language.vocabulary)
@@ -137,9 +137,9 @@ def countable_model(random: np.random.Generator, language: Language, *, parts: i
 
 
 def census(model: Model, *, parts: int) -> Array:
-    """Return the responses, by number, each as often as a countable model gives it among parts**T responses.
+    """Return parts**T response indices, each response in proportion to its probability in a countable model.
 
-    The batch mean of anything is then its expectation.
+    A mean over this batch is an expectation.
     """
     counts = model.responses * parts**model.language.horizon
     return np.repeat(np.arange(len(counts)), np.rint(counts).astype(int))

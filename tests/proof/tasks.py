@@ -1,4 +1,4 @@
-"""Tasks of reinforcement learning that can be written down: mu's responses with their rewards, and what pi earns."""
+"""Enumerable reinforcement learning tasks: the responses of mu with their rewards, and the objective of a policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trmon_client.core.divergence import divergence_columns
 
 @dataclass(frozen=True)
 class Task:
-    """Responses of mu, by number, each as often as mu gives it, and a reward in [0, 1] for every response."""
+    """Response indices in proportion to mu, and a reward in [0, 1] for each response."""
 
     mu: Model
     batch: Array
@@ -22,17 +22,17 @@ class Task:
 
     @classmethod
     def random(cls, random: np.random.Generator, language: Language, *, parts: int = 8) -> Task:
-        """Return a task whose mu has a probability for every token, and whose rewards are of no pattern."""
+        """Return a task with random rewards, in which mu gives every token a probability above 0."""
         mu = countable_model(random, language, parts=parts, truncates=False)
         return cls(mu, census(mu, parts=parts), random.uniform(size=len(mu.responses)))
 
     @property
     def advantages(self) -> Array:
-        """[N]: R - b, the baseline what mu earns."""
+        """[N]: R - b, where the baseline b is the objective of mu."""
         return self.rewards[self.batch] - self.objective(self.mu)
 
     def objective(self, policy: Model) -> float:
-        """Return J: the reward that the policy earns."""
+        """Return J, the expected reward of the policy."""
         return float(policy.responses @ self.rewards)
 
     def columns(self, pi: Model) -> Columns:

@@ -1,8 +1,7 @@
-"""The error bounds, on every enumerable decision process at hand: never exceeded, whatever the rewards.
+"""The error bounds hold for any rewards on small decision processes that can be enumerated.
 
-|J(pi) - J(mu) - L(pi)| is linear in the rewards of the responses, so that its largest value over all rewards in
-[0, 1] is known: reward 1 where the error is pulled up, or down, and 0 elsewhere. One pair of policies so stands for
-all of its decision processes.
+J(pi) - J(mu) - L(pi) is linear in the rewards of the responses, so its extremes over all rewards in [0, 1] are known:
+reward 1 where the coefficient is positive, or negative, and 0 elsewhere. One pair of policies thus covers all rewards.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from trmon_client.core.divergence import divergence_columns
 
 KINDS = ("trpo", "pinsker_marginal", "mixed", "adaptive")
 ROUNDING = 1e-12
-"""Of the error, a difference of sums of numbers below 1."""
+"""The rounding of the error, a difference of sums of numbers below 1."""
 LANGUAGES = [
     Language(2, 1),
     Language(4, 1),
@@ -35,18 +34,18 @@ LANGUAGES = [
 
 @dataclass(frozen=True)
 class Process:
-    """Two policies over one language; rewards are what the worst case makes them."""
+    """Two policies over one language; the rewards are those of the worst case."""
 
     mu: Model
     pi: Model
 
     def surrogate_weights(self) -> Array:
-        """Return [N]: what one unit of A at each response adds to L, when every response is accepted."""
-        said = self.mu.responses > 0
-        logprobs = {"rollout_logprobs": self.mu.logprobs[said], "logprobs": self.pi.logprobs[said]}
-        columns = statistics.columns(**logprobs, mask=self.mu.language.mask[said])
-        weights = np.zeros(len(said))
-        weights[said] = self.mu.responses[said] * columns["total_sum_ratio_dev"]
+        """Return the contribution of one unit of A at each response to L if all are accepted, [N]."""
+        sampled = self.mu.responses > 0
+        logprobs = {"rollout_logprobs": self.mu.logprobs[sampled], "logprobs": self.pi.logprobs[sampled]}
+        columns = statistics.columns(**logprobs, mask=self.mu.language.mask[sampled])
+        weights = np.zeros(len(sampled))
+        weights[sampled] = self.mu.responses[sampled] * columns["total_sum_ratio_dev"]
         return weights
 
     def error(self, rewards: Array, *, baseline: float) -> float:
@@ -55,17 +54,17 @@ class Process:
         return float(gained - (self.surrogate_weights() * (rewards - baseline)).sum())
 
     def worst_rewards(self) -> tuple[Array, Array]:
-        """Return the rewards that make the error largest and smallest."""
-        pull = self.pi.responses - self.mu.responses - self.surrogate_weights()
-        return (pull > 0).astype(float), (pull < 0).astype(float)
+        """Return the rewards that maximise and minimise the error."""
+        coefficients = self.pi.responses - self.mu.responses - self.surrogate_weights()
+        return (coefficients > 0).astype(float), (coefficients < 0).astype(float)
 
     def worst_error(self) -> float:
-        """Return the largest |error| over all rewards, and over baselines between 0 and 1."""
+        """Return the largest |error| over all rewards and all baselines from 0 to 1."""
         errors = [self.error(rewards, baseline=b) for rewards in self.worst_rewards() for b in (0.0, 1.0)]
         return max(abs(error) for error in errors)
 
     def bounds(self, *, reverse: bool = False) -> ErrorBounds:
-        """Return the bounds of the exact KL, its largest over all contexts; `reverse` lets KL(pi||mu) stand for it."""
+        """Return the bounds from the exact KL; with `reverse` from the smaller of both directions' maxima."""
         language = self.mu.language
         logits = {"rollout_logits": self.mu.logits, "logits": self.pi.logits}
         exact = divergence_columns.exact(**logits, mask=language.mask)
@@ -75,7 +74,7 @@ class Process:
 
 
 def processes(language: Language, *, n: int) -> list[Process]:
-    """Return pairs from all but equal to unrelated, and from undecided to all but deterministic."""
+    """Return pairs from nearly equal to unrelated, and from high entropy to nearly deterministic."""
     random = np.random.default_rng(language.horizon)
     found = []
     for index in range(n):
@@ -89,8 +88,8 @@ every_language = pytest.mark.parametrize("language", LANGUAGES, ids=str)
 
 
 @every_language
-def test_no_rewards_make_the_error_exceed_any_bound(language: Language) -> None:
-    """Over 2,700 other pairs like these the error reached 0.35 of trpo, 0.18 of pinsker_marginal, 0.13 of mixed."""
+def test_no_rewards_make_the_error_exceed_a_bound(language: Language) -> None:
+    """Over 2,700 other such pairs the error reached 0.35 of trpo, 0.18 of pinsker_marginal and 0.13 of mixed."""
     for process in processes(language, n=120):
         bounds, error = process.bounds(), process.worst_error()
         for kind in KINDS:
@@ -98,7 +97,7 @@ def test_no_rewards_make_the_error_exceed_any_bound(language: Language) -> None:
 
 
 @every_language
-def test_the_smaller_of_both_largest_kls_may_stand_for_the_divergence(language: Language) -> None:
+def test_the_bounds_hold_with_the_smaller_of_both_largest_kls(language: Language) -> None:
     """Source: [TRM] remark B.5."""
     for process in processes(language, n=60):
         bounds, error = process.bounds(reverse=True), process.worst_error()
@@ -107,7 +106,7 @@ def test_the_smaller_of_both_largest_kls_may_stand_for_the_divergence(language: 
 
 
 @every_language
-def test_the_adaptive_bound_holds_for_rollouts_with_a_truncated_support(language: Language) -> None:
+def test_the_adaptive_bound_holds_for_a_truncated_support(language: Language) -> None:
     random = np.random.default_rng(language.horizon)
     for whole in processes(language, n=60):
         process = Process(truncated(whole.mu, random), whole.pi)
@@ -116,8 +115,8 @@ def test_the_adaptive_bound_holds_for_rollouts_with_a_truncated_support(language
             assert error <= getattr(bounds, kind) + ROUNDING, kind
 
 
-def test_the_trpo_bound_does_not_hold_for_rollouts_with_a_truncated_support() -> None:
-    """What mu never samples L cannot know: one token, the bound is 0, and the error is the mass that pi gives it."""
+def test_the_trpo_bound_does_not_hold_for_a_truncated_support() -> None:
+    """L ignores tokens that mu never samples: here the bound is 0 and the error is their mass under pi."""
     language = Language(3, 1)
     mu, pi = (Model(language, (np.array([row]),)) for row in ([0.5, 0.5, 0.0], [0.45, 0.45, 0.1]))
     process = Process(mu, pi)
@@ -127,10 +126,10 @@ def test_the_trpo_bound_does_not_hold_for_rollouts_with_a_truncated_support() ->
 
 
 @pytest.mark.parametrize("horizon", [2, 3, 4, 5, 6])
-def test_steady_drift_errs_by_what_theory_says_and_half_the_trpo_bound_is_reached(horizon: int) -> None:
-    """Every token shifts by e from even odds: the worst error is e^2 E|S^2 - T|, S the sum of T random signs.
+def test_the_error_of_steady_drift_equals_theory_and_reaches_half_the_trpo_bound(horizon: int) -> None:
+    """If every token shifts by e from even odds, the worst error is e^2 E|S^2 - T|, with S the sum of T random signs.
 
-    KL is 2 e^2 a token. At T = 2 the error is half the trpo bound; at T = 6 it is 0.094 of trpo, 0.144 of
+    The KL is 2 e^2 per token. At T = 2 the error is half the trpo bound; at T = 6 it is 0.094 of trpo, 0.144 of
     pinsker_marginal and 0.096 of mixed.
     """
     shift = 0.001

@@ -1,6 +1,6 @@
-"""Certified lower bounds: never above the exact KL, never a false infinity, and never a wrong verdict.
+"""Certified lower bounds never exceed the exact KL, are never falsely infinite and never certify wrongly.
 
-Distributions from flat to one without doubt, with whole and with truncated supports, against trainers from equal to
+Distributions range from flat to nearly deterministic, with full and truncated supports, and trainers from equal to
 unrelated; log-probs are float32, as engines return them.
 """
 
@@ -23,7 +23,7 @@ from trmon_client.core.policies.acceptance import decide, preset
 LAW = settings(max_examples=120, derandomize=True)
 N_SEQUENCES, HORIZON = 6, 5
 ROUNDING = 5e-6
-"""Of float32 log-probs, in nats; a certificate asks for twenty times as much."""
+"""The error of float32 log-probs in nats; the margin of a certificate is twenty times as large."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sampled:
 
     @cached_property
     def mask(self) -> Array:
-        """Where the log-probs are valid: no -inf."""
+        """The positions with valid log-probs, which are not -inf."""
         counts = np.ones(self.token_ids.shape, bool)
         return valid_mask(mask=counts, rollout_logprobs=self.rollout_logprobs, logprobs=self.logprobs)
 
@@ -105,8 +105,10 @@ samples = st.builds(
     sharpness=st.sampled_from([0.0, 0.5, 2.0, 6.0, 30.0]),
     **drawn,
 )
-undecided = st.builds(_sampled, vocabulary=st.sampled_from([64, 500]), sharpness=st.sampled_from([0.0, 1.0]), **drawn)
-"""Without doubt, the rest has less mass than float32 can tell, and the bound gives some of itself up."""
+high_entropy = st.builds(
+    _sampled, vocabulary=st.sampled_from([64, 500]), sharpness=st.sampled_from([0.0, 1.0]), **drawn
+)
+"""Distributions whose rest has more mass than float32 rounding; otherwise the bound loses some of its value."""
 
 
 @LAW
@@ -121,7 +123,7 @@ def test_the_binary_kl_of_sampled_tokens_never_exceeds_the_exact_kl(sampled: Sam
 
 @LAW
 @given(seed=st.integers(0, 10**6), noise=st.floats(0.0, 2.0))
-def test_of_two_tokens_the_binary_kl_is_the_exact_one(seed: int, noise: float) -> None:
+def test_the_binary_kl_of_two_tokens_is_the_exact_kl(seed: int, noise: float) -> None:
     sampled = _sampled(seed, vocabulary=2, sharpness=1.0, noise=noise, cuts="none")
     np.testing.assert_allclose(sampled.columns["total_sum_binary_kl"], sampled.exact["sum_kl"], atol=HORIZON * ROUNDING)
 
@@ -138,8 +140,8 @@ def test_the_bound_from_the_top_k_never_exceeds_the_exact_kl(sampled: Sampled, k
 
 
 @LAW
-@given(undecided, st.sampled_from([1, 2, 5, 10]))
-def test_to_know_more_tokens_never_weakens_the_bound(sampled: Sampled, k: int) -> None:
+@given(high_entropy, st.sampled_from([1, 2, 5, 10]))
+def test_a_larger_k_never_weakens_the_bound(sampled: Sampled, k: int) -> None:
     sampled_alone = sampled.columns["total_sum_binary_kl"]
     few, more = (sampled.topk(n)["sum_kl"] for n in (k, 2 * k))
     assert (sampled_alone <= few + HORIZON * ROUNDING).all()
@@ -148,8 +150,8 @@ def test_to_know_more_tokens_never_weakens_the_bound(sampled: Sampled, k: int) -
 
 @LAW
 @given(samples)
-def test_the_gap_of_sampled_probabilities_never_exceeds_total_variation(sampled: Sampled) -> None:
-    """Source: [3P], of which alpha it bounds."""
+def test_the_difference_of_sampled_probabilities_never_exceeds_total_variation(sampled: Sampled) -> None:
+    """The difference bounds an alpha of [3P]."""
     rows = sampled.columns["n_tokens"] > 0
     gap, tv = sampled.columns["total_max_prob_diff"][rows], sampled.exact["max_tv"][rows]
     assert (gap <= tv + ROUNDING).all()
@@ -165,16 +167,16 @@ def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k:
 
 @LAW
 @given(seed=st.integers(0, 10**6), noise=st.floats(0.01, 2.0))
-def test_rounding_certifies_nothing_where_the_bound_is_the_exact_kl_itself(seed: int, noise: float) -> None:
+def test_rounding_certifies_nothing_where_the_bound_equals_the_exact_kl(seed: int, noise: float) -> None:
     sampled = _sampled(seed, vocabulary=2, sharpness=1.0, noise=noise, cuts="none")
     policy = preset("trm_max", delta=float(sampled.exact["max_kl"].max()))
     assert not decide(sampled.columns, policy).certified.any()
 
 
-def test_most_of_these_distributions_do_give_bounds() -> None:
-    """Or the laws above would speak of nothing."""
-    usual = [_sampled(seed, 64, 2.0, noise, "none") for seed in range(5) for noise in (0.3, 2.0)]
-    for sampled in usual:
+def test_typical_distributions_give_bounds() -> None:
+    """This shows that the laws above are not vacuous."""
+    typical = [_sampled(seed, 64, 2.0, noise, "none") for seed in range(5) for noise in (0.3, 2.0)]
+    for sampled in typical:
         assert sampled.topk(5).kl_is == "lower_bound"
         share = sampled.topk(20)["sum_kl"].sum() / sampled.exact["sum_kl"].sum()
         assert 0.3 < share <= 1.0

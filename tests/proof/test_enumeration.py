@@ -1,7 +1,7 @@
-"""What the signals estimate, by exact enumeration: a batch that holds every response as often as mu gives it.
+"""Signals equal the quantities that they estimate on a batch that holds each response in proportion to mu.
 
-Over such a batch a mean is an expectation, so that a signal must equal the divergence it is said to estimate. Truths
-are sums over the vocabulary at every context, and never read which token was sampled.
+Over such a batch a mean is an expectation. The expected values are sums over the vocabulary at each context and do not
+depend on the sampled tokens.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.signals import batch_signals
 
 SIZES = [(3, 3, 8), (4, 4, 8), (3, 6, 4)]
-"""Vocabulary, horizon, and the parts mu's probabilities are made of: batches of 512, 4,096 and 4,096 responses."""
+"""Vocabulary, horizon and the denominator of mu's probabilities: batches of 512, 4,096 and 4,096 responses."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Three policies and the signals of the batch in which everything happens as often as mu makes it happen."""
+    """Three policies and the signals of a batch that holds each response in proportion to mu."""
 
     mu: Model
     old: Model
@@ -34,12 +34,12 @@ class World:
 
     @cached_property
     def batch(self) -> Array:
-        """The numbers of the responses in the batch."""
+        """The indices of the responses in the batch."""
         return census(self.mu, parts=self.parts)
 
     @cached_property
     def signals(self) -> dict[str, float]:
-        """What trmon computes of the batch."""
+        """The signals of the batch."""
         batch = self.batch
         mask = self.mu.language.mask[batch]
         columns = statistics.columns(
@@ -77,7 +77,7 @@ def exactly(expected: float) -> Any:
 
 
 def kl(p: Model, q: Model) -> Array:
-    """Return KL(p||q) at every context, [N, T]; in these worlds q has a probability wherever p has one."""
+    """Return KL(p||q) at each context, [N, T]; the support of q contains the support of p."""
     weights = p.conditionals
     return (weights * np.log(np.where(weights > 0, weights, 1.0) / np.where(weights > 0, q.conditionals, 1.0))).sum(-1)
 
@@ -91,7 +91,7 @@ def mass_on_support(q: Model, *, of: Model) -> Array:
 
 
 @every_world
-def test_the_batch_holds_every_response_as_often_as_mu_gives_it(world: World) -> None:
+def test_the_batch_holds_each_response_in_proportion_to_mu(world: World) -> None:
     counts = np.bincount(world.batch, minlength=len(world.mu.responses))
     np.testing.assert_allclose(counts / counts.sum(), world.mu.responses, rtol=1e-12)
     assert world.signals["response_length_mean"] == exactly(
@@ -106,7 +106,7 @@ def test_k1_estimates_kl(world: World) -> None:
 
 
 @every_world
-def test_k3_estimates_kl_less_the_mass_off_the_support_of_mu(world: World) -> None:
+def test_k3_estimates_kl_minus_the_mass_outside_the_support_of_mu(world: World) -> None:
     missing = 1 - mass_on_support(world.pi, of=world.mu)
     expected = world.mu.expected(kl(world.mu, world.pi) - missing)
     assert world.signals["total_kl_k3"] == exactly(expected)
@@ -119,7 +119,7 @@ def test_the_mean_ratio_estimates_the_mass_on_the_support_of_mu(world: World) ->
 
 
 @every_world
-def test_the_deficit_estimates_total_variation_whatever_the_supports(world: World) -> None:
+def test_the_deficit_estimates_total_variation_for_any_supports(world: World) -> None:
     assert world.signals["total_tv"] == exactly(world.mu.expected(tv(world.mu, world.pi)))
     assert world.signals["mismatch_tv"] == exactly(world.mu.expected(tv(world.mu, world.old)))
 
@@ -132,7 +132,7 @@ def test_the_second_moment_of_ratios_estimates_chi_squared(world: World) -> None
 
 
 @every_world
-def test_sequence_signals_are_those_of_the_distributions_of_responses(world: World) -> None:
+def test_sequence_signals_estimate_divergences_of_the_response_distributions(world: World) -> None:
     p, q = (model.responses[world.mu.responses > 0] for model in (world.mu, world.pi))
     chi2 = (q**2 / p).sum() - 1
     assert world.signals["total_chi2_seq"] == exactly(chi2)
@@ -141,7 +141,7 @@ def test_sequence_signals_are_those_of_the_distributions_of_responses(world: Wor
 
 
 @every_world
-def test_exact_divergences_are_those_of_the_contexts_and_add_up_to_those_of_responses(world: World) -> None:
+def test_exact_divergences_of_contexts_add_up_to_those_of_responses(world: World) -> None:
     """The chain rule: the KL of two distributions of responses is the expected sum of the KL at their tokens."""
     p, q = (model.responses[world.mu.responses > 0] for model in (world.mu, world.pi))
     assert world.signals["kl_seq"] == exactly((p * np.log(p / q)).sum())
@@ -152,8 +152,8 @@ def test_exact_divergences_are_those_of_the_contexts_and_add_up_to_those_of_resp
 
 
 @every_world
-def test_staleness_is_estimated_without_bias_by_weighing_with_both_ratios(world: World) -> None:
-    """Tokens come from mu and not from pi_old, so that a mean of |pi - pi_old| must be weighed back to mu."""
+def test_weighting_with_both_ratios_estimates_staleness_without_bias(world: World) -> None:
+    """Tokens are sampled from mu and not from pi_old, so a mean of |pi - pi_old| must be weighted."""
     off = np.where(world.mu.conditionals > 0, 0.0, np.abs(world.pi.conditionals - world.old.conditionals)).sum(-1) / 2
     expected = world.mu.expected(tv(world.old, world.pi) - off)
     assert world.signals["staleness_tv_is"] == exactly(expected)
@@ -165,11 +165,11 @@ def test_the_plain_estimate_of_staleness_is_biased(world: World) -> None:
 
 
 @every_world
-def test_masking_tokens_leaves_the_largest_kl_as_it_was(world: World) -> None:
-    """KL belongs to a context, whichever token was sampled there: dropping tokens moves no policy.
+def test_masking_tokens_does_not_change_the_largest_kl(world: World) -> None:
+    """KL depends on the context and not on the sampled token, so dropping tokens changes no policy.
 
-    Every context has tokens of a ratio above 1 and tokens below it, for both policies sum to 1. So however strictly a
-    rule drops tokens on one side, others show the same KL: what is hidden is evidence. Source: [TRM] proposition 4.1.
+    Every context has tokens with a ratio above 1 and others below 1, because both policies sum to 1. A rule that drops
+    tokens on one side leaves tokens with the same KL on the other. Source: [TRM] proposition 4.1.
     """
     mu = near(world.mu, np.random.default_rng(0), noise=0.1)
     logits = {"rollout_logits": mu.logits, "logits": world.pi.logits}

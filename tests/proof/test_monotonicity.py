@@ -1,4 +1,4 @@
-"""A looser bound accepts no less, and a larger divergence promises no more: for every preset and every error bound."""
+"""Monotonicity: a looser bound never accepts less, and a larger divergence never lowers an error bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ drawn = {
     "odd": st.sampled_from([0.0, 0.0, 0.02]),
 }
 slacks = st.floats(1e-4, 4.0)
-"""How far a bound is from admitting nothing but equal policies."""
+"""The distance of a bound from the value that accepts only equal policies."""
 
 
 def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -> Columns:
@@ -41,7 +41,7 @@ def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -
 
 
 def at_slack(name: str, slack: float) -> Policy:
-    """Return a preset with each bound that it has at this distance from where equal policies are."""
+    """Return a preset whose bounds have this distance from the value of equal policies."""
     if name in PRESETS and PRESETS[name].takes == ("delta",):
         return preset(name, delta=slack)
     rule: Any = (preset(name).criteria or preset(name).tokens)[0]
@@ -55,7 +55,7 @@ def at_slack(name: str, slack: float) -> Policy:
 @pytest.mark.parametrize("name", PRESETS)
 @settings(LAW, max_examples=20)
 @given(**drawn, slack=slacks, more=slacks)
-def test_a_looser_bound_accepts_what_a_tighter_one_does(
+def test_a_looser_bound_accepts_whatever_a_tighter_one_accepts(
     name: str, kl_is: str, seed: int, noise: float, odd: float, slack: float, more: float
 ) -> None:
     columns = columns_of(seed, noise=noise, odd=odd, kl_is=kl_is)
@@ -66,8 +66,8 @@ def test_a_looser_bound_accepts_what_a_tighter_one_does(
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_rejects_by_its_bound_what_a_looser_one_accepts(name: str) -> None:
-    """Or the law above would hold for bounds that do nothing."""
+def test_the_bound_of_every_preset_has_an_effect(name: str) -> None:
+    """This shows that the law above is not vacuous."""
     columns = columns_of(3, noise=1e-3, odd=0.0, kl_is="exact")
     tight, loose = (decide(columns, at_slack(name, slack)) for slack in (1e-9, 1.0))
     assert loose.accepted.all()
@@ -77,7 +77,7 @@ def test_every_preset_rejects_by_its_bound_what_a_looser_one_accepts(name: str) 
 @pytest.mark.parametrize("name", TOKEN_POLICIES)
 @settings(LAW, max_examples=30)
 @given(**drawn, slack=slacks, more=slacks)
-def test_a_looser_token_rule_keeps_no_fewer_tokens_and_weighs_them_no_less(
+def test_a_looser_token_rule_never_keeps_fewer_tokens_or_lowers_weights(
     name: str, seed: int, noise: float, odd: float, slack: float, more: float
 ) -> None:
     inputs = batch(seed, noise=noise, odd=odd)
@@ -91,7 +91,7 @@ def test_a_looser_token_rule_keeps_no_fewer_tokens_and_weighs_them_no_less(
 @pytest.mark.parametrize("rule", TOKEN_POLICIES.values(), ids=TOKEN_POLICIES)
 @settings(LAW, max_examples=20)
 @given(**drawn)
-def test_masking_tokens_changes_neither_the_largest_divergence_nor_which_sequences_pass(
+def test_masking_tokens_changes_neither_the_largest_divergence_nor_the_decision(
     rule: Any, seed: int, noise: float, odd: float
 ) -> None:
     """Source: [TRM] proposition 4.1."""
@@ -111,7 +111,7 @@ factors = st.floats(1, 10)
 
 @LAW
 @given(horizons, kls, kls, st.floats(0.1, 10), factors, st.integers(0, 1000))
-def test_every_error_bound_grows_with_each_of_its_arguments(
+def test_every_error_bound_grows_with_each_argument(
     horizon: int, kl_max: float, kl_seq: float, reward_range: float, factor: float, longer: int
 ) -> None:
     base: dict[str, Any] = {"horizon": horizon, "kl_max": kl_max, "kl_seq": kl_seq, "reward_range": reward_range}
@@ -125,7 +125,7 @@ def test_every_error_bound_grows_with_each_of_its_arguments(
 
 @LAW
 @given(horizons, st.floats(1e-6, 10), kls, factors, st.integers(0, 1000))
-def test_a_budget_allows_more_the_larger_it_is_and_less_the_longer_and_the_further_responses_are(
+def test_max_delta_grows_with_the_budget_and_shrinks_with_horizon_and_kl(
     horizon: int, budget: float, kl_seq: float, factor: float, longer: int
 ) -> None:
     allowed = max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq)

@@ -1,4 +1,4 @@
-"""The laws that columns, signals and decisions keep over any batch, from tokens to the end."""
+"""Laws of columns, signals and decisions on random batches, from tokens to decisions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows(inputs: dict[str, Any], index: Any) -> dict[str, Any]:
 
 
 def assert_same(found: Columns, expected: Columns) -> None:
-    """Check columns, histograms, signals and decisions; only the order of summation may differ."""
+    """Compare columns, histograms, signals and decisions up to the order of summation."""
     assert set(found) == set(expected)
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=name)
@@ -80,7 +80,7 @@ def test_merged_parts_are_the_whole(inputs: dict[str, Any], cuts: list[int]) -> 
 
 @LAW
 @given(batches, st.randoms(use_true_random=False))
-def test_the_order_of_sequences_matters_to_nothing(inputs: dict[str, Any], random: Any) -> None:
+def test_the_order_of_sequences_does_not_matter(inputs: dict[str, Any], random: Any) -> None:
     order = list(range(len(inputs["mask"])))
     random.shuffle(order)
     straight, shuffled = statistics.columns(**inputs), statistics.columns(**rows(inputs, order))
@@ -93,7 +93,7 @@ def test_the_order_of_sequences_matters_to_nothing(inputs: dict[str, Any], rando
 
 @LAW
 @given(batches, st.floats(0, 1), st.integers(1, 300), st.sampled_from([0.0, -1.0, *POISON]))
-def test_padding_matters_to_nothing_wherever_it_is_and_whatever_it_holds(
+def test_padding_does_not_matter_at_any_position_and_with_any_value(
     inputs: dict[str, Any], place: float, width: int, value: float
 ) -> None:
     at = round(place * inputs["mask"].shape[1])
@@ -143,7 +143,7 @@ def test_signals_stay_in_their_ranges_and_are_nan_only_without_a_token(inputs: d
 
 @LAW
 @given(batches)
-def test_estimators_keep_the_order_that_theory_gives_them(inputs: dict[str, Any]) -> None:
+def test_estimators_satisfy_their_inequalities(inputs: dict[str, Any]) -> None:
     columns = statistics.columns(**inputs)
     for pair in columns.pairs:
         sums = {stem: columns[f"{pair}_sum_{stem}"] for stem in ("k3", "d", "abs_d", "ratio_dev", "ratio_deficit")}
@@ -172,7 +172,7 @@ def _two_logits(random: np.random.Generator, v: int, sharp: float, noise: float)
 
 @LAW
 @given(logits)
-def test_pinsker_holds_for_exact_divergences_both_ways_and_total_variation_is_a_fraction(two: tuple[Any, Any]) -> None:
+def test_exact_divergences_satisfy_pinsker_in_both_directions(two: tuple[Any, Any]) -> None:
     found = divergence_columns.exact(rollout_logits=two[0], logits=two[1], mask=np.ones((16, 1)), tv=True)
     tv = found["sum_tv"]
     assert ((tv >= 0) & (tv <= 1 + ROUNDING)).all()

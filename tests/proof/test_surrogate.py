@@ -1,6 +1,6 @@
-"""The surrogate: its gradient is the masked policy gradient, at pi = mu the true one, and what it says of improvement.
+"""The surrogate has the masked policy gradient, and supports improvement only if the true objective rises.
 
-By central differences over every logit of policies that can be written down.
+Gradients are central differences over all logits of enumerable policies.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from trmon_client.core.bounds.surrogate import surrogate
 from trmon_client.core.policies.acceptance import decide, preset
 
 STEP = 1e-4
-"""Of a logit; the error of central differences is of its square."""
+"""The step of a logit; the error of central differences is proportional to its square."""
 
 
 def gradient(value: Callable[[Model], float], at: Model) -> list[Array]:
-    """Return the central differences by every logit."""
+    """Return the central differences with respect to each logit."""
     found = [np.zeros_like(table) for table in at.tables]
     for t, table in enumerate(at.tables):
         for entry in np.ndindex(table.shape):
@@ -41,7 +41,7 @@ def assert_close(found: list[Array], expected: list[Array]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("stops", [False, True], ids=["fixed length", "stops"])
 @pytest.mark.parametrize("share", [0.5, 1.0], ids=["half rejected", "nothing rejected"])
-def test_its_gradient_is_the_masked_policy_gradient(seed: int, stops: bool, share: float) -> None:
+def test_the_gradient_is_the_masked_policy_gradient(seed: int, stops: bool, share: float) -> None:
     random = np.random.default_rng(seed)
     task = Task.random(random, Language(3, 3, stops=stops))
     pi = near(task.mu, random, noise=0.7)
@@ -58,7 +58,7 @@ def test_its_gradient_is_the_masked_policy_gradient(seed: int, stops: bool, shar
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("stops", [False, True], ids=["fixed length", "stops"])
-def test_where_both_policies_are_one_it_is_nought_and_climbs_as_the_true_objective(seed: int, stops: bool) -> None:
+def test_at_equal_policies_the_surrogate_is_zero_with_the_gradient_of_the_objective(seed: int, stops: bool) -> None:
     task = Task.random(np.random.default_rng(seed), Language(3, 3, stops=stops))
     assert surrogate(task.columns(task.mu), centred=True).value == 0.0
     climbs = gradient(task.objective, task.mu)
@@ -67,13 +67,13 @@ def test_where_both_policies_are_one_it_is_nought_and_climbs_as_the_true_objecti
 
 
 def with_misleading_rewards(task: Task, pi: Model) -> Task:
-    """Return the task with the rewards for which the surrogate exceeds what pi gains by most."""
+    """Return the task with the rewards for which the surrogate exceeds the true gain of pi most."""
     said = 1 + np.where(task.mu.language.mask, pi.chosen / task.mu.chosen - 1, 0.0).sum(axis=1)
     return replace(task, rewards=(pi.responses < task.mu.responses * said).astype(float))
 
 
 def test_improvement_is_supported_only_where_the_true_objective_rises() -> None:
-    """Over steps of every size up the gradient, and over steps whose rewards are chosen to mislead the surrogate."""
+    """Check steps of all sizes along the gradient, and steps whose rewards mislead the surrogate."""
     supported, misled = 0, 0
     for seed in range(10):
         random = np.random.default_rng(seed)
