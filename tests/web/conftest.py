@@ -1,4 +1,4 @@
-"""One service with two recorded runs, replayed once for all tests of the page, and a browser to look at it with."""
+"""One service with two recorded runs, shared by all tests of the page, and a browser."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ WELL = ReplayedRun("healthy-8b", "healthy", owner="ben", tags=("grpo",))
 
 Visiting = Callable[..., Visit]
 
-# A busy machine is no failure.
+# Generous: a busy machine is not a failure.
 expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """The browser."""
+    """Return the browser."""
     with browser.chromium() as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    """A service with an ill and a healthy run, both still alive."""
+    """Return a service with an ill run and a healthy run, both still running."""
     service = ThreadedService(tmp_path_factory.mktemp("page") / "data")
     with service.client() as client, replaying(client, WELL, ILL):
         yield service
@@ -39,9 +39,9 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServi
 
 @pytest.fixture
 def visiting(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Visiting]:
-    """Return a function that opens a tab, of the replayed runs unless it is told another service's URL.
+    """Return a function that opens a tab, on the service with the replayed runs or on another URL.
 
-    When the test ends no tab may have complained or asked a stranger; ask for a service of your own before this.
+    At the end of the test, no tab may have logged an error or contacted another host. Request your own service first.
     """
     tabs: list[Visit] = []
 

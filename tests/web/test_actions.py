@@ -1,4 +1,4 @@
-"""What people do on the page: once however often they press, refused in words, and with the keyboard where it was."""
+"""Actions on the page: sent once however often the button is pressed, refused with a message, focus kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trmon.domain.model.identity import RunKey
 pytestmark = pytest.mark.server("chromium")
 
 OTHER = RunKey("code", "ppo")
-SILENCE = {"matchers": [{"label": "run", "value": "nobody"}], "seconds": 600}
+SILENCE = {"matchers": [{"label": "run", "value": "unknown"}], "seconds": 600}
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_reader_who_ends_a_silence_is_told_that_he_may_not(paging: ThreadedSer
     page.get_by_label("Token").fill(secret)
     page.keyboard.press("Enter")
     page.get_by_role("button", name="End").click()
-    expect(page.locator(".silences")).to_contain_text("This token may only read.")
+    expect(page.locator(".silences")).to_contain_text("This token is read-only.")
     tab.expect_complaints("401", "status of 403")
 
 
@@ -64,7 +64,7 @@ def test_every_alert_that_fires_is_counted_and_shown(paging: ThreadedService, vi
     tab = visiting(paging.url)
     tab.page.route("**/api/v1/alerts?*", in_small_pages)
     page = tab.go("/alerts")
-    expect(page.locator("h1")).to_have_text("2 alerts fire, 2 not taken up")
+    expect(page.locator("h1")).to_have_text("2 alerts fire, 2 unacknowledged")
 
 
 def test_the_keyboard_stays_on_its_alert_when_another_one_comes(paging: ThreadedService, visiting: Visiting) -> None:

@@ -1,4 +1,4 @@
-"""Alerts in a real browser: taken up, silenced, and remembered."""
+"""Alerts in a real browser: acknowledging, silencing and history."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def paging(tmp_path: Path) -> Iterator[ThreadedService]:
 
 def test_an_alert_is_taken_up_with_a_name_and_a_note(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/alerts")
-    expect(page.locator("h1")).to_have_text("1 alert fires, 1 not taken up")
+    expect(page.locator("h1")).to_have_text("1 alert fires, 1 unacknowledged")
     expect(page.locator("tbody")).to_contain_text("corrupt log")
     page.get_by_role("button", name="Acknowledge").click()
     page.get_by_label("Who").fill("ana")
     page.get_by_label("Note").fill("looking at the padding")
     page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("h1")).to_have_text("1 alert fires, 0 not taken up")
-    expect(page.locator("tbody")).to_contain_text(re.compile("Taken up by ana .* looking at the padding"))
+    expect(page.locator("h1")).to_have_text("1 alert fires, 0 unacknowledged")
+    expect(page.locator("tbody")).to_contain_text(re.compile("Acknowledged by ana .* looking at the padding"))
     page.get_by_role("link", name="Fleet").click()
-    expect(page.locator("h1")).to_have_text("No run needs you, 1 taken up")
+    expect(page.locator("h1")).to_have_text("No run needs you, 1 acknowledged")
 
 
 def test_an_alert_leads_to_its_run_where_it_can_be_taken_up_too(paging: ThreadedService, visiting: Visiting) -> None:
@@ -49,7 +49,7 @@ def test_an_alert_leads_to_its_run_where_it_can_be_taken_up_too(paging: Threaded
     page.get_by_role("button", name="Acknowledge 1 alert").click()
     page.get_by_label("Who").fill("ben")
     page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
-    expect(page.get_by_label("Diagnosis")).to_contain_text("taken up by ben")
+    expect(page.get_by_label("Diagnosis")).to_contain_text("acknowledged by ben")
 
 
 def test_alerts_are_silenced_for_a_while_and_the_silence_is_ended(paging: ThreadedService, visiting: Visiting) -> None:
@@ -80,5 +80,5 @@ def test_a_token_that_may_only_read_is_told_so(paging: ThreadedService, visiting
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("button", name="Acknowledge").click()
     page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
-    expect(page.get_by_role("dialog")).to_contain_text("This token may only read.")
+    expect(page.get_by_role("dialog")).to_contain_text("This token is read-only.")
     tab.expect_complaints("401", "403")

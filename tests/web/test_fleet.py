@@ -1,4 +1,4 @@
-"""The fleet in a real browser: who needs somebody, found, sorted and opened."""
+"""The fleet in a real browser: urgency, filters, sorting and navigation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.web.conftest import Visiting
 pytestmark = pytest.mark.server("chromium")
 
 
-def test_the_title_says_who_needs_somebody(visiting: Visiting) -> None:
+def test_the_title_counts_the_runs_that_need_you(visiting: Visiting) -> None:
     page = visiting().go("/")
     expect(page.locator("h1")).to_have_text(re.compile(r"^1 run needs you, 1 unknown$"))
     expect(page).to_have_title("(1) Fleet · trmon")
@@ -63,7 +63,7 @@ def test_the_keyboard_reaches_a_run_and_comes_back(visiting: Visiting) -> None:
     expect(page.locator("h1")).to_contain_text("needs you")
     page.keyboard.press("g")
     page.keyboard.press("a")
-    expect(page.locator("h1")).to_contain_text("not taken up")
+    expect(page.locator("h1")).to_contain_text("unacknowledged")
     page.go_back()
     expect(page.locator("h1")).to_contain_text("needs you")
 

@@ -1,4 +1,4 @@
-"""What runs are called and tagged comes from strangers: it is shown as text, and never becomes part of the page."""
+"""Run names and tags are untrusted: the page shows them as text and never as markup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARKUP = '"><img src=x onerror="window.taken=1"><script>window.taken=1</script>'
 
 
 def assert_untouched(page: Page) -> None:
-    """Nothing of the markup became an element or ran."""
+    """Assert that no markup became an element or ran."""
     assert page.locator("main img, main script").count() == 0
     assert page.evaluate("window.taken") is None
 

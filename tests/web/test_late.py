@@ -1,4 +1,4 @@
-"""Answers that come late, after somebody has gone on, and what only time or a step yet to come brings."""
+"""Responses that arrive after the user has left the view, and changes that only time or a later step brings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def service(tmp_path: Path) -> Iterator[ThreadedService]:
     service.stop()
 
 
-def test_a_run_that_is_answered_after_somebody_went_on_is_not_shown(
+def test_a_late_response_is_ignored_once_the_user_has_left_the_run(
     service: ThreadedService, visiting: Visiting
 ) -> None:
     with service.client() as client:
@@ -47,7 +47,7 @@ def test_a_run_that_is_answered_after_somebody_went_on_is_not_shown(
     expect(page).to_have_title("Alerts · trmon")
 
 
-def test_a_run_that_somebody_deleted_is_said_to_be_gone(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_deleted_run_shows_run_not_found(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH)
         tab = visiting(service.url)
@@ -55,7 +55,7 @@ def test_a_run_that_somebody_deleted_is_said_to_be_gone(service: ThreadedService
         page = tab.go(f"/runs/{MATH}")
         client.delete(f"/api/v1/runs/{MATH}")
     page.clock.fast_forward(40_000)
-    expect(page.locator("h1")).to_have_text("There is no such run.")
+    expect(page.locator("h1")).to_have_text("Run not found.")
     tab.expect_complaints("404")
 
 
@@ -94,12 +94,12 @@ def test_a_browser_whose_clock_is_an_hour_off_tells_the_right_times(
         corrupt(client, MATH)
     for off_seconds in (-HOUR, HOUR):
         tab = visiting(service.url)
-        tab.page.add_init_script(f"const told = Date.now; Date.now = () => told() + {1000 * off_seconds};")
+        tab.page.add_init_script(f"const now = Date.now; Date.now = () => now() + {1000 * off_seconds};")
         page = tab.go("/alerts")
         expect(page.locator('td[data-name="since"]')).to_contain_text(re.compile(r"now|\d s ago"))
 
 
-def test_a_tab_that_nobody_sees_holds_no_connection(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_hidden_tab_holds_no_connection(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH)
     tab = visiting(service.url)
@@ -129,5 +129,5 @@ def test_a_token_that_is_revoked_signs_out_what_is_open(service: ThreadedService
         expect(page.locator("h1")).to_have_text("grpo")
         assert client.delete("/api/v1/tokens/ben", headers=admin).status_code == 204
     expect(page.locator("h1")).to_have_text("Sign in", timeout=40_000)
-    expect(page.get_by_role("alert")).to_contain_text("no longer known")
+    expect(page.get_by_role("alert")).to_contain_text("no longer valid")
     tab.expect_complaints("401", "ERR_INCOMPLETE_CHUNKED_ENCODING")

@@ -1,4 +1,4 @@
-"""The page as things happen: a first run appears, a lost service is said to be lost, and nothing is missed."""
+"""Live updates: a first run appears, a lost connection is shown, and no event is missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def service(tmp_path: Path) -> Iterator[ThreadedService]:
 
 
 def restart(service: ThreadedService) -> None:
-    """Start again on the same port, as a restarted unit does."""
+    """Restart on the same port, as systemd would."""
     service.start(port=httpx.URL(service.url).port)
 
 
@@ -37,7 +37,7 @@ def test_an_empty_service_says_how_to_begin_and_then_shows_the_first_run(
     service: ThreadedService, visiting: Visiting
 ) -> None:
     page = visiting(service.url).go("/")
-    expect(page.locator("h1")).to_have_text("No run reports here yet")
+    expect(page.locator("h1")).to_have_text("No runs yet")
     expect(page.locator("pre")).to_contain_text(f'url="{service.url}"')
     with service.client() as client:
         train(client, MATH)
@@ -113,7 +113,7 @@ def test_a_service_that_does_not_answer_is_said_so_and_tried_again(
     page = tab.go("/")
     service.stop()
     page.get_by_role("link", name="Alerts").click()
-    expect(page.locator("h1")).to_have_text("The service does not answer.")
+    expect(page.locator("h1")).to_have_text("The service does not respond.")
     restart(service)
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("h1")).to_have_text("No alert fires")

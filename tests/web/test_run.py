@@ -1,4 +1,4 @@
-"""A run in a real browser: what is wrong, since when, why, what to do, and the charts that show it."""
+"""A run in a real browser: its diagnosis, its charts and its sequences."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -
         """async () => {
             const { range } = await import("/static/src/healthy.js");
             const specs = await (await fetch("/api/v1/signals")).json();
-            const told = specs.filter((spec) => spec.healthy);
-            return [told.length, told.filter((spec) => range(spec.healthy) === null).map((spec) => spec.name)];
+            const ranges = specs.filter((spec) => spec.healthy);
+            return [ranges.length, ranges.filter((spec) => range(spec.healthy) === null).map((spec) => spec.name)];
         }"""
     )
     assert found[0] > 10
@@ -181,7 +181,7 @@ def test_an_unknown_run_says_which_argument_would_tell(visiting: Visiting) -> No
     page = visiting().go("/runs/math/healthy-8b")
     card = page.get_by_label("Diagnosis")
     expect(card).to_contain_text("Unknown: no finding in 20 steps; the full diagnosis needs more steps")
-    expect(card).to_contain_text("Tells: length surge.")
+    expect(card).to_contain_text("Needed for: length surge.")
 
 
 def test_a_step_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> None:
@@ -193,8 +193,8 @@ def test_a_step_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> N
 
 def test_a_run_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> None:
     tab = visiting()
-    page = tab.go("/runs/math/nobody")
-    expect(page.locator("h1")).to_have_text("There is no such run.")
+    page = tab.go("/runs/math/unknown")
+    expect(page.locator("h1")).to_have_text("Run not found.")
     tab.expect_complaints("404")
 
 
@@ -205,7 +205,7 @@ def test_closer_steps_say_their_own_values_and_policies_those_of_the_newest_step
     expect(lag).to_contain_text("step 10")
     expect(page.get_by_label("Policies")).to_contain_text("mean of the last 20 steps")
     page.get_by_role("button", name="All steps").click()
-    expect(lag).to_contain_text("at first 0")
+    expect(lag).to_contain_text("initially 0")
 
 
 def test_a_value_that_stands_alone_is_drawn_as_a_point(visiting: Visiting) -> None:

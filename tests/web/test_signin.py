@@ -1,4 +1,4 @@
-"""Signing in: by a token, for as long as the tab is open, and never in an address."""
+"""Signing in with a token, which lasts as long as the tab and never appears in an address."""
 
 from __future__ import annotations
 

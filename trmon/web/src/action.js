@@ -1,8 +1,8 @@
-// A button that makes the service do something: once at a time, and a refusal is said beside it.
+// An action button: runs one request at a time and shows an error next to the button.
 
 import { h } from "./dom.js";
 
-/** Return the button and where it says why the service would not. */
+/** Return the button and the element that shows its error. */
 export function action(text, act, given = {}) {
   const problem = h("span", { role: "alert", class: "strong" });
   let isActing = false;
@@ -21,5 +21,5 @@ export function action(text, act, given = {}) {
   return [h("button", { ...given, onclick }, text), problem];
 }
 
-/** Why something was not done, for people. */
-export const refusal = (error) => (error.status === 403 ? "This token may only read." : error.message);
+/** Return the text of a failed request. */
+export const refusal = (error) => (error.status === 403 ? "This token is read-only." : error.message);

@@ -1,4 +1,4 @@
-// One alert: what it says, of which run, who has it, and on demand how it came and went.
+// One alert row: its message, its run, who acknowledged it and, on demand, its history.
 
 import { action } from "./action.js";
 import { newestLast, runPath } from "./api.js";
@@ -14,7 +14,7 @@ export class AlertRow {
     this.element = h("tbody", {});
   }
 
-  /** Show an alert. */
+  /** Render an alert. */
   show(alert) {
     this.alert = alert;
     const cells = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
@@ -32,7 +32,7 @@ export class AlertRow {
       h("span", { class: "strong" }, rule.replaceAll("_", " ")),
       h("div", {}, summary.replace(`${project}/${name}: `, "")),
       runbook && h("div", { class: "quiet" }, runbook),
-      ack && h("div", { class: "quiet" }, `Taken up by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`),
+      ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`),
     ];
   }
 

@@ -1,4 +1,4 @@
-// Alerts: what fires, who has it, what is silenced, and what was.
+// The alerts view: firing alerts, acknowledgements, silences and past alerts.
 
 import { action } from "./action.js";
 import { all, get, send } from "./api.js";
@@ -29,7 +29,7 @@ class AlertsView {
     this.limit = PAGE;
   }
 
-  /** Read all that fires: of hundreds of alerts the oldest may be the gravest. */
+  /** Read all firing alerts: the oldest of hundreds may be the most severe. */
   async read() {
     const turn = ++this.#asked;
     const [firing, past, silences] = await Promise.all([
@@ -45,7 +45,7 @@ class AlertsView {
   #draw(firing, past, silences) {
     const open = firing.filter((alert) => !alert.ack).length;
     const title = firing.length
-      ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} not taken up`
+      ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`
       : "No alert fires";
     this.stage.show(
       h(
@@ -63,7 +63,7 @@ class AlertsView {
         h(
           "section",
           { class: "card empty quiet" },
-          "Nothing has fired yet. Built-in rules watch every run; docs/rules.md says which, and how to write your own.",
+          "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own.",
         ),
     );
   }
@@ -79,7 +79,7 @@ class AlertsView {
     );
   }
 
-  /** An alert keeps its row, so that a history that was opened stays open. */
+  /** Reuse the row of each alert so that an open history stays open. */
   #row(alert) {
     const key = `${alert.identity}@${alert.attempt_id}:${alert.step}`;
     if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));

@@ -1,4 +1,4 @@
-// The API, as everyone else asks it. A token lives as long as the tab, and only ever leaves in the header.
+// The client of the public API. The token lasts as long as the tab and is sent only in the Authorization header.
 
 import { learn } from "./clock.js";
 
@@ -6,7 +6,7 @@ const TOKEN = "trmon.token";
 const NEWEST = 200;
 const PAGE = 1000;
 
-/** What the service said no with, or that it said nothing (status 0). */
+/** An error response of the service, or no response at all (status 0). */
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);
@@ -25,14 +25,14 @@ export function headers(more = {}) {
   return kept ? { ...more, Authorization: `Bearer ${kept}` } : more;
 }
 
-/** Return the JSON at a path under /api/v1; `query` leaves out what is null. Errors: ApiError. */
+/** Return the JSON at a path under /api/v1; null values are left out of `query`. Errors: ApiError. */
 export function get(path, query = {}, { signal } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
   const search = given.length ? `?${new URLSearchParams(given)}` : "";
   return ask(`/api/v1${path}${search}`, { headers: headers(), signal });
 }
 
-/** Return the newest items of a list, at most 200, the newest last. Errors: ApiError. */
+/** Return the newest items of a list, at most 200, oldest first. Errors: ApiError. */
 export async function newestLast(path, query = {}) {
   const { items } = await get(path, { ...query, limit: NEWEST });
   return items.reverse();
@@ -50,13 +50,13 @@ export async function all(path, query = {}) {
   return found;
 }
 
-/** Send JSON and return what is answered. Errors: ApiError. */
+/** Send JSON and return the response body. Errors: ApiError. */
 export function send(method, path, body) {
   const given = body === undefined ? {} : { body: JSON.stringify(body) };
   return ask(`/api/v1${path}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
 }
 
-/** Return null where the answer is 404: a run without a step has no diagnosis, which is no error. */
+/** Return null on 404: a run without steps has no diagnosis, which is not an error. */
 export async function orNothing(promise) {
   try {
     return await promise;
@@ -74,16 +74,16 @@ async function ask(url, options) {
     if (answer.ok) return await answer.json();
     throw await refusal(answer);
   } catch (error) {
-    // A question that was taken back, and an answer that broke off, are not answers.
+    // An aborted request or a truncated response is not an error response of the service.
     if (error instanceof ApiError || error.name === "AbortError") throw error;
-    throw new ApiError(0, "The service does not answer.");
+    throw new ApiError(0, "The service does not respond.");
   }
 }
 
-/** What the service says no with: problem details, unless something before it answered. */
+/** Build the error of a response: problem details, unless a proxy in front of the service responded. */
 async function refusal(answer) {
   const said = await answer.json().catch(() => ({}));
-  return new ApiError(answer.status, said.detail || said.title || `The service answered ${answer.status}.`);
+  return new ApiError(answer.status, said.detail || said.title || `The service responded with status ${answer.status}.`);
 }
 
 export const runPath = (project, run) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run)}`;

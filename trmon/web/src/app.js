@@ -1,4 +1,4 @@
-// The page: which view an address shows, and what all views share.
+// The page: routes addresses to views and holds what all views share.
 
 import { mountAlerts } from "./alerts.js";
 import { ApiError, token } from "./api.js";
@@ -20,7 +20,7 @@ const live = new Live();
 let leave = () => {};
 let shown = 0;
 
-/** Show what the address says; `leave` ends the view before. */
+/** Show the view of the current address; `leave` closes the previous view. */
 async function show() {
   const turn = ++shown;
   leave();
@@ -38,7 +38,7 @@ async function show() {
   }
 }
 
-/** Where a view shows itself: what is answered after somebody has gone on shows nothing any more. */
+/** A container that a view renders into; late responses render nothing once the user has moved on. */
 function stage(turn) {
   const ifShown =
     (act) =>
@@ -51,16 +51,16 @@ function stage(turn) {
   };
 }
 
-/** Say what went wrong in place of the view; a missing token can be given. */
+/** Show an error in place of the view; for a missing token, show the sign-in form. */
 function fail(error) {
   leave();
   leave = () => {};
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const again = h("button", { onclick: show }, "Try again");
-  const title = error.status === 404 ? "There is no such run." : error.message;
+  const title = error.status === 404 ? "Run not found." : error.message;
   const detail =
-    error.status === 404 ? error.message : "Is it running? trmon serve starts it; its log says why it ended.";
+    error.status === 404 ? error.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
   fill(
     root,
     h(
@@ -86,7 +86,7 @@ function mark() {
   }
 }
 
-/** Go to an address of the page without loading it anew. */
+/** Navigate within the page without reloading it. */
 function go(href) {
   history.pushState(null, "", href);
   window.scrollTo(0, 0);
@@ -104,7 +104,7 @@ document.addEventListener("click", (event) => {
 window.addEventListener("popstate", show);
 live.addEventListener("state", () => {
   const isAsked = root.querySelector("#token");
-  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer known."));
+  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
 watch(document.getElementById("live"), live);

@@ -1,4 +1,4 @@
-// One uPlot: axes in the theme's colours, zoom by dragging, pan by keys and wheel, a click opens a step.
+// One uPlot: theme colours, zoom by dragging, pan by keys and wheel; a click opens a step.
 
 import { opts } from "./plotoptions.js";
 
@@ -20,7 +20,7 @@ export class Canvas {
     this.resized.observe(where);
   }
 
-  /** Make the plot anew, with other lines or in another theme. */
+  /** Rebuild the plot, for other lines or another theme. */
   make(form) {
     this.form = form;
     this.banded = form.banded;
@@ -80,7 +80,7 @@ export class Canvas {
     act();
   }
 
-  /** Sideways moves, with Ctrl comes closer; up and down is the page's. */
+  /** Horizontal scrolling pans and Ctrl+scroll zooms; vertical scrolling stays with the page. */
   #wheel(event) {
     if (event.ctrlKey) {
       event.preventDefault();

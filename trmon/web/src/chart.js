@@ -1,4 +1,4 @@
-// One chart: lines over steps with their healthy band, the value now against its reference, and what happened when.
+// One chart: lines over steps with the healthy band, the current value next to its reference, and event markers.
 
 import { fill, h } from "./dom.js";
 import { Figure } from "./figure.js";
@@ -15,7 +15,7 @@ export class Chart extends Figure {
     this.healthy = range(course.catalogue.get(panel.names[0])?.healthy);
   }
 
-  /** Whether it draws a signal that is evidence. */
+  /** Return whether the chart draws a signal that is evidence. */
   shows(evidence) {
     const shown = new Set([...this.panel.names.map(stem), ...(this.panel.also ?? [])]);
     return [...evidence].some((name) => shown.has(stem(name)) || shown.has(name));
@@ -51,7 +51,7 @@ export class Chart extends Figure {
     this.say(null);
   }
 
-  /** Name the lines that there are, where there is more than one. */
+  /** Show a legend if there is more than one line. */
   #name({ signals }) {
     const drawn = this.panel.lines
       .map((line, i) => ({ ...line, i }))
@@ -59,7 +59,7 @@ export class Chart extends Figure {
     fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
   }
 
-  /** Say the values at the cursor, or the newest against what they should be. */
+  /** Show the values at the cursor, or the newest value next to its reference. */
   say(at) {
     const { series } = this.course;
     const values = this.panel.names.map((name) => series.signals[name].mean);
@@ -73,7 +73,7 @@ export class Chart extends Figure {
     this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
   }
 
-  /** What the newest value should be, by the whole run. */
+  /** Return the reference of the newest value, from the whole run. */
   #reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
     if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
@@ -82,15 +82,15 @@ export class Chart extends Figure {
     if (!known.length) return "";
     if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;
     const first = known.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
-    return `at first ${number(first[Math.floor(first.length / 2)])}`;
+    return `initially ${number(first[Math.floor(first.length / 2)])}`;
   }
 
-  /** Whether there is anything to draw: of nothing but zeros a logarithmic scale shows nothing. */
+  /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
   #has(values) {
     return values.some((value) => value !== null && (value > 0 || this.panel.floor === undefined));
   }
 
-  /** Infinities cannot be drawn, and what is below the floor lies on it. */
+  /** Infinities cannot be drawn; values below the floor are drawn on it. */
   #drawable(values, isThere) {
     const { floor = -Infinity } = this.panel;
     return values.map((value) => (isThere && typeof value === "number" ? Math.max(value, floor) : null));

@@ -1,4 +1,4 @@
-// The charts of a run: one range of steps, one cursor, one set of markers.
+// The charts of a run: they share one range of steps, one cursor and one set of markers.
 
 import { Chart } from "./chart.js";
 import { fill, h } from "./dom.js";
@@ -31,7 +31,7 @@ export class Charts {
     this.#each((chart) => chart.redraw());
   }
 
-  /** Outline the charts that show the evidence of what was found. */
+  /** Outline the charts that show evidence of the finding. */
   outline({ diagnosis, judged }) {
     const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
     const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";

@@ -1,4 +1,4 @@
-// The course of a run: its signals over the steps that are drawn, and what happened at which step.
+// The data behind a run's charts: signals over the displayed steps, and the events at each step.
 
 import { ApiError, get } from "./api.js";
 import { write } from "./permalink.js";
@@ -32,25 +32,25 @@ export class Course extends EventTarget {
     if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
   }
 
-  /** Read the newest steps; a view of all of them grows with the run. */
+  /** Read the newest steps; a view of all steps grows with the run. */
   async follow() {
     await this.#learn();
     return this.#readDrawn();
   }
 
-  /** Whether the newest step is drawn. */
+  /** Whether the newest step is displayed. */
   get isAtEnd() {
     return this.view[1] >= this.extent[1];
   }
 
-  /** How many steps apart two reports lie, on the whole. */
+  /** Return the typical distance in steps between two reports. */
   get stride() {
     const { step: steps, count } = this.series;
     const later = count.slice(1).reduce((sum, n) => sum + n, 0);
     return later ? Math.max((steps.at(-1) - steps[0]) / later, 1) : 1;
   }
 
-  /** Draw other steps: at once with what is known, and finer as soon as it is read. Without any, all steps. */
+  /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
   show(from = this.extent[0], to = this.extent[1]) {
     const [first, last] = this.extent;
     const width = Math.min(Math.max(to - from, LEAST_STEPS), Math.max(last - first, 1));
@@ -62,25 +62,25 @@ export class Course extends EventTarget {
     this.#timer = setTimeout(() => this.#settle(), WAIT_MS);
   }
 
-  /** Move by a share of what is drawn. */
+  /** Pan by a fraction of the displayed range. */
   pan(share) {
     const by = (this.view[1] - this.view[0]) * share;
     this.show(this.view[0] + by, this.view[1] + by);
   }
 
-  /** Draw `factor` times as many steps, around the middle or around a step. */
+  /** Zoom the displayed range by `factor`, around the middle or around a step. */
   zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
     this.show(around - (around - this.view[0]) * factor, around + (this.view[1] - around) * factor);
   }
 
-  /** The step that is drawn next to another one. */
+  /** Return the displayed step next to a step. */
   beside(step, by) {
     const steps = this.series.step;
     const at = steps.findIndex((other) => other >= step);
     return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
   }
 
-  /** Remember at which steps alerts began and policies changed. */
+  /** Record the steps at which alerts began and policies changed. */
   mark({ run, alerts, policies }) {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
     const of = alerts.items.filter((alert) => alert.severity !== "info");
@@ -98,7 +98,7 @@ export class Course extends EventTarget {
     this.#asked?.abort();
   }
 
-  /** Learn which signals there are; some come with a later step. */
+  /** Record which signals exist; some appear at a later step. */
   async #learn() {
     const found = new Set([...this.#names, ...(await get(`${this.path}/signals/names`))]);
     if (this.panels && found.size === this.#names.size) return;
@@ -106,7 +106,7 @@ export class Course extends EventTarget {
     this.panels = signalsOf(found);
   }
 
-  /** Read what is drawn; a later question takes the place of one that is not answered yet. */
+  /** Read the displayed range; a newer request replaces one that is in flight. */
   async #readDrawn() {
     try {
       await (this.#fits ? this.#readAll() : this.#readView());
@@ -119,7 +119,7 @@ export class Course extends EventTarget {
     this.series = await this.#read({});
     this.whole = this.series;
     const { step: steps, count } = this.series;
-    // A point is at the last of the steps that it stands for.
+    // A point is placed at the last step of its bucket.
     if (steps.length) this.extent = [Math.max(steps[0] - count[0] + 1, 0), Math.max(steps.at(-1), steps[0] + 1)];
     if (this.#fits) this.view = [...this.extent];
     this.dispatchEvent(new Event("series"));
@@ -143,13 +143,13 @@ export class Course extends EventTarget {
 
   async #settle() {
     write(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
-    // A service that is away is shown by the badge, and read again when it is back.
+    // If the service is unreachable, the badge shows it, and the data is read again once it is back.
     await this.#readDrawn().catch((error) => {
       if (!(error instanceof ApiError)) throw error;
     });
   }
 
-  /** The step from which a version of the policy was in force. */
+  /** Return the first step that used a version of the policy. */
   stepOf(version) {
     if (version.from_step) return version.from_step;
     const { step: steps, closed_at: closed } =

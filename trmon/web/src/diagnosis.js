@@ -1,4 +1,4 @@
-// What is wrong, since when, why, and what to do about it.
+// The diagnosis card: what is wrong, since when, the cause and the fix.
 
 import { action } from "./action.js";
 import { acknowledge, silence } from "./dialogs.js";
@@ -7,9 +7,9 @@ import { evidenceTable, sentence } from "./evidence.js";
 import { remedy } from "./remedy.js";
 import { capital, plural, step } from "./words.js";
 
-const SILENT = "2"; // hours, as the dialog begins
+const SILENT = "2"; // Hours; the default of the silence dialog.
 
-/** Draw the card, unless nothing that it says has changed. */
+/** Render the card, unless its content is unchanged. */
 export function diagnosisCard(where, facts, { catalogue, open, again }) {
   const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
   if (where.dataset.said === said) return;
@@ -40,7 +40,7 @@ export function diagnosisCard(where, facts, { catalogue, open, again }) {
 const headline = ({ kind, why: words }) =>
   h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${capital(kind)}: `), h("span", {}, words));
 
-/** What fires on the run itself: no signal shows that two trainers live under its name. */
+/** Alerts on the run itself, such as two live trainers, which no signal shows. */
 function circumstances({ diagnosis }) {
   const told = diagnosis?.circumstances ?? [];
   return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
@@ -66,17 +66,17 @@ function toDo({ diagnosis }) {
   return diagnosis.remedy ? remedy(diagnosis) : unknown(diagnosis);
 }
 
-/** What cannot be told, and which argument of log_batch would tell it. */
+/** Signals that are missing, and the argument of log_batch that would provide each. */
 function unknown({ unknown: findings, shortfall }) {
   const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
   if (!gaps.size && !shortfall.length) return null;
   const items = [...gaps].map(([provide, title]) =>
-    h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Tells: ${title}.`)),
+    h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Needed for: ${title}.`)),
   );
   return h(
     "details",
     { open: gaps.size < 4 },
-    h("summary", {}, `What is not known, and what would tell (${plural(gaps.size, "item")})`),
+    h("summary", {}, `Not measured: missing inputs (${plural(gaps.size, "item")})`),
     h("ul", {}, items),
   );
 }
@@ -98,7 +98,7 @@ function actions({ alerts, run }, again) {
     open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
     firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
     h("button", { onclick: copy }, "Copy link"),
-    taken.length > 0 && h("span", { class: "quiet" }, `taken up by ${taken.join(", ")}`),
+    taken.length > 0 && h("span", { class: "quiet" }, `acknowledged by ${taken.join(", ")}`),
   ];
   return h("div", { class: "row actions" }, buttons);
 }
@@ -109,7 +109,7 @@ async function copy(event) {
     await navigator.clipboard.writeText(location.href);
     button.textContent = "Copied";
   } catch {
-    // Over plain HTTP a browser gives no page the clipboard.
+    // Browsers deny clipboard access to pages served over plain HTTP.
     prompt("The link", location.href);
   }
 }

@@ -1,4 +1,4 @@
-// Questions that need an answer before something is done: acknowledging, silencing.
+// The dialogs that acknowledge and silence alerts.
 
 import { refusal } from "./action.js";
 import { send } from "./api.js";
@@ -12,7 +12,7 @@ const HOURS = [
   ["168", "1 week"],
 ];
 
-/** Ask who takes alerts up and with what word; true once they are acknowledged. */
+/** Ask for an author and a note; resolves to true once the alerts are acknowledged. */
 export function acknowledge(alerts) {
   const note = h("textarea", { rows: 3, maxlength: 2000, placeholder: "Looking at the weight sync" });
   const title = `Acknowledge ${alerts.map(({ rule }) => rule.replaceAll("_", " ")).join(", ")}`;
@@ -22,7 +22,7 @@ export function acknowledge(alerts) {
   });
 }
 
-/** Ask for how long alerts that match shall be told to nobody; true once the silence stands. */
+/** Ask for a duration and matchers; resolves to true once the silence is created. */
 export function silence(matchers, project) {
   const fields = matchers.map(({ label, value }) => matcher(label, value));
   const hours = h(
@@ -32,7 +32,7 @@ export function silence(matchers, project) {
   );
   const note = h("input", { maxlength: 2000 });
   const rest = [h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
-  return asked("Silence alerts that match all of", [...fields, ...rest], "Silence", (form) =>
+  return asked("Silence alerts that match every label", [...fields, ...rest], "Silence", (form) =>
     send("POST", "/silences", {
       project,
       matchers: fields.map(matched).filter(({ value }) => value),

@@ -1,4 +1,4 @@
-// Elements. Text is only ever set as text: what a run is called can never become markup.
+// DOM elements. Text is only ever set as text, so that a run's name can never become markup.
 
 const FOCUSED = "a, button, input, select, textarea, summary, [tabindex]";
 
@@ -7,13 +7,13 @@ export function h(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
 
-/** Return an SVG element, of the same form as `h`. */
+/** Return an SVG element; the arguments are those of `h`. */
 export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-/** Replace what is in an element. Who had the keyboard's focus there has it still, wherever it has moved to, else what
- *  is in its place: what is live is drawn anew often. */
+/** Replace the children of an element. The focused element keeps the focus if it is still there; otherwise its
+ *  replacement gets it. Live views are re-rendered often. */
 export function fill(element, ...children) {
   const had = document.activeElement;
   const at = [...element.querySelectorAll(FOCUSED)].indexOf(had);
@@ -24,7 +24,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** Draw what holds elements that were drawn before; the one with the keyboard's focus has it still. */
+/** Render children that may be reused; the focused one keeps the focus. */
 export function moving(draw) {
   const had = document.activeElement;
   draw();

@@ -1,4 +1,4 @@
-// The evidence of what was found: which signal, its value, its limit, and since which step.
+// The evidence table of a finding: signal, value, limit and first step.
 
 import { h } from "./dom.js";
 import { number, step } from "./words.js";
@@ -36,10 +36,10 @@ export function evidenceTable(found, { catalogue, open }) {
   return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
 }
 
-/** A name that a narrow column breaks after an underscore. */
+/** Return a name that can wrap after underscores in a narrow column. */
 const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, h("wbr")]);
 
-/** What the value would have to be. */
+/** Return the limit as text. */
 function limit({ bound, threshold, away_from: centre }) {
   if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
   return `${bound === "above" ? "≤" : "≥"} ${number(threshold)}`;

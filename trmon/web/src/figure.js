@@ -1,9 +1,9 @@
-// A figure with a plot: what it shows, the value now against its reference, and the canvas below.
+// A figure with a plot: title, the current value next to its reference, and the canvas below.
 
 import { Canvas } from "./canvas.js";
 import { h } from "./dom.js";
 
-/** What draws something says by `say(at)` what there is at the cursor, or now where `at` is null. */
+/** A subclass implements `say(at)`, which shows the values at the cursor, or the newest ones if `at` is null. */
 export class Figure {
   now = h("span", { class: "strong" });
   against = h("span", { class: "quiet" });

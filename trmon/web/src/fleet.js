@@ -1,4 +1,4 @@
-// The fleet: every run with its verdict, sorted by who needs somebody.
+// The fleet: every run with its verdict, sorted by urgency.
 
 import { get, orNothing } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -6,8 +6,8 @@ import { answer, headline, newService } from "./fleetanswer.js";
 import { COLUMNS, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
 
-const FIRST = 25; // So many runs fill a screen; the service may have to look at each of them.
-const MOST_SINGLY = 8; // So many runs that changed are asked for one by one; more are read as pages.
+const FIRST = 25; // Enough runs to fill a screen; the service may have to compute each of them.
+const MOST_SINGLY = 8; // Up to this many changed runs are requested one by one; more are read as pages.
 const REFRESH_MS = 2000;
 const EVERY_MS = 30_000;
 
@@ -43,7 +43,7 @@ class Fleet {
     this.keys = (event) => this.#key(event);
   }
 
-  /** Read every page; the first is shown before the second is asked for. */
+  /** Read every page; the first is rendered before the second is requested. */
   async read() {
     const isFirst = this.runs.size === 0;
     this.#readAt = Date.now();
@@ -57,7 +57,7 @@ class Fleet {
       after = page.next;
       if (after && this.runs.size === 0) {
         this.#show(new Map(found));
-        this.under.textContent = "reading the other runs …";
+        this.under.textContent = "loading more runs …";
       }
     } while (after);
     this.#show(found);
@@ -67,7 +67,7 @@ class Fleet {
     this.#changed.add(key);
   }
 
-  /** Read what changed since, and what the service had no time to look at. */
+  /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
     const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
     const wanted = new Set([...this.#changed, ...unseen]);
@@ -105,7 +105,7 @@ class Fleet {
     );
   }
 
-  /** Put the rows in order; a row that did not change is not made anew. */
+  /** Put the rows in order; unchanged rows are reused. */
   draw() {
     const runs = [...this.runs.values()];
     this.title.textContent = answer(runs);

@@ -1,4 +1,4 @@
-// Who needs me: the fleet in one line; and what to do when there is no fleet yet.
+// The answer to "does any run need me?": the fleet in one line, and the first steps if there are no runs.
 
 import { h } from "./dom.js";
 import { plural, step } from "./words.js";
@@ -17,7 +17,7 @@ export function answer(runs) {
       count((run) => run.verdict.need === "soon"),
       "to watch",
     ),
-    part(taken, "taken up"),
+    part(taken, "acknowledged"),
     part(of("healthy"), "healthy"),
     part(of("unknown"), "unknown"),
     part(of("finished"), "finished"),
@@ -25,7 +25,7 @@ export function answer(runs) {
   return parts.filter(Boolean).join(", ");
 }
 
-/** The same for a tab's title. */
+/** The same, for the tab's title. */
 export function headline(runs) {
   const now = runs.filter((run) => run.verdict.need === "now").length;
   return now ? `(${now}) Fleet` : "Fleet";
@@ -38,18 +38,18 @@ monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line
 ...
 decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, logprobs=pi, mask=mask)   # line 2`;
 
-/** What a service without runs says. */
+/** The text of a service without runs. */
 export function newService(url) {
   return h(
     "section",
     { class: "card empty stack" },
-    h("h1", {}, "No run reports here yet"),
-    h("p", {}, "Add two lines to the trainer; the run appears with its first step."),
+    h("h1", {}, "No runs yet"),
+    h("p", {}, "Add two lines to the trainer; the run appears after its first step."),
     h("pre", {}, LINES(url)),
     h(
       "p",
       { class: "quiet" },
-      "pip install trmon-client brings it. To see what an ill run looks like first: ",
+      "Install it with pip install trmon-client. To see a run that goes wrong first: ",
       h("code", {}, "make demo ARGS=--keep"),
       ".",
     ),

@@ -1,9 +1,9 @@
-// Which runs of the fleet are shown, and in which order; both are kept in the address.
+// The filters and the sort order of the fleet; both are kept in the address.
 
 import { h } from "./dom.js";
 import { COLUMNS } from "./fleetrow.js";
 
-/** Return the controls; `changed` is called when something was chosen. */
+/** Return the controls; `changed` is called when a filter or the order changes. */
 export function controls(changed) {
   return new Controls(changed);
 }
@@ -26,7 +26,7 @@ class Controls {
     return new URLSearchParams(location.search).has("archived");
   }
 
-  /** Offer the projects, owners and tags there are; a list of one thing is no choice. */
+  /** Offer the existing projects, owners and tags; a list with a single entry is hidden. */
   offer(runs) {
     const offered = {
       project: set(runs, (run) => [run.project]),
@@ -57,11 +57,11 @@ class Controls {
   }
 
   said(shown, all) {
-    const by = this.sort === "verdict" ? "who needs somebody first" : `sorted by ${this.sort}`;
+    const by = this.sort === "verdict" ? "most urgent first" : `sorted by ${this.sort}`;
     return shown === all ? `${all} run${all === 1 ? "" : "s"} · ${by}` : `${shown} of ${all} runs · ${by}`;
   }
 
-  /** Return the head of a column, which sorts by it. */
+  /** Return the header of a column; a click sorts by it. */
   head(name) {
     const button = h("button", { class: "plain", onclick: () => this.#by(name, cell) }, name);
     const cell = h("th", { scope: "col", "aria-sort": this.#sorted(name), "data-name": name }, button);

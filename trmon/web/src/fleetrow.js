@@ -1,16 +1,16 @@
-// One run of the fleet: verdict first, then where it is and how it went lately.
+// One row of the fleet: the verdict first, then progress and recent signals.
 
 import { runPath } from "./api.js";
 import { fill, h } from "./dom.js";
 import { sparkline } from "./sparkline.js";
 import { ago, capital, number, percent, step } from "./words.js";
 
-const HEALTHY_KL = 0.05; // As the catalogue says of kl_k3.
+const HEALTHY_KL = 0.05; // The healthy limit of kl_k3 in the signal catalogue.
 const NEEDS = ["now", "soon", "none"];
 const KINDS = ["act", "crashed", "stalled", "watch", "unknown", "healthy", "finished"];
 const last = (line) => line?.values.findLast((value) => value !== null) ?? -Infinity;
 
-/** The columns: `key` is what they are sorted by, least first. */
+/** The columns: `key` is the sort key, ascending. */
 export const COLUMNS = [
   { name: "verdict", key: (run) => NEEDS.indexOf(run.verdict.need) * 10 + KINDS.indexOf(run.verdict.kind) },
   { name: "run", key: (run) => `${run.project}/${run.run}` },
@@ -27,7 +27,7 @@ export class Row {
   element = h("tr", {});
   #shown = "";
 
-  /** Show a run; nothing is touched unless something changed. */
+  /** Render a run; the DOM is untouched if nothing changed. */
   show(run) {
     const now = JSON.stringify(run) + ago(run.last_report_at);
     if (now === this.#shown) return;

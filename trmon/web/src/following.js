@@ -1,12 +1,12 @@
-// Following: a view is read again when something of it has changed, and now and then for what nobody tells of.
+// Keeps a view up to date: reads it again when an event concerns it, and periodically for changes without an event.
 
-const EVERY_MS = 30_000; // A trainer that falls silent, a silence that ends, a run that is deleted: no event says so.
+const EVERY_MS = 30_000; // A silent trainer, a silence that ends, a deleted run: these changes send no event.
 
 /**
- * Follow what live tells; returns what stops it.
+ * Follow the live events; returns a function that stops it.
  *
- * `concerns` says whether an event is of the view; `read` reads it again, never twice at once, and what is not answered
- * is asked again later; `fail` is told of an error that ends the view.
+ * `concerns` says whether an event affects the view; `read` reads it again, never twice at once, and is retried
+ * after an error; `fail` receives the error that ends the view.
  */
 export function follow(live, { concerns, read, fail, refreshMs }) {
   let isChanged = false;

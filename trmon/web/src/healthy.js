@@ -1,4 +1,4 @@
-// The healthy range of a signal, as the catalogue says it in words: "< 0.05", ">= 0.5", "0.98 to 1.02", "|x| < 0.02", "0".
+// Parses a signal's healthy range from the catalogue: "< 0.05", ">= 0.5", "0.98 to 1.02", "|x| < 0.02", "0".
 
 const FORMS = [
   [/^0$/, () => [0, 0]],
@@ -8,7 +8,7 @@ const FORMS = [
   [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]],
 ];
 
-/** Return [least, most], or null where a run is its own measure. */
+/** Return [lower, upper], or null for a signal that is compared with its own run. */
 export function range(words) {
   for (const [form, bounds] of FORMS) {
     const found = form.exec(words ?? "");

@@ -1,4 +1,4 @@
-// The drawing of a heat map: a column a step, darker where more of its sequences lie, the bounds drawn over it.
+// Draws the heat map: one column per step, darker where more sequences lie, with the bounds on top.
 
 import { inks } from "./plotoptions.js";
 import { number, step } from "./words.js";
@@ -8,7 +8,7 @@ const LEFT = 58;
 const BOTTOM = 20;
 const TICKS = 4;
 
-/** Draw counts by step and bin; the canvas then knows which step lies where. */
+/** Draw counts by step and bin; the canvas then maps positions to steps. */
 export function drawHeat(canvas, found, { view, width }) {
   const ink = inks();
   const scale = devicePixelRatio;
@@ -25,7 +25,7 @@ export function drawHeat(canvas, found, { view, width }) {
   labels(place);
 }
 
-/** Return where a value lies: between edges, as the bins are spaced. */
+/** Return the position of a value between the bin edges. */
 function vertical(edges) {
   const bins = edges.length - 1;
   return (value) => {
@@ -69,7 +69,7 @@ function bounds({ ctx, ink, found, x, y }) {
   }
 }
 
-/** The largest of 1, 2, 5, 10, 20, 50 ... that is not above a length. */
+/** Return the largest of 1, 2, 5, 10, 20, 50 ... that is at most a length. */
 function round(length) {
   const power = 10 ** Math.floor(Math.log10(Math.max(length, 1)));
   return power * [5, 2, 1].find((times) => times * power <= Math.max(length, 1));

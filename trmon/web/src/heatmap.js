@@ -1,4 +1,4 @@
-// Where the sequences of each step stood against the threshold that cut them: a threshold means nothing alone.
+// A heat map of the sequences' statistic against the policy's threshold, step by step.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -6,7 +6,7 @@ import { drawHeat } from "./heatdrawing.js";
 import { number, percent } from "./words.js";
 
 const WAIT_MS = 350;
-const FOLLOW_MS = 10_000; // Stored sequences are read again for each answer: too much for every step of a fast run.
+const FOLLOW_MS = 10_000; // Each response re-reads stored sequences: too expensive for every step of a fast run.
 const POINTS = 120;
 
 export class Heatmap {
@@ -43,12 +43,12 @@ export class Heatmap {
     this.system.addEventListener("change", this.theme);
   }
 
-  /** Read anew what a growing run has added, now and then. */
+  /** Read the new steps of a growing run, rate-limited. */
   follow() {
     if (Date.now() - this.#readAt > FOLLOW_MS) this.read();
   }
 
-  /** Read what is drawn; of answers that cross, the last question's stands. */
+  /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async read() {
     const turn = ++this.#asked;
     this.#readAt = Date.now();
@@ -92,7 +92,7 @@ export class Heatmap {
     fill(this.note, `${criteria.length < 2 ? `${chosen.statistic} ` : ""}${bound(this.#found)}`);
     const [first, last] = [this.#beyond(0), this.#beyond(steps.length - 1)];
     fill(this.now, `${percent(last)} beyond`);
-    fill(this.against, `at first ${percent(first)}`);
+    fill(this.against, `initially ${percent(first)}`);
     const n = counts.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
     this.canvas.setAttribute(
       "aria-label",
@@ -100,7 +100,7 @@ export class Heatmap {
     );
   }
 
-  /** The share of a step's sequences in bins beyond its bounds. */
+  /** Return the share of a step's sequences in bins beyond its bounds. */
   #beyond(at) {
     const { edges, counts, lower, upper, n_unknown: unknown } = this.#found;
     const row = counts[at];

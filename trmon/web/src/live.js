@@ -1,9 +1,9 @@
-// Events as they happen: Server-Sent Events over fetch, since EventSource cannot send a token. A lost connection is
-// taken up again after the last event that was seen, so nothing is missed while the service restarts.
+// Live events: Server-Sent Events over fetch, because EventSource cannot send a token. After a lost connection the
+// stream resumes from the last event received, so no event is missed while the service restarts.
 
 import { headers } from "./api.js";
 
-const SILENT_MS = 40_000; // The service says that it is alive every 15 s.
+const SILENT_MS = 40_000; // The service sends a keep-alive every 15 s.
 const WAITS_MS = [500, 1000, 2000, 5000, 10_000];
 
 export class Live extends EventTarget {
@@ -14,8 +14,8 @@ export class Live extends EventTarget {
   #abort = null;
   #resume = () => {};
 
-  /** Follow for ever; dispatches "event" with { kind, data }, and "state". Only a tab that is seen holds a connection:
-   *  a browser opens six to a service, and one tab more than that would never load. */
+  /** Stream events until the page closes; dispatches "event" with { kind, data }, and "state". Only a visible tab holds
+   *  a connection: a browser opens at most six per host over HTTP/1.1, and one more tab would never load. */
   async start() {
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#abort?.abort() : this.restart()));
     for (;;) {
@@ -25,14 +25,14 @@ export class Live extends EventTarget {
     }
   }
 
-  /** Begin anew at once, e.g. with another token. */
+  /** Reconnect at once, e.g. with another token. */
   restart() {
     this.#failures = 0;
     this.#resume();
     this.#abort?.abort();
   }
 
-  /** Wait a little longer each time; without a token that is known, until there is another one. */
+  /** Back off before the next attempt; without a valid token, wait for a new one. */
   #pause() {
     const milliseconds = WAITS_MS[Math.min(this.#failures++, WAITS_MS.length - 1)];
     return new Promise((done) => {
@@ -86,7 +86,7 @@ export class Live extends EventTarget {
   }
 }
 
-/** Wait until the tab is seen. */
+/** Wait until the tab is visible. */
 function seen() {
   return new Promise((done) => {
     const look = () => {

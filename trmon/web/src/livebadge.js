@@ -1,4 +1,4 @@
-// The badge that says whether what is shown is true now.
+// The badge that shows whether the displayed data is live.
 
 import { span } from "./words.js";
 
@@ -6,7 +6,7 @@ const WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed 
 
 const heard = ({ heardAt }) => (Date.now() - heardAt < 1000 ? "now" : `${span((Date.now() - heardAt) / 1000)} ago`);
 
-/** Keep the badge true; times pass without an event. */
+/** Keep the badge up to date; ages grow without an event. */
 export function watch(badge, live) {
   const show = () => {
     badge.dataset.state = live.state;

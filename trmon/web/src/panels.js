@@ -1,9 +1,9 @@
-// Which charts a run has, and which of its signals each of them draws.
+// The chart panels: which ones a run has, and which of its signals each draws.
 
 const PRIMARY = ["total", "mismatch", "staleness"];
 const ENGINES = ["mismatch", "total"];
 
-/** A panel with a `floor` has a logarithmic scale: less is nothing, and an estimate of nothing may be below zero. */
+/** A panel with a `floor` has a logarithmic scale: smaller values count as zero, and estimates may be negative. */
 const PANELS = [
   { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
   {
@@ -66,10 +66,10 @@ function pair(stem, pairs, label) {
   return { find: (names) => pairs.map((of) => `${of}_${stem}`).find((name) => names.has(name)) ?? null, label };
 }
 
-/** The name of a signal without its pair: evidence may be of another pair than the one drawn. */
+/** Return a signal's name without its pair: evidence may belong to another pair than the displayed one. */
 export const stem = (name) => name.replace(/^(mismatch|staleness|total)_/, "");
 
-/** Return the panels for which a run has signals, each with the full names it draws. */
+/** Return the panels for which a run has signals, each with the full signal names. */
 export function signalsOf(names) {
   return PANELS.map((panel) => {
     const lines = panel.lines

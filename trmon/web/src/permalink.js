@@ -1,4 +1,4 @@
-// What a run's address says beside its name: which step is open, which range is drawn, of which attempt.
+// The state in a run's address besides its name: the open step, the displayed range and the attempt.
 
 const NUMBERS = ["step", "from", "to", "attempt"];
 
@@ -8,7 +8,7 @@ export function read() {
   return { ...Object.fromEntries(numbers), tab: given.get("tab") };
 }
 
-/** Change what is given; null takes it out of the address. Of a run that is left, `path`, nothing is written. */
+/** Change the given keys; null removes a key. Nothing is written once the user has left the run at `path`. */
 export function write(changes, path = location.pathname) {
   if (path !== location.pathname) return;
   const kept = new URLSearchParams(location.search);

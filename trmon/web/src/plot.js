@@ -1,4 +1,4 @@
-// uPlot, fetched with the first chart: the fleet needs none.
+// Loads uPlot with the first chart: the fleet view does not need it.
 
 let loading = null;
 
@@ -11,7 +11,7 @@ function read(src) {
   return new Promise((done, failed) => {
     const script = Object.assign(document.createElement("script"), { src });
     script.onload = done;
-    script.onerror = () => failed(new Error(`${src} could not be read`));
+    script.onerror = () => failed(new Error(`cannot load ${src}`));
     document.head.append(script);
   });
 }

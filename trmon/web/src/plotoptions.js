@@ -1,9 +1,9 @@
-// The options of a uPlot: scales, axes and lines in the theme's colours, and what is drawn behind and over the lines.
+// The options of a uPlot: scales, axes and lines in the theme's colours, and the layers behind and above the lines.
 
 import { number, step } from "./words.js";
 
 const DASHES = [[], [5, 3], [2, 2]];
-const TICK_PX = 5; // Where the policy changed: adaptation does so often, and it is no alarm.
+const TICK_PX = 5; // A policy change is a small tick: adaptation makes many of them, and they are not alarms.
 const FONT = "11px system-ui, sans-serif";
 
 export function opts({ n, banded, log, from, healthy, stacked, width, height, course, hooks }) {
@@ -35,7 +35,7 @@ export function opts({ n, banded, log, from, healthy, stacked, width, height, co
   };
 }
 
-/** The theme's colours, as a canvas needs them. */
+/** Return the theme's colours, as a canvas needs them. */
 export function inks() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -53,13 +53,13 @@ export function inks() {
   };
 }
 
-/** A tick's value to the digits that tell it from the next one, which is `by` away. */
+/** Format a tick value with enough digits to tell it from the next, which is `by` away. */
 function labelled(value, by) {
   if (value === null) return "";
   return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
 }
 
-/** A flat line lies in the middle, of nothing at the bottom; a logarithmic scale has a decade at least. */
+/** Centre a flat line; put a line of zeros at the bottom; give a logarithmic scale at least a decade. */
 function ranged(log, from) {
   return (_, min, max) => {
     if (min === null) return log ? [0.001, 1] : [0, 1];
@@ -70,7 +70,7 @@ function ranged(log, from) {
   };
 }
 
-/** Powers of ten between the ends of a scale, at most four of them; of less than a decade the ends. */
+/** Return the powers of ten within a scale, at most four; within less than a decade, the ends. */
 function decades(_u, _axis, min, max) {
   const [first, last] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
   if (last <= first) return [min, max];
@@ -97,7 +97,7 @@ function lines(ink, i, { banded, stacked }) {
   return banded ? [line, edge, edge] : [line];
 }
 
-/** Where a value has none beside it, no line is drawn to it: it is a point. */
+/** Draw a value without neighbours as a point. */
 function lone(values) {
   const is = (value) => value !== null && value !== undefined;
   return values.flatMap((value, i) => (is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []));
@@ -122,7 +122,7 @@ function selected(u, select) {
   select(from, to);
 }
 
-/** What is healthy lies on green ground. */
+/** Fill the healthy range in green. */
 function band(u, [least, most], ink) {
   const { left, top, width, height } = u.bbox;
   const y = (value, beyond) =>

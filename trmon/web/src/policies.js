@@ -1,4 +1,4 @@
-// What each policy would mask, the one that decides and its shadows, and what a controller would make of its bounds.
+// What each policy would mask: the active policy and its shadows, and the controller's recommended bounds.
 
 import { action } from "./action.js";
 import { get, send } from "./api.js";
@@ -21,14 +21,14 @@ export async function policiesCard(where, { policies, adaptation }, { course, pa
   fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 
-/** What is advised, made anew only where it is other advice: what its button answers stays to be read. */
+/** Render the recommendation; it is rebuilt only when it changes, so that an error beside its button stays readable. */
 function kept(where, adaptation, by) {
   const said = JSON.stringify(adaptation);
   if (where.advised?.said !== said) where.advised = { said, element: advised(adaptation, by) };
   return where.advised.element;
 }
 
-/** The mean mask rates of the newest steps. */
+/** Return the mean mask rates of the newest steps. */
 async function newest(names, { course, path }) {
   const from = Math.max(0, Math.floor(course.extent[1] - (NEWEST - 1) * course.stride));
   const query = { names: names.join(","), from, statistics: "mean", digits: 5, attempt_id: course.attempt };
@@ -55,17 +55,17 @@ function bar(name, role, rate) {
   );
 }
 
-/** What the controller recommends, where somebody must put it in force, and why it would rather change nothing. */
+/** Render the controller's recommendation, with a button to apply it, or the reason why it keeps the bounds. */
 function advised({ mode, recommended }, { path, again }) {
   if (mode === "off" || !recommended || (mode === "apply" && recommended.policy)) return null;
-  if (!recommended.policy) return h("p", { class: "small" }, `Bounds stay: ${recommended.reason}`);
+  if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`,
   );
   const put = async () => {
     await send("PUT", `${path}/policy`, {
       policy: recommended.policy,
-      reason: "recommended bounds, put in force on the page",
+      reason: "recommended bounds, applied on the page",
     });
     await again();
   };
@@ -74,7 +74,7 @@ function advised({ mode, recommended }, { path, again }) {
     "div",
     { class: "stack small" },
     h("p", {}, effect),
-    h("p", {}, action("Put these bounds in force", put)),
+    h("p", {}, action("Apply these bounds", put)),
   );
 }
 

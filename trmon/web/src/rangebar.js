@@ -1,4 +1,4 @@
-// Which steps are drawn, and which one is open.
+// The range bar: the displayed steps and the open step.
 
 import { h } from "./dom.js";
 import { step } from "./words.js";

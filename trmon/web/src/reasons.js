@@ -1,11 +1,11 @@
-// The share of masked sequences over steps, by the reason of their rejection.
+// The share of masked sequences over steps, by the reason for their rejection.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { Figure } from "./figure.js";
 import { percent, step } from "./words.js";
 
-const SHOWN = 3; // The most frequent reasons; the total says the rest.
+const SHOWN = 3; // The most frequent reasons; the total includes the others.
 
 export class ReasonsChart extends Figure {
   #found = { steps: [], mask_rate: [], reasons: {} };
@@ -24,7 +24,7 @@ export class ReasonsChart extends Figure {
     this.#draw();
   }
 
-  /** Read anew what is drawn; of answers that cross, the last question's stands. */
+  /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async data() {
     const turn = ++this.#asked;
     const [from, to] = this.course.view;
@@ -63,6 +63,6 @@ export class ReasonsChart extends Figure {
     const { steps, mask_rate: rates } = this.#found;
     const place = at === null ? rates.length - 1 : at;
     this.now.textContent = percent(rates[place]);
-    this.against.textContent = at === null ? `at first ${percent(rates[0])}` : `step ${step(steps[place])}`;
+    this.against.textContent = at === null ? `initially ${percent(rates[0])}` : `step ${step(steps[place])}`;
   }
 }

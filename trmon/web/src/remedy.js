@@ -1,4 +1,4 @@
-// What to do: in words, and as configuration of the user's own trainer.
+// The fix: in words, and as configuration for the user's trainer.
 
 import { fill, h } from "./dom.js";
 import { read, write } from "./permalink.js";
@@ -15,7 +15,7 @@ export function remedy({ remedy: given, quadrant }) {
   ];
 }
 
-/** The options of each trainer that has some, one trainer at a time: the address's, else the one chosen last. */
+/** Show the options of one trainer at a time: the one in the address, or the one chosen last. */
 function configuration(given) {
   const keys = Object.keys(TRAINERS).filter((key) => Object.keys(given[key]).length);
   if (!keys.length) return null;

@@ -1,4 +1,4 @@
-// One run: what is wrong, since when, why, what to do; then its charts, its thresholds, and a step's sequences.
+// One run: diagnosis, charts, thresholds, and the sequences of a step.
 
 import { ApiError, all, get, newestLast, orNothing, runPath } from "./api.js";
 import { Charts } from "./charts.js";
@@ -30,7 +30,7 @@ export async function mountRun(stage, { live, parameters: [project, run] }) {
   };
 }
 
-/** What the service does not answer is asked again with what comes next. */
+/** Requests that fail are repeated with the next update. */
 function unanswered(error) {
   if (!(error instanceof ApiError)) throw error;
 }
@@ -66,7 +66,7 @@ class RunView {
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
 
-  /** Read what has come since. */
+  /** Read what is new. */
   async follow() {
     const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
     this.#show(facts);
@@ -74,7 +74,7 @@ class RunView {
     this.heat.follow();
   }
 
-  /** Open a step's sequences, or close them with null. */
+  /** Open a step's sequences, or close the panel with null. */
   async open(step, { scroll = true } = {}) {
     write({ step }, this.path);
     this.given.step = step;

@@ -1,4 +1,4 @@
-// What a run is: its name, and where it is.
+// The header of a run: its name and its progress.
 
 import { fill, h } from "./dom.js";
 import { ago, clock, plural, span, step } from "./words.js";
@@ -25,7 +25,7 @@ export function runHead(head, { run, judged, attempts }, attempt) {
       pills.map((text) => h("span", { class: "pill" }, text)),
       attempts.length > 1 && chooser(attempts, now),
     ),
-    h("p", { class: "quiet", title: `first heard of ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
     config(run.config),
   );
 }

@@ -1,4 +1,4 @@
-// The statistic that a policy reads against the length of each sequence: is it the long ones that it cuts?
+// A scatter plot of a policy's statistic against sequence length: does the policy reject the long sequences?
 
 import { h, svg } from "./dom.js";
 import { number, step } from "./words.js";
@@ -51,7 +51,7 @@ function linear(values, [start, end]) {
   return { least, most, at };
 }
 
-/** By logarithms where the values span orders of magnitude; what is not above zero lies at the bottom. */
+/** Use a logarithmic scale if the values span orders of magnitude; values at or below zero lie at the bottom. */
 function vertical(values) {
   const positive = values.filter((value) => value > 0);
   const least = Math.min(...positive);

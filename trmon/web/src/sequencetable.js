@@ -1,9 +1,9 @@
-// The sequences of a step as a table that any column sorts.
+// The sequences of a step as a sortable table.
 
 import { fill, h } from "./dom.js";
 import { number, step } from "./words.js";
 
-/** Return the table; `criterion` is what the active policy reads, null where it read nothing. */
+/** Return the table; `criterion` is the statistic of the active policy, null if it has none. */
 export function sequenceTable(sequences, criterion) {
   return new SequenceTable(sequences, criterion).element;
 }
@@ -28,7 +28,7 @@ class SequenceTable {
     return h("th", { scope: "col", "aria-sort": "none" }, button);
   }
 
-  /** The largest first; the same column again turns it round. */
+  /** Sort descending; the same column again reverses the order. */
   #sort(at) {
     const head = this.heads[at];
     const down = head.getAttribute("aria-sort") !== "descending";
@@ -79,7 +79,7 @@ const worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
   cell: (i) => position(places[i], lengths[i]),
 });
 
-/** Where in its response the worst token lies. */
+/** Return the position of the worst token in its response. */
 function position(at, length) {
   if (at < 0) return h("span", { class: "quiet" }, "–");
   const mark = h("span", { class: "mark" });

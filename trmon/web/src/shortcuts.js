@@ -1,4 +1,4 @@
-// The keyboard: g f and g a go, / filters, t turns the theme, ? says so. Views add their own keys.
+// Keyboard shortcuts: g f and g a navigate, / filters, t switches the theme, ? lists them. Views add their own.
 
 import { h } from "./dom.js";
 
@@ -7,11 +7,11 @@ const KEYS = [
   ["g a", "alerts"],
   ["/", "filter the fleet"],
   ["j, k", "next, previous run of the fleet; Enter opens it"],
-  ["← →", "on a chart: move along the steps, a tenth at a time"],
-  ["+ −", "on a chart: closer, wider; 0 shows all steps"],
-  ["[ ]", "on a run: the step before, the step after"],
-  ["t", "light or dark"],
-  ["?", "these keys"],
+  ["← →", "on a chart: pan by a tenth of the range"],
+  ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
+  ["[ ]", "on a run: previous step, next step"],
+  ["t", "light or dark theme"],
+  ["?", "keyboard shortcuts"],
 ];
 
 export function shortcuts({ go }) {

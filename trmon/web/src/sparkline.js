@@ -1,12 +1,12 @@
-// A line so small that a list can have a thousand: one path, no axes.
+// A sparkline: a single SVG path without axes, cheap enough for a list of a thousand.
 
 import { svg } from "./dom.js";
 
 const WIDTH = 120;
 const HEIGHT = 26;
 
-/** Return a drawing of values (null where unknown), least at the bottom; a flat line lies in the middle.
- *  `least` is what the height stands for at least: below its healthy limit a signal's noise is no mountain. */
+/** Return a drawing of values (null where unknown), lowest at the bottom; a flat line lies in the middle.
+ *  The height spans at least `least`, so that noise below the healthy limit does not look large. */
 export function sparkline(values, label, least = []) {
   const known = [...values.filter((value) => value !== null), ...least];
   const bottom = Math.min(...known);

@@ -1,4 +1,4 @@
-// The sequences of one step: a table, their statistic against their length, and what each policy decided.
+// The sequences of one step: a table, a scatter plot, and what each policy decided.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -17,7 +17,7 @@ export class StepPanel {
     Object.assign(this, { path, open });
   }
 
-  /** Show a step, or nothing for null. */
+  /** Show a step, or close the panel with null. */
   async show(step, attempt) {
     const turn = ++this.#asked;
     this.element.hidden = step === null;
@@ -28,7 +28,7 @@ export class StepPanel {
       const batch = await get(of, query);
       const [decisions, sequences] = await Promise.all([
         get(`${of}/decisions`, query),
-        // Pruned or damaged sequences leave what is known of the batch itself.
+        // If the sequences were pruned or damaged, show what is known about the batch itself.
         get(`${of}/sequences`, { ...query, names: COLUMNS, limit: MOST }).catch((error) => error),
       ]);
       if (turn === this.#asked) this.#draw(batch, decisions, sequences);
@@ -64,7 +64,7 @@ export class StepPanel {
   }
 }
 
-/** The sequences as a table and as a drawing. */
+/** Render the sequences as a table and as a plot. */
 function body(sequences) {
   const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
   const table = h("div", { class: "scroll sequences" });
@@ -73,13 +73,13 @@ function body(sequences) {
   return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion))];
 }
 
-/** What of the step could not be processed, each part with its reason. */
+/** List the quarantined parts of the step, each with its reason. */
 function setAside(parts) {
   const lines = parts.map(({ part, place, reason }) => h("li", {}, `${part}, ${place}: ${reason}`));
-  return lines.length > 0 && h("ul", { class: "setaside", "aria-label": "Set aside" }, lines);
+  return lines.length > 0 && h("ul", { class: "setaside", "aria-label": "Quarantined" }, lines);
 }
 
-/** The criterion that rejected most here, else the first that has values. */
+/** Return the criterion that rejected most here, or the first one that has values. */
 function criterionOf({ criteria, decisions }) {
   const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
   const rejected = (criterion) => reasons.filter((reason) => reason === criterion.statistic).length;

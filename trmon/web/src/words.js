@@ -1,8 +1,8 @@
-// Numbers and times for people.
+// Formats numbers and times.
 
 import { now } from "./clock.js";
 
-/** Three significant digits, or more; null and NaN are a dash, "inf" stays. */
+/** Format with three significant digits, or more; null and NaN become a dash, "inf" stays. */
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value === "string") return value;
@@ -13,17 +13,17 @@ export function number(value, digits = 3) {
   return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
 }
 
-/** Whole steps with separators. */
+/** Format whole steps with separators. */
 export const step = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
-/** A fraction as percent; what is little but not nothing is not shown as 0%. */
+/** Format a fraction as percent; small values are not rounded to 0%. */
 export function percent(value) {
   if (value === null || value === undefined || typeof value === "string") return "–";
   if (value > 0 && value < 0.01) return "<1%";
   return `${Math.round(value * 100)}%`;
 }
 
-/** A span in its largest whole unit: 40 s, 14 min, 3 h, 2 d. */
+/** Format a duration in its largest whole unit: 40 s, 14 min, 3 h, 2 d. */
 export function span(seconds) {
   for (const [unit, length] of [
     ["d", 86400],
@@ -35,7 +35,7 @@ export function span(seconds) {
   return seconds >= 1 ? `${Math.round(seconds)} s` : `${Number(Math.max(seconds, 0).toPrecision(1))} s`;
 }
 
-/** How long ago a time in seconds since the epoch is. */
+/** Format the age of a time in seconds since the epoch. */
 export function ago(at) {
   if (at === null) return "never";
   const seconds = now() - at;

@@ -51,7 +51,7 @@ function action(text, act, given = {}) {
   };
   return [h("button", { ...given, onclick }, text), problem];
 }
-var refusal = (error) => error.status === 403 ? "This token may only read." : error.message;
+var refusal = (error) => error.status === 403 ? "This token is read-only." : error.message;
 
 // src/clock.js
 var TOLERATED_MS = 5e3;
@@ -121,12 +121,12 @@ async function ask(url, options2) {
     throw await refusal2(answer2);
   } catch (error) {
     if (error instanceof ApiError || error.name === "AbortError") throw error;
-    throw new ApiError(0, "The service does not answer.");
+    throw new ApiError(0, "The service does not respond.");
   }
 }
 async function refusal2(answer2) {
   const said4 = await answer2.json().catch(() => ({}));
-  return new ApiError(answer2.status, said4.detail || said4.title || `The service answered ${answer2.status}.`);
+  return new ApiError(answer2.status, said4.detail || said4.title || `The service responded with status ${answer2.status}.`);
 }
 var runPath = (project, run2) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`;
 
@@ -156,7 +156,7 @@ function silence(matchers, project) {
   const note = h("input", { maxlength: 2e3 });
   const rest = [h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
   return asked(
-    "Silence alerts that match all of",
+    "Silence alerts that match every label",
     [...fields, ...rest],
     "Silence",
     (form) => send("POST", "/silences", {
@@ -262,7 +262,7 @@ var AlertRow = class {
     this.again = again;
     this.element = h("tbody", {});
   }
-  /** Show an alert. */
+  /** Render an alert. */
   show(alert) {
     this.alert = alert;
     const cells3 = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
@@ -279,7 +279,7 @@ var AlertRow = class {
       h("span", { class: "strong" }, rule.replaceAll("_", " ")),
       h("div", {}, summary.replace(`${project}/${name2}: `, "")),
       runbook && h("div", { class: "quiet" }, runbook),
-      ack && h("div", { class: "quiet" }, `Taken up by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
+      ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
     ];
   }
   #actions(alert) {
@@ -387,7 +387,7 @@ var AlertsView = class {
     this.stage = stage2;
     this.limit = PAGE2;
   }
-  /** Read all that fires: of hundreds of alerts the oldest may be the gravest. */
+  /** Read all firing alerts: the oldest of hundreds may be the most severe. */
   async read() {
     const turn2 = ++this.#asked;
     const [firing, past, silences] = await Promise.all([
@@ -401,7 +401,7 @@ var AlertsView = class {
   }
   #draw(firing, past, silences) {
     const open = firing.filter((alert) => !alert.ack).length;
-    const title = firing.length ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} not taken up` : "No alert fires";
+    const title = firing.length ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged` : "No alert fires";
     this.stage.show(
       h(
         "header",
@@ -416,7 +416,7 @@ var AlertsView = class {
       !firing.length && !past.items.length && h(
         "section",
         { class: "card empty quiet" },
-        "Nothing has fired yet. Built-in rules watch every run; docs/rules.md says which, and how to write your own."
+        "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own."
       )
     );
   }
@@ -430,7 +430,7 @@ var AlertsView = class {
       h("div", { class: "card scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), rows))
     );
   }
-  /** An alert keeps its row, so that a history that was opened stays open. */
+  /** Reuse the row of each alert so that an open history stays open. */
   #row(alert) {
     const key = `${alert.identity}@${alert.attempt_id}:${alert.step}`;
     if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));
@@ -485,7 +485,7 @@ function answer(runs) {
       count((run2) => run2.verdict.need === "soon"),
       "to watch"
     ),
-    part(taken, "taken up"),
+    part(taken, "acknowledged"),
     part(of("healthy"), "healthy"),
     part(of("unknown"), "unknown"),
     part(of("finished"), "finished")
@@ -505,13 +505,13 @@ function newService(url) {
   return h(
     "section",
     { class: "card empty stack" },
-    h("h1", {}, "No run reports here yet"),
-    h("p", {}, "Add two lines to the trainer; the run appears with its first step."),
+    h("h1", {}, "No runs yet"),
+    h("p", {}, "Add two lines to the trainer; the run appears after its first step."),
     h("pre", {}, LINES(url)),
     h(
       "p",
       { class: "quiet" },
-      "pip install trmon-client brings it. To see what an ill run looks like first: ",
+      "Install it with pip install trmon-client. To see a run that goes wrong first: ",
       h("code", {}, "make demo ARGS=--keep"),
       "."
     )
@@ -558,7 +558,7 @@ var COLUMNS = [
 var Row = class {
   element = h("tr", {});
   #shown = "";
-  /** Show a run; nothing is touched unless something changed. */
+  /** Render a run; the DOM is untouched if nothing changed. */
   show(run2) {
     const now2 = JSON.stringify(run2) + ago(run2.last_report_at);
     if (now2 === this.#shown) return;
@@ -638,7 +638,7 @@ var Controls = class {
   archived() {
     return new URLSearchParams(location.search).has("archived");
   }
-  /** Offer the projects, owners and tags there are; a list of one thing is no choice. */
+  /** Offer the existing projects, owners and tags; a list with a single entry is hidden. */
   offer(runs) {
     const offered = {
       project: set(runs, (run2) => [run2.project]),
@@ -663,10 +663,10 @@ var Controls = class {
     return runs.filter(fits).sort(this.#order());
   }
   said(shown2, all2) {
-    const by = this.sort === "verdict" ? "who needs somebody first" : `sorted by ${this.sort}`;
+    const by = this.sort === "verdict" ? "most urgent first" : `sorted by ${this.sort}`;
     return shown2 === all2 ? `${all2} run${all2 === 1 ? "" : "s"} · ${by}` : `${shown2} of ${all2} runs · ${by}`;
   }
-  /** Return the head of a column, which sorts by it. */
+  /** Return the header of a column; a click sorts by it. */
   head(name2) {
     const button = h("button", { class: "plain", onclick: () => this.#by(name2, cell) }, name2);
     const cell = h("th", { scope: "col", "aria-sort": this.#sorted(name2), "data-name": name2 }, button);
@@ -758,7 +758,7 @@ var Fleet = class {
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
-  /** Read every page; the first is shown before the second is asked for. */
+  /** Read every page; the first is rendered before the second is requested. */
   async read() {
     const isFirst = this.runs.size === 0;
     this.#readAt = Date.now();
@@ -772,7 +772,7 @@ var Fleet = class {
       after = page.next;
       if (after && this.runs.size === 0) {
         this.#show(new Map(found));
-        this.under.textContent = "reading the other runs …";
+        this.under.textContent = "loading more runs …";
       }
     } while (after);
     this.#show(found);
@@ -780,7 +780,7 @@ var Fleet = class {
   heard(key) {
     this.#changed.add(key);
   }
-  /** Read what changed since, and what the service had no time to look at. */
+  /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
     const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key]) => key);
     const wanted = /* @__PURE__ */ new Set([...this.#changed, ...unseen]);
@@ -814,7 +814,7 @@ var Fleet = class {
       h("div", { class: "card scroll" }, table)
     );
   }
-  /** Put the rows in order; a row that did not change is not made anew. */
+  /** Put the rows in order; unchanged rows are reused. */
   draw() {
     const runs = [...this.runs.values()];
     this.title.textContent = answer(runs);
@@ -853,8 +853,8 @@ var Live = class extends EventTarget {
   #abort = null;
   #resume = () => {
   };
-  /** Follow for ever; dispatches "event" with { kind, data }, and "state". Only a tab that is seen holds a connection:
-   *  a browser opens six to a service, and one tab more than that would never load. */
+  /** Stream events until the page closes; dispatches "event" with { kind, data }, and "state". Only a visible tab holds
+   *  a connection: a browser opens at most six per host over HTTP/1.1, and one more tab would never load. */
   async start() {
     document.addEventListener("visibilitychange", () => document.hidden ? this.#abort?.abort() : this.restart());
     for (; ; ) {
@@ -863,13 +863,13 @@ var Live = class extends EventTarget {
       await this.#pause();
     }
   }
-  /** Begin anew at once, e.g. with another token. */
+  /** Reconnect at once, e.g. with another token. */
   restart() {
     this.#failures = 0;
     this.#resume();
     this.#abort?.abort();
   }
-  /** Wait a little longer each time; without a token that is known, until there is another one. */
+  /** Back off before the next attempt; without a valid token, wait for a new one. */
   #pause() {
     const milliseconds = WAITS_MS[Math.min(this.#failures++, WAITS_MS.length - 1)];
     return new Promise((done) => {
@@ -1108,7 +1108,7 @@ var Canvas = class {
     this.resized = new ResizeObserver(() => this.#size());
     this.resized.observe(where);
   }
-  /** Make the plot anew, with other lines or in another theme. */
+  /** Rebuild the plot, for other lines or another theme. */
   make(form) {
     this.form = form;
     this.banded = form.banded;
@@ -1160,7 +1160,7 @@ var Canvas = class {
     event.preventDefault();
     act();
   }
-  /** Sideways moves, with Ctrl comes closer; up and down is the page's. */
+  /** Horizontal scrolling pans and Ctrl+scroll zooms; vertical scrolling stays with the page. */
   #wheel(event) {
     if (event.ctrlKey) {
       event.preventDefault();
@@ -1290,7 +1290,7 @@ var Chart = class extends Figure {
     this.panel = panel;
     this.healthy = range(course2.catalogue.get(panel.names[0])?.healthy);
   }
-  /** Whether it draws a signal that is evidence. */
+  /** Return whether the chart draws a signal that is evidence. */
   shows(evidence) {
     const shown2 = /* @__PURE__ */ new Set([...this.panel.names.map(stem), ...this.panel.also ?? []]);
     return [...evidence].some((name2) => shown2.has(stem(name2)) || shown2.has(name2));
@@ -1322,12 +1322,12 @@ var Chart = class extends Figure {
     this.#name(series);
     this.say(null);
   }
-  /** Name the lines that there are, where there is more than one. */
+  /** Show a legend if there is more than one line. */
   #name({ signals }) {
     const drawn = this.panel.lines.map((line2, i) => ({ ...line2, i })).filter(({ name: name2 }) => this.#has(signals[name2].mean));
     fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
   }
-  /** Say the values at the cursor, or the newest against what they should be. */
+  /** Show the values at the cursor, or the newest value next to its reference. */
   say(at) {
     const { series } = this.course;
     const values = this.panel.names.map((name2) => series.signals[name2].mean);
@@ -1340,7 +1340,7 @@ var Chart = class extends Figure {
     this.now.textContent = number(values[0][end]);
     this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
   }
-  /** What the newest value should be, by the whole run. */
+  /** Return the reference of the newest value, from the whole run. */
   #reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
     if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
@@ -1349,13 +1349,13 @@ var Chart = class extends Figure {
     if (!known.length) return "";
     if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;
     const first = known.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
-    return `at first ${number(first[Math.floor(first.length / 2)])}`;
+    return `initially ${number(first[Math.floor(first.length / 2)])}`;
   }
-  /** Whether there is anything to draw: of nothing but zeros a logarithmic scale shows nothing. */
+  /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
   #has(values) {
     return values.some((value) => value !== null && (value > 0 || this.panel.floor === void 0));
   }
-  /** Infinities cannot be drawn, and what is below the floor lies on it. */
+  /** Infinities cannot be drawn; values below the floor are drawn on it. */
   #drawable(values, isThere) {
     const { floor = -Infinity } = this.panel;
     return values.map((value) => isThere && typeof value === "number" ? Math.max(value, floor) : null);
@@ -1372,7 +1372,7 @@ function read(src) {
   return new Promise((done, failed) => {
     const script = Object.assign(document.createElement("script"), { src });
     script.onload = done;
-    script.onerror = () => failed(new Error(`${src} could not be read`));
+    script.onerror = () => failed(new Error(`cannot load ${src}`));
     document.head.append(script);
   });
 }
@@ -1392,7 +1392,7 @@ var ReasonsChart = class extends Figure {
     this.canvas.make({ n: Math.max(this.#names().length, 1), banded: false, from: 0 });
     this.#draw();
   }
-  /** Read anew what is drawn; of answers that cross, the last question's stands. */
+  /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async data() {
     const turn2 = ++this.#asked;
     const [from, to] = this.course.view;
@@ -1426,7 +1426,7 @@ var ReasonsChart = class extends Figure {
     const { steps, mask_rate: rates } = this.#found;
     const place = at === null ? rates.length - 1 : at;
     this.now.textContent = percent(rates[place]);
-    this.against.textContent = at === null ? `at first ${percent(rates[0])}` : `step ${step(steps[place])}`;
+    this.against.textContent = at === null ? `initially ${percent(rates[0])}` : `step ${step(steps[place])}`;
   }
 };
 
@@ -1453,7 +1453,7 @@ var Charts = class {
   redraw() {
     this.#each((chart) => chart.redraw());
   }
-  /** Outline the charts that show the evidence of what was found. */
+  /** Outline the charts that show evidence of the finding. */
   outline({ diagnosis, judged }) {
     const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
     const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
@@ -1529,22 +1529,22 @@ var Course = class extends EventTarget {
     await this.#readAll();
     if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
   }
-  /** Read the newest steps; a view of all of them grows with the run. */
+  /** Read the newest steps; a view of all steps grows with the run. */
   async follow() {
     await this.#learn();
     return this.#readDrawn();
   }
-  /** Whether the newest step is drawn. */
+  /** Whether the newest step is displayed. */
   get isAtEnd() {
     return this.view[1] >= this.extent[1];
   }
-  /** How many steps apart two reports lie, on the whole. */
+  /** Return the typical distance in steps between two reports. */
   get stride() {
     const { step: steps, count } = this.series;
     const later = count.slice(1).reduce((sum, n) => sum + n, 0);
     return later ? Math.max((steps.at(-1) - steps[0]) / later, 1) : 1;
   }
-  /** Draw other steps: at once with what is known, and finer as soon as it is read. Without any, all steps. */
+  /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
   show(from = this.extent[0], to = this.extent[1]) {
     const [first, last2] = this.extent;
     const width = Math.min(Math.max(to - from, LEAST_STEPS), Math.max(last2 - first, 1));
@@ -1555,22 +1555,22 @@ var Course = class extends EventTarget {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#settle(), WAIT_MS);
   }
-  /** Move by a share of what is drawn. */
+  /** Pan by a fraction of the displayed range. */
   pan(share) {
     const by = (this.view[1] - this.view[0]) * share;
     this.show(this.view[0] + by, this.view[1] + by);
   }
-  /** Draw `factor` times as many steps, around the middle or around a step. */
+  /** Zoom the displayed range by `factor`, around the middle or around a step. */
   zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
     this.show(around - (around - this.view[0]) * factor, around + (this.view[1] - around) * factor);
   }
-  /** The step that is drawn next to another one. */
+  /** Return the displayed step next to a step. */
   beside(step2, by) {
     const steps = this.series.step;
     const at = steps.findIndex((other) => other >= step2);
     return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
   }
-  /** Remember at which steps alerts began and policies changed. */
+  /** Record the steps at which alerts began and policies changed. */
   mark({ run: run2, alerts: alerts2, policies }) {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run2.last_step)];
     const of = alerts2.items.filter((alert) => alert.severity !== "info");
@@ -1584,14 +1584,14 @@ var Course = class extends EventTarget {
     clearTimeout(this.#timer);
     this.#asked?.abort();
   }
-  /** Learn which signals there are; some come with a later step. */
+  /** Record which signals exist; some appear at a later step. */
   async #learn() {
     const found = /* @__PURE__ */ new Set([...this.#names, ...await get(`${this.path}/signals/names`)]);
     if (this.panels && found.size === this.#names.size) return;
     this.#names = found;
     this.panels = signalsOf(found);
   }
-  /** Read what is drawn; a later question takes the place of one that is not answered yet. */
+  /** Read the displayed range; a newer request replaces one that is in flight. */
   async #readDrawn() {
     try {
       await (this.#fits ? this.#readAll() : this.#readView());
@@ -1627,7 +1627,7 @@ var Course = class extends EventTarget {
       if (!(error instanceof ApiError)) throw error;
     });
   }
-  /** The step from which a version of the policy was in force. */
+  /** Return the first step that used a version of the policy. */
   stepOf(version) {
     if (version.from_step) return version.from_step;
     const { step: steps, closed_at: closed } = [this.whole, this.series].find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
@@ -1759,12 +1759,12 @@ function unknown({ unknown: findings, shortfall }) {
   const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
   if (!gaps.size && !shortfall.length) return null;
   const items = [...gaps].map(
-    ([provide, title]) => h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Tells: ${title}.`))
+    ([provide, title]) => h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Needed for: ${title}.`))
   );
   return h(
     "details",
     { open: gaps.size < 4 },
-    h("summary", {}, `What is not known, and what would tell (${plural(gaps.size, "item")})`),
+    h("summary", {}, `Not measured: missing inputs (${plural(gaps.size, "item")})`),
     h("ul", {}, items)
   );
 }
@@ -1784,7 +1784,7 @@ function actions({ alerts: alerts2, run: run2 }, again) {
     open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
     firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
     h("button", { onclick: copy }, "Copy link"),
-    taken.length > 0 && h("span", { class: "quiet" }, `taken up by ${taken.join(", ")}`)
+    taken.length > 0 && h("span", { class: "quiet" }, `acknowledged by ${taken.join(", ")}`)
   ];
   return h("div", { class: "row actions" }, buttons);
 }
@@ -1915,11 +1915,11 @@ var Heatmap = class {
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);
   }
-  /** Read anew what a growing run has added, now and then. */
+  /** Read the new steps of a growing run, rate-limited. */
   follow() {
     if (Date.now() - this.#readAt > FOLLOW_MS) this.read();
   }
-  /** Read what is drawn; of answers that cross, the last question's stands. */
+  /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async read() {
     const turn2 = ++this.#asked;
     this.#readAt = Date.now();
@@ -1959,14 +1959,14 @@ var Heatmap = class {
     fill(this.note, `${criteria.length < 2 ? `${chosen.statistic} ` : ""}${bound(this.#found)}`);
     const [first, last2] = [this.#beyond(0), this.#beyond(steps.length - 1)];
     fill(this.now, `${percent(last2)} beyond`);
-    fill(this.against, `at first ${percent(first)}`);
+    fill(this.against, `initially ${percent(first)}`);
     const n = counts.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
     this.canvas.setAttribute(
       "aria-label",
       `${n} sequences of ${steps.length} steps: ${percent(first)} of the first step's lie beyond the bound, ${percent(last2)} of the last step's`
     );
   }
-  /** The share of a step's sequences in bins beyond its bounds. */
+  /** Return the share of a step's sequences in bins beyond its bounds. */
   #beyond(at) {
     const { edges, counts, lower, upper, n_unknown: unknown2 } = this.#found;
     const row = counts[at];
@@ -2038,14 +2038,14 @@ function bar(name2, role, rate) {
 }
 function advised({ mode, recommended }, { path, again }) {
   if (mode === "off" || !recommended || mode === "apply" && recommended.policy) return null;
-  if (!recommended.policy) return h("p", { class: "small" }, `Bounds stay: ${recommended.reason}`);
+  if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`
   );
   const put = async () => {
     await send("PUT", `${path}/policy`, {
       policy: recommended.policy,
-      reason: "recommended bounds, put in force on the page"
+      reason: "recommended bounds, applied on the page"
     });
     await again();
   };
@@ -2054,7 +2054,7 @@ function advised({ mode, recommended }, { path, again }) {
     "div",
     { class: "stack small" },
     h("p", {}, effect),
-    h("p", {}, action("Put these bounds in force", put))
+    h("p", {}, action("Apply these bounds", put))
   );
 }
 function mean(values) {
@@ -2126,7 +2126,7 @@ function runHead(head, { run: run2, judged, attempts }, attempt) {
       pills.map((text) => h("span", { class: "pill" }, text)),
       attempts.length > 1 && chooser(attempts, now2)
     ),
-    h("p", { class: "quiet", title: `first heard of ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    h("p", { class: "quiet", title: `first report ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
     config(run2.config)
   );
 }
@@ -2155,11 +2155,11 @@ var KEYS = [
   ["g a", "alerts"],
   ["/", "filter the fleet"],
   ["j, k", "next, previous run of the fleet; Enter opens it"],
-  ["← →", "on a chart: move along the steps, a tenth at a time"],
-  ["+ −", "on a chart: closer, wider; 0 shows all steps"],
-  ["[ ]", "on a run: the step before, the step after"],
-  ["t", "light or dark"],
-  ["?", "these keys"]
+  ["← →", "on a chart: pan by a tenth of the range"],
+  ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
+  ["[ ]", "on a run: previous step, next step"],
+  ["t", "light or dark theme"],
+  ["?", "keyboard shortcuts"]
 ];
 function shortcuts({ go: go2 }) {
   let waiting = "";
@@ -2288,7 +2288,7 @@ var SequenceTable = class {
     const button = h("button", { class: "plain", onclick: () => this.#sort(at) }, name2);
     return h("th", { scope: "col", "aria-sort": "none" }, button);
   }
-  /** The largest first; the same column again turns it round. */
+  /** Sort descending; the same column again reverses the order. */
   #sort(at) {
     const head = this.heads[at];
     const down = head.getAttribute("aria-sort") !== "descending";
@@ -2359,7 +2359,7 @@ var StepPanel = class {
   constructor(path, open) {
     Object.assign(this, { path, open });
   }
-  /** Show a step, or nothing for null. */
+  /** Show a step, or close the panel with null. */
   async show(step2, attempt) {
     const turn2 = ++this.#asked;
     this.element.hidden = step2 === null;
@@ -2370,7 +2370,7 @@ var StepPanel = class {
       const batch = await get(of, query);
       const [decisions, sequences] = await Promise.all([
         get(`${of}/decisions`, query),
-        // Pruned or damaged sequences leave what is known of the batch itself.
+        // If the sequences were pruned or damaged, show what is known about the batch itself.
         get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST }).catch((error) => error)
       ]);
       if (turn2 === this.#asked) this.#draw(batch, decisions, sequences);
@@ -2412,7 +2412,7 @@ function body(sequences) {
 }
 function setAside(parts) {
   const lines2 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
-  return lines2.length > 0 && h("ul", { class: "setaside", "aria-label": "Set aside" }, lines2);
+  return lines2.length > 0 && h("ul", { class: "setaside", "aria-label": "Quarantined" }, lines2);
 }
 function criterionOf({ criteria, decisions }) {
   const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
@@ -2467,14 +2467,14 @@ var RunView = class {
     this.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
-  /** Read what has come since. */
+  /** Read what is new. */
   async follow() {
     const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
     this.#show(facts);
     this.bar.draw();
     this.heat.follow();
   }
-  /** Open a step's sequences, or close them with null. */
+  /** Open a step's sequences, or close the panel with null. */
   async open(step2, { scroll = true } = {}) {
     write({ step: step2 }, this.path);
     this.given.step = step2;
@@ -2543,13 +2543,13 @@ function signIn(root2, { why: why2, done }) {
       h(
         "p",
         { class: "quiet" },
-        "This service knows its callers by tokens. One that may read shows everything; acknowledging and silencing need an admin's."
+        "This service requires a token. A read token shows everything; to acknowledge or silence, use an admin token."
       ),
       why2 && h("p", { role: "alert", class: "strong" }, why2),
       h("label", { for: "token" }, "Token"),
       field,
       h("p", {}, h("button", { class: "main", type: "submit" }, "Sign in")),
-      h("p", { class: "quiet" }, "None yet? ", h("code", {}, "trmon token create me --scope admin"), " makes one.")
+      h("p", { class: "quiet" }, "No token yet? Create one with ", h("code", {}, "trmon token create me --scope admin"), ".")
     )
   );
   field.focus();
@@ -2598,8 +2598,8 @@ function fail(error) {
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const again = h("button", { onclick: show }, "Try again");
-  const title = error.status === 404 ? "There is no such run." : error.message;
-  const detail = error.status === 404 ? error.message : "Is it running? trmon serve starts it; its log says why it ended.";
+  const title = error.status === 404 ? "Run not found." : error.message;
+  const detail = error.status === 404 ? error.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
   fill(
     root,
     h(
@@ -2638,7 +2638,7 @@ document.addEventListener("click", (event) => {
 window.addEventListener("popstate", show);
 live.addEventListener("state", () => {
   const isAsked = root.querySelector("#token");
-  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer known."));
+  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
 watch(document.getElementById("live"), live);
