@@ -1,4 +1,4 @@
-"""A real store, on SQLite and on PostgreSQL: every test that asks for one holds on both."""
+"""A real store: every test that uses it runs on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.databases import prepare_database
 from trmon.store import Store
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))]
@@ -14,7 +15,7 @@ BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postg
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database that is the test's own: a file that is not there yet, or tables without rows."""
+    """The URL of a database for one test: a file that does not exist yet, or PostgreSQL tables without rows."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/data/trmon.db"
     found: str = request.getfixturevalue("postgres_url")
@@ -23,8 +24,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    """A migrated store."""
+    """A migrated store without rows."""
+    if url.startswith("sqlite:"):
+        prepare_database(url)
     opened = Store.open(url)
-    opened.migrate()
     yield opened
     opened.close()

@@ -167,5 +167,5 @@ def test_a_schema_of_a_newer_trmon_is_refused(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote; use that one, or restore a backup"):
+    with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote; use that version, or restore a backup"):
         migrations.upgrade_schema(engine)

@@ -1,4 +1,4 @@
-"""What Alembic runs for every command; the connection comes from trmon.store.migrations, and it commits."""
+"""The script that Alembic runs for every command; trmon.store.migrations provides the connection and commits."""
 
 from __future__ import annotations
 
