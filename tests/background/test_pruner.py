@@ -53,9 +53,9 @@ def test_close_does_not_wait_for_a_long_pruning() -> None:
     started = Event()
 
     class Endless:
-        def prune(self, *, goes_on: Callable[[], bool], **_: object) -> Pruned:
+        def prune(self, *, may_continue: Callable[[], bool], **_: object) -> Pruned:
             started.set()
-            while goes_on():
+            while may_continue():
                 sleep(0.001)
             return Pruned(reports=0, events=0, deliveries=0, silences=0)
 

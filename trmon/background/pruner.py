@@ -27,9 +27,9 @@ class Prunable(Protocol):
         max_age_seconds: float,
         max_bytes_per_run: int,
         max_bytes: int,
-        goes_on: Callable[[], bool],
+        may_continue: Callable[[], bool],
     ) -> Pruned:
-        """Delete what is beyond the limits, in small transactions, while `goes_on` holds."""
+        """Delete what is beyond the limits, in small transactions, while `may_continue` holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Pruner:
                 max_age_seconds=self._limits.max_age_seconds,
                 max_bytes_per_run=self._limits.max_bytes_per_run,
                 max_bytes=self._limits.max_bytes,
-                goes_on=lambda: not self._stopping.is_set(),
+                may_continue=lambda: not self._stopping.is_set(),
             )
         except Exception as error:  # noqa: BLE001 - the edge of the thread: a full disk must not end the service
             self._count("failures", 1)

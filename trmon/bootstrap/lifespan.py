@@ -196,7 +196,7 @@ def _connect(running: RunningService, event_poller: Poller | None) -> None:
             components.policies.invalidate(run_id)
         if services is not None:
             services.worker.wake(commit.touched)
-            if commit.addressed:
+            if commit.receivers:
                 services.dispatcher.wake()
             components.commit_signal.wake()
         elif event_poller is not None and commit.edited:

@@ -81,7 +81,7 @@ def _receive_messages(
         if isinstance(message, CommitResult):
             service_proxy.complete(message)
         elif isinstance(message, RunsChanged):
-            store.run_log.revised(message.revisions)
+            store.run_log.set_revisions(message.revisions)
             worker.wake(message.revisions)
         elif isinstance(message, Shutdown):
             shutdown.set()

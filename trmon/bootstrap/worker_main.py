@@ -44,7 +44,7 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
             changed=lambda: reevaluate_runs(services.worker, view_cache),
             failed=counters.rules_reload_failures.inc,
         )
-        store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.addressed else None)
+        store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.receivers else None)
         rules.start()
         stack.callback(rules.close)
         services.start(stack)
@@ -74,7 +74,7 @@ def _pollers(store: Store, services: BackgroundServices) -> tuple[Poller, Poller
 
     def on_events(events: Sequence[StoredEvent]) -> None:
         edited = {stored.run_id for stored in events if stored.event.kind == EDIT}
-        store.run_log.edited(edited)
+        store.run_log.count_edits(edited)
         services.worker.wake(edited)
 
     follower = EventFollower(store.events, on_events=on_events)
@@ -89,7 +89,7 @@ def _notice_handler(
     def on_notice(notice: CommitNotice) -> None:
         if notice.touched:
             services.worker.wake(notice.touched)
-        if notice.addressed:
+        if notice.has_deliveries:
             services.dispatcher.wake()
         if notice.edited or notice.missed:
             event_poller.wake()

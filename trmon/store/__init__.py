@@ -1,4 +1,4 @@
-"""What is durable, over SQL: the only part that imports SQLAlchemy; it returns domain values, never rows."""
+"""Storage over SQL: the only package that imports SQLAlchemy or Redis; it returns domain values, never rows."""
 
 from trmon.store.registry.registry_entries import ArrivedMessage
 from trmon.store.store import ProcessRole, Store

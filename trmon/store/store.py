@@ -1,4 +1,4 @@
-"""The store: one database, opened once a process, and a repository for each noun."""
+"""The store: one database, opened once per process, with a repository per noun."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 
 LIVE_SECONDS = 90.0
-"""A trainer whose last sign of life is younger still lives: three of its heartbeats."""
+"""A trainer counts as alive for this long after its last message: three heartbeats."""
 
 
 class ProcessRole(Enum):
-    """What a process does with a SQLite file: all of it, all but the reading on that a worker does, or only that.
+    """How a process uses a SQLite file; on PostgreSQL every process reads and writes, whatever its role.
 
-    Over PostgreSQL every process reads and writes beside others, whatever its role.
+    ALONE: the only process. WRITER: another process, the worker, reads what this one writes. READER: that worker.
     """
 
     ALONE = auto()
@@ -54,17 +54,17 @@ class ProcessRole(Enum):
 
 
 class Store:
-    """Everything durable. Reads may come from any thread and never wait for the writer; writes return futures."""
+    """All durable data. Any thread may read, and reads never wait for the writer; writes return futures."""
 
     def __init__(self, engines: Engines, *, live_seconds: float, role: ProcessRole) -> None:
         self.role = role
         self._engines = engines
         self._reader = reader = engines.reader
         names = NameDictionary()
-        directory = RunRegistry(live_seconds=live_seconds, is_shared=engines.is_shared)
-        self.writer = writer = _writer(engines, directory, names)
-        self.runs = Runs(reader, writer, directory=directory)
-        self.reports = Reports(reader, writer, directory=directory, is_alone=self._is_alone)
+        registry = RunRegistry(live_seconds=live_seconds, is_shared=engines.is_shared)
+        self.writer = writer = _build_writer(engines, registry, names)
+        self.runs = Runs(reader, writer, registry=registry)
+        self.reports = Reports(reader, writer, registry=registry, is_alone=self._is_alone)
         self.policies = Policies(reader, writer)
         self.adaptations = Adaptations(reader, writer)
         self.batches = Batches(reader, names=names)
@@ -76,13 +76,13 @@ class Store:
         self.tokens = Tokens(reader, writer)
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
-        self.arrivals = NewMessages(reader)
+        self.new_messages = NewMessages(reader)
         self.run_snapshots = RunSnapshots(reader, names=names)
         self.archives = Archives(reader, writer, names=names, runs=self.runs)
         self.run_log = SqlRunLog(
             reader,
             writer,
-            directory=directory,
+            registry=registry,
             names=names,
             runs=self.runs,
             reports=self.reports,
@@ -94,11 +94,10 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS, role: ProcessRole = ProcessRole.ALONE) -> Store:
-        """Open a database and start its writer; a SQLite file that is not there is made, without tables.
+        """Open a database and start its writer; a missing SQLite file is created without tables.
 
         Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; live_seconds: how long a
-        silent trainer keeps its attempt to itself; role: a reader has no writer, and whoever writes through it gets
-        NotReady.
+        silent trainer keeps its attempt to itself; role: a reader has no writer, so writes raise NotReady.
         Errors: NotReady naming the database.
         """
         engines = engines_of(url)
@@ -111,26 +110,26 @@ class Store:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes may write to the database too."""
+        """Whether other processes may write to the database."""
         return self._engines.is_shared
 
     @property
     def folder(self) -> Path | None:
-        """Where on this machine the database lies; None where it lies elsewhere."""
+        """The folder of a SQLite file; None for PostgreSQL."""
         return self._engines.folder
 
     @property
     def is_older(self) -> bool:
-        """Whether the schema is that of an older version. Errors: NotReady for a newer one's."""
+        """Whether the schema is older than this version's. Errors: NotReady if it is newer."""
         with self._reader.connect() as connection:
             return migrations.is_older(connection)
 
     def migrate(self) -> None:
-        """Bring the schema to this version's."""
+        """Upgrade the schema to this version's."""
         migrations.upgrade_schema(self._engines.writing)
 
     def check(self) -> None:
-        """Raise NotReady unless the database can be read, its schema is this version's and the writer lives."""
+        """Raise NotReady unless the database is readable, has this version's schema and the writer is alive."""
         if not self.writer.alive:
             raise NotReady("the writer has stopped; restart the service")
         with self._reader.connect() as connection:
@@ -138,29 +137,29 @@ class Store:
             migrations.check_revision(connection)
 
     def examine(self) -> Iterator[HealthCheckResult]:
-        """Yield what there is to say of the database. Errors: NotReady when it cannot be reached."""
+        """Yield the results of the database's health checks. Errors: NotReady if it is unreachable."""
         return check_database(self._engines)
 
     def on_commit(self, listener: Callable[[frozenset[int]], None]) -> None:
-        """Call the listener with the ids of the runs each commit touched, on the writer's thread: it must be quick."""
+        """Call a listener with the ids of the runs of each commit, on the writer's thread: it must be quick."""
         self.writer.on_commit(lambda commit: listener(commit.touched))
 
     def leases(self, holder: str, *, lease_seconds: float = LEASE_SECONDS) -> Leases:
-        """Return the leases of a process, by a name that no other one has; for a shared database."""
+        """Return the leases of a process with a unique name; for a shared database."""
         return Leases(self._engines.writing, holder=holder, lease_seconds=lease_seconds)
 
     def close(self) -> None:
-        """Write what waits, then let go of the database."""
+        """Write all queued operations, then close the database."""
         if self.writer.alive:
             self.reports.flush()
         self.writer.close()
         self._engines.dispose()
 
 
-def _writer(engines: Engines, directory: RunRegistry, names: NameDictionary) -> GroupCommit:
-    """Return the writer; after a rollback nobody may remember what was undone."""
-    locks = RunLocks(directory) if engines.is_shared else None
+def _build_writer(engines: Engines, registry: RunRegistry, names: NameDictionary) -> GroupCommit:
+    """Return the writer; after a rollback it clears all caches, which may hold rows that were undone."""
+    locks = RunLocks(registry) if engines.is_shared else None
     writer = GroupCommit(engines.writing, locks=locks)
-    for forget in (directory.forget, names.forget, *([locks.forget] if locks else [])):
+    for forget in (registry.forget, names.forget, *([locks.forget] if locks else [])):
         writer.on_rollback(forget)
     return writer

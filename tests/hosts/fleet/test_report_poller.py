@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trmon.hosts.fleet.report_poller import FULL_POLL_EVERY_SECONDS, OVERLAP_SECONDS, ReportPoller
-from trmon.store.repositories.new_messages import Mark, MessageKind, NewMessage
+from trmon.store.repositories.new_messages import MessageCursor, MessageKind, NewMessage
 
 
 class Ids:
@@ -14,11 +14,11 @@ class Ids:
         self.now = 0.0
         self.report_poller = ReportPoller(self, clock=lambda: self.now)
 
-    def mark(self) -> Mark:
+    def newest(self) -> MessageCursor:
         """See NewMessageSource."""
         return {MessageKind.REPORT: max(self.runs, default=0), MessageKind.NOTICE: 0}
 
-    def after(self, mark: Mark) -> list[NewMessage]:
+    def after(self, mark: MessageCursor) -> list[NewMessage]:
         """See NewMessageSource."""
         newest: dict[int, int] = {}
         for id_, run_id in self.runs.items():

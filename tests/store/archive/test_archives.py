@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, select, update
 
+from tests.fixtures.databases import open_migrated_store
 from tests.store.builders import (
     NOW,
     alert,
@@ -57,7 +58,7 @@ def signals(step: int) -> dict[str, float]:
 
 def closed(key: BatchKey, **fields: Any) -> BatchRow:
     made = batch(key, ordinal=key.step + 1, signals=signals(key.step), scalars={"lr": 1e-3}, **fields)
-    return made.without([ASIDE]) if key.step == 7 else made
+    return made.with_quarantined([ASIDE]) if key.step == 7 else made
 
 
 def decision(key: BatchKey) -> DecisionRow:
@@ -105,8 +106,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Store]:
     """Another database, in which the ids are others."""
-    opened = Store.open(f"sqlite:///{tmp_path}/other/trmon.db")
-    opened.migrate()
+    opened = open_migrated_store(tmp_path / "other" / "trmon.db")
     append(opened, *(report_intake(project="code", run="ppo", step=step) for step in range(3)))
     yield opened
     opened.close()
@@ -278,7 +278,6 @@ def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store,
         if not came:
             came.extend(second.archives.import_project(root))
 
-    second.migrate()
     other.writer.on_commit(come_between)
     with pytest.raises(Conflict, match="another import of 'math/grpo' is running"):
         list(other.archives.import_project(root))
@@ -291,10 +290,10 @@ def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, roo
     [run] = other.archives.import_project(root)
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert id_ in {unfinished.id for unfinished in other.run_log.unfinished_runs()}
-    [late] = other.reports.after(id_, other.run_log.reached(id_).frontier.report_id, limit=10)
+    [late] = other.reports.after(id_, other.run_log.progress(id_).frontier.report_id, limit=10)
     assert late.report.attempt == "b"
     assert len(other.run_log.open_alerts(id_)) == 2
-    assert other.run_log.reached(id_).checkpoint is None
+    assert other.run_log.progress(id_).checkpoint is None
 
 
 def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: Store, tmp_path: Path) -> None:
@@ -305,7 +304,7 @@ def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: 
     [run] = other.archives.import_project(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert {row.last_report_id for row in other.run_log.batches_after(id_, 0, limit=1000)} == {0}
-    assert other.run_log.reached(id_).frontier.report_id == 0
+    assert other.run_log.progress(id_).frontier.report_id == 0
 
 
 def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, tmp_path: Path) -> None:
@@ -346,7 +345,7 @@ MANIFESTS = [
     pytest.param('{"format": 1', "cannot read", id="no JSON"),
     pytest.param(manifest(format=2), "upgrade", id="a newer format"),
     pytest.param(manifest(revision="9999"), "upgrade", id="a newer schema"),
-    pytest.param(manifest(runs=["../x"]), "is not a name", id="a run outside of it"),
+    pytest.param(manifest(runs=["../x"]), "is not a valid name", id="a run outside of it"),
 ]
 
 

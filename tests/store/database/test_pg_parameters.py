@@ -27,9 +27,9 @@ pytestmark = pytest.mark.server("postgres")
     ],
 )
 def test_an_array_arrives_as_it_was(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
-    said = PgStatement(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
+    statement = PgStatement(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
     engines = postgres.postgres_engines(postgres_url)
     with engines.writing.begin() as connection:
         for given in (values, values[:1], [], [None]):
-            assert said.rows(connection, said.written({"given": given})) == [(given,)]
+            assert statement.rows(connection, statement.encode({"given": given})) == [(given,)]
     engines.dispose()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.server("postgres")
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
-    with pytest.raises(NotReady, match=r"postgresql://me:\*\*\*@127.0.0.1:1/trmon: .*it does not listen there") as said:
+    with pytest.raises(NotReady, match=r"postgresql://me:\*\*\*@127.0.0.1:1/trmon: .*nothing listens there") as said:
         Store.open("postgresql://me:secret@127.0.0.1:1/trmon")
     assert "secret" not in str(said.value)
 

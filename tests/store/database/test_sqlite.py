@@ -37,7 +37,7 @@ def test_only_files_are_opened_and_passwords_are_never_shown(url: str, expected:
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotReady, match=rf"{tmp_path}/file/trmon.db: cannot make its directory"):
+    with pytest.raises(NotReady, match=rf"{tmp_path}/file/trmon.db: cannot create its directory"):
         Store.open(f"sqlite:///{tmp_path}/file/trmon.db")
 
 

@@ -37,10 +37,10 @@ def connection(engine: Engine) -> Iterator[Connection]:
 
 def test_ids_are_those_of_the_rows(connection: Connection) -> None:
     names = SqliteStatement(insert(tables.name_set), ("names",))
-    assert names.ids_of(connection, [{"names": "a"}, {"names": "b"}]) == [1, 2]
+    assert names.insert_returning_ids(connection, [{"names": "a"}, {"names": "b"}]) == [1, 2]
 
 
-@pytest.mark.parametrize("run", [STATEMENT.write, STATEMENT.ids_of])
+@pytest.mark.parametrize("run", [STATEMENT.write, STATEMENT.insert_returning_ids])
 def test_a_row_that_stands_is_refused(connection: Connection, run: Callable[..., object]) -> None:
     STATEMENT.write(connection, [ROW])
     with pytest.raises(IntegrityError, match=r"project\.name"):

@@ -65,7 +65,7 @@ def test_it_is_one_file_that_only_its_owner_reads(store: Store, url: str, tmp_pa
 def test_a_file_that_is_there_is_kept_unless_told_otherwise(store: Store, url: str, tmp_path: Path) -> None:
     file = tmp_path / "backup.sqlite"
     file.write_text("mine")
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         back_up(url, file)
     assert file.read_text() == "mine"
     back_up(url, file, overwrite=True)
@@ -177,7 +177,7 @@ def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str,
     child.wait(10)
     place = Path(url.removeprefix("sqlite:///"))
     place.rename(tmp_path / "moved.db")
-    with pytest.raises(Conflict, match=r"trmon\.db-wal is of a database that was moved away"):
+    with pytest.raises(Conflict, match=r"trmon\.db-wal is a leftover log of another database"):
         restore_backup(url, copy.file)
     place.with_name("trmon.db-wal").rename(tmp_path / "moved.db-wal")
     restore_backup(url, copy.file)
@@ -203,9 +203,9 @@ def test_what_is_no_backup_is_not_put_in_place(store: Store, url: str, tmp_path:
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE cats (name TEXT)")
     connection.close()
-    with pytest.raises(NotReady, match="none of trmon's"):
+    with pytest.raises(NotReady, match="is not a database of trmon"):
         restore_backup(url, other)
-    with pytest.raises(NotReady, match="is no file"):
+    with pytest.raises(NotReady, match="is not a file"):
         restore_backup(url, tmp_path / "nothing")
     Store.open(url).close()
 

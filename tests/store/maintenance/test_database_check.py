@@ -31,7 +31,7 @@ def test_an_index_that_was_dropped_is_missed_and_so_is_its_use(store: Store) -> 
     found = observed(store)
     assert "ix_claim_run_id on claim" in found["indexes"].detail
     assert found["indexes"].level is HealthLevel.FAIL
-    assert found["hot queries"].detail == "read a whole table: who speaks for a run"
+    assert found["hot queries"].detail == "scan a whole table: when a run was last seen"
 
 
 def test_an_earlier_schema_is_told_how_to_go_on_and_not_looked_at_further(url: str) -> None:

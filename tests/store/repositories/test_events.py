@@ -55,12 +55,12 @@ def test_ids_are_never_used_again(store: Store, run_ids: list[int]) -> None:
 
 
 def test_others_events_are_passed_over_once(store: Store, run_ids: list[int]) -> None:
-    found, place = store.events.look(0, access=EVERYTHING, run=RunKey("code", "sort"), limit=10)
+    found, place = store.events.read_after(0, access=EVERYTHING, run=RunKey("code", "sort"), limit=10)
     assert ([stored.event.data["step"] for stored in found], place) == ([2], store.events.last_id())
-    assert store.events.look(place, access=EVERYTHING, run=RunKey("code", "sort"), limit=10) == ([], place)
-    assert store.events.look(place + 5, access=EVERYTHING, run=None, limit=10) == ([], place + 5)
+    assert store.events.read_after(place, access=EVERYTHING, run=RunKey("code", "sort"), limit=10) == ([], place)
+    assert store.events.read_after(place + 5, access=EVERYTHING, run=None, limit=10) == ([], place + 5)
 
 
 def test_where_there_is_more_one_looks_on_from_what_was_read(store: Store, run_ids: list[int]) -> None:
-    [first], place = store.events.look(0, access=EVERYTHING, run=RunKey("math", "grpo"), limit=1)
+    [first], place = store.events.read_after(0, access=EVERYTHING, run=RunKey("math", "grpo"), limit=1)
     assert place == first.id

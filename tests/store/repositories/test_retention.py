@@ -13,7 +13,7 @@ from tests.store.builders import NOW, append, batch, batch_key, commit, report_i
 from trmon.domain.state.run_update import Event, Frontier
 from trmon.store import Store
 from trmon.store.repositories.retention import EVENT_SECONDS, Pruned
-from trmon.store.writing.batched_delete import PIECE_ROWS
+from trmon.store.writing.batched_delete import BATCH_ROWS
 
 FOREVER, UNLIMITED = 1e9, 1 << 50
 STEPS = 6
@@ -64,17 +64,17 @@ def test_a_clock_that_was_behind_for_a_moment_takes_nothing_with_it(store: Store
 
 
 def test_it_ends_between_two_small_transactions(store: Store, run_ids: list[int]) -> None:
-    append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(2 * PIECE_ROWS)))
-    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 2 * PIECE_ROWS))
+    append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(2 * BATCH_ROWS)))
+    commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 2 * BATCH_ROWS))
     answers = iter([True])
     pruned = store.retention.prune(
         now=NOW,
         max_age_seconds=FOREVER,
         max_bytes_per_run=0,
         max_bytes=UNLIMITED,
-        goes_on=lambda: next(answers, False),
+        may_continue=lambda: next(answers, False),
     )
-    assert 0 < pruned.reports <= PIECE_ROWS
+    assert 0 < pruned.reports <= BATCH_ROWS
 
 
 @pytest.mark.server("postgres")
@@ -97,7 +97,7 @@ def test_all_runs_together_keep_the_newest_bytes(store: Store, run_ids: list[int
 
 
 def test_much_goes_in_small_transactions(store: Store, run_ids: list[int]) -> None:
-    n_reports = 2 * PIECE_ROWS + 10
+    n_reports = 2 * BATCH_ROWS + 10
     append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(n_reports)))
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + n_reports))
     left: list[int] = []
@@ -105,7 +105,7 @@ def test_much_goes_in_small_transactions(store: Store, run_ids: list[int]) -> No
     prune(store, max_bytes_per_run=0)
     pieces = [before - after for before, after in pairwise([n_reports + STEPS, *left])]
     assert sum(pieces) == n_reports + STEPS
-    assert max(pieces) == PIECE_ROWS
+    assert max(pieces) == BATCH_ROWS
 
 
 def test_what_a_worker_has_yet_to_read_stays(store: Store, run_ids: list[int]) -> None:

@@ -173,7 +173,7 @@ def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:
     }
     [again] = append(store, report_intake(step=0))
     assert again.run_id not in (run_id, other_id)
-    assert store.run_log.reached(again.run_id).frontier == Frontier()
+    assert store.run_log.progress(again.run_id).frontier == Frontier()
 
 
 def counts(store: Store) -> dict[str, int]:
@@ -191,7 +191,7 @@ def test_what_was_said_of_a_run_that_goes_in_the_same_group_spoils_no_other(stor
     with Gate(store.writer):
         told = [RunUpdate(run_id=run_id, frontier=Frontier(), events=(said,)) for run_id in (gone, stays)]
         outcomes = store.run_log.commit(told)
-        deleted = store.writer.submit(partial(store.runs._delete_rest, run_id=gone, now=NOW), run=GRPO)
+        deleted = store.writer.submit(partial(store.runs._delete_run, run_id=gone, now=NOW), run=GRPO)
         reports = store.reports.append([report_intake("math", "other")], now=NOW)
     for future in (*outcomes, deleted, *reports):
         assert future.exception(30) is None

@@ -91,7 +91,7 @@ def test_a_damaged_payload_is_not_read() -> None:
 def test_another_format_is_refused() -> None:
     fields = msgspec.msgpack.decode(packed(realistic_columns()))
     fields[0] = report_codec.FORMAT + 1
-    with pytest.raises(TrmonError, match=r"has format 3, this one reads 2; use the service that wrote it"):
+    with pytest.raises(TrmonError, match=r"has format 3, this version reads 2; use the version that wrote it"):
         report_codec.unpack_report(msgspec.msgpack.encode(fields))
 
 

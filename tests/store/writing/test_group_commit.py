@@ -173,7 +173,7 @@ def test_a_full_queue_takes_all_or_nothing_and_says_when_to_come_back(writer: Gr
     with Gate(writer):
         for i in range(8):
             writer.submit(add(str(i)))
-        with pytest.raises(Overloaded, match="8 operations wait for the disk, at most 10 may") as refused:
+        with pytest.raises(Overloaded, match="8 operations wait for the disk; the limit is 10") as refused:
             writer.submit_each(lambda _, items: items, [1, 2, 3])
         assert writer.depth == 8
     assert 1 <= refused.value.retry_after_seconds <= 60

@@ -18,7 +18,7 @@ from trmon.domain.state.run_update import Event as Said
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database.connect import engines_of
-from trmon.store.rows.event_rows import write_stream
+from trmon.store.rows.event_rows import append_events
 from trmon.store.writing.transaction import Transaction
 
 pytestmark = pytest.mark.server("postgres")
@@ -135,14 +135,14 @@ def test_events_become_visible_in_the_order_of_their_ids(stores: tuple[Store, St
 
     def say(store: Store, kind: str) -> None:
         def add(transaction: Transaction) -> None:
-            transaction.said.append((receipt.run_id, Said(kind=kind, data={}, at=NOW)))
+            transaction.events.append((receipt.run_id, Said(kind=kind, data={}, at=NOW)))
 
         store.writer.submit(add).result(30)
 
     slow = engines_of(postgres_url)
     with ThreadPoolExecutor(1) as pool:
         with slow.writing.begin() as connection:
-            write_stream(connection, [(receipt.run_id, Said(kind="first", data={}, at=NOW))])
+            append_events(connection, [(receipt.run_id, Said(kind="first", data={}, at=NOW))])
             second = pool.submit(say, other, "second")
             with pytest.raises(TimeoutError):
                 second.result(0.3)

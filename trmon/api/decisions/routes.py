@@ -15,5 +15,5 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 @router.get("/reasons")
 def list_reasons(access: Reader, service: Service, chosen: Chosen) -> ReasonsOut:
     """Return which share of a step's sequences the active policy rejected for which reason."""
-    found = service.store.batches.returned(chosen.batches, access=access)
+    found = service.store.batches.returned_decisions(chosen.batches, access=access)
     return ReasonsOut.of([found[key] for key in chosen.batches if key in found])

@@ -25,7 +25,7 @@ RETRY_MILLISECONDS = 2000
 class EventFeed(Protocol):
     """What a stream asks of the store."""
 
-    def look(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
+    def read_after(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
         """Return the events with a larger id that the caller may see, oldest first, and the place to look on from."""
 
     def last_id(self) -> int:
@@ -44,7 +44,7 @@ class Follower:
 
     def read(self, after: int) -> tuple[list[StoredEvent], int]:
         """Return the next events, and after which to read on; blocks."""
-        return self.events.look(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
+        return self.events.read_after(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
 
 
 async def stream_events(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:

@@ -32,16 +32,16 @@ def connect_peers(
         return None
     peers = PubSub(
         settings.redis_url.get_secret_value(),
-        heard=on_notice,
-        failed=lambda operation: counters.redis_failures.labels(operation).inc(),
+        on_notice=on_notice,
+        on_failure=lambda operation: counters.redis_failures.labels(operation).inc(),
     )
-    counters.redis_up.set_function(lambda: peers.up)
-    store.writer.on_commit(lambda commit: peers.ring(_notice_of(commit)))
+    counters.redis_up.set_function(lambda: peers.is_connected)
+    store.writer.on_commit(lambda commit: peers.publish(_notice_of(commit)))
     for poller in pollers:
-        poller.slow_down_while(lambda: peers.up)
+        poller.slow_down_while(lambda: peers.is_connected)
     return peers
 
 
 def _notice_of(commit: CommittedGroup) -> CommitNotice:
     """Return the notice of a commit; one that changes no run may still have written events."""
-    return CommitNotice(touched=commit.touched, edited=commit.edited, addressed=bool(commit.addressed))
+    return CommitNotice(touched=commit.touched, edited=commit.edited, has_deliveries=bool(commit.receivers))

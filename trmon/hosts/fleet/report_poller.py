@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from trmon.store.repositories.new_messages import Mark, MessageKind, NewMessage
+from trmon.store.repositories.new_messages import MessageCursor, MessageKind, NewMessage
 
 OVERLAP_SECONDS = 3.0
 """How far each poll reads back before the last one: nearly every transaction of that age was visible to it."""
@@ -20,10 +20,10 @@ MAX_OPEN_IDS = 10_000
 class NewMessageSource(Protocol):
     """The part of the store that finds new messages."""
 
-    def mark(self) -> Mark:
+    def newest(self) -> MessageCursor:
         """Return the newest ids."""
 
-    def after(self, mark: Mark, /) -> list[NewMessage]:
+    def after(self, cursor: MessageCursor, /) -> list[NewMessage]:
         """Return the newest message of each run and kind with an id beyond a mark."""
 
 
@@ -34,13 +34,13 @@ class ReportPoller:
         """Args: clock: seconds, monotonic."""
         self._new_messages = new_messages
         self._clock = clock
-        self._marks: deque[tuple[float, Mark]] = deque()
+        self._marks: deque[tuple[float, MessageCursor]] = deque()
         self._full_poll_at = clock()
         self._seen: dict[tuple[int, MessageKind], int] = {}
 
     def poll(self) -> set[int]:
         """Return the runs with a message that no earlier poll has found."""
-        now, newest = self._clock(), self._new_messages.mark()
+        now, newest = self._clock(), self._new_messages.newest()
         if not self._marks:
             self._marks.append((now, {kind: max(0, id_ - MAX_OPEN_IDS) for kind, id_ in newest.items()}))
         found = self._new_messages.after(self._start_mark(now))
@@ -51,7 +51,7 @@ class ReportPoller:
             self._marks.popleft()
         return new
 
-    def _start_mark(self, now: float) -> Mark:
+    def _start_mark(self, now: float) -> MessageCursor:
         """Return a mark a few seconds before the last poll or, for a full poll, the oldest one."""
         oldest = self._marks[0][1]
         if now - self._full_poll_at >= FULL_POLL_EVERY_SECONDS:

@@ -1,1 +1,1 @@
-"""SQLite and PostgreSQL: how each is reached, examined, copied and put back."""
+"""SQLite and PostgreSQL: connections, statements and error messages of each."""

@@ -1,4 +1,4 @@
-"""Locks that a transaction holds to its end, by number; SQLite has one writer and needs none of them."""
+"""PostgreSQL advisory locks that a transaction holds until its end; SQLite has one writer and needs none."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sqlalchemy import ARRAY, BigInteger, Connection, bindparam, func, select, t
 
 from trmon.store.database.pg_statement import PgStatement
 
-_CLASSES = 4
-"""Numbers of runs and slots are spread over so many classes; the locks below are negative."""
+_SPACES = 4
+"""Lock numbers of runs and slots are id * _SPACES + space; those of AdvisoryLock are negative."""
 
 
 class AdvisoryLock(Enum):
-    """A lock that there is one of."""
+    """A lock on one thing of the whole database."""
 
     NAMES = -1
     EVENTS = -2
@@ -24,7 +24,7 @@ class AdvisoryLock(Enum):
 
 
 class LockSpace(Enum):
-    """What a numbered lock is over: the order of a run's messages, its other rows, or a slot's lease."""
+    """The kinds of numbered locks: a run's messages, its other rows, or a slot's lease."""
 
     MESSAGES = 0
     ROWS = 1
@@ -38,23 +38,23 @@ _ONE = PgStatement(text("SELECT pg_advisory_xact_lock(:number)"))
 _TRY = text("SELECT pg_try_advisory_xact_lock(:number)")
 
 
-def lock_number(kind: LockSpace, id_: int) -> int:
-    """Return the number of a lock over one of many things."""
-    return id_ * _CLASSES + kind.value
+def lock_number(space: LockSpace, id_: int) -> int:
+    """Return the number of the lock on a run or a slot."""
+    return id_ * _SPACES + space.value
 
 
 def lock_exclusively(connection: Connection, lock: AdvisoryLock) -> None:
-    """Wait until this transaction is the only one that holds a lock."""
+    """Acquire an exclusive lock, waiting for other transactions to release it."""
     if connection.dialect.name == "postgresql":
         _ONE.send(connection, {"number": lock.value})
 
 
 def try_lock(connection: Connection, lock: AdvisoryLock) -> bool:
-    """Take a lock if nobody has it, and return whether it was so."""
+    """Acquire a lock without waiting, and return whether that succeeded."""
     return connection.dialect.name != "postgresql" or bool(connection.scalar(_TRY, {"number": lock.value}))
 
 
 def lock_numbers(connection: Connection, numbers: Collection[int], *, shared: bool = False) -> None:
-    """Wait for numbered locks, smallest first: two transactions that do so never wait for each other in a circle."""
+    """Acquire numbered locks, smallest first, which prevents deadlocks."""
     if numbers:
         (_EACH_SHARED if shared else _EACH).send(connection, {"numbers": sorted(numbers)})

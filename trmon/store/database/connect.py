@@ -1,4 +1,4 @@
-"""Which kind of database a URL names."""
+"""Connect to the kind of database that a URL names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ POSTGRES = ("postgresql:", "postgresql+psycopg:", "postgres:")
 
 
 def engines_of(url: str) -> Engines:
-    """Return the engines of a database. Errors: NotReady for a URL that is none, or a folder that cannot be made."""
+    """Return the engines of a database. Errors: NotReady for an invalid URL or a folder that cannot be created."""
     return postgres.postgres_engines(url) if is_shared(url) else sqlite.sqlite_engines(url)
 
 
 def is_shared(url: str) -> bool:
-    """Whether several processes may write to the database of a URL."""
+    """Whether a URL names a database that several processes may write to."""
     return url.startswith(POSTGRES)

@@ -1,4 +1,4 @@
-"""How a database is reached: the engine that writes, the engine that reads, and what may be expected of them."""
+"""The writing and the reading engine of a database."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from sqlalchemy import Connection, Engine
 
 
 class RetryTransaction(Exception):
-    """The transaction has lost against another process's; nothing of it is written, and it is done once more."""
+    """The transaction lost a conflict with another process; nothing was written, and it runs again."""
 
 
 def check_in_transaction(connection: Connection) -> None:
-    """Raise RuntimeError outside a transaction: what the driver runs there is on the disk, each for itself."""
+    """Raise RuntimeError outside a transaction, where the driver would commit each statement separately."""
     if not connection.in_transaction():
-        raise RuntimeError("a statement must lie in a transaction that has begun")
+        raise RuntimeError("a statement needs a transaction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engines:
     """The engines of one database.
 
-    `is_shared` says that other processes write to it too, so that nothing remembered of it lasts; `folder` is where
-    on this machine it lies, None where it lies elsewhere.
+    `is_shared` means that other processes write to it too, so that caches need a refresh; `folder` is the folder of a
+    SQLite file, None for PostgreSQL.
     """
 
     writing: Engine
@@ -32,6 +32,6 @@ class Engines:
     folder: Path | None = None
 
     def dispose(self) -> None:
-        """Let go of every connection."""
+        """Close all connections."""
         self.reader.dispose()
         self.writing.dispose()

@@ -1,4 +1,4 @@
-"""The newer rows of many runs in one query: beside so many runs, a query for each costs more than what it finds."""
+"""Read the newer rows of many runs with one query, which costs less than a query per run."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from trmon.store.database.postgres import BINARY
 from trmon.store.schema import tables
 
 _BIGINTS = ARRAY(BigInteger)
-_MOST = bindparam("most", type_=BigInteger)
+_LIMIT = bindparam("limit", type_=BigInteger)
 
 
 def newer_rows(connection: Connection, table: Table, after: Mapping[int, int], *, limit: int) -> list[Row[Any]]:
-    """Return the rows of runs whose id is larger than each run's, oldest first; any `limit` of them if more."""
-    found = connection.execute(*newer_rows_query(connection.dialect.name, table, after, limit=limit))
-    return sorted(found, key=attrgetter("id"))
+    """Return the rows with an id larger than the one given for their run, oldest first; any `limit` of them if more."""
+    rows = connection.execute(*newer_rows_query(connection.dialect.name, table, after, limit=limit))
+    return sorted(rows, key=attrgetter("id"))
 
 
 def newer_rows_query(
     dialect: str, table: Table, after: Mapping[int, int], *, limit: int
 ) -> tuple[Select[Any], dict[str, Any]]:
-    """Return the query and what it is given."""
+    """Return the query and its parameters."""
     if dialect == "sqlite":
-        return _OVER_SQLITE[table.name], {"most": limit, "after": json.dumps(list(after.items()))}
-    return _OVER_POSTGRES[table.name], {"most": limit, "runs": list(after), "after": list(after.values())}
+        return _SQLITE_QUERIES[table.name], {"limit": limit, "after": json.dumps(list(after.items()))}
+    return _POSTGRES_QUERIES[table.name], {"limit": limit, "runs": list(after), "after": list(after.values())}
 
 
-def _over_sqlite(table: Table) -> Select[Any]:
-    """An outer join begins with the runs, whatever SQLite has counted of rows; what it adds is left out again."""
-    asked = func.json_each(bindparam("after", type_=Text)).table_valued("value", name="asked")
-    run_id, after = (func.json_extract(asked.c.value, f"$[{i}]") for i in range(2))
+def _sqlite_query(table: Table) -> Select[Any]:
+    """Build the query with an outer join, which makes SQLite start with the runs; `exists` drops the rows it adds."""
+    given = func.json_each(bindparam("after", type_=Text)).table_valued("value", name="given")
+    run_id, after = (func.json_extract(given.c.value, f"$[{i}]") for i in range(2))
     newer = (table.c.run_id == run_id) & (table.c.id > after)
-    is_there = func.coalesce(table.c.id, 0) > 0
-    return select(table).select_from(asked.outerjoin(table, newer)).where(is_there).limit(_MOST)
+    exists = func.coalesce(table.c.id, 0) > 0
+    return select(table).select_from(given.outerjoin(table, newer)).where(exists).limit(_LIMIT)
 
 
-def _over_postgres(table: Table) -> Select[Any]:
-    """That each run's rows have an order and an end of their own keeps PostgreSQL from reading a table for all."""
-    given = (cast(bindparam(name, type_=_BIGINTS), _BIGINTS) for name in ("runs", "after"))
-    asked = func.unnest(*given).table_valued("run_id", "after", name="asked").render_derived()
-    newer = select(table).where(table.c.run_id == asked.c.run_id, table.c.id > asked.c.after).order_by(table.c.id)
-    found = newer.limit(_MOST).lateral()
-    query = select(found).select_from(asked.join(found, true())).limit(_MOST)
+def _postgres_query(table: Table) -> Select[Any]:
+    """Build the query with a lateral join per run, whose order and limit keep PostgreSQL from scanning the table."""
+    arrays = (cast(bindparam(name, type_=_BIGINTS), _BIGINTS) for name in ("runs", "after"))
+    given = func.unnest(*arrays).table_valued("run_id", "after", name="given").render_derived()
+    newer = select(table).where(table.c.run_id == given.c.run_id, table.c.id > given.c.after).order_by(table.c.id)
+    rows = newer.limit(_LIMIT).lateral()
+    query = select(rows).select_from(given.join(rows, true())).limit(_LIMIT)
     return query.execution_options(**{BINARY: True})
 
 
 _TABLES = (tables.notice, tables.report)
-_OVER_SQLITE = {table.name: _over_sqlite(table) for table in _TABLES}
-_OVER_POSTGRES = {table.name: _over_postgres(table) for table in _TABLES}
+_SQLITE_QUERIES = {table.name: _sqlite_query(table) for table in _TABLES}
+_POSTGRES_QUERIES = {table.name: _postgres_query(table) for table in _TABLES}

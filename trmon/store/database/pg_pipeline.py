@@ -1,4 +1,4 @@
-"""Statements on their way to PostgreSQL: sent together, and waited for together."""
+"""Send several statements to PostgreSQL together, and wait for their results together."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from sqlalchemy import Connection
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PgPreparedStatement:
-    """A statement that the server reads once a session; its parameters' formats, in order."""
+    """A statement that the server parses once per session, with the formats of its parameters."""
 
     text: bytes
     formats: Sequence[Format] = ()
 
 
-_EXCHANGE, _PATIENT = "trmon_exchange", "trmon_patient"
+_PIPELINE, _DEFERRED = "trmon_pipeline", "trmon_deferred"
 _COMMIT = PgPreparedStatement(b"COMMIT")
-_FORGET = b"DEALLOCATE ALL"
+_DEALLOCATE = b"DEALLOCATE ALL"
 
 
 class PgPipeline:
-    """One session's statements beside those of its driver; it is the driver's alone whenever nothing is under way.
+    """Pipelined statements of a session that psycopg also uses: between `put` and `wait`, psycopg must not use it.
 
-    The driver's own way costs a wait for the transaction's begin, a call of the kernel for each statement and a wake-up
-    of the server, and a multiple of the server's time in the interpreter.
+    Without it, psycopg waits for BEGIN, makes a system call and wakes the server for each statement, and spends several
+    times the server's time in the interpreter.
     """
 
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
@@ -45,34 +45,34 @@ class PgPipeline:
         self._has_failed = False
         self._reader = Transformer(driver)
         level = driver.isolation_level
-        words = "BEGIN" if level is None else f"BEGIN ISOLATION LEVEL {level.name.replace('_', ' ')}"
-        self._begin = PgPreparedStatement(words.encode())
+        text = "BEGIN" if level is None else f"BEGIN ISOLATION LEVEL {level.name.replace('_', ' ')}"
+        self._begin = PgPreparedStatement(text.encode())
 
     @property
-    def under_way(self) -> bool:
-        """Whether something was put that nobody has waited for."""
+    def has_pending(self) -> bool:
+        """Whether there are statements whose results have not been read."""
         return bool(self._session.pipeline_status != PipelineStatus.OFF)
 
     def put(self, statement: PgPreparedStatement, values: Sequence[bytes | None]) -> None:
-        """Add a statement, after the begin of a transaction if none is open. Errors: psycopg's."""
-        if not self.under_way:
+        """Send a statement, after BEGIN if no transaction is open. Errors: those of psycopg."""
+        if not self.has_pending:
             status = self._session.transaction_status
             self._session.enter_pipeline_mode()
             if self._has_failed and status != TransactionStatus.INERROR:
-                self._forget()
+                self._deallocate()
             if status == TransactionStatus.IDLE:
                 self._send(self._begin, ())
         self._send(statement, values)
 
     def wait(self) -> list[tuple[Any, ...]]:
-        """Return the rows of the statement that was put last, once the server has done all.
+        """Wait for all statements and return the rows of the last one.
 
-        Errors: psycopg's, the first; then nothing that was put after it was done.
+        Errors: those of psycopg, for the first statement that failed; the server skips the statements after it.
         """
         try:
             results = self._results()
         except BaseException:
-            # Whoever finds it next could not tell what is still to come.
+            # The next user could not tell which results are still to come.
             self._driver.close()
             raise
         failed = next(filter(_has_failed, results), None)
@@ -83,23 +83,23 @@ class PgPipeline:
         return self._reader.load_rows(0, results[-1].ntuples, tuple)
 
     def commit(self) -> None:
-        """Wait for what is under way and the end of its transaction; one that has failed before is left to the driver.
+        """Commit the transaction after all pending statements; psycopg ends a transaction that failed before.
 
-        Errors: psycopg's; then nothing is committed.
+        Errors: those of psycopg; then nothing is committed.
         """
-        if self.under_way or self._session.transaction_status == TransactionStatus.INTRANS:
+        if self.has_pending or self._session.transaction_status == TransactionStatus.INTRANS:
             self.put(_COMMIT, ())
             try:
                 self.wait()
             except psycopg.Error:
-                # SQLAlchemy takes the transaction for ended.
+                # SQLAlchemy considers the transaction ended.
                 if not self._driver.closed:
                     self._driver.rollback()
                 raise
 
-    def drop(self) -> None:
-        """Wait for what is under way, whatever becomes of it: the driver is about to roll back."""
-        if self.under_way and not self._driver.closed:
+    def discard(self) -> None:
+        """Wait for pending statements and ignore their errors: psycopg is about to roll back."""
+        if self.has_pending and not self._driver.closed:
             with suppress(psycopg.Error):
                 self.wait()
 
@@ -110,29 +110,29 @@ class PgPipeline:
             self._session.send_prepare(name, statement.text)
         self._session.send_query_prepared(name, values, statement.formats, Format.BINARY)
 
-    def _forget(self) -> None:
-        """Begin anew: what was to be prepared after a failure was not, and what was before may be what failed."""
-        self._session.send_query_params(_FORGET, None)
+    def _deallocate(self) -> None:
+        """Drop all prepared statements: after a failure it is unknown which of them the server prepared."""
+        self._session.send_query_params(_DEALLOCATE, None)
         self._names.clear()
         self._has_failed = False
 
     def _results(self) -> list[PGresult]:
-        """Send what was put, and return what became of each statement, in order."""
+        """Flush the statements, and return the result of each in order."""
         session, ready = self._session, poll()
         session.pipeline_sync()
         ready.register(session.socket, POLLIN | POLLOUT)
         while session.flush():
-            # Much may come back before all is sent, and the server waits for it to be taken.
-            if any(what & ~POLLOUT for _, what in ready.poll()):
+            # Results may arrive before everything is sent, and the server waits until they are read.
+            if any(events & ~POLLOUT for _, events in ready.poll()):
                 session.consume_input()
         ready.modify(session.socket, POLLIN)
         results: list[PGresult] = []
         try:
-            while (found := self._next(ready)).status != ExecStatus.PIPELINE_SYNC:
-                results.append(found)
+            while (result := self._next(ready)).status != ExecStatus.PIPELINE_SYNC:
+                results.append(result)
             session.exit_pipeline_mode()
         except psycopg.OperationalError:
-            # A session that is ended says why before it says nothing more.
+            # The server states why it ends a session before it closes the connection.
             if not any(map(_has_failed, results)):
                 raise
             self._driver.close()
@@ -147,39 +147,39 @@ class PgPipeline:
             found = session.get_result()
             if found is not None:
                 return found
-            # Between two statements there is none; nor, for ever, where the session has ended.
+            # None separates two statements; a session that ended returns None forever.
             if session.status == ConnStatus.BAD:
                 raise errors.OperationalError(session.get_error_message())
 
 
 def pipeline_of(connection: Connection) -> PgPipeline:
-    """Return what sends statements past SQLAlchemy, in the session of a connection."""
-    exchange = known_pipeline(connection)
-    if exchange is None:
+    """Return the pipeline of a connection, which is created on first use."""
+    pipeline = known_pipeline(connection)
+    if pipeline is None:
         driver: Any = connection.connection.driver_connection
-        exchange = connection.info[_EXCHANGE] = PgPipeline(driver)
-    return exchange
+        pipeline = connection.info[_PIPELINE] = PgPipeline(driver)
+    return pipeline
 
 
 def known_pipeline(connection: Connection) -> PgPipeline | None:
-    """Return the exchange of a connection; None before it has one, and where its session is lost."""
-    return None if connection.invalidated else connection.info.get(_EXCHANGE)
+    """Return the pipeline of a connection; None if it has none yet or its session is lost."""
+    return None if connection.invalidated else connection.info.get(_PIPELINE)
 
 
 @contextmanager
 def defer_waits(connection: Connection) -> Iterator[None]:
-    """Do not wait for what `sending.Sent` sends before something is asked, or the transaction is committed."""
-    known = connection.info
-    known[_PATIENT] = True
+    """Within the block, `PgStatement.send` does not wait; errors surface at the next read or at the commit."""
+    info = connection.info
+    info[_DEFERRED] = True
     try:
         yield
     finally:
-        del known[_PATIENT]
+        del info[_DEFERRED]
 
 
 def waits_are_deferred(connection: Connection) -> bool:
-    """Whether nobody waits for what is sent."""
-    return _PATIENT in connection.info
+    """Whether statements are sent without waiting for their results."""
+    return _DEFERRED in connection.info
 
 
 def _has_failed(result: PGresult) -> bool:

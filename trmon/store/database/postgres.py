@@ -1,4 +1,4 @@
-"""All that is PostgreSQL's own: its connections, their limits, and its errors in plain words."""
+"""PostgreSQL: engines, session limits, and error messages for operators."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from trmon.store.database.url import parse_database_url
 CONNECT_SECONDS = 5
 POOL_SIZE = 8
 POOL_OVERFLOW = 40
-"""More readers at once than that is more than a process has threads."""
+"""Pool and overflow together exceed the number of threads that read at the same time."""
 
-# A transaction whose process was stopped or cut off must not keep its locks: others wait for them.
+# A transaction whose process hangs or lost its network must not hold its locks, since other processes wait for them.
 _SESSION = {
     "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": "10s",
     "statement_timeout": "60s",
     "timezone": "UTC",
 }
-# A server whose machine is gone says nothing at all: the kernel must notice.
+# A server whose machine is down sends nothing: TCP keepalives detect it.
 _CONNECTION = {
     "application_name": "trmon",
     "client_encoding": "utf8",
@@ -45,16 +45,16 @@ _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.UndefinedColumn, "run `trmon migrate`"),
     (errors.DiskFull, "free some space on its disk, or shorten the retention"),
     (errors.TooManyConnections, "raise its max_connections, or run fewer processes"),
-    (errors.ReadOnlySqlTransaction, "it is a standby, or set to read only; name the primary"),
+    (errors.ReadOnlySqlTransaction, "it is a standby or read only; use the primary"),
     (errors.InsufficientPrivilege, "its user must own the tables"),
-    (errors.QueryCanceled, "it is slow or overloaded; look at its log and at pg_stat_activity"),
-    (errors.LockNotAvailable, "another session holds a lock for too long; look at pg_locks"),
+    (errors.QueryCanceled, "it is slow or overloaded; check its log and pg_stat_activity"),
+    (errors.LockNotAvailable, "another session holds a lock for too long; check pg_locks"),
 )
 _CONNECTING = (
     ("password authentication failed", "check user and password in TRMON_DATABASE_URL"),
     ("does not exist", "create it: createdb, createuser"),
     ("too many clients", "raise its max_connections, or run fewer processes"),
-    ("Connection refused", "it does not listen there; start it, or correct TRMON_DATABASE_URL"),
+    ("Connection refused", "nothing listens there; start the server, or correct TRMON_DATABASE_URL"),
     ("could not translate host name", "correct the host in TRMON_DATABASE_URL"),
     ("failed to resolve host", "correct the host in TRMON_DATABASE_URL"),
     ("invalid connection option", "correct TRMON_DATABASE_URL"),
@@ -62,36 +62,36 @@ _CONNECTING = (
     ("bad value for", "correct TRMON_DATABASE_URL"),
 )
 BINARY = "trmon_binary"
-"""The option of a query whose answer is to come as it lies in the tables: as text, bytes are twice as many."""
+"""The execution option of a query that returns binary results: as text, byte columns are twice as large."""
 _LOST_RACES = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
 def postgres_engines(url: str) -> Engines:
-    """Return the engines of a database that other processes may write to as well. Errors: NotReady when they connect.
+    """Return the engines of a database that other processes may also write to. Errors: NotReady on connecting.
 
-    Args: url: postgresql://user:password@host/database; libpq's parameters may follow it.
+    Args: url: postgresql://user:password@host/database, optionally with libpq parameters.
     """
     address = parse_database_url(url).set(drivername="postgresql+psycopg")
-    # Readers see one state for as long as a transaction lasts, as they do in SQLite.
+    # Readers see one snapshot per transaction, as in SQLite.
     reader = _engine(address, pool_size=POOL_SIZE, overflow=POOL_OVERFLOW, isolation="REPEATABLE READ")
     return Engines(
-        # The driver has the server forget all that was prepared, now and then, once it has prepared anything itself.
+        # psycopg would deallocate all prepared statements from time to time if it prepared its own.
         writing=_engine(address, pool_size=2, overflow=2, isolation="READ COMMITTED", prepare_threshold=None),
         reader=reader,
         is_shared=True,
     )
 
 
-def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str, **own: object) -> Engine:
+def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str, **connect_args: object) -> Engine:
     engine = create_engine(
         url,
         isolation_level=isolation,
         pool_size=pool_size,
         max_overflow=overflow,
         pool_use_lifo=True,
-        connect_args={name: value for name, value in (_CONNECTION | own).items() if name not in url.query},
+        connect_args={name: value for name, value in (_CONNECTION | connect_args).items() if name not in url.query},
     )
-    _share_sessions(engine)
+    _add_pipeline_hooks(engine)
 
     @event.listens_for(engine, "do_execute")
     def execute(cursor: Any, statement: str, parameters: Any, context: ExecutionContext) -> bool:
@@ -112,33 +112,33 @@ def _engine(url: URL, *, pool_size: int, overflow: int, isolation: str, **own: o
     return engine
 
 
-def _share_sessions(engine: Engine) -> None:
-    """Give each session back to the driver, for what SQLAlchemy runs, and at its transactions' ends."""
+def _add_pipeline_hooks(engine: Engine) -> None:
+    """Finish pending pipelined statements before SQLAlchemy uses the session, and at the end of each transaction."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def wait(connection: Connection, *_: Any) -> None:
-        exchange = known_pipeline(connection)
-        if exchange is not None and exchange.under_way:
+        pipeline = known_pipeline(connection)
+        if pipeline is not None and pipeline.has_pending:
             with translate_driver_errors(connection):
-                exchange.wait()
+                pipeline.wait()
 
     @event.listens_for(engine, "commit")
     def commit(connection: Connection) -> None:
-        exchange = known_pipeline(connection)
-        if exchange is not None:
+        pipeline = known_pipeline(connection)
+        if pipeline is not None:
             with translate_driver_errors(connection):
-                exchange.commit()
+                pipeline.commit()
 
     @event.listens_for(engine, "rollback")
     def rollback(connection: Connection) -> None:
-        exchange = known_pipeline(connection)
-        if exchange is not None:
-            exchange.drop()
+        pipeline = known_pipeline(connection)
+        if pipeline is not None:
+            pipeline.discard()
 
 
 @contextmanager
 def translate_driver_errors(connection: Connection) -> Iterator[None]:
-    """Raise what fails in the driver as SQLAlchemy's connection does."""
+    """Raise driver errors as SQLAlchemy's connection does."""
     try:
         yield
     except psycopg.IntegrityError as error:
@@ -148,11 +148,11 @@ def translate_driver_errors(connection: Connection) -> Iterator[None]:
 
 
 def explain_postgres_error(url: URL, error: psycopg.Error) -> Exception | None:
-    """Return what an error means to an operator; None for one that the caller must tell apart itself."""
+    """Return an error with advice for operators; None for errors that the caller must handle."""
     if isinstance(error, _LOST_RACES):
         return RetryTransaction(str(error))
     if isinstance(error, psycopg.DataError) and "0x00" in str(error):
-        return InvalidInput("text", "must not hold a NUL character")
+        return InvalidInput("text", "must not contain a NUL character")
     advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), None)
     if advice is None and not isinstance(error, psycopg.OperationalError):
         return None
@@ -160,7 +160,7 @@ def explain_postgres_error(url: URL, error: psycopg.Error) -> Exception | None:
 
 
 def explain_driver_message(url: URL, error: psycopg.Error, *, advice: str | None = None) -> NotReady:
-    """Return what the driver said of a database, with what to do about it."""
+    """Return the driver's message about a database, with advice."""
     text = " ".join(str(error).split())
     shown = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
     advice = advice or next((advice for known, advice in _CONNECTING if known in text), None)

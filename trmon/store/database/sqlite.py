@@ -1,4 +1,4 @@
-"""All that is SQLite's own: the file, its pragmas, its transactions and its errors in plain words."""
+"""SQLite: engines, pragmas, transactions, and error messages for operators."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 4096",
 )
 WRITER_CACHE_KIB, READER_CACHE_KIB = 32 << 10, 4 << 10
-"""Pages that a connection keeps; readers are many, and find pages in the kernel's cache."""
+"""Page cache of a connection; there are many readers, and they find pages in the kernel's cache."""
 _ADVICE = {
-    "database is locked": "another process writes to it for too long; run one `trmon serve` a file",
+    "database is locked": "another process writes to it for too long; run one `trmon serve` per file",
     "database or disk is full": "free some space on its disk, or shorten the retention",
     "attempt to write a readonly database": "make the file and its directory writable for this user",
     "unable to open database file": "its directory must exist and be writable for this user",
-    "disk I/O error": "look at the disk and at the kernel's log",
+    "disk I/O error": "check the disk and the kernel's log",
     "no such table": "run `trmon migrate`",
     "no such column": "run `trmon migrate`",
 }
 
 
 def sqlite_engines(url: str) -> Engines:
-    """Return the engines of a file, which is made if it is not there. Errors: NotReady naming the path."""
+    """Return the engines of a file, which is created if missing. Errors: NotReady naming the path."""
     path = sqlite_file_of(url)
     return Engines(writing=writer_engine(path), reader=reader_engine(path), folder=path.parent)
 
 
 def sqlite_file_of(url: str | URL) -> Path:
-    """Return the file a URL names. Errors: NotReady when it names none, or another kind of database."""
+    """Return the file that a URL names. Errors: NotReady for a URL without a file or of another database."""
     address = parse_database_url(url)
     if address.get_backend_name() != "sqlite" or not address.database or address.database == ":memory:":
         shown = address.render_as_string(hide_password=True)
@@ -51,34 +51,34 @@ def sqlite_file_of(url: str | URL) -> Path:
 
 
 def writer_engine(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
-    """Return an engine whose transactions hold the write lock from their beginning; makes the file.
+    """Return an engine whose transactions hold the write lock from the start; the file is created if missing.
 
-    Args: busy_seconds: how long to wait for another process to let go of the lock.
-    Errors: NotReady naming the path, here or when it connects.
+    Args: busy_seconds: how long to wait for the lock of another process.
+    Errors: NotReady naming the path, here or on connecting.
     """
     make_database_folder(path)
-    # It holds digests of tokens; what SQLite keeps beside it is as open as it is. Whatever is wrong, SQLite will say.
+    # The file contains token digests, and SQLite gives its log the same mode. SQLite reports any error itself.
     with suppress(OSError):
         path.touch(mode=0o600)
     return _engine(path, begin="BEGIN IMMEDIATE", pool_size=2, busy_seconds=busy_seconds, cache_kib=WRITER_CACHE_KIB)
 
 
 def check_file_exists(path: Path) -> None:
-    """Raise NotReady where there is no such file: whoever only reads makes none."""
+    """Raise NotReady if the file does not exist: reading must not create it."""
     if not path.exists():
-        raise NotReady(f"there is no database {path}; `trmon serve` makes one, --data-dir names the folder of another")
+        raise NotReady(f"there is no database {path}; create it with `trmon serve`, or name its folder with --data-dir")
 
 
 def make_database_folder(path: Path) -> None:
-    """Make the folder of a database's file. Errors: NotReady naming the file."""
+    """Create the folder of a database file. Errors: NotReady naming the file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NotReady(f"database {path}: cannot make its directory ({error.strerror})") from error
+        raise NotReady(f"database {path}: cannot create its directory ({error.strerror})") from error
 
 
 def reader_engine(path: Path) -> Engine:
-    """Return an engine for reads from many threads; each transaction sees one state, and never waits for the writer."""
+    """Return an engine for reads from many threads; a transaction sees one snapshot and never waits for the writer."""
     return _engine(path, begin="BEGIN", pool_size=16, busy_seconds=BUSY_SECONDS, cache_kib=READER_CACHE_KIB)
 
 
@@ -119,7 +119,7 @@ def _connect(path: Path, busy_seconds: float, *, cache_kib: int) -> Any:
 
 
 def explain_sqlite_error(path: Path, error: sqlite3.Error) -> NotReady:
-    """Return what SQLite said of a file, with what to do about it."""
+    """Return SQLite's message about a file, with advice."""
     text = str(error)
     advice = next((advice for known, advice in _ADVICE.items() if text.startswith(known)), None)
     return NotReady(f"database {path}: {text}" + (f"; {advice}" if advice else ""))

@@ -1,6 +1,6 @@
-"""Statements for SQLite that SQLAlchemy writes once and that are run without it.
+"""SQLite statements that SQLAlchemy compiles once and that run without it.
 
-What SQLAlchemy does at each call (a cache key, a context, a result) costs several times what SQLite's own work does.
+The work of SQLAlchemy per call (cache key, context, result) costs several times that of SQLite itself.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _DIALECT = sqlite.dialect()
 
 
 class SqliteStatement:
-    """A statement that is run for rows with the same columns, in a transaction that is under way.
+    """A compiled statement that runs for rows with the same columns in the current transaction.
 
-    Errors, of each call: those of SQLAlchemy's connection.
+    Errors: those of SQLAlchemy's connection.
     """
 
     def __init__(self, statement: Insert | Update, columns: Sequence[str] | None = None) -> None:
-        """Take a statement; for an insert that does not say so itself, of which columns."""
+        """Args: columns: the columns of an insert that does not name them."""
         compiled = statement.compile(dialect=_DIALECT, column_keys=columns)
         self._text = str(compiled)
         self._names = tuple(compiled.positiontup or ())
         kinds = (compiled.binds[name].type.dialect_impl(_DIALECT) for name in self._names)
-        writers = [kind.bind_processor(_DIALECT) for kind in kinds]
-        self._writers = [(i, written) for i, written in enumerate(writers) if written is not None]
+        encoders = [kind.bind_processor(_DIALECT) for kind in kinds]
+        self._encoders = [(i, encode) for i, encode in enumerate(encoders) if encode is not None]
 
     def write(self, connection: Connection, rows: Iterable[Row]) -> None:
         """Run it for every row."""
@@ -43,27 +43,27 @@ class SqliteStatement:
         try:
             cursor.executemany(self._text, [self._values(row) for row in rows])
         except sqlite3.Error as error:
-            raise self._meant(connection, error) from error
+            raise self._translate(connection, error) from error
 
-    def ids_of(self, connection: Connection, rows: Iterable[Row]) -> list[int | None]:
-        """Run an insert for every row, and return the id that each got; None for one that was not inserted."""
+    def insert_returning_ids(self, connection: Connection, rows: Iterable[Row]) -> list[int | None]:
+        """Run an insert for every row and return the new ids; None for a row that was not inserted."""
         cursor = _cursor(connection)
         try:
-            return [self._id_of(cursor, row) for row in rows]
+            return [self._insert_returning_id(cursor, row) for row in rows]
         except sqlite3.Error as error:
-            raise self._meant(connection, error) from error
+            raise self._translate(connection, error) from error
 
-    def _id_of(self, cursor: DBAPICursor, row: Row) -> int | None:
+    def _insert_returning_id(self, cursor: DBAPICursor, row: Row) -> int | None:
         cursor.execute(self._text, self._values(row))
         return cursor.lastrowid if cursor.rowcount else None
 
     def _values(self, row: Row) -> list[Any]:
         values = [row[name] for name in self._names]
-        for i, written in self._writers:
-            values[i] = written(values[i])
+        for i, encode in self._encoders:
+            values[i] = encode(values[i])
         return values
 
-    def _meant(self, connection: Connection, error: sqlite3.Error) -> Exception:
+    def _translate(self, connection: Connection, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.OperationalError):
             return explain_sqlite_error(sqlite_file_of(connection.engine.url), error)
         return IntegrityError(self._text, None, error) if isinstance(error, sqlite3.IntegrityError) else error

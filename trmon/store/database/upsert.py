@@ -1,7 +1,7 @@
-"""Writing rows, with ON CONFLICT where needed, which SQLite and PostgreSQL spell alike and SQLAlchemy twice.
+"""Insert, upsert and update many rows with the same calls on SQLite and PostgreSQL.
 
-SQLite gets a statement with one row's places and many rows; PostgreSQL one statement a call, over an array a column,
-so that five hundred rows cost it one plan and one round trip.
+SQLite runs a statement once per row. PostgreSQL gets one statement per call with an array per column, so five hundred
+rows take one plan and one round trip.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from trmon.store.database.sqlite_statement import SqliteStatement
 
 Row = Mapping[str, Any]
 Columns = tuple[str, ...]
-_OWNER = "run_id"
-"""Whose row it is never changes: SQLite writes an index anew for a column that is named, whatever it is set to."""
+_RUN_ID = "run_id"
+"""Never updated, since rows keep their run: SQLite rewrites the index of every column that an update names."""
 _NEW = "new_"
-"""Before the names of an update's parameters: SQLAlchemy keeps those of the columns to itself."""
+"""Prefix of the parameters of an update: SQLAlchemy reserves the names of the columns."""
 
 
 def insert_rows(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
@@ -43,7 +43,7 @@ def insert_rows(connection: Connection, table: Table, *, rows: Sequence[Row]) ->
 
 
 def insert_new(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
-    """Insert rows, all with the same columns, leaving alone what stands under any unique key."""
+    """Insert rows, all with the same columns; a row that violates a unique key is skipped."""
     if rows:
         _execute(connection, _insert_new_statement(connection.dialect.name, table, tuple(rows[0])), rows)
 
@@ -51,59 +51,56 @@ def insert_new(connection: Connection, table: Table, *, rows: Sequence[Row]) -> 
 def insert_new_ids(
     connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
 ) -> dict[tuple[Any, ...], int]:
-    """Insert rows as `insert_new` does, and return the ids of those that were new, by their keys."""
+    """Insert rows as `insert_new` does, and return the ids of the inserted ones by key."""
     if not rows:
         return {}
     statement = _insert_new_statement(connection.dialect.name, table, tuple(rows[0]))
     ids: list[int | None]
     if _is_sqlite(connection):
-        ids = _sqlite_statement(statement, tuple(rows[0])).ids_of(connection, rows)
+        ids = _sqlite_statement(statement, tuple(rows[0])).insert_returning_ids(connection, rows)
     else:
-        sent = _pg_returning(statement, table, ("id", *key))
-        given = sent.written(_arrays(rows))
-        inserted = {found[1:]: found[0] for found in sent.rows(connection, given)}
-        ids = [inserted.get(of_row) for of_row in zip(*(given[name] for name in key), strict=True)]
+        prepared = _pg_returning(statement, table, ("id", *key))
+        encoded = prepared.encode(_arrays(rows))
+        inserted = {row[1:]: row[0] for row in prepared.rows(connection, encoded)}
+        ids = [inserted.get(row_key) for row_key in zip(*(encoded[name] for name in key), strict=True)]
     keys = (tuple(row[name] for name in key) for row in rows)
-    return {of_row: id_ for of_row, id_ in zip(keys, ids, strict=True) if id_ is not None}
+    return {row_key: id_ for row_key, id_ in zip(keys, ids, strict=True) if id_ is not None}
 
 
 def rows_by_key(
-    connection: Connection, table: Table, *, key: Sequence[str], found: Sequence[tuple[Any, ...]]
+    connection: Connection, table: Table, *, key: Sequence[str], values: Sequence[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Row]:
-    """Return the whole rows that stand under keys, by their keys."""
-    if not found:
+    """Return the stored rows with the given values of a unique key, by these values."""
+    if not values:
         return {}
     names = [f"{_NEW}{name}" for name in key]
     statement = _select_by_key(connection.dialect.name, table, tuple(key))
     if _is_sqlite(connection):
-        given = [dict(zip(names, values, strict=True)) for values in found]
+        parameters = [dict(zip(names, row_key, strict=True)) for row_key in values]
     else:
-        given = [dict(zip(names, map(list, zip(*found, strict=True)), strict=True))]
-    rows = (row for values in given for row in connection.execute(statement, values).mappings())
+        parameters = [dict(zip(names, map(list, zip(*values, strict=True)), strict=True))]
+    rows = (row for given in parameters for row in connection.execute(statement, given).mappings())
     return {tuple(row[name] for name in key): dict(row) for row in rows}
 
 
 def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]) -> None:
-    """Write rows, all with the same columns and each with a key of its own, over those that stand under that key.
+    """Insert rows, all with the same columns and with distinct keys, or update the rows with their keys.
 
-    Whose they are stays as it is.
+    The run of a row never changes.
     """
     if rows:
         _execute(connection, _upsert_statement(connection.dialect.name, table, tuple(key), tuple(rows[0])), rows)
 
 
 def update_rows(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:
-    """Change rows that stand under their ids; `rows` have the id, and all the same columns to change."""
+    """Update rows by id; each of `rows` has the id, and all have the same columns."""
     if rows:
         statement = _update_statement(connection.dialect.name, table, tuple(rows[0]))
         _execute(connection, statement, [{_NEW + name: value for name, value in row.items()} for row in rows])
 
 
 def unnest_rows(table: Table, columns: Sequence[str], *, prefix: str = "") -> Select[Any]:
-    """Return a query for rows under the columns' names; for PostgreSQL.
-
-    They are given as one array a column, as parameters under the same names after a prefix.
-    """
+    """Return a PostgreSQL query for rows that are parameters: one array per column, named by prefix and column."""
     given = [bindparam(prefix + name, type_=ARRAY(table.c[name].type, dimensions=1)) for name in columns]
     return select(func.unnest(*given).table_valued(*columns).render_derived(name="given"))
 
@@ -112,8 +109,8 @@ def _execute(connection: Connection, statement: Insert | Update, rows: Sequence[
     if _is_sqlite(connection):
         _sqlite_statement(statement, tuple(rows[0])).write(connection, rows)
     else:
-        sent = _pg_statement(statement)
-        sent.send(connection, sent.written(_arrays(rows)))
+        prepared = _pg_statement(statement)
+        prepared.send(connection, prepared.encode(_arrays(rows)))
 
 
 def _is_sqlite(connection: Connection) -> bool:
@@ -124,7 +121,7 @@ def _arrays(rows: Sequence[Row]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-# Making a statement costs SQLAlchemy more than running it, and there are only a handful.
+# SQLAlchemy takes longer to compile a statement than to run it, and there are only a few.
 
 
 @cache
@@ -150,7 +147,7 @@ def _insert_new_statement(dialect: str, table: Table, columns: Columns) -> Inser
 @cache
 def _upsert_statement(dialect: str, table: Table, key: Columns, columns: Columns) -> Insert:
     statement = _insert_statement(dialect, table, columns)
-    changed = {name: statement.excluded[name] for name in columns if name not in (*key, _OWNER)}
+    changed = {name: statement.excluded[name] for name in columns if name not in (*key, _RUN_ID)}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
 

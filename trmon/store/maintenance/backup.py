@@ -1,4 +1,4 @@
-"""A copy of a SQLite database, taken while services go on writing to it."""
+"""Back up a SQLite database while services write to it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trmon.store.database import sqlite
 from trmon.store.database.url import parse_database_url
 
 PIECE_PAGES = 4096
-"""Pages copied between two looks at signals: 32 MiB of trmon's."""
+"""Pages per copy step, 32 MiB: Python handles signals between steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseCopy:
-    """A whole, checked database file: its size and the revision of its schema."""
+    """A complete, checked database file, with its size and schema revision."""
 
     file: Path
     n_bytes: int
@@ -29,15 +29,15 @@ class DatabaseCopy:
 
 
 def back_up(url: str, file: Path, *, overwrite: bool = False) -> DatabaseCopy:
-    """Copy a database into one file: the state of one moment, checked, on the disk under its name or not at all.
+    """Write a checked, consistent copy of a database to a file; the file appears only when it is complete.
 
-    Errors: Conflict when the file is there and is not to be overwritten; NotReady naming the file that is wrong, or
-    the command that backs up a PostgreSQL.
+    Errors: Conflict if the file exists and `overwrite` is not set; NotReady naming the damaged file or, for
+    PostgreSQL, the command to use.
     """
     source = _file_of(url, file)
     sqlite.check_file_exists(source)
     if file.exists() and not overwrite:
-        raise Conflict(f"{file} is there already; choose another name or overwrite it")
+        raise Conflict(f"{file} already exists; choose another name or overwrite it")
     if file.exists() and file.samefile(source):
         raise Conflict(f"{file} is the database itself; choose another name")
     with copied_database(source, beside=file) as copy:
@@ -47,13 +47,14 @@ def back_up(url: str, file: Path, *, overwrite: bool = False) -> DatabaseCopy:
 
 @contextmanager
 def copied_database(source: Path, *, beside: Path) -> Iterator[DatabaseCopy]:
-    """Yield a checked copy of a database in a file for this process alone, beside the one it is to become.
+    """Yield a checked copy of a database in a temporary file in the folder of its destination.
 
-    Errors: NotReady naming the file that is wrong.
+    Args: beside: the destination.
+    Errors: NotReady naming the damaged file.
     """
     part = beside.with_name(f".{beside.name}.{os.getpid()}.part")
     try:
-        # It holds the digests of tokens: nobody else reads it.
+        # It contains token digests: only the owner may read it.
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _copy(source, part)
         yield DatabaseCopy(file=part, n_bytes=part.stat().st_size, revision=_checked(part, source))
@@ -64,13 +65,13 @@ def copied_database(source: Path, *, beside: Path) -> Iterator[DatabaseCopy]:
 
 
 def open_sqlite_file(file: Path, *, mode: str) -> sqlite3.Connection:
-    """Return a connection to a file that is there. Args: mode: ro or rw. Errors: sqlite3.Error."""
+    """Return a connection to an existing file. Args: mode: ro or rw. Errors: sqlite3.Error."""
     uri = f"{file.resolve().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_SECONDS, isolation_level=None)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Sync a folder, so that renames in it are durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -84,18 +85,18 @@ def _file_of(url: str, file: Path) -> Path:
         shown = URL.create(
             "postgresql", username=address.username, host=address.host, port=address.port, database=address.database
         )
-        raise NotReady(f"PostgreSQL backs itself up: pg_dump --format=custom --file={file} {shown}")
+        raise NotReady(f"back up PostgreSQL with its own tool: pg_dump --format=custom --file={file} {shown}")
     return sqlite.sqlite_file_of(url)
 
 
 def _copy(source: Path, part: Path) -> None:
     try:
         with closing(open_sqlite_file(source, mode="rw")) as reading, closing(sqlite3.connect(part)) as writing:
-            # A transaction keeps its view of the database: without it every commit beside it starts the copy anew.
+            # The transaction keeps one snapshot: without it, every commit of another process restarts the copy.
             reading.execute("BEGIN")
             reading.execute("SELECT 1 FROM sqlite_schema").fetchone()
             reading.backup(writing, pages=PIECE_PAGES)
-            # One file, without a log beside it.
+            # The copy is one file without a log.
             writing.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise sqlite.explain_sqlite_error(source, error) from error
@@ -104,15 +105,15 @@ def _copy(source: Path, part: Path) -> None:
 
 
 def _checked(part: Path, source: Path) -> str:
-    """Return the schema's revision of a copy. Errors: NotReady for one that is damaged or is not trmon's."""
+    """Return the schema revision of a copy. Errors: NotReady if it is damaged or not a database of trmon."""
     with closing(open_sqlite_file(part, mode="ro")) as connection:
         try:
-            [(found,)] = connection.execute("PRAGMA integrity_check(1)")
-            if found != "ok":
-                raise NotReady(f"database {source} is damaged: {found}; keep it, and restore a backup")
+            [(result,)] = connection.execute("PRAGMA integrity_check(1)")
+            if result != "ok":
+                raise NotReady(f"database {source} is damaged: {result}; keep it, and restore a backup")
             (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         except sqlite3.Error as error:
-            raise NotReady(f"database {source} is none of trmon's: {error}") from error
+            raise NotReady(f"{source} is not a database of trmon: {error}") from error
     return str(revision)
 
 
@@ -123,5 +124,5 @@ def _publish(part: Path, file: Path, *, overwrite: bool) -> None:
         try:
             os.link(part, file)
         except FileExistsError as error:
-            raise Conflict(f"{file} has appeared meanwhile; choose another name or overwrite it") from error
+            raise Conflict(f"another process created {file}; choose another name or overwrite it") from error
     sync_folder(file.parent)

@@ -1,4 +1,4 @@
-"""The examination of a database: schema, indexes, durability, clock and leases."""
+"""Health checks of a database: schema, indexes, durability, clock and leases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon.domain.model.slots import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines
 from trmon.store.maintenance.hot_queries import hot_queries, unindexed_queries
-from trmon.store.repositories.leases import holders
+from trmon.store.repositories.leases import lease_holders
 from trmon.store.schema import tables
 
 SKEW_SECONDS = 1.0
@@ -21,11 +21,11 @@ BAD_SKEW_SECONDS = 30.0
 
 
 def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
-    """Yield what there is to say of a database. Errors: NotReady when it cannot be reached."""
+    """Yield the results of all checks. Errors: NotReady if the database is unreachable."""
     with engines.reader.connect() as connection:
-        current = _schema(connection)
-        yield current
-        if current.advice:
+        schema = _schema(connection)
+        yield schema
+        if schema.advice:
             return
         yield _indexes(connection)
         yield _plans(connection)
@@ -60,19 +60,19 @@ def _indexes(connection: Connection) -> HealthCheckResult:
     ]
     if missing:
         return failing_result(
-            "indexes", f"missing: {', '.join(missing)}", advice="make them anew, as in trmon/store/schema/tables.py"
+            "indexes", f"missing: {', '.join(missing)}", advice="create them as in trmon/store/schema/tables.py"
         )
-    return healthy_result("indexes", "all there")
+    return healthy_result("indexes", "all present")
 
 
 def _plans(connection: Connection) -> HealthCheckResult:
     slow = unindexed_queries(connection)
     if slow:
         return failing_result(
-            "hot queries", f"read a whole table: {', '.join(slow)}", advice="see which index is missing; ANALYZE"
+            "hot queries", f"scan a whole table: {', '.join(slow)}", advice="check for a missing index; run ANALYZE"
         )
-    n_asked = len(hot_queries(connection.dialect.name))
-    return healthy_result("hot queries", f"all {n_asked} are answered from an index")
+    n_queries = len(hot_queries(connection.dialect.name))
+    return healthy_result("hot queries", f"all {n_queries} use an index")
 
 
 def _durability(connection: Connection) -> HealthCheckResult:
@@ -83,7 +83,7 @@ def _durability(connection: Connection) -> HealthCheckResult:
             f"{', '.join(off)} off: a crash of the server loses acknowledged reports",
             advice=f"set {', '.join(off)} = on",
         )
-    return healthy_result("durability", "a commit is on the disk")
+    return healthy_result("durability", "commits are on disk")
 
 
 def _clock(connection: Connection) -> HealthCheckResult:
@@ -106,15 +106,15 @@ def _connections(connection: Connection) -> HealthCheckResult:
 
 
 def _leases(connection: Connection) -> HealthCheckResult:
-    rows = holders(connection)
+    rows = lease_holders(connection)
     held = {row.holder: row.n_slots for row in rows if row.holder is not None and row.seconds_left > 0}
     n_free = SLOTS - sum(held.values())
     shares = ", ".join(f"{holder}: {n}" for holder, n in held.items())
     if not held:
-        return failing_result("leases", "no worker holds any run: batches do not close", advice="start `trmon worker`")
+        return failing_result("leases", "no worker holds a slot: batches do not close", advice="start `trmon worker`")
     if n_free:
-        advice = "wait a moment and look again; else see the workers' logs"
-        return warning_result("leases", f"{n_free} of {SLOTS} slots are nobody's ({shares})", advice=advice)
+        advice = "check again in a moment; if this persists, read the workers' logs"
+        return warning_result("leases", f"{n_free} of {SLOTS} slots have no worker ({shares})", advice=advice)
     return healthy_result("leases", f"{len(held)} workers share {SLOTS} slots ({shares})")
 
 
@@ -122,7 +122,7 @@ def _integrity(connection: Connection) -> HealthCheckResult:
     found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
     if found != "ok":
         return failing_result("integrity", found, advice="restore the newest backup with `trmon restore`")
-    return healthy_result("integrity", "quick_check finds nothing")
+    return healthy_result("integrity", "quick_check found no errors")
 
 
 def _setting(connection: Connection, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The sole use of a SQLite file by one service, which alone judges its runs; or by a restore, which replaces it."""
+"""The lock that allows one service, or one restore, to use a SQLite file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from trmon.store.database.sqlite import make_database_folder, sqlite_file_of
 
 @contextmanager
 def exclusive_use(url: str) -> Iterator[None]:
-    """Hold a SQLite file, there or not, against services until the block, or the process, ends; PostgreSQL is for many.
+    """Lock a SQLite file, which need not exist, until the block or the process ends; PostgreSQL needs no lock.
 
-    Errors: NotReady while another one holds it, or where its folder cannot be made or written to.
+    Errors: NotReady while another process holds the lock, or if its folder cannot be created or written.
     """
     if is_shared(url):
         yield
         return
     file = sqlite_file_of(url)
     make_database_folder(file)
-    # Not the file itself: over NFS such a lock and SQLite's own would be the same.
+    # Not the database file itself: on NFS this lock and those of SQLite would conflict.
     lock = file.with_name(f"{file.name}.lock")
     try:
         held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

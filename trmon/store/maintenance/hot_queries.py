@@ -1,4 +1,4 @@
-"""The questions that are asked all day: each must be answered from an index, however many rows there are."""
+"""The most frequent queries, each of which must use an index."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _HOT: dict[str, Select[Any]] = {
     "reports of a batch": select(_report.id).where(
         _report.attempt_id == 1, _report.step == 1, _report.update_index == -1
     ),
-    "what came lately": select(_report.run_id, func.max(_report.id)).where(_report.id > 1).group_by(_report.run_id),
+    "recent reports": select(_report.run_id, func.max(_report.id)).where(_report.id > 1).group_by(_report.run_id),
     "a run's newest batches": select(_batch.id).where(_batch.run_id == 1).order_by(_batch.ordinal.desc()).limit(9),
     "an attempt's history": select(_batch.id)
     .where(_batch.attempt_id == 1, _batch.ordinal > 1)
     .order_by(_batch.ordinal),
-    "who speaks for a run": select(func.max(_claim.seen_at)).where(_claim.run_id == 1),
-    "a run by its name": select(tables.run.c.id).where(tables.run.c.project == "a", tables.run.c.name == "b"),
+    "when a run was last seen": select(func.max(_claim.seen_at)).where(_claim.run_id == 1),
+    "a run by name": select(tables.run.c.id).where(tables.run.c.project == "a", tables.run.c.name == "b"),
     "a run's policy": select(_policy.hash).where(_policy.run_id == 1).order_by(_policy.id.desc()).limit(1),
     "a run's alerts": select(_alert.id).where(_alert.run_id == 1).order_by(_alert.id.desc()).limit(9),
-    "deliveries that are due": select(_delivery.id).where(_delivery.state == "due", _delivery.due_at <= 1.0),
+    "due deliveries": select(_delivery.id).where(_delivery.state == "due", _delivery.due_at <= 1.0),
     "new events": select(_event.id).where(_event.id > 1).order_by(_event.id).limit(9),
 }
 
 
 def hot_queries(dialect: str) -> dict[str, Select[Any]]:
-    """Return the questions by name, as a database is asked."""
+    """Return the queries of a dialect by name."""
     return _HOT | {
         f"new {table.name}s of many runs": _of_many(dialect, table) for table in (tables.report, tables.notice)
     }
 
 
 def unindexed_queries(connection: Connection) -> list[str]:
-    """Return the names of the questions that would read a whole table."""
+    """Return the names of the queries that scan a whole table."""
     hot = hot_queries(connection.dialect.name)
     if connection.dialect.name == "postgresql":
-        # A small table is read whole because that is faster: what counts is whether there is another way.
+        # PostgreSQL scans small tables because that is faster: check whether an index could be used.
         connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         return [name for name, query in hot.items() if "Seq Scan" in _plan(connection, "EXPLAIN (COSTS OFF)", query)]
     return [name for name, query in hot.items() if _scans(_plan(connection, "EXPLAIN QUERY PLAN", query))]
@@ -61,6 +61,6 @@ def _plan(connection: Connection, explain: str, query: Select[Any]) -> str:
 
 
 def _scans(plan: str) -> bool:
-    """Whether a plan reads a whole table; what is given as a list is no table."""
+    """Whether a plan scans a table; virtual tables are parameter lists."""
     tables = [line for line in plan.splitlines() if "VIRTUAL TABLE" not in line]
     return any(line.startswith(("SCAN", "SEARCH")) and "USING" not in line for line in tables)

@@ -1,4 +1,4 @@
-"""A backup's way back: into the place of a database that nobody uses."""
+"""Restore a backup in place of a database that no process uses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from trmon.store.maintenance.backup import copied_database, open_sqlite_file, sy
 from trmon.store.maintenance.exclusive_lock import exclusive_use
 
 LOGS = ("-wal", "-journal")
-"""What SQLite keeps beside a file, and takes for its own whichever file has the name."""
+"""The suffixes of SQLite's logs; SQLite applies a log to any file with its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredDatabase:
-    """A database that was put in place; `replaced` is where the one before lies now, None if there was none."""
+    """A restored database; `replaced` is the new path of the previous one, None if there was none."""
 
     file: Path
     n_bytes: int
@@ -31,33 +31,35 @@ class RestoredDatabase:
 
 
 def restore_backup(url: str, backup: Path) -> RestoredDatabase:
-    """Put a copy of a backup where a URL says the database is; the one that was there is kept beside it.
+    """Replace a database with a copy of a backup; the previous database stays in the same folder.
 
-    Whenever it ends, the one or the other is there, whole.
-    Errors: Conflict or NotReady while anybody uses the database; NotReady naming the file that is wrong, or that a
-    newer trmon wrote the backup; NotReady for PostgreSQL, which has a command of its own.
+    If the process is killed, either the previous database or the restored one is in place, complete.
+    Errors: Conflict or NotReady while a process uses the database; NotReady naming the damaged file, for a backup of a
+    newer trmon, and for PostgreSQL with the command to use.
     """
     if is_shared(url):
         raise NotReady(
-            f"PostgreSQL restores itself, into a database without tables: pg_restore --no-owner --dbname=URL {backup}"
+            f"restore PostgreSQL into an empty database with its own tool: pg_restore --no-owner --dbname=URL {backup}"
         )
     file = sqlite.sqlite_file_of(url)
     if not backup.is_file():
-        raise NotReady(f"{backup} is no file")
+        raise NotReady(f"{backup} is not a file")
     with exclusive_use(url), copied_database(backup, beside=file) as copy:
         if not migrations.knows_revision(copy.revision):
-            raise NotReady(f"{backup} has schema {copy.revision}, which a newer trmon wrote; restore it with that one")
+            raise NotReady(
+                f"{backup} has schema {copy.revision}, which a newer trmon wrote; restore it with that version"
+            )
         replaced = None
         if file.exists():
             replaced = _replace(copy.file, file)
         else:
-            _name(copy.file, file)
+            _link(copy.file, file)
         sync_folder(file.parent)
         return RestoredDatabase(file=file, n_bytes=copy.n_bytes, replaced=replaced)
 
 
 def _replace(copy: Path, file: Path) -> Path:
-    with _unused(file):
+    with _exclusive(file):
         asides = (file.with_name(f"{file.name}.replaced-{n}") for n in count(1))
         aside = next(aside for aside in asides if _is_linked(file, aside))
         sync_folder(file.parent)
@@ -66,7 +68,7 @@ def _replace(copy: Path, file: Path) -> Path:
 
 
 def _is_linked(file: Path, aside: Path) -> bool:
-    """Give a file a second name; whether it has it, also since a restore that was ended before it replaced anything."""
+    """Link a file under a second name, and return whether it has that name; a killed restore may have linked it."""
     try:
         os.link(file, aside)
     except FileExistsError:
@@ -74,16 +76,16 @@ def _is_linked(file: Path, aside: Path) -> bool:
     return True
 
 
-def _name(copy: Path, file: Path) -> None:
+def _link(copy: Path, file: Path) -> None:
     for log in (file.with_name(f"{file.name}{ending}") for ending in LOGS):
         if log.exists() and log.stat().st_size:
-            raise Conflict(f"{log} is of a database that was moved away; move it there too: it would be read into this")
+            raise Conflict(f"{log} is a leftover log of another database; move it away first: SQLite would apply it")
     os.link(copy, file)
 
 
 @contextmanager
-def _unused(file: Path) -> Iterator[None]:
-    """Hold a database to oneself, its log folded in. Errors: Conflict while another process has it open."""
+def _exclusive(file: Path) -> Iterator[None]:
+    """Hold a database exclusively, with its log merged. Errors: Conflict while another process has it open."""
     try:
         with closing(open_sqlite_file(file, mode="rw")) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
@@ -95,5 +97,5 @@ def _unused(file: Path) -> Iterator[None]:
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
             raise Conflict(f"a service uses {file}; stop it, then restore") from error
         raise NotReady(
-            f"database {file}: {error}; if nothing uses it, move {file.name}* away and restore again"
+            f"database {file}: {error}; if no process uses it, move {file.name}* away and restore again"
         ) from error

@@ -1,4 +1,4 @@
-"""What Redis carries between processes: wake-ups and rate limits, nothing that is not found without it too.
+"""Commit notices and rate limits that processes share through Redis; losing Redis loses no data.
 
-Threads of their own speak to it, so that nobody else waits for it.
+Separate threads use the connection, so that nothing else waits for it.
 """

@@ -1,50 +1,51 @@
-"""News: what a process has committed, for the others to look at."""
+"""The notice that a process publishes after a commit: which runs changed."""
 
 from __future__ import annotations
 
 import msgspec
 
 MAX_RUNS = 10_000
-"""Beyond it, news do not say which runs."""
+"""Above this number of runs, a notice does not name them."""
 
 
 class CommitNotice(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Runs for which something came, and those that somebody changed; whether there is something to tell people.
+    """The runs with new messages and the edited runs of a commit, and whether it added deliveries.
 
-    `missed` says that there may be more, so that everything is to be looked at.
+    `missed` means that there may be more changes, so that the receiver must poll everything.
     """
 
     touched: frozenset[int] = frozenset()
     edited: frozenset[int] = frozenset()
-    addressed: bool = False
+    has_deliveries: bool = False
     missed: bool = False
 
-    def and_then(self, later: CommitNotice) -> CommitNotice:
-        """Return both together; too many runs are everything."""
+    def merge(self, later: CommitNotice) -> CommitNotice:
+        """Return one notice for both; with too many runs it is `missed`."""
+        has_deliveries = self.has_deliveries or later.has_deliveries
         if self.missed or later.missed or len(self.touched) + len(later.touched) > MAX_RUNS:
-            return CommitNotice(addressed=self.addressed or later.addressed, missed=True)
+            return CommitNotice(has_deliveries=has_deliveries, missed=True)
         return CommitNotice(
             touched=self.touched | later.touched,
             edited=self.edited | later.edited,
-            addressed=self.addressed or later.addressed,
+            has_deliveries=has_deliveries,
         )
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
-    """News and the process they are from."""
+    """A notice and the process that sent it."""
 
-    sender: str
-    news: CommitNotice
-
-
-_LETTER = msgspec.msgpack.Decoder(Envelope)
+    process_id: str
+    notice: CommitNotice
 
 
-def encode_envelope(letter: Envelope) -> bytes:
-    """Return a letter as bytes."""
-    return msgspec.msgpack.encode(letter)
+_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """Return an envelope as bytes."""
+    return msgspec.msgpack.encode(envelope)
 
 
 def decode_envelope(data: bytes) -> Envelope:
-    """Return a letter. Errors: msgspec.MsgspecError for what is none, e.g. one of a later version."""
-    return _LETTER.decode(data)
+    """Return an envelope. Errors: msgspec.MsgspecError for other data, such as that of a later version."""
+    return _ENVELOPE.decode(data)

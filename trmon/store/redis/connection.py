@@ -1,4 +1,4 @@
-"""Connections to Redis that never wait long, and what may go wrong with them."""
+"""Redis connections with short timeouts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from trmon.domain.model.errors import NotReady
 
 TIMEOUT_SECONDS = 0.5
 FAILURES = (redis.RedisError, OSError)
-"""What a connection raises when Redis is away, hangs, or is not what it should be."""
+"""The errors of a connection if Redis is unavailable, hangs or is another server."""
 
 
 def connect_redis(url: str) -> redis.Redis:
-    """Return a client that fails within half a second; it connects when it is first used.
+    """Return a client that fails within half a second; it connects on first use.
 
     Args: url: redis://, rediss:// or unix://.
-    Errors: NotReady for a URL that is none.
+    Errors: NotReady for an invalid URL.
     """
     try:
-        # Whoever calls tries again by himself, and knows what has changed until then.
+        # Callers retry themselves, with what has changed since.
         return redis.Redis.from_url(
             url,
             socket_timeout=TIMEOUT_SECONDS,
@@ -32,5 +32,5 @@ def connect_redis(url: str) -> redis.Redis:
 
 
 def key_prefix(client: redis.Redis) -> str:
-    """Return how the names of a deployment begin: channels know nothing of database numbers."""
+    """Return the prefix of a deployment's keys and channels: channels are not separated by database number."""
     return f"trmon:{client.connection_pool.connection_kwargs.get('db', 0)}"

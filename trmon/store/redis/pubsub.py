@@ -1,4 +1,4 @@
-"""The bell: news of commits, heard by every process at once; best effort, since all of them also look by themselves."""
+"""Publish commit notices to the other processes over Redis, best effort: every process also polls the database."""
 
 from __future__ import annotations
 
@@ -12,62 +12,63 @@ from typing import Any
 import msgspec
 import structlog
 
-from trmon.store.redis import commit_notice as letters
-from trmon.store.redis.commit_notice import CommitNotice, Envelope
+from trmon.store.redis.commit_notice import CommitNotice, Envelope, decode_envelope, encode_envelope
 from trmon.store.redis.connection import connect_redis, key_prefix
 
 RETRY_SECONDS = 0.5
-PAUSE_SECONDS = 0.05
-"""Shortest time between two rings: commits in between ring together."""
-LISTEN_SECONDS = 0.5
+PUBLISH_INTERVAL_SECONDS = 0.05
+"""Shortest time between two notices: commits in between are merged into one."""
+RECEIVE_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
-"""A Redis that answers no ping for so long hangs, whatever the connection says."""
+"""After this long without an answer to a ping, Redis counts as hung, even if the connection is open."""
 
 _log = structlog.get_logger(__name__)
 
 
 class PubSub:
-    """Rings on a thread of its own and hears the others on another.
+    """Publishes notices on one thread and receives those of other processes on another.
 
-    What rings while Redis is away is kept, as one, and rings when it is back. Whoever is away himself hears, when it
-    begins and when it ends, that he may have missed something.
+    While Redis is unavailable, pending notices are merged into one, which is published when it returns. When the
+    subscription is lost or established, the process gets a notice that it may have missed some.
     """
 
-    def __init__(self, url: str, *, heard: Callable[[CommitNotice], None], failed: Callable[[str], None]) -> None:
-        """Args: heard: called with others' news, must be quick; failed: counts failures, by what failed."""
+    def __init__(
+        self, url: str, *, on_notice: Callable[[CommitNotice], None], on_failure: Callable[[str], None]
+    ) -> None:
+        """Args: on_notice: called with each notice of another process, must be quick; on_failure: with what failed."""
         self._client = connect_redis(url)
         self._channel = f"{key_prefix(self._client)}:news"
-        self._name = uuid.uuid4().hex
-        self._heard = heard
-        self._failed = failed
+        self._process_id = uuid.uuid4().hex
+        self._on_notice = on_notice
+        self._on_failure = on_failure
         self._changed = Condition()
-        self._waiting: CommitNotice | None = None
+        self._pending: CommitNotice | None = None
         self._closing = False
-        self._hears = False
+        self._is_subscribed = False
         self._is_away = False
         self._threads = [
-            Thread(target=self._ring_out, name="trmon-bell", daemon=True),
-            Thread(target=self._listen, name="trmon-ear", daemon=True),
+            Thread(target=self._publish_pending, name="trmon-redis-publish", daemon=True),
+            Thread(target=self._receive, name="trmon-redis-receive", daemon=True),
         ]
 
     @property
-    def up(self) -> bool:
-        """Whether others are heard."""
-        return self._hears
+    def is_connected(self) -> bool:
+        """Whether notices of other processes arrive."""
+        return self._is_subscribed
 
     def start(self) -> None:
-        """Begin to ring and to hear."""
+        """Start to publish and to receive."""
         for thread in self._threads:
             thread.start()
 
-    def ring(self, news: CommitNotice) -> None:
-        """Tell the others, soon; never waits."""
+    def publish(self, notice: CommitNotice) -> None:
+        """Publish a notice soon, without waiting."""
         with self._changed:
-            self._waiting = news if self._waiting is None else self._waiting.and_then(news)
+            self._pending = notice if self._pending is None else self._pending.merge(notice)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Ring for the last time, then stop."""
+        """Publish the pending notice, then stop."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -76,84 +77,84 @@ class PubSub:
                 thread.join()
         self._client.close()
 
-    def _ring_out(self) -> None:
+    def _publish_pending(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting is not None or self._closing)
-                news, self._waiting = self._waiting, None
-            if news is None:
+                self._changed.wait_for(lambda: self._pending is not None or self._closing)
+                notice, self._pending = self._pending, None
+            if notice is None:
                 return
-            if self._published(news):
-                time.sleep(PAUSE_SECONDS)
-            elif not self._pause(news):
+            if self._try_publish(notice):
+                time.sleep(PUBLISH_INTERVAL_SECONDS)
+            elif not self._requeue(notice):
                 return
 
-    def _published(self, news: CommitNotice) -> bool:
+    def _try_publish(self, notice: CommitNotice) -> bool:
         try:
-            self._client.publish(self._channel, letters.encode_envelope(Envelope(self._name, news)))
-        except Exception:  # noqa: BLE001 - the edge of the thread: whoever is not told looks by himself
-            self._failed("publish")
+            self._client.publish(self._channel, encode_envelope(Envelope(self._process_id, notice)))
+        except Exception:  # noqa: BLE001 - the edge of the thread: processes that get no notice poll
+            self._on_failure("publish")
             return False
         return True
 
-    def _pause(self, unheard: CommitNotice) -> bool:
-        """Keep what nobody heard and rest; false when there is no more time for it."""
+    def _requeue(self, notice: CommitNotice) -> bool:
+        """Queue an unpublished notice again and wait before the retry; return False if the process is closing."""
         with self._changed:
-            self._waiting = unheard if self._waiting is None else unheard.and_then(self._waiting)
+            self._pending = notice if self._pending is None else notice.merge(self._pending)
             return not self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         while not self._closing:
             try:
                 with closing(self._client.pubsub()) as subscription:  # type: ignore[no-untyped-call]
                     subscription.subscribe(self._channel)
-                    self._follow(subscription)
-            except Exception as error:  # noqa: BLE001 - the edge of the thread: it listens again
-                self._failed("listen")
-                self._deafen(error)
+                    self._receive_from(subscription)
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: it subscribes again
+                self._on_failure("listen")
+                self._note_disconnect(error)
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
 
-    def _follow(self, subscription: Any) -> None:
+    def _receive_from(self, subscription: Any) -> None:
         answered_at = time.monotonic()
         while not self._closing:
-            message = subscription.get_message(timeout=LISTEN_SECONDS)
+            message = subscription.get_message(timeout=RECEIVE_SECONDS)
             if message is not None:
                 answered_at = time.monotonic()
-                self._take(message)
+                self._handle(message)
             elif time.monotonic() - answered_at > SILENCE_SECONDS:
                 raise TimeoutError(f"no answer for {SILENCE_SECONDS} s")
             else:
                 subscription.ping()
 
-    def _deafen(self, error: Exception) -> None:
-        """Say once that Redis is away; whoever looked less often, since he was told, looks now and more often."""
+    def _note_disconnect(self, error: Exception) -> None:
+        """Log once that Redis is unavailable, and have the process poll everything: its polls were slowed down."""
         if not self._is_away:
             self._is_away = True
             _log.warning("redis_away", error=str(error))
-        if self._hears:
-            self._hears = False
-            self._say(CommitNotice(missed=True))
+        if self._is_subscribed:
+            self._is_subscribed = False
+            self._notify(CommitNotice(missed=True))
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
-            self._hears = True
+            self._is_subscribed = True
             if self._is_away:
                 self._is_away = False
                 _log.info("redis_back")
-            self._say(CommitNotice(missed=True))
+            self._notify(CommitNotice(missed=True))
         elif message["type"] == "message":
             try:
-                letter = letters.decode_envelope(message["data"])
+                envelope = decode_envelope(message["data"])
             except msgspec.MsgspecError:
-                self._failed("read")
+                self._on_failure("read")
                 return
-            if letter.sender != self._name:
-                self._say(letter.news)
+            if envelope.process_id != self._process_id:
+                self._notify(envelope.notice)
 
-    def _say(self, news: CommitNotice) -> None:
+    def _notify(self, notice: CommitNotice) -> None:
         try:
-            self._heard(news)
-        except Exception as error:  # noqa: BLE001 - the edge of the thread: whoever cannot take it looks by himself
-            self._failed("heard")
-            _log.warning("news_not_taken", error=str(error))
+            self._on_notice(notice)
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: the process polls
+            self._on_failure("handle")
+            _log.warning("commit_notice_failed", error=str(error))

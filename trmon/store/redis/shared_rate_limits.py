@@ -1,4 +1,4 @@
-"""Token buckets that all replicas share: what each of them let through is taken off now and then, many at once."""
+"""Token buckets that all replicas share; each replica subtracts the requests it allowed, several at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from trmon.domain.model.errors import NotReady
 from trmon.store.redis.connection import FAILURES, connect_redis, key_prefix
 
-# The clock is Redis' own, since those of replicas differ. A bucket may owe what replicas let through unknowingly, but
-# never more than a burst; it is forgotten once it would be full.
+# The clock is that of Redis, since those of replicas differ. Replicas may allow too much before they synchronize, so a
+# bucket can be negative, by at most one burst; it expires once it would be full.
 _SPEND = """
 local now = redis.call('TIME')
 now = now[1] + now[2] / 1e6
@@ -24,7 +24,7 @@ return tostring(left)
 
 
 class SharedBuckets:
-    """The buckets of callers, refilled at one rate up to one burst."""
+    """The buckets of callers, refilled at the same rate up to the same burst."""
 
     def __init__(self, url: str, *, per_second: float, burst: int) -> None:
         self._client = connect_redis(url)
@@ -34,20 +34,20 @@ class SharedBuckets:
         self._burst = burst
 
     def spend(self, spent: Mapping[str, int]) -> dict[str, float]:
-        """Take requests off the buckets of callers; return what is left in each, below 0 where more was let through.
+        """Subtract requests from the buckets of callers; return what is left, negative if too many were allowed.
 
-        Errors: NotReady while Redis is away.
+        Errors: NotReady while Redis is unavailable.
         """
         try:
-            return self._spent(spent)
+            return self._run_script(spent)
         except FAILURES as error:
             raise NotReady(f"redis: {error}") from error
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
-    def _spent(self, spent: Mapping[str, int]) -> dict[str, float]:
+    def _run_script(self, spent: Mapping[str, int]) -> dict[str, float]:
         pipeline = self._client.pipeline(transaction=False)
         for caller, n in spent.items():
             arguments = [self._per_second, self._burst, n]

@@ -1,1 +1,1 @@
-"""Which run and attempt a message belongs to; creates both on first sight."""
+"""Find the run and the attempt of a message, and create them when they first appear."""

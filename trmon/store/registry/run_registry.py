@@ -1,9 +1,8 @@
-"""Which run and attempt a message belongs to; both are made on first sight."""
+"""Assign messages to runs and attempts, and create these when they first appear."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from sqlalchemy import Connection, update
 
@@ -14,26 +13,27 @@ from trmon.store.registry.registry_entries import (
     ArrivedMessage,
     AttemptEntry,
     RunEntry,
-    make_attempt,
-    make_run,
+    insert_attempt,
+    insert_run,
     read_entries,
     select_entries,
 )
+from trmon.store.rows.row_mapping import RowMapping
 from trmon.store.rows.run_rows import has_name
 from trmon.store.schema import tables
 from trmon_client.core import wire
 
 MAX_RUNS = 10_000
-"""Runs kept in memory; beyond it all are forgotten and read again when they speak."""
-_OF_CLAIM = tuple(field.name for field in fields(Claim))
+"""Maximum runs in memory; above it the cache is cleared, and runs are read again when a message arrives."""
+_CLAIM = RowMapping(Claim)
 
 
 class RunRegistry:
-    """The runs that speak, with their attempts and claims, read from the tables as they are first needed.
+    """A cache of the runs that send messages, with their attempts and claims; it reads the tables on demand.
 
-    Only the writer's thread uses it, inside a transaction; after a rollback it must `forget`. Where other processes
-    write too (`is_shared`) it must be renewed, under locks, in each transaction. Any thread may read `last_seen`:
-    seconds on the server's clock by run id.
+    Only the writer's thread uses it, inside a transaction; after a rollback it must be cleared with `forget`. If other
+    processes write too (`is_shared`), `replace` must refresh it under locks in each transaction. Any thread may read
+    `last_seen`: seconds on the server's clock by run id.
     """
 
     def __init__(self, *, live_seconds: float, is_shared: bool = False) -> None:
@@ -45,25 +45,25 @@ class RunRegistry:
 
     @property
     def pending(self) -> bool:
-        """Whether claims have changed that are not written yet."""
+        """Whether there are changed claims to write."""
         return bool(self._changed)
 
     def forget(self) -> None:
-        """Drop everything; the tables know it."""
+        """Clear the cache."""
         self._runs.clear()
         self._changed.clear()
 
-    def renew(self, runs: Mapping[RunKey, RunEntry]) -> None:
-        """Know these runs and no others."""
+    def replace(self, runs: Mapping[RunKey, RunEntry]) -> None:
+        """Replace the content of the cache."""
         self._runs = dict(runs)
 
-    def place(self, connection: Connection, arrival: ArrivedMessage) -> AttemptEntry:
-        """Return the attempt of a message that is to be stored, and extend its claim."""
+    def assign(self, connection: Connection, arrival: ArrivedMessage) -> AttemptEntry:
+        """Return the attempt of a message to store, and extend its claim."""
         message = arrival.message
-        run = self._run(connection, arrival.key) or self._make_run(connection, arrival)
+        run = self._run(connection, arrival.key) or self._insert_run(connection, arrival)
         attempt = run.attempts.get(message.attempt)
         if attempt is None:
-            attempt = make_attempt(connection, run, arrival=arrival, name=message.attempt)
+            attempt = insert_attempt(connection, run, arrival=arrival, name=message.attempt)
         attempt = attempt.forks.get(message.launch, attempt)
         resolution = resolve_attempt(
             attempt.claims.get(message.rank),
@@ -74,14 +74,14 @@ class RunRegistry:
         )
         if resolution.forks:
             name = fork_name(attempt.name, message.launch, taken=run.attempts)
-            attempt = make_attempt(connection, run, arrival=arrival, name=name, origin=attempt, reason=resolution)
+            attempt = insert_attempt(connection, run, arrival=arrival, name=name, origin=attempt, reason=resolution)
         if isinstance(message, wire.Start):
-            _describe(connection, attempt, message)
+            _write_start(connection, attempt, message)
         self._extend(attempt, arrival)
         return attempt
 
     def touch(self, connection: Connection, arrival: ArrivedMessage) -> None:
-        """Note a sign of life; one of a run, attempt or launch that never said anything else is nothing."""
+        """Record a heartbeat; it is ignored if no other message of its run, attempt and launch has arrived."""
         message = arrival.message
         run = self._run(connection, arrival.key)
         attempt = run.attempts.get(message.attempt) if run else None
@@ -93,7 +93,7 @@ class RunRegistry:
             self._extend(attempt, arrival)
 
     def flush(self, connection: Connection) -> None:
-        """Write the claims that changed."""
+        """Write the changed claims."""
         upsert(connection, tables.claim, key=("attempt_id", "rank"), rows=list(self._changed.values()))
         self._changed.clear()
 
@@ -113,22 +113,22 @@ class RunRegistry:
             "attempt_id": attempt.id,
             "rank": message.rank,
             "run_id": attempt.run_id,
-            **{name: getattr(claim, name) for name in _OF_CLAIM},
+            **_CLAIM.to_row(claim),
         }
         self.last_seen[attempt.run_id] = max(arrival.at, self.last_seen.get(attempt.run_id, 0.0))
 
     def _run(self, connection: Connection, key: RunKey) -> RunEntry | None:
         run = self._runs.get(key)
         if run is None and (run := read_entries(connection, select_entries(has_name(key))).get(key)) is not None:
-            self._remember(connection, key, run)
+            self._cache(connection, key, run)
         return run
 
-    def _make_run(self, connection: Connection, arrival: ArrivedMessage) -> RunEntry:
-        run = make_run(connection, arrival)
-        self._remember(connection, arrival.key, run)
+    def _insert_run(self, connection: Connection, arrival: ArrivedMessage) -> RunEntry:
+        run = insert_run(connection, arrival)
+        self._cache(connection, arrival.key, run)
         return run
 
-    def _remember(self, connection: Connection, key: RunKey, run: RunEntry) -> None:
+    def _cache(self, connection: Connection, key: RunKey, run: RunEntry) -> None:
         if len(self._runs) >= MAX_RUNS:
             self.flush(connection)
             self._runs.clear()
@@ -139,7 +139,7 @@ def _step(message: wire.Message) -> int | None:
     return message.step if isinstance(message, wire.Report) else None
 
 
-def _describe(connection: Connection, attempt: AttemptEntry, start: wire.Start) -> None:
-    """Write what only a start knows; once unverified, an attempt's ranks stay so."""
-    known = {"world_size": start.world_size} | ({"ranks_unverified": True} if start.ranks_unverified else {})
-    connection.execute(update(tables.attempt).where(tables.attempt.c.id == attempt.id).values(known))
+def _write_start(connection: Connection, attempt: AttemptEntry, start: wire.Start) -> None:
+    """Write what only a start message contains; an attempt whose ranks were unverified once stays unverified."""
+    values = {"world_size": start.world_size} | ({"ranks_unverified": True} if start.ranks_unverified else {})
+    connection.execute(update(tables.attempt).where(tables.attempt.c.id == attempt.id).values(values))

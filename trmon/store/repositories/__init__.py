@@ -1,1 +1,1 @@
-"""One repository a noun: the queries and writes of the store."""
+"""One repository per noun: the queries and writes of the store."""

@@ -1,4 +1,4 @@
-"""How the bounds of each run are adapted."""
+"""The adaptation settings of runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trmon.store.writing.transaction import Transaction
 
 
 class Adaptations:
-    """The settings of runs, and who set them."""
+    """Reads and writes adaptation settings with their authors."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
 
     def get(self, run_id: int, *, access: Access = EVERYTHING) -> AdaptationSetting:
-        """Return a run's setting; off if none was ever set."""
+        """Return the setting of a run; off if none was set."""
         table = tables.adaptation
         found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         with self._reader.connect() as connection:
@@ -36,7 +36,7 @@ class Adaptations:
         )
 
     def put(self, run_id: int, setting: AdaptationSetting, *, author: str, now: float) -> Future[None]:
-        """Set how a run's bounds are adapted."""
+        """Write the setting of a run."""
         row = {
             "run_id": run_id,
             "setting": asdict(setting) | {"mode": setting.mode.value},
@@ -46,6 +46,6 @@ class Adaptations:
 
         def write(transaction: Transaction) -> None:
             upsert(transaction.connection, tables.adaptation, key=("run_id",), rows=[row])
-            transaction.edit(run_id)
+            transaction.mark_edited(run_id)
 
         return self._writer.submit(write, run=run_id)

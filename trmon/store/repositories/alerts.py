@@ -1,4 +1,4 @@
-"""Alerts and their transitions, for readers."""
+"""Alerts and their transitions: list, count and acknowledge them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trmon.store.writing.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAlert:
-    """An alert with its id, the run it is about, and who has acknowledged it."""
+    """An alert with its id, its run and its acknowledgement."""
 
     id: int
     run: RunKey
@@ -33,7 +33,7 @@ class ListedAlert:
 
 
 class Alerts:
-    """What rules said of runs."""
+    """Reads alerts and writes acknowledgements."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
@@ -49,7 +49,7 @@ class Alerts:
         after: str | None = None,
         limit: int = 50,
     ) -> Page[ListedAlert]:
-        """Return alerts, newest first. Errors: InvalidInput for a cursor that is none."""
+        """Return alerts, newest first. Errors: InvalidInput for an invalid cursor."""
         table, of_run = tables.alert, tables.run.c
         found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         wanted = {of_run.project: project, of_run.name: run, table.c.state: state and state.value}
@@ -61,7 +61,7 @@ class Alerts:
         return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
 
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
-        """Return the firing alerts of some runs by run, oldest first."""
+        """Return the firing alerts of runs by run id, oldest first."""
         table, of_run = tables.alert, tables.run.c
         found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         found = found.where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
@@ -72,9 +72,9 @@ class Alerts:
         return by_run
 
     def acknowledge(self, identity: str, ack: Acknowledgement, *, access: Access) -> Future[ListedAlert]:
-        """Note that somebody has taken up a firing alert; a later word replaces an earlier one.
+        """Acknowledge a firing alert; a later acknowledgement replaces an earlier one.
 
-        Errors, from the future: NotFound; Conflict when it does not fire.
+        Errors, from the future: NotFound; Conflict if it is not firing.
         """
         table, of_run = tables.alert, tables.run.c
         newest = (
@@ -85,25 +85,25 @@ class Alerts:
             .limit(1)
         )
 
-        def take(transaction: Transaction) -> ListedAlert:
+        def write(transaction: Transaction) -> ListedAlert:
             row = transaction.connection.execute(newest).one_or_none()
             if row is None:
                 raise NotFound("alert", identity)
             if row.state != AlertState.FIRING.value:
-                raise Conflict(f"alert {identity!r} is {row.state}; only one that fires can be acknowledged")
-            given = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
-            transaction.connection.execute(update(table).where(table.c.id == row.id).values(**given))
-            said = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
-            transaction.said.append((row.run_id, said))
+                raise Conflict(f"alert {identity!r} is {row.state}; only a firing alert can be acknowledged")
+            values = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
+            transaction.connection.execute(update(table).where(table.c.id == row.id).values(**values))
+            event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
+            transaction.events.append((row.run_id, event))
             transaction.edited.add(row.run_id)
             return replace(_listed(row), ack=ack)
 
-        return self._writer.submit(take)
+        return self._writer.submit(write)
 
     def events(self, identity: str, *, access: Access, after: str | None = None, limit: int = 50) -> Page[AlertEvent]:
         """Return the transitions of an alert's episodes, newest first.
 
-        Errors: InvalidInput for a cursor that is none.
+        Errors: InvalidInput for an invalid cursor.
         """
         table = tables.alert_event
         found = select(table).join(tables.run).where(table.c.identity == identity, visible_runs(access))

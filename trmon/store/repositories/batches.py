@@ -1,4 +1,4 @@
-"""Closed batches and what was decided over them, for readers."""
+"""Closed batches and the decisions on them: list and find them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trmon.store.schema import tables
 
 
 class Batches:
-    """The batches of runs, and the decisions of their policies."""
+    """Reads the batches of runs and the decisions of their policies."""
 
     def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
         self._reader = reader
@@ -35,7 +35,7 @@ class Batches:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[BatchRow]:
-        """Return a run's batches, newest first. Errors: InvalidInput for a cursor that is none."""
+        """Return a run's batches, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.batch
         found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         if attempt_id is not None:
@@ -60,9 +60,9 @@ class Batches:
         before: BatchKey | None = None,
         limit: int = 100,
     ) -> tuple[BatchKey, ...]:
-        """Return the row that gauges read of each of the newest steps in a range, newest first.
+        """Return the key of the batch that gauges show for each of the newest steps in a range, newest first.
 
-        Args: before: only steps older than this one's, to read on where an answer ended.
+        Args: before: only older steps, to continue after the last key of an earlier call.
         """
         attempt = tables.attempt
         found = select(attempt.c.id).join(tables.run).where(attempt.c.run_id == run_id, visible_runs(access))
@@ -74,8 +74,8 @@ class Batches:
         with self._reader.connect() as connection:
             for id_ in connection.scalars(found.order_by(attempt.c.id.desc())).all():
                 end = before.step - 1 if before is not None and before.attempt_id == id_ else to_step
-                steps = _gauge_rows(id_, from_step=from_step, to_step=end).limit(limit - len(keys))
-                # The whole rollout batch, update None, lies before every update.
+                steps = _select_gauge_steps(id_, from_step=from_step, to_step=end).limit(limit - len(keys))
+                # The whole rollout batch, update None, sorts before every update.
                 rows = connection.execute(steps)
                 keys += [BatchKey(id_, row.step, None if row.first is None else row.last) for row in rows]
                 if len(keys) == limit:
@@ -91,8 +91,8 @@ class Batches:
             raise NotFound("batch", f"step {key.step}, update {key.update}, attempt {key.attempt_id}")
         return batches[0]
 
-    def returned(self, keys: Collection[BatchKey], *, access: Access) -> dict[BatchKey, DecisionRow]:
-        """Return what each batch's active policy decided; one that has no decision, or is out of sight, is left out."""
+    def returned_decisions(self, keys: Collection[BatchKey], *, access: Access) -> dict[BatchKey, DecisionRow]:
+        """Return the decision of the active policy by batch; batches without one, or not visible, are left out."""
         if not keys:
             return {}
         table = tables.decision
@@ -108,7 +108,7 @@ class Batches:
         return {row.key: row for row in rows}
 
     def decisions(self, key: BatchKey, *, access: Access) -> tuple[DecisionRow, ...]:
-        """Return what each policy decided over a batch, the active one first."""
+        """Return the decisions of all policies on a batch, the active one first."""
         table = tables.decision
         of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
         found = select(table).select_from(of_run).where(*is_batch(table, key), visible_runs(access))
@@ -117,8 +117,8 @@ class Batches:
         return tuple(decision_from_row(row) for row in rows)
 
 
-def _gauge_rows(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:
-    """Return a query for an attempt's steps and their first and last update, newest first: from an index alone."""
+def _select_gauge_steps(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:
+    """Return a query for an attempt's steps with their first and last update, newest first; it only reads an index."""
     table = tables.batch.c
     first, last = func.min(table.update_index), func.max(table.update_index)
     found = select(table.step, first.label("first"), last.label("last")).where(table.attempt_id == attempt_id)

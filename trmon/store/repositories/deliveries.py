@@ -1,4 +1,4 @@
-"""Deliveries and what became of them, for readers."""
+"""Deliveries with their outcomes: list them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LISTED = RowMapping(ListedDelivery, composed={"run"})
 
 
 class Deliveries:
-    """What receivers were told of runs, or not."""
+    """Reads the deliveries of runs."""
 
     def __init__(self, reader: Engine) -> None:
         self._reader = reader
@@ -49,7 +49,7 @@ class Deliveries:
     def list(
         self, *, access: Access, state: DeliveryState | None = None, after: str | None = None, limit: int = 50
     ) -> Page[ListedDelivery]:
-        """Return deliveries, newest first. Errors: InvalidInput for a cursor that is none."""
+        """Return deliveries, newest first. Errors: InvalidInput for an invalid cursor."""
         table, of_run = tables.delivery, tables.run.c
         found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         if state is not None:

@@ -1,4 +1,4 @@
-"""What is true of a run when one of its deliveries is due, read from its rows."""
+"""Read the state of a run that decides whether a due delivery is sent."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Pairs = frozenset[tuple[str, str]]
 
 
 def read_delivery_context(connection: Connection, run_id: int, *, now: float) -> DeliveryContext:
-    """Return what is true of a run now. Errors: NotFound."""
+    """Return the state of a run now. Errors: NotFound."""
     run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
     alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
-    tried, waiting = _read_heard(connection, run_id, made_after=now - LATE_SECONDS)
+    tried, waiting = _read_notified(connection, run_id, made_after=now - LATE_SECONDS)
     events = select(tables.alert_event).where(tables.alert_event.c.run_id == run_id)
     newest = events.order_by(tables.alert_event.c.id.desc()).limit(MAX_EVENTS)
     return DeliveryContext(
@@ -43,7 +43,7 @@ def read_delivery_context(connection: Connection, run_id: int, *, now: float) ->
 def _read_alerts(
     connection: Connection, run_id: int, *, ended_after: float
 ) -> tuple[tuple[Alert, ...], frozenset[str]]:
-    """Return the alerts that fire or ended not long ago, and the episodes that somebody has acknowledged."""
+    """Return the alerts that fire or ended recently, and the acknowledged episodes."""
     table = tables.alert.c
     fires = table.state == AlertState.FIRING.value
     ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
@@ -53,8 +53,8 @@ def _read_alerts(
     return tuple(alert_from_row(row) for row in rows), frozenset(acked)
 
 
-def _read_heard(connection: Connection, run_id: int, *, made_after: float) -> tuple[Pairs, Pairs]:
-    """Return whose firing may have been heard of, and whose is being told, also if it ends meanwhile."""
+def _read_notified(connection: Connection, run_id: int, *, made_after: float) -> tuple[Pairs, Pairs]:
+    """Return the pairs whose firing notification was tried, and those whose is due."""
     table = tables.delivery.c
     was_tried = or_(table.attempts > 0, table.rounds > 0)
     is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)

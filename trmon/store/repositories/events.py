@@ -1,4 +1,4 @@
-"""The stream of events that watchers follow: ids only grow, so the last one seen says where to go on."""
+"""The event stream: ids only grow, so a follower continues after the last one it has seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trmon.store.schema import tables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """An event with its place in the stream and its run."""
+    """An event with its id in the stream and its run."""
 
     id: int
     run_id: int
@@ -25,7 +25,7 @@ class StoredEvent:
 
 
 class Events:
-    """The newest events of all runs; retention prunes the old ones."""
+    """Reads the events of all runs; retention deletes old ones."""
 
     def __init__(self, reader: Engine) -> None:
         self._reader = reader
@@ -43,9 +43,11 @@ class Events:
         with self._reader.connect() as connection:
             return [_stored(row) for row in connection.execute(statement.order_by(table.c.id).limit(limit))]
 
-    def look(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
-        """Return what `after` does, and the place to look on from: others' events need not be passed over again."""
-        # Ids become visible in their order: below one that is seen nothing comes any more.
+    def read_after(
+        self, event_id: int, *, access: Access, run: RunKey | None, limit: int
+    ) -> tuple[list[StoredEvent], int]:
+        """Return the events as `after` does, and the id to continue from, which skips events of other runs."""
+        # Ids become visible in order: no new event appears below a visible one.
         newest = self.last_id()
         found = self.after(event_id, access=access, run=run, limit=limit)
         if len(found) == limit:
@@ -53,7 +55,7 @@ class Events:
         return found, max(event_id, newest, *(stored.id for stored in found))
 
     def last_id(self) -> int:
-        """Return the id of the newest event, 0 without any."""
+        """Return the id of the newest event; 0 without events."""
         with self._reader.connect() as connection:
             return connection.scalar(select(func.max(tables.event.c.id))) or 0
 

@@ -1,4 +1,4 @@
-"""Keyset pages: a cursor names the last row that was seen, so that pages neither skip nor repeat while rows come."""
+"""Keyset pagination: a cursor is the key of the last row, so new rows neither shift nor repeat a page."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from trmon.domain.model.errors import InvalidInput
 T = TypeVar("T")
 
 BEYOND = 1 << 63
-"""The least number that no id is."""
+"""Ids are smaller than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some items, and the cursor of the next page; None on the last one."""
+    """Items and the cursor of the next page, None on the last page."""
 
     items: tuple[T, ...]
     next: str | None = None
 
 
 def page_of(items: Sequence[T], *, limit: int, key: Callable[[T], tuple[int, ...]]) -> Page[T]:
-    """Return the first `limit` items as a page; one item more than that says that another page follows."""
+    """Return the first `limit` items as a page; an additional item means that another page follows."""
     shown = items[:limit]
     return Page(tuple(shown), encode_cursor(key(shown[-1])) if shown and len(items) > limit else None)
 
@@ -38,7 +38,7 @@ def encode_cursor(key: tuple[int, ...]) -> str:
 
 
 def decode_cursor(cursor: str, *, length: int) -> tuple[int, ...]:
-    """Return the key of a cursor. Errors: InvalidInput when it is not one."""
+    """Return the key of a cursor. Errors: InvalidInput for an invalid cursor."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         key = msgspec.msgpack.decode(raw, type=tuple[int, ...])

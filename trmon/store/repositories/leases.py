@@ -1,4 +1,4 @@
-"""Leases of slots of runs, in PostgreSQL and by its clock: one holder a slot, and a fence that grows with each."""
+"""Leases of slots in PostgreSQL, on its clock: each slot has one holder and a fence that grows with each holder."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables
 
 LEASE_SECONDS = 10.0
-"""How long a slot stays with a process that says nothing: what a crash delays the alerts of its runs."""
+"""How long a silent process keeps its slots, and so the delay of their alerts after a crash."""
 
 _NOW = cast(extract("epoch", func.clock_timestamp()), Double)
 _LEASE, _WORKER = tables.lease.c, tables.worker.c
-FORESIGHT_SECONDS = 3600.0
-"""Who is said to live or to hold longer than so far ahead was so by a clock that has been put back since."""
+MAX_AHEAD_SECONDS = 3600.0
+"""A time further in the future was written before the clock was set back, and counts as expired."""
 _SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
 
 
 class Leases:
-    """The slots that one process, by its name, holds of the database; each call is a transaction of its own."""
+    """The slots that one process, identified by name, holds; each call is one transaction."""
 
     def __init__(self, engine: Engine, *, holder: str, lease_seconds: float = LEASE_SECONDS) -> None:
         self.lease_seconds = lease_seconds
@@ -50,93 +50,92 @@ class Leases:
         self._holder = holder
 
     def renew(self) -> SlotHoldings:
-        """Say that the process lives, keep what it holds, take what it lacks and nobody holds. Errors: NotReady."""
+        """Record a heartbeat, extend the held leases and take free slots up to the fair share. Errors: NotReady."""
         with self._engine.begin() as connection:
-            standing = SlotHoldings(fences=self._kept(connection), n_workers=self._counted(connection))
-            taken = self._taken(connection, at_most=standing.missing) if standing.missing else {}
-        return SlotHoldings(fences={**standing.fences, **taken}, n_workers=standing.n_workers)
+            holdings = SlotHoldings(fences=self._extend(connection), n_workers=self._count_workers(connection))
+            taken = self._take_free(connection, at_most=holdings.missing) if holdings.missing else {}
+        return SlotHoldings(fences={**holdings.fences, **taken}, n_workers=holdings.n_workers)
 
     def release(self, slots: Collection[int]) -> None:
-        """Give slots up, for others to take at once. Errors: NotReady."""
+        """Release slots, so that other processes can take them at once. Errors: NotReady."""
         own = (_LEASE.slot == _SLOTS) & (_LEASE.holder == self._holder)
         with self._engine.begin() as connection:
             connection.execute(update(tables.lease).where(own).values(holder=None), {"slots": list(slots)})
 
     def leave(self) -> None:
-        """Give up everything: the process ends. Errors: NotReady."""
+        """Release all slots, because the process ends. Errors: NotReady."""
         with self._engine.begin() as connection:
             connection.execute(update(tables.lease).where(_LEASE.holder == self._holder).values(holder=None))
             connection.execute(delete(tables.worker).where(_WORKER.holder == self._holder))
 
-    def _counted(self, connection: Connection) -> int:
-        """Note that the process lives, and return how many do."""
+    def _count_workers(self, connection: Connection) -> int:
+        """Record a heartbeat, delete dead workers and return the number of live ones."""
         now = connection.scalar(select(_NOW))
         upsert(connection, tables.worker, key=("holder",), rows=[{"holder": self._holder, "seen_at": now}])
-        # One that comes back at this very moment is skipped: two that removed each other would wait in a circle.
-        unseen = or_(_WORKER.seen_at < _NOW - self.lease_seconds, _WORKER.seen_at > _NOW + FORESIGHT_SECONDS)
+        # A locked row is skipped, since its worker is just recording a heartbeat; waiting could deadlock.
+        unseen = or_(_WORKER.seen_at < _NOW - self.lease_seconds, _WORKER.seen_at > _NOW + MAX_AHEAD_SECONDS)
         late = select(_WORKER.holder).where(unseen)
         late = late.with_for_update(skip_locked=True)
         connection.execute(delete(tables.worker).where(_WORKER.holder.in_(late)))
         return connection.scalar(select(func.count()).select_from(tables.worker)) or 1
 
-    def _kept(self, connection: Connection) -> dict[int, int]:
+    def _extend(self, connection: Connection) -> dict[int, int]:
         own = update(tables.lease).where(_LEASE.holder == self._holder).values(expires_at=_NOW + self.lease_seconds)
         return {row.slot: row.fence for row in connection.execute(own.returning(_LEASE.slot, _LEASE.fence))}
 
-    def _taken(self, connection: Connection, *, at_most: int) -> dict[int, int]:
-        """Take free slots in which no commit of their last holder is under way; those are taken the next time."""
-        _make_slots(connection)
-        ahead = _LEASE.expires_at > _NOW + self.lease_seconds + FORESIGHT_SECONDS
+    def _take_free(self, connection: Connection, *, at_most: int) -> dict[int, int]:
+        """Take free slots; a slot in which its last holder is still committing is left for the next call."""
+        _insert_missing_slots(connection)
+        ahead = _LEASE.expires_at > _NOW + self.lease_seconds + MAX_AHEAD_SECONDS
         free = or_(_LEASE.holder.is_(None), _LEASE.expires_at < _NOW, ahead)
-        found = select(_LEASE.slot).where(free).order_by(_LEASE.slot).limit(at_most).with_for_update(skip_locked=True)
-        slots = [slot for slot in connection.scalars(found).all() if _is_quiet(connection, slot)]
-        taken = (
+        query = select(_LEASE.slot).where(free).order_by(_LEASE.slot).limit(at_most).with_for_update(skip_locked=True)
+        slots = [slot for slot in connection.scalars(query).all() if _try_lock_slot(connection, slot)]
+        take = (
             update(tables.lease)
             .where(_LEASE.slot == _SLOTS)
             .values(holder=self._holder, fence=_LEASE.fence + 1, expires_at=_NOW + self.lease_seconds)
             .returning(_LEASE.slot, _LEASE.fence)
         )
-        return {row.slot: row.fence for row in connection.execute(taken, {"slots": slots})}
+        return {row.slot: row.fence for row in connection.execute(take, {"slots": slots})}
 
 
 def check_fences(connection: Connection, fences: Fences) -> None:
-    """Make sure, until the transaction ends, that slots are still held under their fences. Errors: Fenced.
+    """Verify that slots are held under their fences until the transaction ends. Errors: Fenced.
 
-    Whoever takes a slot waits for the end of the transactions that have checked it.
+    Other processes cannot take a slot before the transactions that verified it have ended.
     """
     if not fences:
         return
     advisory_locks.lock_numbers(
         connection, [advisory_locks.lock_number(LockSpace.LEASE, slot) for slot in fences], shared=True
     )
-    held = _held().rows(connection, {"slot": list(fences), "fence": list(fences.values())})
-    found = {slot for (slot,) in held}
-    if lost := fences.keys() - found:
+    rows = _select_held().rows(connection, {"slot": list(fences), "fence": list(fences.values())})
+    if lost := fences.keys() - {slot for (slot,) in rows}:
         raise Fenced(f"another worker has taken slots {', '.join(map(str, sorted(lost)))}")
 
 
-def holders(connection: Connection) -> Sequence[Any]:
-    """Return the holder, the number of slots and the seconds left of each process that holds any, and None's."""
+def lease_holders(connection: Connection) -> Sequence[Any]:
+    """Return the holder, the number of slots and the seconds left of each process, and of the slots without one."""
     left = func.min(_LEASE.expires_at) - _NOW
     counted = select(_LEASE.holder, func.count().label("n_slots"), left.label("seconds_left")).group_by(_LEASE.holder)
     return connection.execute(counted.order_by(_LEASE.holder)).all()
 
 
 @cache
-def _held() -> PgStatement:
-    """Return the query for those slots, of some with a fence each, that are held under it."""
+def _select_held() -> PgStatement:
+    """Return the query for the slots, given with a fence each, that are held under it."""
     given = unnest_rows(tables.lease, ("slot", "fence")).subquery()
     same = (_LEASE.slot == given.c.slot) & (_LEASE.fence == given.c.fence) & _LEASE.holder.is_not(None)
     return PgStatement(select(_LEASE.slot).join_from(tables.lease, given, same))
 
 
-def _is_quiet(connection: Connection, slot: int) -> bool:
+def _try_lock_slot(connection: Connection, slot: int) -> bool:
     return bool(
         connection.scalar(select(func.pg_try_advisory_xact_lock(advisory_locks.lock_number(LockSpace.LEASE, slot))))
     )
 
 
-def _make_slots(connection: Connection) -> None:
+def _insert_missing_slots(connection: Connection) -> None:
     if not connection.scalar(select(func.count()).select_from(tables.lease)):
         slots = [{"slot": slot, "fence": 0, "expires_at": 0.0} for slot in range(SLOTS)]
         insert_new(connection, tables.lease, rows=slots)

@@ -1,4 +1,4 @@
-"""Taking messages in: many at once, each stored once, in one transaction."""
+"""Insert many messages in one transaction, each once."""
 
 from __future__ import annotations
 
@@ -12,75 +12,75 @@ from trmon.store.registry.registry_entries import ArrivedMessage, AttemptEntry
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.rows import report_codec
 from trmon.store.schema import tables
-from trmon.store.writing.idempotent_insert import store_once
+from trmon.store.writing.idempotent_insert import insert_once
 from trmon.store.writing.transaction import Transaction
 from trmon_client.core import wire
 
 
 def insert_messages(
-    transaction: Transaction, directory: RunRegistry, *, items: Sequence[tuple[PreparedMessage, float]]
+    transaction: Transaction, registry: RunRegistry, *, items: Sequence[tuple[PreparedMessage, float]]
 ) -> list[WriteResult]:
-    """Store messages with the time they came, and return what became of each, in order."""
+    """Insert messages with their arrival times, and return the results in order."""
     connection = transaction.connection
-    rows = [_row(intake, directory.place(connection, _arrival(intake, at)), at=at) for intake, at in items]
-    directory.flush(connection)
-    reports = [i for i, (intake, _) in enumerate(items) if isinstance(intake.message, wire.Report)]
-    notices = [i for i, (intake, _) in enumerate(items) if not isinstance(intake.message, wire.Report)]
-    receipts = _receipts(connection, rows, indices=reports, notices=False)
-    receipts |= _receipts(connection, rows, indices=notices, notices=True)
-    transaction.touched.update(receipt.run_id for receipt in receipts.values())
-    return [receipts[i] for i in range(len(items))]
+    rows = [_row(prepared, registry.assign(connection, _arrival(prepared, at)), at=at) for prepared, at in items]
+    registry.flush(connection)
+    reports = [i for i, (prepared, _) in enumerate(items) if isinstance(prepared.message, wire.Report)]
+    notices = [i for i, (prepared, _) in enumerate(items) if not isinstance(prepared.message, wire.Report)]
+    results = _insert_kind(connection, rows, indices=reports, notices=False)
+    results |= _insert_kind(connection, rows, indices=notices, notices=True)
+    transaction.touched.update(result.run_id for result in results.values())
+    return [results[i] for i in range(len(items))]
 
 
-def _receipts(
+def _insert_kind(
     connection: Connection, rows: Sequence[Row], *, indices: Sequence[int], notices: bool
 ) -> dict[int, WriteResult]:
     table, key = (tables.notice, tables.NOTICE_KEY) if notices else (tables.report, tables.REPORT_KEY)
-    found = store_once(connection, table, key=key, rows=[rows[i] for i in indices])
+    found = insert_once(connection, table, key=key, rows=[rows[i] for i in indices])
     return {
         i: WriteResult(
-            status=status if notices else _judged_anew(status, rows[i], standing),
-            id=standing["id"],
-            run_id=standing["run_id"],
-            attempt_id=standing["attempt_id"],
-            accepted=standing.get("accepted", b""),
+            status=status if notices else _compared(status, rows[i], stored),
+            id=stored["id"],
+            run_id=stored["run_id"],
+            attempt_id=stored["attempt_id"],
+            accepted=stored.get("accepted", b""),
         )
-        for i, (status, standing) in zip(indices, found, strict=True)
+        for i, (status, stored) in zip(indices, found, strict=True)
     }
 
 
-def _judged_anew(status: WriteOutcome, row: Row, standing: Row) -> WriteOutcome:
-    """What stands may have been packed by another version of the service, and has another digest then."""
-    if status is WriteOutcome.CONFLICT and report_codec.is_same_report(row["payload"], standing["payload"]):
+def _compared(status: WriteOutcome, row: Row, stored: Row) -> WriteOutcome:
+    """Return DUPLICATE for a conflict with equal content: another version of the service computes other digests."""
+    if status is WriteOutcome.CONFLICT and report_codec.is_same_report(row["payload"], stored["payload"]):
         return WriteOutcome.DUPLICATE
     return status
 
 
-def _arrival(intake: PreparedMessage, at: float) -> ArrivedMessage:
-    return ArrivedMessage(key=intake.key, message=intake.message, at=at)
+def _arrival(prepared: PreparedMessage, at: float) -> ArrivedMessage:
+    return ArrivedMessage(key=prepared.key, message=prepared.message, at=at)
 
 
-def _row(intake: PreparedMessage, attempt: AttemptEntry, *, at: float) -> Row:
-    message = intake.message
+def _row(prepared: PreparedMessage, attempt: AttemptEntry, *, at: float) -> Row:
+    message = prepared.message
     row = {
         "run_id": attempt.run_id,
         "attempt_id": attempt.id,
         "rank": message.rank,
         "received_at": at,
-        "digest": intake.digest,
-        "payload": intake.payload,
+        "digest": prepared.digest,
+        "payload": prepared.payload,
     }
     if isinstance(message, wire.Report):
         return row | {
             "step": message.step,
             "update_index": message.update,
             "chunk": message.chunk,
-            "n_sequences": intake.n_sequences,
-            "n_tokens": intake.n_tokens,
-            "payload_bytes": len(intake.payload),
-            "accepted": intake.accepted,
+            "n_sequences": prepared.n_sequences,
+            "n_tokens": prepared.n_tokens,
+            "payload_bytes": len(prepared.payload),
+            "accepted": prepared.accepted,
         }
     if isinstance(message, wire.Heartbeat):
-        raise TypeError("heartbeats are noted with touch(), not stored")
+        raise TypeError("heartbeats are recorded with touch(), not stored")
     kind = type(message).__name__.lower()
     return row | {"kind": kind, "launch": message.launch, "sequence": message.sequence}

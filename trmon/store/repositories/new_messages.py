@@ -1,4 +1,4 @@
-"""What came lately, of all runs: for workers that no commit in their own process wakes."""
+"""Find new messages of all runs, for workers that share the database with other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon.store.schema import tables
 
 
 class MessageKind(Enum):
-    """What came."""
+    """The kinds of messages."""
 
     REPORT = "report"
     NOTICE = "notice"
@@ -20,41 +20,41 @@ class MessageKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """The newest message of a kind that came of a run."""
+    """The newest message of a kind of a run."""
 
     run_id: int
     kind: MessageKind
     id: int
 
 
-Mark = dict[MessageKind, int]
-"""The newest id of each kind at one moment."""
+MessageCursor = dict[MessageKind, int]
+"""The newest id of each kind at one time."""
 _TABLES: dict[MessageKind, Table] = {MessageKind.REPORT: tables.report, MessageKind.NOTICE: tables.notice}
 
 
 class NewMessages:
-    """Reports and notices by their ids.
+    """Reads reports and notices by id.
 
-    Ids of different runs become visible in any order, so whoever asks what came after a mark must ask again, for as
-    long as a transaction may last, after the same one.
+    Ids of different runs become visible in any order: callers must read from the same cursor again for as long as a
+    transaction may last.
     """
 
     def __init__(self, reader: Engine) -> None:
         self._reader = reader
 
-    def mark(self) -> Mark:
+    def newest(self) -> MessageCursor:
         """Return the newest ids."""
         with self._reader.connect() as connection:
-            newest = connection.execute(_NEWEST_IDS).one()
-        return {kind: id_ or 0 for kind, id_ in zip(_TABLES, newest, strict=True)}
+            ids = connection.execute(_NEWEST_IDS).one()
+        return {kind: id_ or 0 for kind, id_ in zip(_TABLES, ids, strict=True)}
 
-    def after(self, mark: Mark) -> list[NewMessage]:
-        """Return the newest message of each run and kind that came after a mark."""
+    def after(self, cursor: MessageCursor) -> list[NewMessage]:
+        """Return the newest message of each run and kind after a cursor."""
         with self._reader.connect() as connection:
             return [
                 NewMessage(run_id, kind, id_)
                 for kind, newest in _NEWEST_OF_RUNS.items()
-                for run_id, id_ in connection.execute(newest, {"after": mark[kind]})
+                for run_id, id_ in connection.execute(newest, {"after": cursor[kind]})
             ]
 
 

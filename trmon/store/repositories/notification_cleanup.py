@@ -1,4 +1,4 @@
-"""Bygones: notifications that are done with and silences that have ended, deleted once they are old."""
+"""Delete old notifications that need no more delivery, and silences that ended long ago."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from trmon.store.writing.group_commit import GroupCommit
 
 DONE = (DeliveryState.DELIVERED.value, DeliveryState.MUTED.value)
 DEAD_FACTOR = 3.0
-"""What was given up is kept so many times as long: it says what nobody has heard of."""
+"""Dead deliveries are kept this many times longer: they show which notifications nobody received."""
 DEAD_ROWS = 10_000
 
 
 class NotificationCleanup:
-    """Deletes what nobody will ask for any more, in small transactions."""
+    """Deletes old deliveries and silences in small transactions."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
 
     def prune_deliveries(self, *, now: float, max_age_seconds: float) -> int:
-        """Delete old notifications, those that were given up later or when there are too many; return how many.
+        """Delete old deliveries, dead ones later or when there are too many, and return their number.
 
-        Who was told that an alert fires is known for as long as it does, or nobody would hear that it has resolved.
+        Deliveries of a firing alert stay: they determine who gets the resolve notice.
         """
         table = tables.delivery.c
         oldest = now - max_age_seconds
@@ -37,15 +37,15 @@ class NotificationCleanup:
             newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
             surplus = connection.scalar(newest) or 0
         dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
-        closed = func.coalesce(table.episode, "").not_in(self._episodes_since_before(oldest))
-        return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & closed)
+        is_closed = func.coalesce(table.episode, "").not_in(self._episodes_firing_since_before(oldest))
+        return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & is_closed)
 
     def prune_silences(self, *, now: float, max_age_seconds: float) -> int:
-        """Delete silences that ended long ago and return how many."""
+        """Delete silences that ended long ago and return their number."""
         return delete_in_batches(self._writer, tables.silence, tables.silence.c.ends_at < now - max_age_seconds)
 
-    def _episodes_since_before(self, oldest: float) -> list[str]:
-        """Return the episodes that still fire since before a moment."""
+    def _episodes_firing_since_before(self, oldest: float) -> list[str]:
+        """Return the episodes that have been firing since before a time."""
         table = tables.alert.c
         found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
         with self._reader.connect() as connection:

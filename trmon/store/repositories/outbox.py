@@ -1,4 +1,4 @@
-"""The outbox: notifications wait here until their receiver took them."""
+"""The outbox: notifications that wait for their delivery."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ log = structlog.get_logger(__name__)
 WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STANDING.value)
 
 
-def _overdue(*also: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for what is to be tried, which is asked each second; making it costs more than asking it."""
+def _select_due(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for due deliveries; it is built once, since building takes longer than running it."""
     table = tables.delivery.c
-    wanted = table.receiver.not_in(bindparam("exclude_receivers", expanding=True))
-    overdue = select(tables.delivery).where(table.state.in_(WAITING), table.due_at <= bindparam("now"), wanted, *also)
-    return overdue.order_by(table.due_at, table.id).limit(bindparam("most"))
+    is_wanted = table.receiver.not_in(bindparam("exclude_receivers", expanding=True))
+    due = select(tables.delivery).where(
+        table.state.in_(WAITING), table.due_at <= bindparam("now"), is_wanted, *conditions
+    )
+    return due.order_by(table.due_at, table.id).limit(bindparam("limit"))
 
 
 _SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
-_OVERDUE = _overdue()
-_OVERDUE_IN_SLOTS = _overdue(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS == _SLOTS)
+_DUE = _select_due()
+_DUE_IN_SLOTS = _select_due(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS == _SLOTS)
 
 
 class Outbox:
@@ -56,19 +58,19 @@ class Outbox:
 
         A delivery whose notification cannot be decoded becomes dead, with the error.
         """
-        given = {"now": now, "most": limit, "exclude_receivers": list(exclude_receivers)}
+        parameters = {"now": now, "limit": limit, "exclude_receivers": list(exclude_receivers)}
         with self._reader.connect() as connection:
             if slots is None:
-                rows = connection.execute(_OVERDUE, given).all()
+                rows = connection.execute(_DUE, parameters).all()
             else:
-                rows = connection.execute(_OVERDUE_IN_SLOTS, {**given, "slots": list(slots)}).all()
+                rows = connection.execute(_DUE_IN_SLOTS, {**parameters, "slots": list(slots)}).all()
         deliveries, errors = decode_deliveries(rows)
         if errors:
             self._quarantine(errors)
         return deliveries
 
     def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
-        """Return what is true of a run now, all of it at one moment. Errors: NotFound."""
+        """Return the state of a run that decides about its deliveries, as one snapshot. Errors: NotFound."""
         with self._reader.connect() as connection:
             return read_delivery_context(connection, run_id, now=now)
 

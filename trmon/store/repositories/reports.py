@@ -1,4 +1,4 @@
-"""Reports and notices: durable when acknowledged, read back in the order in which they came."""
+"""Reports and notices: durable when acknowledged, and read in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
 
 FLUSH_SECONDS = 10.0
-"""How old a sign of life may grow in memory before it is written."""
+"""How long heartbeats may stay in memory before they are written."""
 
 
 class Reports:
-    """What trainers say, as it lies on the disk."""
+    """Writes and reads the messages of trainers."""
 
-    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: RunRegistry, is_alone: bool) -> None:
-        """Args: is_alone: no other process reads what comes, so that it may wait in memory."""
+    def __init__(self, reader: Engine, writer: GroupCommit, *, registry: RunRegistry, is_alone: bool) -> None:
+        """Args: is_alone: no other process needs heartbeats, so they may stay in memory for a while."""
         self._is_alone = is_alone
         self._reader = reader
         self._writer = writer
-        self._directory = directory
+        self._registry = registry
         self._flushed_at = 0.0
 
-    def append(self, intakes: Sequence[PreparedMessage], *, now: float) -> list[Future[WriteResult]]:
-        """Queue messages, in their order; each future ends when its message is on the disk.
+    def append(self, messages: Sequence[PreparedMessage], *, now: float) -> list[Future[WriteResult]]:
+        """Queue messages in order; each future resolves when its message is on disk.
 
-        Args: intakes: anything but heartbeats; now: when they came, seconds on the server's clock.
-        Errors: Overloaded, with none of them queued.
+        Args: messages: all kinds but heartbeats; now: their arrival time, seconds on the server's clock.
+        Errors: Overloaded, then none is queued.
         """
-        arrivals = [ArrivedMessage(key=intake.key, message=intake.message, at=now) for intake in intakes]
-        return self._writer.submit_each(self._store, [(intake, now) for intake in intakes], runs=arrivals)
+        arrivals = [ArrivedMessage(key=prepared.key, message=prepared.message, at=now) for prepared in messages]
+        return self._writer.submit_each(self._store, [(prepared, now) for prepared in messages], runs=arrivals)
 
     def touch(self, arrivals: Sequence[ArrivedMessage]) -> None:
-        """Note heartbeats: where no other process needs them, written at most every 10 seconds. Errors: Overloaded."""
+        """Record heartbeats; if no other process needs them, write at most every 10 seconds. Errors: Overloaded."""
         self._writer.submit_each(self._touch, arrivals, runs=arrivals)
 
     def flush(self) -> None:
-        """Queue the writing of signs of life that lie in memory, if there are any. Errors: NotReady after close."""
-        if self._directory.pending or self._writer.depth:
-            self._writer.submit(lambda transaction: self._directory.flush(transaction.connection))
+        """Queue the write of heartbeats that are in memory, if any. Errors: NotReady after close."""
+        if self._registry.pending or self._writer.depth:
+            self._writer.submit(lambda transaction: self._registry.flush(transaction.connection))
 
     def after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
         """Return the run's reports with a larger id, oldest first."""
-        return self._read(_NEWER_REPORTS, {"of_run": run_id, "after": report_id, "most": limit})
+        return self._read(_NEWER_REPORTS, {"of_run": run_id, "after": report_id, "limit": limit})
 
     def of_batch(self, key: BatchKey) -> list[AnyReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
@@ -72,7 +72,7 @@ class Reports:
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[AnyNotice]:
         """Return the run's notices with a larger id, oldest first."""
-        given = {"of_run": run_id, "after": notice_id, "most": limit}
+        given = {"of_run": run_id, "after": notice_id, "limit": limit}
         with self._reader.connect() as connection:
             rows = connection.execute(_NEWER_NOTICES, given).all()
         return [stored_notice(row) for row in rows]
@@ -83,22 +83,22 @@ class Reports:
         return [stored_report(row) for row in rows]
 
     def _store(self, transaction: Transaction, items: Sequence[tuple[PreparedMessage, float]]) -> list[WriteResult]:
-        return insert_messages(transaction, self._directory, items=items)
+        return insert_messages(transaction, self._registry, items=items)
 
     def _touch(self, transaction: Transaction, arrivals: Sequence[ArrivedMessage]) -> list[None]:
         for arrival in arrivals:
-            self._directory.touch(transaction.connection, arrival)
+            self._registry.touch(transaction.connection, arrival)
         newest = max(arrival.at for arrival in arrivals)
         if not self._is_alone or newest - self._flushed_at >= FLUSH_SECONDS:
-            self._directory.flush(transaction.connection)
+            self._registry.flush(transaction.connection)
             self._flushed_at = newest
         return [None] * len(arrivals)
 
 
 def _newer(table: Table) -> Select[Any]:
-    """Return the query for the next rows of a run; making it costs more than asking it."""
+    """Return the query for the next rows of a run; it is built once, since building takes longer than running it."""
     newer = select(table).where(table.c.run_id == bindparam("of_run"), table.c.id > bindparam("after"))
-    return newer.order_by(table.c.id).limit(bindparam("most"))
+    return newer.order_by(table.c.id).limit(bindparam("limit"))
 
 
 def _of_batch() -> Select[Any]:
@@ -114,7 +114,7 @@ _NEWER_NOTICES = _newer(tables.notice)
 
 
 def stored_report(row: Any) -> AnyReport:
-    """Return a report as it lies in its row, by its place alone where it is damaged."""
+    """Return the report of a row; a damaged one only with its key and the reason."""
     key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
     try:
         report, columns = report_codec.unpack_report(row.payload)
@@ -134,9 +134,9 @@ def stored_report(row: Any) -> AnyReport:
 
 
 def stored_notice(row: Any) -> AnyNotice:
-    """Return a notice as it lies in its row, by its place alone where it is damaged."""
-    place = {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
+    """Return the notice of a row; a damaged one only with its ids and the reason."""
+    ids = {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
     try:
-        return StoredNotice(**place, message=report_codec.unpack_notice(row.payload))
+        return StoredNotice(**ids, message=report_codec.unpack_notice(row.payload))
     except Damaged as error:
-        return DamagedNotice(**place, reason=str(error))
+        return DamagedNotice(**ids, reason=str(error))

@@ -1,4 +1,4 @@
-"""Retention: reports by age and bytes, events by age and count, what was told by age; batches stay."""
+"""Retention: delete reports by age and size, events by age and count, deliveries by age; batches stay."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from trmon.store.writing.group_commit import GroupCommit
 
 EVENT_SECONDS = 24 * 3600.0
 EVENT_ROWS = 100_000
-PATIENCE = "1h"
-"""How long PostgreSQL may add up what all reports take: with tens of millions it takes longer than anybody waits."""
+SIZE_QUERY_TIMEOUT = "1h"
+"""PostgreSQL's statement timeout for adding up the sizes of reports, which may be tens of millions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """How many rows a pruning deleted."""
+    """The number of rows that a call deleted."""
 
     reports: int
     events: int
@@ -29,12 +29,12 @@ class Pruned:
 
 
 class Retention:
-    """Deletes what is too old or too much, oldest first, in small transactions."""
+    """Deletes rows above the limits, oldest first, in small transactions."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
-        self._bygones = NotificationCleanup(reader, writer)
+        self._notifications = NotificationCleanup(reader, writer)
 
     def prune(
         self,
@@ -43,33 +43,33 @@ class Retention:
         max_age_seconds: float,
         max_bytes_per_run: int,
         max_bytes: int,
-        goes_on: Callable[[], bool] = lambda: True,
+        may_continue: Callable[[], bool] = lambda: True,
     ) -> Pruned:
-        """Delete reports beyond an age, a run's bytes or all bytes, whichever comes first, and what is old of the rest.
+        """Delete reports above a maximum age, size per run or total size, and old events, deliveries and silences.
 
-        Only reports that their run's worker is done with are deleted.
-        Args: goes_on: asked before each small transaction; what is left when it says no stays for another time.
+        Reports that their run's worker has not finished with stay.
+        Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
         """
         oldest, table = now - max_age_seconds, tables.report.c
         reports = 0
         for run_id, last_old, last_surplus in self._cutoffs(
             oldest, max_bytes_per_run=max_bytes_per_run, max_bytes=max_bytes
         ):
-            # Each by its own age: a clock that was behind for a moment makes one report old, not those before it.
+            # The age of each report counts: a clock that was wrong for a moment affects only that moment's reports.
             old = (table.id <= last_old) & (table.received_at < oldest)
             beyond = (table.run_id == run_id) & (old | (table.id <= last_surplus))
-            reports += delete_in_batches(self._writer, tables.report, beyond, goes_on=goes_on)
+            reports += delete_in_batches(self._writer, tables.report, beyond, may_continue=may_continue)
         return Pruned(
             reports=reports,
-            events=self._prune_events(now, goes_on=goes_on),
-            deliveries=self._bygones.prune_deliveries(now=now, max_age_seconds=max_age_seconds),
-            silences=self._bygones.prune_silences(now=now, max_age_seconds=max_age_seconds),
+            events=self._prune_events(now, may_continue=may_continue),
+            deliveries=self._notifications.prune_deliveries(now=now, max_age_seconds=max_age_seconds),
+            silences=self._notifications.prune_silences(now=now, max_age_seconds=max_age_seconds),
         )
 
     def _cutoffs(self, oldest: float, *, max_bytes_per_run: int, max_bytes: int) -> list[tuple[int, int, int]]:
-        """Return each run that has reports to delete, with the newest that is too old and the newest that is too much.
+        """Return the runs with reports to delete: run id, newest report that is too old, newest above a size limit.
 
-        An id of 0 is that of none.
+        The report id is 0 if there is none.
         """
         table, state = tables.report.c, tables.run_state.c
         newest_first, n_bytes = table.id.desc(), func.sum(table.payload_bytes, type_=BigInteger)
@@ -91,12 +91,12 @@ class Retention:
         )
         with self._reader.connect() as connection:
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{PATIENCE}'")
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{SIZE_QUERY_TIMEOUT}'")
             return [(row[0], row[1], row[2]) for row in connection.execute(cutoffs)]
 
-    def _prune_events(self, now: float, *, goes_on: Callable[[], bool]) -> int:
+    def _prune_events(self, now: float, *, may_continue: Callable[[], bool]) -> int:
         table = tables.event.c
         with self._reader.connect() as connection:
             last_id = connection.scalar(select(func.max(table.id))) or 0
         old = or_(table.at < now - EVENT_SECONDS, table.id <= last_id - EVENT_ROWS)
-        return delete_in_batches(self._writer, tables.event, old, goes_on=goes_on)
+        return delete_in_batches(self._writer, tables.event, old, may_continue=may_continue)

@@ -1,4 +1,4 @@
-"""Outlooks: all that is shown of runs, read back in bulk by processes that do not watch them."""
+"""Read the snapshots of runs in bulk, for processes that have no worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRunView:
-    """One run as its worker last wrote it; `row` is the batch that gauges read."""
+    """One run as its worker last wrote it; `row` is the batch that gauges show."""
 
     run: Run
     row: BatchRow | None
@@ -39,18 +39,18 @@ class StoredRunView:
 
 
 class RunSnapshots:
-    """The sights of runs."""
+    """Reads what the service shows of runs."""
 
     def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
         self._reader = reader
         self._names = names
 
     def active(self, *, since: float) -> list[int]:
-        """Return the runs that were heard of since a time, or made since then."""
+        """Return the runs with a report since a time, or created since then."""
         run, claim = tables.run.c, tables.claim.c
-        heard = select(claim.run_id).where(claim.reported_at >= since)
+        reported = select(claim.run_id).where(claim.reported_at >= since)
         with self._reader.connect() as connection:
-            return list(connection.scalars(select(run.id).where(or_(run.created_at >= since, run.id.in_(heard)))))
+            return list(connection.scalars(select(run.id).where(or_(run.created_at >= since, run.id.in_(reported)))))
 
     def existing(self, run_ids: Collection[int]) -> set[int]:
         """Return which of those runs exist."""
@@ -58,13 +58,13 @@ class RunSnapshots:
             return set(connection.scalars(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
 
     def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
-        """Return the sights of those runs that exist."""
+        """Return the views of those runs that exist."""
         ids = sorted(run_ids)
-        sights: list[StoredRunView] = []
+        views: list[StoredRunView] = []
         with self._reader.connect() as connection:
             for first in range(0, len(ids), PAGE):
-                sights += self._read(connection, ids[first : first + PAGE])
-        return sights
+                views += self._read(connection, ids[first : first + PAGE])
+        return views
 
     def _read(self, connection: Connection, ids: Sequence[int]) -> list[StoredRunView]:
         run_snapshots = _run_snapshots(connection, ids)

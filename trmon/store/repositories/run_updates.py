@@ -1,4 +1,4 @@
-"""Writing what passes of workers change: all of one run's pass or nothing of it, and many runs' in few statements."""
+"""Write the updates of many runs with few statements; each run's update is complete or absent."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
 
 
-def write_run_updates(transaction: Transaction, outcomes: Sequence[RunUpdate], *, names: NameDictionary) -> None:
-    """Write outcomes; batches, decisions and alerts are written over, known transitions and deliveries stay."""
+def write_run_updates(transaction: Transaction, updates: Sequence[RunUpdate], *, names: NameDictionary) -> None:
+    """Write updates: batches, decisions and alerts replace stored ones; stored transitions and deliveries stay."""
     connection = transaction.connection
-    batches = list(chain.from_iterable(outcome.batches for outcome in outcomes))
+    batches = list(chain.from_iterable(update.batches for update in updates))
     write_batches(connection, batches, names=names)
-    write_decisions(connection, list(chain.from_iterable(outcome.decisions for outcome in outcomes)))
+    write_decisions(connection, list(chain.from_iterable(update.decisions for update in updates)))
     extend_chunks(connection, batches, names=names)
-    events = list(chain.from_iterable(outcome.alert_events for outcome in outcomes))
+    events = list(chain.from_iterable(update.alert_events for update in updates))
     clear_acknowledgements(connection, events)
-    write_alerts(connection, list(chain.from_iterable(outcome.alerts for outcome in outcomes)))
+    write_alerts(connection, list(chain.from_iterable(update.alerts for update in updates)))
     write_alert_events(connection, events)
-    deliveries = list(chain.from_iterable(outcome.deliveries for outcome in outcomes))
+    deliveries = list(chain.from_iterable(update.deliveries for update in updates))
     write_deliveries(connection, deliveries)
-    transaction.addressed.update(delivery.receiver for delivery in deliveries)
-    transaction.said.extend((outcome.run_id, event) for outcome in outcomes for event in outcome.events)
-    for outcome in outcomes:
-        if outcome.policy is not None:
-            write_policy(connection, outcome.run_id, version=outcome.policy)
-            transaction.edited.add(outcome.run_id)
-        write_tags(connection, outcome.run_id, tags=outcome.tags)
-    update_runs(connection, {outcome.run_id: _run_columns(outcome) for outcome in outcomes})
-    _write_states(transaction, outcomes)
+    transaction.receivers.update(delivery.receiver for delivery in deliveries)
+    transaction.events.extend((update.run_id, event) for update in updates for event in update.events)
+    for update in updates:
+        if update.policy is not None:
+            write_policy(connection, update.run_id, version=update.policy)
+            transaction.edited.add(update.run_id)
+        write_tags(connection, update.run_id, tags=update.tags)
+    update_runs(connection, {update.run_id: _run_columns(update) for update in updates})
+    _write_states(transaction, updates)
 
 
-def _write_states(transaction: Transaction, outcomes: Sequence[RunUpdate]) -> None:
-    """Those with a checkpoint or an outlook and those without write different columns."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in map(_state_row, outcomes):
-        alike.setdefault(tuple(row), []).append(row)
-    for rows in alike.values():
+def _write_states(transaction: Transaction, updates: Sequence[RunUpdate]) -> None:
+    """Write the states with one statement for all runs that change the same columns."""
+    by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in map(_state_row, updates):
+        by_columns.setdefault(tuple(row), []).append(row)
+    for rows in by_columns.values():
         upsert(transaction.connection, tables.run_state, key=("run_id",), rows=rows)
 
 
-def _run_columns(outcome: RunUpdate) -> dict[str, Any]:
-    given = {
-        "state": outcome.state and outcome.state.value,
-        "last_step": outcome.last_step,
-        "attempt_id": outcome.attempt_id,
-        "owner": outcome.owner,
-        "config": outcome.config or None,
-        "mode": outcome.mode,
+def _run_columns(update: RunUpdate) -> dict[str, Any]:
+    columns = {
+        "state": update.state and update.state.value,
+        "last_step": update.last_step,
+        "attempt_id": update.attempt_id,
+        "owner": update.owner,
+        "config": update.config or None,
+        "mode": update.mode,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in columns.items() if value is not None}
 
 
-def _state_row(outcome: RunUpdate) -> dict[str, Any]:
+def _state_row(update: RunUpdate) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "run_id": outcome.run_id,
-        "report_id": outcome.frontier.report_id,
-        "notice_id": outcome.frontier.notice_id,
+        "run_id": update.run_id,
+        "report_id": update.frontier.report_id,
+        "notice_id": update.frontier.notice_id,
     }
-    if outcome.checkpoint is not None:
+    if update.checkpoint is not None:
         row |= {
-            "ordinal": outcome.checkpoint.ordinal,
-            "version": outcome.checkpoint.version,
-            "state": outcome.checkpoint.state,
+            "ordinal": update.checkpoint.ordinal,
+            "version": update.checkpoint.version,
+            "state": update.checkpoint.state,
         }
-    return row if outcome.outlook is None else row | {"outlook": outcome.outlook.document()}
+    return row if update.outlook is None else row | {"outlook": update.outlook.document()}

@@ -1,4 +1,4 @@
-"""Runs: found by name, listed, changed and deleted."""
+"""Runs: find, list, change and delete them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from trmon.store.writing.transaction import Transaction
 
 
 class Runs:
-    """The runs; every call names who asks, and what they may not see does not exist."""
+    """Reads and writes runs; a run that the caller may not see counts as missing."""
 
-    def __init__(self, reader: Engine, writer: GroupCommit, *, directory: RunRegistry) -> None:
+    def __init__(self, reader: Engine, writer: GroupCommit, *, registry: RunRegistry) -> None:
         self._reader = reader
         self._writer = writer
-        self._directory = directory
+        self._registry = registry
 
     def get(self, key: RunKey, *, access: Access) -> Run:
         """Return a run. Errors: NotFound."""
@@ -61,7 +61,7 @@ class Runs:
             return [attempt_from_row(row) for row in connection.execute(found.order_by(table.c.ordinal))]
 
     def list_attempts(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[Attempt]:
-        """Return a run's attempts, newest first. Errors: InvalidInput for a cursor that is none."""
+        """Return a run's attempts, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.attempt
         found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         if after is not None:
@@ -83,7 +83,7 @@ class Runs:
         after: str | None = None,
         limit: int = 50,
     ) -> Page[Run]:
-        """Return runs, newest first. Errors: InvalidInput for a cursor that is none."""
+        """Return runs, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.run.c
         wanted = {table.project: project, table.state: state and state.value, table.owner: owner}
         statement = select_runs(access).where(table.archived == archived)
@@ -109,12 +109,12 @@ class Runs:
         archived: bool | None = None,
         owner_change: OwnerChange | None = None,
     ) -> Future[Run]:
-        """Change what is given, in one transaction: all of it or nothing.
+        """Change the given values in one transaction.
 
-        Args: name: a new name in the run's project. A trainer that still sends under the old one begins a new run.
-            Receivers get a resolve notice for what fires under the old name, and the alert again under the new one.
-            handover: with it, the receivers of a new owner are notified of what fires.
-        Errors: InvalidInput; from the future: NotFound, Conflict for a name that is taken.
+        Args: name: a new name in the run's project. A trainer that still sends under the old name starts a new run.
+            Receivers get a resolve notice for firing alerts under the old name, and the alerts again under the new one.
+            owner_change: if given, the receivers of a new owner are notified of firing alerts.
+        Errors: InvalidInput; from the future: NotFound, Conflict for a taken name.
         """
         renamed = key if name is None else RunKey.checked(key.project, name)
         given = {"owner": owner, "archived": archived}
@@ -123,30 +123,30 @@ class Runs:
         def change(transaction: Transaction) -> Run:
             before = _get(transaction.connection, key, access)
             if renamed != key:
-                before = self._renamed(transaction, before, renamed, now=now)
+                before = self._rename(transaction, before, renamed, now=now)
             update_runs(transaction.connection, {before.id: values})
             write_tags(transaction.connection, before.id, tags=tags)
-            transaction.edit(before.id)
+            transaction.mark_edited(before.id)
             changed = _get(transaction.connection, renamed, access)
             if owner_change is not None and changed.owner != before.owner:
-                _hand_over(transaction, owner_change, before=before, after=changed)
+                _notify_new_owner(transaction, owner_change, before=before, after=changed)
             return changed
 
         return self._writer.submit(change, run=key)
 
-    def _renamed(self, transaction: Transaction, run: Run, key: RunKey, *, now: float) -> Run:
+    def _rename(self, transaction: Transaction, run: Run, key: RunKey, *, now: float) -> Run:
         try:
             update_runs(transaction.connection, {run.id: {"name": key.run}})
         except IntegrityError as error:
-            raise Conflict(f"there is a run {str(key)!r} already; choose another name") from error
+            raise Conflict(f"run {str(key)!r} already exists; choose another name") from error
         notify_of_rename(transaction, run.id, name=key.run, now=now)
-        self._directory.forget()
+        self._registry.forget()
         return replace(run, key=key)
 
     def delete(self, key: RunKey, *, access: Access, now: float) -> None:
-        """Delete a run and everything of it, in small transactions; returns when it is gone. Errors: NotFound.
+        """Delete a run and all its rows in small transactions, and return when it is gone. Errors: NotFound.
 
-        Who heard that an alert of it fires still hears that it is over.
+        Receivers of its firing alerts get a resolve notice.
         """
         run = self.get(key, access=access)
         for table in (tables.report, tables.notice, tables.batch, tables.event):
@@ -154,24 +154,24 @@ class Runs:
         for attempt in self.attempts(run.id):
             for table in (tables.decision, tables.signal_chunk):
                 delete_in_batches(self._writer, table, table.c.attempt_id == attempt.id)
-        self._writer.submit(lambda transaction: self._delete_rest(transaction, run.id, now=now), run=run.key).result()
+        self._writer.submit(lambda transaction: self._delete_run(transaction, run.id, now=now), run=run.key).result()
 
-    def _delete_rest(self, transaction: Transaction, run_id: int, *, now: float) -> None:
+    def _delete_run(self, transaction: Transaction, run_id: int, *, now: float) -> None:
         notify_of_deletion(transaction, run_id, now=now)
         transaction.connection.execute(delete(tables.run).where(tables.run.c.id == run_id))
-        transaction.unsay(run_id)
+        transaction.discard_events(run_id)
         transaction.edited.add(run_id)
-        self._directory.forget()
-        self._directory.last_seen.pop(run_id, None)
+        self._registry.forget()
+        self._registry.last_seen.pop(run_id, None)
 
 
-def _hand_over(transaction: Transaction, owner_change: OwnerChange, *, before: Run, after: Run) -> None:
+def _notify_new_owner(transaction: Transaction, owner_change: OwnerChange, *, before: Run, after: Run) -> None:
     table = tables.alert.c
     firing = select(tables.alert).where(table.run_id == after.id, table.state == AlertState.FIRING.value)
     alerts = [alert_from_row(row) for row in transaction.connection.execute(firing.order_by(table.id))]
     deliveries = owner_change.deliveries(alerts, before=before, after=after)
     write_deliveries(transaction.connection, deliveries)
-    transaction.addressed.update(delivery.receiver for delivery in deliveries)
+    transaction.receivers.update(delivery.receiver for delivery in deliveries)
 
 
 def _get(connection: Connection, key: RunKey, access: Access) -> Run:

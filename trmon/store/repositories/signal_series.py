@@ -1,4 +1,4 @@
-"""A stretch of a run's history: points with the least, largest, mean and last value of what they stand for."""
+"""The history of signals as points, each with the minimum, maximum, mean and last value of its batches."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class SeriesBand:
 class SignalSeries:
     """Signals of a run by name over shared points, [points] each, oldest first.
 
-    Each point stands for `count` batches in a row; `attempt_id`, `step`, `update` (-1: the whole rollout batch) and
-    `closed_at` are those of the last. `exact` says that every point is one batch.
+    Each point summarizes `count` consecutive batches; `attempt_id`, `step`, `update` (-1: the whole rollout batch) and
+    `closed_at` are those of the last one. `exact` means that every point is one batch.
     """
 
     exact: bool
@@ -41,13 +41,13 @@ class SignalSeries:
     bands: Mapping[str, SeriesBand]
 
     def batches(self) -> list[BatchKey]:
-        """Return the batch of each point; of one that stands for many, the last."""
-        places = zip(self.attempt_id.tolist(), self.step.tolist(), self.update.tolist(), strict=True)
-        return [BatchKey(attempt_id, step, None if update < 0 else update) for attempt_id, step, update in places]
+        """Return the last batch of each point."""
+        keys = zip(self.attempt_id.tolist(), self.step.tolist(), self.update.tolist(), strict=True)
+        return [BatchKey(attempt_id, step, None if update < 0 else update) for attempt_id, step, update in keys]
 
 
 def bucket_series(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: int) -> SignalSeries:
-    """Return batches as at most so many points of equal counts.
+    """Return batches as at most `points` points with equal counts.
 
     Args: axes: [batches] with fields step, update, closed_at; values: float64 [batches] by name; attempt_id: [batches].
     """
@@ -69,7 +69,7 @@ def bucket_series(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, poin
 
 
 def _band(column: Any, starts: Any) -> SeriesBand:
-    """Reduce a column from every start to the next one."""
+    """Reduce the values between consecutive starts."""
     known = ~np.isnan(column)
     counts = np.add.reduceat(known, starts, dtype=np.int64)
     some = counts > 0
@@ -85,7 +85,7 @@ def _band(column: Any, starts: Any) -> SeriesBand:
 
 
 def gauge_rows(axes: Any) -> Any:
-    """Return which batches a gauge reads, bool [batches]: each step's whole rollout batch, else its last update."""
+    """Return the batches that gauges show, bool [batches]: each step's whole rollout batch, else its last update."""
     chosen = np.zeros(len(axes), bool)
     if not len(axes):
         return chosen

@@ -1,4 +1,4 @@
-"""The history of signals: columns from chunks, and the newest batches from their rows."""
+"""The history of signals, read from chunks and, for the newest batches, from their rows."""
 
 from __future__ import annotations
 
@@ -20,40 +20,42 @@ from trmon.store.rows.signal_chunks import (
     last_chunked_ordinal,
     read_axes,
     read_signal,
-    tail_of,
+    select_unchunked,
     values_by_signal,
 )
 from trmon.store.schema import tables
 
 NAMED_BATCHES = 256
-"""How many of the newest batches say which signals a run has."""
+"""The signals of a run are those of this many of its newest batches."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class _StepRange:
     first_step: int
     last_step: int
 
-    def holds(self, step: Any) -> Any:
+    def contains(self, step: Any) -> Any:
         return (self.first_step <= step) & (step <= self.last_step)
 
 
 @dataclass(frozen=True, slots=True)
-class _Strand:
-    """One attempt's part of a history: its axes and values, [batches] each."""
+class _AttemptSeries:
+    """The history of one attempt: its axes and values, [batches] each."""
 
     attempt_id: int
     axes: Any
     values: dict[str, Any]
 
-    def where(self, kept: Any) -> _Strand:
+    def where(self, kept: Any) -> _AttemptSeries:
         if kept.all():
             return self
-        return _Strand(self.attempt_id, self.axes[kept], {name: column[kept] for name, column in self.values.items()})
+        return _AttemptSeries(
+            self.attempt_id, self.axes[kept], {name: column[kept] for name, column in self.values.items()}
+        )
 
 
 class Signals:
-    """What became of every signal of a run since it began."""
+    """Reads the history of a run's signals."""
 
     def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
         self._reader = reader
@@ -66,8 +68,8 @@ class Signals:
         newest = newest.where(table.c.run_id == run_id, visible_runs(access)).order_by(table.c.ordinal.desc())
         with self._reader.connect() as connection:
             rows = connection.execute(newest.limit(NAMED_BATCHES)).all()
-            sets = self._names.read(connection, {id_ for row in rows for id_ in row})
-        return sorted({name for names in sets.values() for name in names})
+            name_sets = self._names.read(connection, {id_ for row in rows for id_ in row})
+        return sorted({name for names in name_sets.values() for name in names})
 
     def series(
         self,
@@ -81,32 +83,32 @@ class Signals:
         points: int = 1000,
         updates: Literal["gauge", "all"] = "gauge",
     ) -> SignalSeries:
-        """Return signals over the steps asked for, both ends included, as at most `points` points.
+        """Return signals over a range of steps, both ends included, as at most `points` points.
 
-        Without an attempt, the history is one line: what a restart trained again replaces what it went back over, and
-        a second trainer's attempts are left out. `updates` gauge reads each step's whole rollout batch, else its last
-        update; all reads every batch. A name that no batch has is NaN throughout; so many points as batches are exact.
+        Without `attempt_id` the history is one line: the steps of a restart replace those it went back over, and the
+        attempts of a second trainer are left out. `updates="gauge"` reads the whole rollout batch of each step, else
+        its last update; `"all"` reads every batch. A name that no batch has is NaN. Up to `points` batches are exact.
         """
-        window = _Window(from_step or 0, 2**62 if to_step is None else to_step)
+        steps = _StepRange(from_step or 0, 2**62 if to_step is None else to_step)
         with self._reader.connect() as connection:
             attempt_ids = _attempts(connection, run_id, attempt_id, access)
-            strands = [self._strand(connection, id_, names=names, window=window) for id_ in attempt_ids]
+            parts = [self._read_attempt(connection, id_, names=names, steps=steps) for id_ in attempt_ids]
         if updates == "gauge":
-            strands = [strand.where(gauge_rows(strand.axes)) for strand in strands]
-        strands = _spliced(strands)
+            parts = [part.where(gauge_rows(part.axes)) for part in parts]
+        parts = _splice(parts)
         return bucket_series(
-            np.concatenate([np.empty(0, AXES), *(strand.axes for strand in strands)]),
-            {name: np.concatenate([np.empty(0), *(strand.values[name] for strand in strands)]) for name in names},
-            attempt_id=np.repeat(attempt_ids, [len(strand.axes) for strand in strands]).astype(np.int64),
+            np.concatenate([np.empty(0, AXES), *(part.axes for part in parts)]),
+            {name: np.concatenate([np.empty(0), *(part.values[name] for part in parts)]) for name in names},
+            attempt_id=np.repeat(attempt_ids, [len(part.axes) for part in parts]).astype(np.int64),
             points=points,
         )
 
     def newest_steps(self, run_id: int, *, access: Access, limit: int) -> list[int]:
-        """Return the newest steps of the run's history, newest first; it is one line, as of `series`."""
+        """Return the newest steps of the run's history, newest first; the history is one line as in `series`."""
         table, found = tables.batch.c, list[int]()
         with self._reader.connect() as connection:
             for attempt_id in reversed(_attempts(connection, run_id, None, access)):
-                # Read from the index of an attempt's batches alone: of a long run there are many.
+                # Only the index of the attempt's batches is read: a long run has many.
                 steps = select(table.step).distinct().where(table.attempt_id == attempt_id)
                 if found:
                     steps = steps.where(table.step < found[-1])
@@ -115,21 +117,23 @@ class Signals:
                     break
         return found
 
-    def _strand(self, connection: Connection, attempt_id: int, *, names: Sequence[str], window: _Window) -> _Strand:
+    def _read_attempt(
+        self, connection: Connection, attempt_id: int, *, names: Sequence[str], steps: _StepRange
+    ) -> _AttemptSeries:
         table = tables.chunk_axes.c
         chunks = select(table.first_ordinal, table.axes).where(
-            table.attempt_id == attempt_id, table.first_step <= window.last_step, table.last_step >= window.first_step
+            table.attempt_id == attempt_id, table.first_step <= steps.last_step, table.last_step >= steps.first_step
         )
         axes = {row[0]: read_axes(row[1]) for row in connection.execute(chunks.order_by(table.first_ordinal))}
-        rows = connection.execute(tail_of(attempt_id, last_chunked_ordinal(connection, attempt_id))).all()
-        sets = self._names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
-        newest = values_by_signal(rows, sets)
+        rows = connection.execute(select_unchunked(attempt_id, last_chunked_ordinal(connection, attempt_id))).all()
+        name_sets = self._names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
+        newest = values_by_signal(rows, name_sets)
         columns = _columns(connection, attempt_id, names, axes)
         values = {
             name: np.concatenate([*columns[name], newest.get(name, np.full(len(rows), np.nan))]) for name in names
         }
-        strand = _Strand(attempt_id, np.concatenate([*axes.values(), axes_of(rows)]), values)
-        return strand.where(window.holds(strand.axes["step"]))
+        part = _AttemptSeries(attempt_id, np.concatenate([*axes.values(), axes_of(rows)]), values)
+        return part.where(steps.contains(part.axes["step"]))
 
 
 def _attempts(connection: Connection, run_id: int, attempt_id: int | None, access: Access) -> list[int]:
@@ -146,7 +150,7 @@ def _attempts(connection: Connection, run_id: int, attempt_id: int | None, acces
 def _columns(
     connection: Connection, attempt_id: int, names: Sequence[str], axes: dict[int, Any]
 ) -> dict[str, list[Any]]:
-    """Return signals' values in the chunks whose axes are given, a list by name, NaN where a chunk lacks one."""
+    """Return the values of signals by name, one array per chunk, NaN where a chunk lacks a signal."""
     columns = {name: [np.full(len(axis), np.nan) for axis in axes.values()] for name in names}
     if axes and names:
         table = tables.signal_chunk.c
@@ -160,11 +164,11 @@ def _columns(
     return columns
 
 
-def _spliced(strands: list[_Strand]) -> list[_Strand]:
-    """Cut each attempt where a later one begins."""
-    spliced: list[_Strand] = []
+def _splice(parts: list[_AttemptSeries]) -> list[_AttemptSeries]:
+    """Cut each attempt at the first step of the next one."""
+    spliced: list[_AttemptSeries] = []
     limit = 2**62
-    for strand in reversed(strands):
-        spliced.insert(0, strand.where(strand.axes["step"] < limit))
-        limit = min([limit, *strand.axes["step"][:1].tolist()])
+    for part in reversed(parts):
+        spliced.insert(0, part.where(part.axes["step"] < limit))
+        limit = min([limit, *part.axes["step"][:1].tolist()])
     return spliced

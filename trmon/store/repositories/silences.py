@@ -1,10 +1,9 @@
-"""Silences; those that have ended stay, to show who kept what quiet."""
+"""Silences; ended ones stay listed, with their authors."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, true, update
@@ -13,28 +12,32 @@ from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
 
+_SILENCE = RowMapping(
+    Silence,
+    codecs={
+        "matchers": Codec(
+            encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored, tuple[Matcher, ...])
+        )
+    },
+    generated={"id"},
+)
+
 
 class Silences:
-    """Who kept which alerts quiet, and for how long; a caller of one project sees and changes its silences only."""
+    """Reads and writes silences; a caller with one project only sees and changes that project's."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
 
     def create(self, silence: Silence) -> Future[Silence]:
-        """Add a silence; the future has it with its id."""
-        row = {
-            "project": silence.project,
-            "matchers": [msgspec.to_builtins(matcher) for matcher in silence.matchers],
-            "author": silence.author,
-            "note": silence.note,
-            "starts_at": silence.starts_at,
-            "ends_at": silence.ends_at,
-        }
+        """Add a silence; the future returns it with its id."""
+        row = _SILENCE.to_row(silence)
 
         def add(transaction: Transaction) -> Silence:
             added = transaction.connection.execute(insert(tables.silence).returning(tables.silence.c.id), row)
@@ -45,7 +48,7 @@ class Silences:
     def list(
         self, *, access: Access, ending_after: float | None = None, after: str | None = None, limit: int = 50
     ) -> Page[Silence]:
-        """Return silences, newest first. Errors: InvalidInput for a cursor that is none."""
+        """Return silences, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.silence.c
         found = select(tables.silence).where(_visible(access))
         if ending_after is not None:
@@ -54,10 +57,10 @@ class Silences:
             found = found.where(table.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
             rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
-        return page_of([_silence(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
+        return page_of([_SILENCE.from_row(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
 
     def expire(self, silence_id: int, *, access: Access, now: float) -> Future[None]:
-        """End a silence now; one that has ended stays as it is. Errors, from the future: NotFound."""
+        """End a silence now; an ended one does not change. Errors, from the future: NotFound."""
         table = tables.silence.c
         named = (table.id == silence_id) & _visible(access)
 
@@ -70,24 +73,12 @@ class Silences:
 
 
 def read_silences(connection: Connection, *, project: str, now: float) -> tuple[Silence, ...]:
-    """Return the silences that are in force of alerts of a project."""
+    """Return the active silences for alerts of a project."""
     table = tables.silence.c
     of_project = or_(table.project == project, table.project.is_(None))
     found = select(tables.silence).where(of_project, table.starts_at <= now, table.ends_at > now)
-    return tuple(_silence(row) for row in connection.execute(found.order_by(table.id)))
+    return tuple(_SILENCE.from_row(row) for row in connection.execute(found.order_by(table.id)))
 
 
 def _visible(access: Access) -> ColumnElement[bool]:
     return true() if access.project is None else tables.silence.c.project == access.project
-
-
-def _silence(row: Any) -> Silence:
-    return Silence(
-        id=row.id,
-        project=row.project,
-        matchers=tuple(msgspec.convert(row.matchers, list[Matcher])),
-        author=row.author,
-        note=row.note,
-        starts_at=row.starts_at,
-        ends_at=row.ends_at,
-    )

@@ -1,23 +1,29 @@
-"""Tokens by the digest of their secret; the secret itself is never kept."""
+"""Tokens by the digest of their secret; the secret itself is never stored."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future
-from typing import Any
 
 from sqlalchemy import Engine, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.model.access import Scope, Token
 from trmon.domain.model.errors import Conflict, NotFound
+from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
 
+_SCOPES = Codec(
+    encode=lambda scopes: sorted(scope.value for scope in scopes),
+    decode=lambda stored: frozenset(Scope(scope) for scope in stored),
+)
+_TOKEN = RowMapping(Token, codecs={"scopes": _SCOPES}, generated={"id"})
+
 
 class Tokens:
-    """Who may speak to the service."""
+    """Reads and writes access tokens."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
@@ -33,11 +39,11 @@ class Tokens:
         project: str | None = None,
         expires_at: float | None = None,
     ) -> Token:
-        """Add a token and return it when it is on disk. Errors: Conflict when there is one of that name."""
+        """Add a token and return it when it is on disk. Errors: Conflict if the name is taken."""
         row = {
             "name": name,
             "digest": digest,
-            "scopes": sorted(scope.value for scope in scopes),
+            "scopes": _SCOPES.encode(scopes),
             "project": project,
             "created_at": created_at,
             "expires_at": expires_at,
@@ -47,7 +53,7 @@ class Tokens:
             try:
                 transaction.connection.execute(insert(tables.token), row)
             except IntegrityError as error:
-                raise Conflict(f"there is a token {name!r} already; revoke it or choose another name") from error
+                raise Conflict(f"token {name!r} already exists; revoke it or choose another name") from error
 
         self._writer.submit(add).result()
         token = self.by_digest(digest)
@@ -55,16 +61,18 @@ class Tokens:
         return token
 
     def by_digest(self, digest: str) -> Token | None:
-        """Return the token whose secret has a digest, expired or not."""
+        """Return the token of a digest, expired or not."""
         found = select(tables.token).where(tables.token.c.digest == digest)
         with self._reader.connect() as connection:
             row = connection.execute(found).one_or_none()
-        return None if row is None else _token(row)
+        return None if row is None else _TOKEN.from_row(row)
 
     def list(self) -> tuple[Token, ...]:
-        """Return all tokens by name, expired ones too."""
+        """Return all tokens by name, including expired ones."""
         with self._reader.connect() as connection:
-            return tuple(_token(row) for row in connection.execute(select(tables.token).order_by(tables.token.c.name)))
+            return tuple(
+                _TOKEN.from_row(row) for row in connection.execute(select(tables.token).order_by(tables.token.c.name))
+            )
 
     def revoke(self, name: str) -> Future[None]:
         """Delete a token. Errors, from the future: NotFound."""
@@ -80,15 +88,3 @@ class Tokens:
         """Whether there is a token, expired or not."""
         with self._reader.connect() as connection:
             return connection.execute(select(tables.token.c.id).limit(1)).first() is not None
-
-
-def _token(row: Any) -> Token:
-    return Token(
-        id=row.id,
-        name=row.name,
-        digest=row.digest,
-        scopes=frozenset(Scope(scope) for scope in row.scopes),
-        project=row.project,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-    )

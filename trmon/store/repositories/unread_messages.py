@@ -1,4 +1,4 @@
-"""The mail of many runs, read at once."""
+"""Read the unread messages of many runs at once."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from trmon.store.schema import tables
 
 
 def read_unread_messages(
-    connection: Connection, read: Mapping[int, Frontier], *, limit: int
+    connection: Connection, frontiers: Mapping[int, Frontier], *, limit: int
 ) -> dict[int, Unread] | None:
-    """Return what came of runs beyond how far each is read; None if of either kind as many as `limit` did, or more."""
-    # Notices first: every report that came before one of them is there to be read.
-    notices_after = {run_id: frontier.notice_id for run_id, frontier in read.items()}
+    """Return the messages of runs after their frontiers; None if there are `limit` or more reports or notices."""
+    # Notices first: every report that arrived before one of these notices is then visible.
+    notices_after = {run_id: frontier.notice_id for run_id, frontier in frontiers.items()}
     notices = newer_rows(connection, tables.notice, notices_after, limit=limit)
-    reports_after = {run_id: frontier.report_id for run_id, frontier in read.items()}
+    reports_after = {run_id: frontier.report_id for run_id, frontier in frontiers.items()}
     reports = newer_rows(connection, tables.report, reports_after, limit=limit)
     if len(notices) >= limit or len(reports) >= limit:
         return None
-    mail = {run_id: Unread() for run_id in read}
+    unread = {run_id: Unread() for run_id in frontiers}
     for row in notices:
-        mail[row.run_id].notices.append(stored_notice(row))
+        unread[row.run_id].notices.append(stored_notice(row))
     for row in reports:
-        mail[row.run_id].reports.append(stored_report(row))
-    return mail
+        unread[row.run_id].reports.append(stored_report(row))
+    return unread

@@ -1,1 +1,1 @@
-"""How domain values lie in rows: encode, decode, write."""
+"""Convert domain values to table rows and back."""

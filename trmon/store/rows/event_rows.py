@@ -1,4 +1,4 @@
-"""How events of the stream are written."""
+"""Write the rows of the event stream."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trmon.store.database.upsert import insert_rows
 from trmon.store.schema import tables
 
 
-def write_stream(connection: Connection, events: Sequence[tuple[int, Event]]) -> None:
-    """Add events to the stream, each with the id of its run; to be called last of all in a transaction.
+def append_events(connection: Connection, events: Sequence[tuple[int, Event]]) -> None:
+    """Append events, each with the id of its run, as the last statement of a transaction.
 
-    Whoever follows the stream asks for larger ids than the last one it saw: ids must become visible in their order,
-    so only one process at a time is between its first event and its commit.
+    Followers ask for ids larger than the last one they saw, so ids must become visible in order: a lock allows one
+    process at a time between its first event and its commit.
     """
     if not events:
         return

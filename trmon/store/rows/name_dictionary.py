@@ -1,4 +1,4 @@
-"""Sets of names that many rows share, and the values that go with them."""
+"""Store each set of signal names once, and pack the values of a row in the order of its names."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ Names = tuple[str, ...]
 
 
 class NameDictionary:
-    """The rows of `name_set`, remembered; any thread may read, only the writer's may add."""
+    """A cache of the table `name_set`; any thread may read, only the writer's thread may add names."""
 
     def __init__(self) -> None:
         self._names: dict[int, Names] = {}
         self._ids: dict[Names, int] = {}
 
     def forget(self) -> None:
-        """Drop what may not have been committed."""
+        """Clear the cache after a rollback, which may have removed rows that it holds."""
         self._ids.clear()
         self._names.clear()
 
     def id_of(self, connection: Connection, names: Names) -> int:
-        """Return the id of a set of names, adding it if it is new."""
+        """Return the id of a set of names; a new set is inserted."""
         if names not in self._ids:
             text = msgspec.json.encode(names).decode()
             advisory_locks.lock_exclusively(connection, advisory_locks.AdvisoryLock.NAMES)
             insert_new(connection, tables.name_set, rows=[{"names": text}])
-            found = select(tables.name_set.c.id).where(tables.name_set.c.names == text)
-            self._ids[names] = connection.scalars(found).one()
+            query = select(tables.name_set.c.id).where(tables.name_set.c.names == text)
+            self._ids[names] = connection.scalars(query).one()
         return self._ids[names]
 
     def read(self, connection: Connection, ids: Iterable[int]) -> dict[int, Names]:
-        """Return the names of ids."""
+        """Return the sets of names by id."""
         wanted = set(ids)
-        # What is remembered may be dropped by the writer's thread at any moment.
-        names = {id_: known for id_ in wanted if (known := self._names.get(id_)) is not None}
+        # The writer's thread may clear the cache at any moment: each id is looked up once.
+        names = {id_: cached for id_ in wanted if (cached := self._names.get(id_)) is not None}
         if missing := wanted - names.keys():
-            found = select(tables.name_set).where(tables.name_set.c.id.in_(missing))
-            for row in connection.execute(found):
+            query = select(tables.name_set).where(tables.name_set.c.id.in_(missing))
+            for row in connection.execute(query):
                 names[row.id] = self._names[row.id] = msgspec.json.decode(row.names, type=Names)
         return names
 
 
 def pack_values(values: Mapping[str, float]) -> bytes:
-    """Return values as little-endian float64, in their order; NaN and inf survive."""
+    """Return values as little-endian float64 in order, NaN and infinity included."""
     return np.array(list(values.values()), "<f8").tobytes()
 
 
 def unpack_values(names: Names, data: bytes) -> dict[str, float]:
-    """Return what was packed under the names."""
+    """Return packed values by name."""
     return dict(zip(names, np.frombuffer(data, "<f8").tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The stored form of a report: what it says, and its columns byte-shuffled and compressed."""
+"""Encode and decode stored reports and notices; the columns of a report are byte-shuffled and compressed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zstandard import ZstdError, frame_content_size
 
 from trmon.domain.model.errors import Damaged
 from trmon_client.core import wire
-from trmon_client.core.arrays.dtypes import REMEMBERED_LAYOUTS, DType
+from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS, DType
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
 from trmon_client.core.wire.compression import compress, decompress_frame
@@ -22,12 +22,12 @@ T = TypeVar("T")
 FORMAT = 2
 DIGEST_BYTES = 16
 MAX_LAYOUT_BYTES = 1 << 20
-_LOCKED_BYTES = 2047
-"""For more, hashlib lets go of the interpreter's lock, and to get it back from the writer takes longer than to hash."""
+_HASH_PIECE_BYTES = 2047
+"""hashlib releases the GIL for larger pieces, and waiting to get it back takes longer than hashing."""
 
 
 class _Payload(msgspec.Struct, frozen=True, array_like=True):
-    """`report` says all but the columns, `layout` is a _Layout, compressed, `body` the data of a parcel."""
+    """`report` is the report without columns, `layout` a compressed _Layout, `body` the packed columns."""
 
     format: int
     n_sequences: int
@@ -37,7 +37,7 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Layout(msgspec.Struct, frozen=True, array_like=True):
-    """What a parcel says of the columns and histograms that the body holds: the same in all reports of a run."""
+    """The names of the columns and histograms in the body; all reports of a run have the same."""
 
     names: dict[DType, tuple[str, ...]]
     pairs: tuple[Pair, ...]
@@ -50,23 +50,24 @@ _NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wir
 
 
 def pack_report(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
-    """Return the stored form of a report without columns, with the parcel that holds them.
+    """Return the stored form of a report and its packed columns; `unpack_report` returns the same bits.
 
-    Nothing is lost: `unpack` gives back the same bits. Callers pack before they queue, so that the writer need not.
+    Callers pack a report before they queue it, which keeps the work off the writer's thread.
     """
-    layout = _packed_layout(_layout_of(parcel))
-    said = msgspec.msgpack.encode(report)
-    return msgspec.msgpack.encode(_Payload(FORMAT, parcel.n_sequences, said, layout, parcel.data))
+    layout = _compressed_layout(_encoded_layout(parcel))
+    return msgspec.msgpack.encode(
+        _Payload(FORMAT, parcel.n_sequences, msgspec.msgpack.encode(report), layout, parcel.data)
+    )
 
 
 def unpack_report(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
-    """Return a stored report without its columns, and a call that decodes them.
+    """Return a stored report without its columns, and a function that decodes them.
 
-    Errors: Damaged, also from the call, if it cannot be decoded or a service of another format wrote it.
+    Errors: Damaged, also from the function, if the payload cannot be decoded or has another format.
     """
-    packed = _opened(payload)
-    report = _decoded(_REPORT, packed.report)
-    return report, lambda: _columns(report, packed)
+    stored = _decode_payload(payload)
+    report = _decode(_REPORT, stored.report)
+    return report, lambda: _columns(report, stored)
 
 
 def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -> bytes:
@@ -84,26 +85,26 @@ def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wi
 
 
 def message_digest(message: wire.Message) -> bytes:
-    """Return 16 bytes over what a message without columns says: not when it was sent, or what its sender lost."""
-    return blake2b(_said(message), digest_size=DIGEST_BYTES).digest()
+    """Return a digest of the content of a message without columns: send time and client losses do not count."""
+    return blake2b(_content_bytes(message), digest_size=DIGEST_BYTES).digest()
 
 
 def report_digest(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
-    """Return 16 bytes over what a report without columns says, as of `digest`, and over its columns as they are stored.
+    """Return a digest of the content of a report, as `message_digest` defines it, and of its packed columns.
 
-    The same report has the same digest in every encoding, but not from every version of the service: where digests
-    differ, `is_same` knows.
+    Equal reports have equal digests in every wire encoding, but not from every version of the service: if digests
+    differ, `is_same_report` decides.
     """
-    said = sha256(_said(report))
-    said.update(_layout_of(parcel))
-    numbers = memoryview(parcel.data)
-    for start in range(0, len(numbers), _LOCKED_BYTES):
-        said.update(numbers[start : start + _LOCKED_BYTES])
-    return said.digest()[:DIGEST_BYTES]
+    digest = sha256(_content_bytes(report))
+    digest.update(_encoded_layout(parcel))
+    data = memoryview(parcel.data)
+    for start in range(0, len(data), _HASH_PIECE_BYTES):
+        digest.update(data[start : start + _HASH_PIECE_BYTES])
+    return digest.digest()[:DIGEST_BYTES]
 
 
 def is_same_report(payload: bytes, other: bytes) -> bool:
-    """Whether two stored reports say the same, whatever packed them; a damaged one says nothing that is known."""
+    """Whether two stored reports have the same content, whichever version packed them; a damaged one equals none."""
     try:
         return _content(payload) == _content(other)
     except Damaged:
@@ -111,16 +112,16 @@ def is_same_report(payload: bytes, other: bytes) -> bool:
 
 
 def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
-    packed = _opened(payload)
-    said, layout = _said(_decoded(_REPORT, packed.report)), _layout_in(packed)
+    stored = _decode_payload(payload)
+    content, layout = _content_bytes(_decode(_REPORT, stored.report)), _layout_of(stored)
     try:
-        return said, layout, decompress_frame(packed.body)
+        return content, layout, decompress_frame(stored.body)
     except ZstdError as error:
         raise _damaged(error) from error
 
 
-def _said(message: wire.Message) -> bytes:
-    """A report that leaves the decision to the service says nothing by the policy that it knows."""
+def _content_bytes(message: wire.Message) -> bytes:
+    """Encode a message without what a retry may change; without a decision of the client, its policy does not count."""
     neutral: dict[str, Any] = {"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, wire.WIRE_MINOR)}
     if isinstance(message, wire.Report | wire.Finish):
         neutral["losses"] = wire.Losses()
@@ -129,32 +130,32 @@ def _said(message: wire.Message) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(message, **neutral))
 
 
-def _opened(payload: bytes) -> _Payload:
-    packed = _decoded(_PAYLOAD, payload)
-    if packed.format != FORMAT:
+def _decode_payload(payload: bytes) -> _Payload:
+    stored = _decode(_PAYLOAD, payload)
+    if stored.format != FORMAT:
         raise Damaged(
-            f"a stored report has format {packed.format}, this one reads {FORMAT}; use the service that wrote it"
+            f"a stored report has format {stored.format}, this version reads {FORMAT}; use the version that wrote it"
         )
-    return packed
+    return stored
 
 
-def _columns(report: wire.Report, packed: _Payload) -> Columns:
-    layout = _layout_in(packed)
-    parcel = wire.PackedColumns(packed.n_sequences, layout.names, layout.pairs, packed.body)
+def _columns(report: wire.Report, stored: _Payload) -> Columns:
+    layout = _layout_of(stored)
+    packed = wire.PackedColumns(stored.n_sequences, layout.names, layout.pairs, stored.body)
     try:
-        return wire.columns_of_packed(report, parcel)
+        return wire.columns_of_packed(report, packed)
     except (ArithmeticError, LookupError, TypeError, ValueError, ZstdError) as error:
         raise _damaged(error) from error
 
 
-def _layout_in(packed: _Payload) -> _Layout:
+def _layout_of(stored: _Payload) -> _Layout:
     try:
-        return _unpacked_layout(packed.layout)
+        return _decompressed_layout(stored.layout)
     except (msgspec.MsgspecError, ValueError, ZstdError) as error:
         raise _damaged(error) from error
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -165,21 +166,21 @@ def _damaged(error: Exception) -> Damaged:
     return Damaged(f"a stored report is damaged: {error}")
 
 
-def _layout_of(parcel: wire.PackedColumns) -> bytes:
-    return msgspec.msgpack.encode(_Layout(parcel.names, parcel.pairs))
+def _encoded_layout(packed: wire.PackedColumns) -> bytes:
+    return msgspec.msgpack.encode(_Layout(packed.names, packed.pairs))
 
 
-# Remembered, as all reports of a run have the same columns: their names take as long to pack as their numbers.
+# Cached: all reports of a run have the same columns, and packing their names takes as long as packing their numbers.
 
 
-@lru_cache(REMEMBERED_LAYOUTS)
-def _packed_layout(layout: bytes) -> bytes:
+@lru_cache(MAX_CACHED_LAYOUTS)
+def _compressed_layout(layout: bytes) -> bytes:
     return compress(layout)
 
 
-@lru_cache(REMEMBERED_LAYOUTS)
-def _unpacked_layout(packed: bytes) -> _Layout:
-    # A damaged head may state any size, which would be allocated before anything is read.
-    if not 0 <= frame_content_size(packed) <= MAX_LAYOUT_BYTES:
-        raise ZstdError("the frame of the layout states a size that no layout has")
-    return _LAYOUT.decode(decompress_frame(packed))
+@lru_cache(MAX_CACHED_LAYOUTS)
+def _decompressed_layout(data: bytes) -> _Layout:
+    # A damaged header may state any size, which would be allocated before anything is read.
+    if not 0 <= frame_content_size(data) <= MAX_LAYOUT_BYTES:
+        raise ZstdError("the layout states an implausible size")
+    return _LAYOUT.decode(decompress_frame(data))

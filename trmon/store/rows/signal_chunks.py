@@ -1,4 +1,4 @@
-"""History in columns: every 256 batches of an attempt, each signal as one blob, so that one signal reads fast."""
+"""Columnar history: a chunk is 256 batches of an attempt with one blob per signal, so that one signal reads fast."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from trmon.store.schema import tables
 from trmon_client.core.wire.compression import byte_shuffle, byte_unshuffle, compress, decompress_frame
 
 CHUNK_BATCHES = 256
-LOOK_BATCHES = 32
-"""How often it is looked whether a chunk is whole: each look reads all that is in none."""
+COMPLETION_INTERVAL = 32
+"""Batches between two checks for a complete chunk: each check reads all batches that are in no chunk yet."""
 AXES = np.dtype([("step", "<i8"), ("update", "<i8"), ("ordinal", "<i8"), ("closed_at", "<f8")])
-"""What every batch has beside signals; update -1 is the whole rollout batch."""
-_ROW = ("step", "update_index", "ordinal", "closed_at", "signal_names", "signals", "scalar_names", "scalars")
-_NEWEST = (
+"""The axes of every batch; update -1 is the whole rollout batch."""
+_COLUMNS = ("step", "update_index", "ordinal", "closed_at", "signal_names", "signals", "scalar_names", "scalars")
+_LAST_ORDINALS = (
     select(tables.chunk_axes.c.attempt_id, func.max(tables.chunk_axes.c.last_ordinal))
     .where(tables.chunk_axes.c.attempt_id.in_(bindparam("attempts", expanding=True)))
     .group_by(tables.chunk_axes.c.attempt_id)
 )
-"""Made once: making it costs more than asking it."""
+"""Built once: building the query takes longer than running it."""
 
 
 def extend_chunks(connection: Connection, batches: Sequence[BatchRow], *, names: NameDictionary) -> None:
-    """Write the chunks that these batches, just written, revise or complete."""
+    """Write the chunks that these newly written batches revise or complete."""
     by_attempt: dict[int, list[int]] = {}
     for batch in batches:
-        # One that is not revised is the run's newest: it lies in no chunk yet.
-        if batch.revised or batch.ordinal % LOOK_BATCHES == 0:
+        # A batch that is not revised is the newest of its run and in no chunk yet.
+        if batch.revised or batch.ordinal % COMPLETION_INTERVAL == 0:
             by_attempt.setdefault(batch.key.attempt_id, []).append(batch.ordinal)
-    chunked = _chunked_to_each(connection, by_attempt)
+    chunked = _last_chunked_ordinals(connection, by_attempt)
     for attempt_id, ordinals in by_attempt.items():
         if min(ordinals) <= chunked[attempt_id]:
-            for first, last in _revised(connection, attempt_id, ordinals):
-                span = tail_of(attempt_id, first - 1).where(tables.batch.c.ordinal <= last)
+            for first, last in _revised_spans(connection, attempt_id, ordinals):
+                span = select_unchunked(attempt_id, first - 1).where(tables.batch.c.ordinal <= last)
                 _write_chunk(connection, attempt_id, rows=connection.execute(span).all(), names=names)
-        if any(ordinal % LOOK_BATCHES == 0 for ordinal in ordinals):
-            _complete(connection, attempt_id, chunked_to=chunked[attempt_id], names=names)
+        if any(ordinal % COMPLETION_INTERVAL == 0 for ordinal in ordinals):
+            _write_complete_chunks(connection, attempt_id, chunked_to=chunked[attempt_id], names=names)
 
 
-def _complete(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameDictionary) -> None:
-    """Write the tail's chunks that are whole."""
-    rows = connection.execute(tail_of(attempt_id, chunked_to)).all()
+def _write_complete_chunks(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameDictionary) -> None:
+    """Write a chunk for every 256 batches that are in none."""
+    rows = connection.execute(select_unchunked(attempt_id, chunked_to)).all()
     for first in range(0, len(rows) - CHUNK_BATCHES + 1, CHUNK_BATCHES):
         _write_chunk(connection, attempt_id, rows=rows[first : first + CHUNK_BATCHES], names=names)
 
 
-def _chunked_to_each(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
-    """Return the last ordinal of each attempt that is in a chunk, 0 without chunks."""
-    found = connection.execute(_NEWEST, {"attempts": list(attempt_ids)}).all() if attempt_ids else ()
-    return dict.fromkeys(attempt_ids, 0) | {row[0]: row[1] for row in found}
+def _last_chunked_ordinals(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
+    """Return the last chunked ordinal of each attempt; 0 without chunks."""
+    rows = connection.execute(_LAST_ORDINALS, {"attempts": list(attempt_ids)}).all() if attempt_ids else ()
+    return dict.fromkeys(attempt_ids, 0) | {row[0]: row[1] for row in rows}
 
 
 def last_chunked_ordinal(connection: Connection, attempt_id: int) -> int:
-    """Return the last ordinal that is in a chunk, 0 without chunks."""
+    """Return the last chunked ordinal of an attempt; 0 without chunks."""
     newest = select(func.max(tables.chunk_axes.c.last_ordinal)).where(tables.chunk_axes.c.attempt_id == attempt_id)
     return connection.scalar(newest) or 0
 
@@ -74,21 +74,21 @@ def axes_of(rows: Sequence[Any]) -> Any:
     return axes
 
 
-def values_by_signal(rows: Sequence[Any], sets: Mapping[int, Names]) -> dict[str, Any]:
+def values_by_signal(rows: Sequence[Any], name_sets: Mapping[int, Names]) -> dict[str, Any]:
     """Return the scalars and signals of batch rows by name, float64 [rows], NaN where a row lacks one or is damaged.
 
-    A scalar that is named like a signal gives way to it.
+    A signal replaces a scalar of the same name.
     """
     values: dict[str, Any] = {}
     for part in ("scalar", "signal"):
         by_set: dict[int, list[int]] = {}
         for i, row in enumerate(rows):
-            of_set = row._mapping[f"{part}_names"]
-            if len(row._mapping[f"{part}s"]) == 8 * len(sets[of_set]):
-                by_set.setdefault(of_set, []).append(i)
+            set_id = row._mapping[f"{part}_names"]
+            if len(row._mapping[f"{part}s"]) == 8 * len(name_sets[set_id]):
+                by_set.setdefault(set_id, []).append(i)
         for set_id, indices in by_set.items():
             stacked = np.stack([np.frombuffer(rows[i]._mapping[f"{part}s"], "<f8") for i in indices])
-            for name, column in zip(sets[set_id], stacked.T, strict=True):
+            for name, column in zip(name_sets[set_id], stacked.T, strict=True):
                 values.setdefault(name, np.full(len(rows), np.nan))[indices] = column
     return values
 
@@ -105,28 +105,28 @@ def read_signal(data: bytes) -> Any:
     return byte_unshuffle(planes, dtype="f8", shape=(1, len(planes) // 8))[0]
 
 
-def tail_of(attempt_id: int, chunked_to: int) -> Select[Any]:
-    """Return a query for the batch rows of an attempt that are in no chunk yet, in their order."""
+def select_unchunked(attempt_id: int, chunked_to: int) -> Select[Any]:
+    """Return a query for the batch rows of an attempt that are in no chunk yet, in order."""
     table = tables.batch.c
     return (
-        select(*(table[name] for name in _ROW))
+        select(*(table[name] for name in _COLUMNS))
         .where(table.attempt_id == attempt_id, table.ordinal > chunked_to)
         .order_by(table.ordinal)
     )
 
 
-def _revised(connection: Connection, attempt_id: int, ordinals: Sequence[int]) -> set[tuple[int, int]]:
-    """Return the first and last ordinals of the chunks that hold any of the ordinals."""
+def _revised_spans(connection: Connection, attempt_id: int, ordinals: Sequence[int]) -> set[tuple[int, int]]:
+    """Return the first and last ordinals of the chunks that contain any of the ordinals."""
     table = tables.chunk_axes.c
     spans = select(table.first_ordinal, table.last_ordinal).where(
         table.attempt_id == attempt_id, table.last_ordinal >= min(ordinals), table.first_ordinal <= max(ordinals)
     )
-    found = connection.execute(spans).all()
-    return {(first, last) for first, last in found if any(first <= ordinal <= last for ordinal in ordinals)}
+    rows = connection.execute(spans).all()
+    return {(first, last) for first, last in rows if any(first <= ordinal <= last for ordinal in ordinals)}
 
 
 def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any], names: NameDictionary) -> None:
-    sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
+    name_sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
     axes = axes_of(rows)
     key = {"attempt_id": attempt_id, "first_ordinal": int(axes["ordinal"][0])}
     span = {
@@ -138,6 +138,6 @@ def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any]
     upsert(connection, tables.chunk_axes, key=tuple(key), rows=[key | span | {"axes": compress(planes)}])
     blobs = [
         key | {"name": name, "data": compress(byte_shuffle(column.astype("<f8", copy=False).tobytes(), 8))}
-        for name, column in values_by_signal(rows, sets).items()
+        for name, column in values_by_signal(rows, name_sets).items()
     ]
     upsert(connection, tables.signal_chunk, key=(*key, "name"), rows=blobs)

@@ -1,1 +1,1 @@
-"""The tables and the types of their columns."""
+"""The tables and their column types."""

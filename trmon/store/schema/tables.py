@@ -1,4 +1,4 @@
-"""The tables, on one page; trmon/store/migrations makes them."""
+"""All tables; the migrations in trmon/store/migrations create them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ metadata = MetaData(
         "fk": "fk_%(table_name)s_%(column_0_name)s",
     }
 )
-"""Constraints are named, since a migration can only change what has a name."""
+"""Constraints have names, because a migration can only change named ones."""
 
 BATCH_KEY = ("attempt_id", "step", "update_index")
 REPORT_KEY = (*BATCH_KEY, "rank", "chunk")
@@ -49,7 +49,7 @@ def _attempt(*, primary_key: bool = False) -> Column[Any]:
     return Column("attempt_id", ForeignKey("attempt.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key)
 
 
-def _needed(name: str, kind: Any, **options: Any) -> Column[Any]:
+def _required(name: str, kind: Any, **options: Any) -> Column[Any]:
     return Column(name, kind, nullable=False, **options)
 
 
@@ -57,25 +57,25 @@ def _unique(*columns: str) -> UniqueConstraint:
     return UniqueConstraint(*columns)
 
 
-# A generated id is never used twice (sqlite_autoincrement), even after the newest rows are pruned: frontiers and
-# event streams compare ids.
+# sqlite_autoincrement prevents the reuse of ids after the newest rows are pruned: frontiers and the event stream
+# compare ids.
 
-project = Table("project", metadata, Column("name", Text, primary_key=True), _needed("created_at", Double))
+project = Table("project", metadata, Column("name", Text, primary_key=True), _required("created_at", Double))
 
 run = Table(
     "run",
     metadata,
     _id(),
-    _needed("project", ForeignKey("project.name")),
-    _needed("name", Text),
-    _needed("state", Text),
+    _required("project", ForeignKey("project.name")),
+    _required("name", Text),
+    _required("state", Text),
     Column("owner", Text),
-    _needed("config", JsonColumn),
-    _needed("mode", Text),
-    _needed("created_at", Double),
+    _required("config", JsonColumn),
+    _required("mode", Text),
+    _required("created_at", Double),
     Column("last_step", BigInteger),
     Column("attempt_id", BigInteger),
-    _needed("archived", Boolean),
+    _required("archived", Boolean),
     _unique("project", "name"),
     sqlite_autoincrement=True,
 )
@@ -93,14 +93,14 @@ attempt = Table(
     metadata,
     _id(),
     _run(),
-    _needed("name", Text),
-    _needed("ordinal", Integer),
-    _needed("started_at", Double),
-    _needed("world_size", BigInteger),
+    _required("name", Text),
+    _required("ordinal", Integer),
+    _required("started_at", Double),
+    _required("world_size", BigInteger),
     Column("fork_of", BigInteger),
     Column("fork_reason", Text),
     Column("launch", Text),
-    _needed("ranks_unverified", Boolean),
+    _required("ranks_unverified", Boolean),
     _unique("run_id", "name"),
     sqlite_autoincrement=True,
 )
@@ -111,11 +111,11 @@ claim = Table(
     _attempt(primary_key=True),
     Column("rank", BigInteger, primary_key=True),
     _run(),
-    _needed("launch", Text),
-    _needed("seen_at", Double),
+    _required("launch", Text),
+    _required("seen_at", Double),
     Column("reported_at", Double),
     Column("last_step", BigInteger),
-    _needed("ended", Boolean),
+    _required("ended", Boolean),
     Column("began_at", Double),
     Column("beat_at", Double),
     Column("former_launch", Text),
@@ -129,19 +129,19 @@ report = Table(
     _id(),
     _run(),
     _attempt(),
-    _needed("step", BigInteger),
-    _needed("update_index", UpdateIndexColumn),
-    _needed("rank", BigInteger),
-    _needed("chunk", BigInteger),
-    _needed("received_at", Double),
-    _needed("n_sequences", Integer),
-    _needed("n_tokens", BigInteger),
-    _needed("payload_bytes", Integer),
-    _needed("digest", LargeBinary),
-    _needed("accepted", LargeBinary),
-    _needed("payload", LargeBinary),
+    _required("step", BigInteger),
+    _required("update_index", UpdateIndexColumn),
+    _required("rank", BigInteger),
+    _required("chunk", BigInteger),
+    _required("received_at", Double),
+    _required("n_sequences", Integer),
+    _required("n_tokens", BigInteger),
+    _required("payload_bytes", Integer),
+    _required("digest", LargeBinary),
+    _required("accepted", LargeBinary),
+    _required("payload", LargeBinary),
     _unique(*REPORT_KEY),
-    # Retention reads ages and bytes from the index alone.
+    # A covering index: retention reads ages and sizes without the table.
     Index("ix_report_run_id", "run_id", "id", "received_at", "payload_bytes"),
     sqlite_autoincrement=True,
 )
@@ -152,21 +152,21 @@ notice = Table(
     _id(),
     _run(),
     _attempt(),
-    _needed("kind", Text),
-    _needed("launch", Text),
-    _needed("rank", BigInteger),
-    _needed("sequence", BigInteger),
-    _needed("received_at", Double),
-    _needed("digest", LargeBinary),
-    _needed("payload", LargeBinary),
+    _required("kind", Text),
+    _required("launch", Text),
+    _required("rank", BigInteger),
+    _required("sequence", BigInteger),
+    _required("received_at", Double),
+    _required("digest", LargeBinary),
+    _required("payload", LargeBinary),
     _unique(*NOTICE_KEY),
     Index("ix_notice_run_id", "run_id", "id"),
     sqlite_autoincrement=True,
 )
 
-# The names of a batch's signals, in the order of its values; nearly all batches share one row, so a new signal
-# needs no migration and costs its eight bytes.
-name_set = Table("name_set", metadata, _id(), _needed("names", Text, unique=True))
+# The names of a batch's signals, in the order of its values. Nearly all batches share one row, so a new signal needs
+# no migration and takes eight bytes per batch.
+name_set = Table("name_set", metadata, _id(), _required("names", Text, unique=True))
 
 batch = Table(
     "batch",
@@ -174,26 +174,26 @@ batch = Table(
     _id(),
     _run(),
     _attempt(),
-    _needed("step", BigInteger),
-    _needed("update_index", UpdateIndexColumn),
-    _needed("ordinal", BigInteger),
-    _needed("closed_at", Double),
-    _needed("n_sequences", Integer),
-    _needed("n_tokens", BigInteger),
-    _needed("n_ranks", Integer),
-    _needed("missing_ranks", JsonColumn),
-    _needed("complete", Boolean),
-    _needed("revised", Boolean),
-    _needed("mode", Text),
-    _needed("primary_pair", Text),
-    _needed("kl_is", Text),
+    _required("step", BigInteger),
+    _required("update_index", UpdateIndexColumn),
+    _required("ordinal", BigInteger),
+    _required("closed_at", Double),
+    _required("n_sequences", Integer),
+    _required("n_tokens", BigInteger),
+    _required("n_ranks", Integer),
+    _required("missing_ranks", JsonColumn),
+    _required("complete", Boolean),
+    _required("revised", Boolean),
+    _required("mode", Text),
+    _required("primary_pair", Text),
+    _required("kl_is", Text),
     Column("policy_hash", Text),
-    _needed("mismatches", Integer),
-    _needed("last_report_id", BigInteger),
-    _needed("signal_names", ForeignKey("name_set.id")),
-    _needed("signals", LargeBinary),
-    _needed("scalar_names", ForeignKey("name_set.id")),
-    _needed("scalars", LargeBinary),
+    _required("mismatches", Integer),
+    _required("last_report_id", BigInteger),
+    _required("signal_names", ForeignKey("name_set.id")),
+    _required("signals", LargeBinary),
+    _required("scalar_names", ForeignKey("name_set.id")),
+    _required("scalars", LargeBinary),
     Column("quarantined", JsonColumn),
     _unique(*BATCH_KEY),
     _unique("run_id", "ordinal"),
@@ -207,11 +207,11 @@ decision = Table(
     Column("step", BigInteger, primary_key=True),
     Column("update_index", UpdateIndexColumn, primary_key=True),
     Column("policy_hash", Text, primary_key=True),
-    _needed("policy_name", Text),
-    _needed("role", Text),
-    _needed("counts", JsonColumn),
+    _required("policy_name", Text),
+    _required("role", Text),
+    _required("counts", JsonColumn),
     Column("mask_rate", NumberColumn),
-    _needed("accepted", LargeBinary),
+    _required("accepted", LargeBinary),
 )
 
 chunk_axes = Table(
@@ -219,10 +219,10 @@ chunk_axes = Table(
     metadata,
     _attempt(primary_key=True),
     Column("first_ordinal", BigInteger, primary_key=True),
-    _needed("last_ordinal", BigInteger),
-    _needed("first_step", BigInteger),
-    _needed("last_step", BigInteger),
-    _needed("axes", LargeBinary),
+    _required("last_ordinal", BigInteger),
+    _required("first_step", BigInteger),
+    _required("last_step", BigInteger),
+    _required("axes", LargeBinary),
 )
 
 signal_chunk = Table(
@@ -231,7 +231,7 @@ signal_chunk = Table(
     _attempt(primary_key=True),
     Column("name", Text, primary_key=True),
     Column("first_ordinal", BigInteger, primary_key=True),
-    _needed("data", LargeBinary),
+    _required("data", LargeBinary),
 )
 
 policy_version = Table(
@@ -239,15 +239,15 @@ policy_version = Table(
     metadata,
     _id(),
     _run(),
-    _needed("hash", Text),
-    _needed("policy", JsonColumn),
-    _needed("shadows", JsonColumn),
-    _needed("author", Text),
-    _needed("reason", Text),
-    _needed("created_at", Double),
-    _needed("from_step", BigInteger),
-    _needed("pinned", Boolean),
-    _needed("evidence", JsonColumn),
+    _required("hash", Text),
+    _required("policy", JsonColumn),
+    _required("shadows", JsonColumn),
+    _required("author", Text),
+    _required("reason", Text),
+    _required("created_at", Double),
+    _required("from_step", BigInteger),
+    _required("pinned", Boolean),
+    _required("evidence", JsonColumn),
     Index("ix_policy_version_run_id", "run_id", "id"),
 )
 
@@ -255,17 +255,17 @@ adaptation = Table(
     "adaptation",
     metadata,
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
-    _needed("setting", JsonColumn),
-    _needed("author", Text),
-    _needed("changed_at", Double),
+    _required("setting", JsonColumn),
+    _required("author", Text),
+    _required("changed_at", Double),
 )
 
 run_state = Table(
     "run_state",
     metadata,
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
-    _needed("report_id", BigInteger),
-    _needed("notice_id", BigInteger),
+    _required("report_id", BigInteger),
+    _required("notice_id", BigInteger),
     Column("ordinal", BigInteger),
     Column("version", Integer),
     Column("state", LargeBinary),
@@ -277,20 +277,20 @@ alert = Table(
     metadata,
     _id(),
     _run(),
-    _needed("identity", Text),
-    _needed("attempt_id", BigInteger),
-    _needed("step", BigInteger),
-    _needed("update_index", UpdateIndexColumn),
-    _needed("rule", Text),
-    _needed("severity", Text),
-    _needed("state", Text),
-    _needed("since_at", Double),
-    _needed("updated_at", Double),
+    _required("identity", Text),
+    _required("attempt_id", BigInteger),
+    _required("step", BigInteger),
+    _required("update_index", UpdateIndexColumn),
+    _required("rule", Text),
+    _required("severity", Text),
+    _required("state", Text),
+    _required("since_at", Double),
+    _required("updated_at", Double),
     Column("value", NumberColumn),
     Column("threshold", NumberColumn),
-    _needed("summary", Text),
-    _needed("labels", JsonColumn),
-    _needed("runbook", Text),
+    _required("summary", Text),
+    _required("labels", JsonColumn),
+    _required("runbook", Text),
     Column("acked_by", Text),
     Column("acked_at", Double),
     Column("ack_note", Text),
@@ -304,16 +304,16 @@ alert_event = Table(
     metadata,
     _id(),
     _run(),
-    _needed("identity", Text),
-    _needed("attempt_id", BigInteger),
-    _needed("step", BigInteger),
-    _needed("update_index", UpdateIndexColumn),
-    _needed("silence_started_at", SilenceStartColumn),
-    _needed("state", Text),
-    _needed("at", Double),
+    _required("identity", Text),
+    _required("attempt_id", BigInteger),
+    _required("step", BigInteger),
+    _required("update_index", UpdateIndexColumn),
+    _required("silence_started_at", SilenceStartColumn),
+    _required("state", Text),
+    _required("at", Double),
     Column("value", NumberColumn),
     Column("threshold", NumberColumn),
-    _needed("summary", Text),
+    _required("summary", Text),
     _unique(*EVENT_KEY),
     Index("ix_alert_event_run_id", "run_id"),
     sqlite_autoincrement=True,
@@ -323,19 +323,19 @@ delivery = Table(
     "delivery",
     metadata,
     _id(),
-    _needed("receiver", Text),
-    _needed("dedup_key", Text, unique=True),
-    _needed("body", JsonColumn),
-    _needed("state", Text),
-    _needed("attempts", Integer),
-    _needed("due_at", Double),
+    _required("receiver", Text),
+    _required("dedup_key", Text, unique=True),
+    _required("body", JsonColumn),
+    _required("state", Text),
+    _required("attempts", Integer),
+    _required("due_at", Double),
     Column("last_error", Text),
     Column("tried_at", Double),
-    _needed("made_at", Double),
+    _required("made_at", Double),
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE")),
     Column("episode", Text),
-    _needed("told_state", Text),
-    _needed("rounds", Integer),
+    _required("told_state", Text),
+    _required("rounds", Integer),
     Column("muted", Text),
     Index("ix_delivery_due", "state", "due_at"),
     Index("ix_delivery_run_id", "run_id", "id"),
@@ -346,11 +346,11 @@ silence = Table(
     metadata,
     _id(),
     Column("project", Text),
-    _needed("matchers", JsonColumn),
-    _needed("author", Text),
-    _needed("note", Text),
-    _needed("starts_at", Double),
-    _needed("ends_at", Double),
+    _required("matchers", JsonColumn),
+    _required("author", Text),
+    _required("note", Text),
+    _required("starts_at", Double),
+    _required("ends_at", Double),
     Index("ix_silence_ends_at", "ends_at"),
     sqlite_autoincrement=True,
 )
@@ -360,9 +360,9 @@ event = Table(
     metadata,
     _id(),
     _run(),
-    _needed("at", Double),
-    _needed("kind", Text),
-    _needed("data", JsonColumn),
+    _required("at", Double),
+    _required("kind", Text),
+    _required("data", JsonColumn),
     Index("ix_event_run_id", "run_id"),
     sqlite_autoincrement=True,
 )
@@ -372,20 +372,20 @@ lease = Table(
     metadata,
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("holder", Text),
-    _needed("fence", BigInteger),
-    _needed("expires_at", Double),
+    _required("fence", BigInteger),
+    _required("expires_at", Double),
 )
 
-worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _needed("seen_at", Double))
+worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _required("seen_at", Double))
 
 token = Table(
     "token",
     metadata,
     _id(),
-    _needed("name", Text, unique=True),
-    _needed("digest", Text, unique=True),
-    _needed("scopes", JsonColumn),
+    _required("name", Text, unique=True),
+    _required("digest", Text, unique=True),
+    _required("scopes", JsonColumn),
     Column("project", Text),
-    _needed("created_at", Double),
+    _required("created_at", Double),
     Column("expires_at", Double),
 )

@@ -1,4 +1,4 @@
-"""Deleting much in small transactions, so that nobody waits long behind it."""
+"""Delete many rows in small transactions, so that other writes do not wait long."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from sqlalchemy import ColumnElement, Table, delete, select, tuple_
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
 
-PIECE_ROWS = 100
-"""Reports are tens of kilobytes each: what waits behind a piece should not notice it."""
+BATCH_ROWS = 100
+"""Rows per transaction; a report has tens of kilobytes."""
 
 
 def delete_in_batches(
-    writer: GroupCommit, table: Table, where: ColumnElement[bool], *, goes_on: Callable[[], bool] = lambda: True
+    writer: GroupCommit, table: Table, where: ColumnElement[bool], *, may_continue: Callable[[], bool] = lambda: True
 ) -> int:
-    """Delete the rows of a predicate and return how many they were; other writes go in between.
+    """Delete the rows that match a predicate and return their number; other writes run in between.
 
-    Args: goes_on: asked before each piece; what is left when it says no stays for another time.
+    Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
     """
     deleted = 0
-    while goes_on() and (piece := writer.submit(lambda to: _delete_piece(to, table, where)).result()):
-        deleted += piece
+    while may_continue() and (n := writer.submit(lambda to: _delete_batch(to, table, where)).result()):
+        deleted += n
     return deleted
 
 
-def _delete_piece(transaction: Transaction, table: Table, where: ColumnElement[bool]) -> int:
+def _delete_batch(transaction: Transaction, table: Table, where: ColumnElement[bool]) -> int:
     key = list(table.primary_key.columns)
-    piece = select(*key).where(where).limit(PIECE_ROWS)
-    return transaction.connection.execute(delete(table).where(tuple_(*key).in_(piece))).rowcount
+    batch = select(*key).where(where).limit(BATCH_ROWS)
+    return transaction.connection.execute(delete(table).where(tuple_(*key).in_(batch))).rowcount

@@ -1,4 +1,4 @@
-"""What the writer does together: operations, and the transaction they share."""
+"""The operations of the writer, and the transaction that a group of them shares."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ MAX_OPERATIONS = 500
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What an operation writes through.
+    """The transaction of an operation.
 
-    `said` collects events of runs, written at the end; `touched` the runs for which something came, `edited` those
-    that somebody beside their worker changed, `addressed` the receivers that something is to be told to.
+    `events` collects events of runs, which are written last; `touched` the runs with new messages, `edited` the runs
+    that a process other than their worker changed, `receivers` those with new deliveries.
     """
 
     connection: Connection
-    said: list[tuple[int, Event]] = field(default_factory=list)
+    events: list[tuple[int, Event]] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
     edited: set[int] = field(default_factory=set)
-    addressed: set[str] = field(default_factory=set)
+    receivers: set[str] = field(default_factory=set)
 
-    def edit(self, run_id: int) -> None:
-        """Note that somebody beside a run's worker has changed it: its worker hears of it, wherever it is."""
+    def mark_edited(self, run_id: int) -> None:
+        """Mark a run as edited and append an event that notifies its worker, which may be another process."""
         self.edited.add(run_id)
-        self.said.append((run_id, Event(kind=EDIT, data={}, at=time.time())))
+        self.events.append((run_id, Event(kind=EDIT, data={}, at=time.time())))
 
-    def unsay(self, run_id: int) -> None:
-        """Take back what was said of a run that is gone: an event without its run fails the whole group."""
-        self.said[:] = [(id_, event) for id_, event in self.said if id_ != run_id]
+    def discard_events(self, run_id: int) -> None:
+        """Drop the events of a deleted run: an event without its run fails the whole group."""
+        self.events[:] = [(id_, event) for id_, event in self.events if id_ != run_id]
 
 
 Operation = Callable[[Transaction], T]
-"""Writes something. One that raises a TrmonError has written nothing that anybody remembers."""
+"""Writes rows. An operation that raises a TrmonError has changed no cache."""
 Handler = Callable[[Transaction, Sequence[Item]], Sequence[T]]
-"""Writes many items at once and answers each, in order."""
+"""Writes many items at once and returns a result for each, in order."""
 
 
 RunRef = int | RunKey | ArrivedMessage
-"""A run by its id or its name, or by a message of it, which may be the first that is heard of it."""
+"""A run by its id or its name, or by a message of it, which may be its first."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteItem:
-    """An item that waits for its handler, and the future its caller waits for; `run` is whose rows it writes."""
+    """An item in the queue with its handler and the future of its caller; `run` is the run whose rows it writes."""
 
     handler: Handler[Any, Any]
     item: Any
@@ -69,42 +69,42 @@ class WriteItem:
 
 @dataclass(frozen=True, slots=True)
 class FailedWrite:
-    """The result of a work that raised."""
+    """The result of an item whose handler raised."""
 
     error: Exception
 
 
 @dataclass(slots=True)
 class WriteGroup:
-    """The works of one transaction and their results, which nobody sees before it is committed."""
+    """The items of one transaction and their results, which callers get after the commit."""
 
-    works: list[WriteItem] = field(default_factory=list)
+    items: list[WriteItem] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     began_at: float = field(default_factory=time.perf_counter)
 
     @property
     def seconds(self) -> float:
-        """How long it has been at work."""
+        """Seconds since the group began."""
         return time.perf_counter() - self.began_at
 
     @property
     def full(self) -> bool:
-        """Whether it is time to commit, whatever still waits."""
-        return len(self.works) >= MAX_OPERATIONS or self.seconds >= MAX_SECONDS
+        """Whether to commit now, even if more items wait."""
+        return len(self.items) >= MAX_OPERATIONS or self.seconds >= MAX_SECONDS
 
     def slices(self) -> list[list[WriteItem]]:
-        """Return its works, those in a row that share a handler together."""
-        return [list(works) for _, works in groupby(self.works, key=attrgetter("handler"))]
+        """Return the items in slices: consecutive items that share a handler."""
+        return [list(items) for _, items in groupby(self.items, key=attrgetter("handler"))]
 
     def fail(self, error: Exception) -> None:
-        """Hand every caller the error for which nothing was committed."""
-        for work in self.works:
-            work.future.set_exception(error)
+        """Give every caller the error that prevented the commit."""
+        for item in self.items:
+            item.future.set_exception(error)
 
     def resolve(self) -> None:
-        """Hand every caller the result: it is on the disk."""
-        for work, result in zip(self.works, self.results, strict=True):
+        """Give every caller its result: it is on disk."""
+        for item, result in zip(self.items, self.results, strict=True):
             if isinstance(result, FailedWrite):
-                work.future.set_exception(result.error)
+                item.future.set_exception(result.error)
             else:
-                work.future.set_result(result)
+                item.future.set_result(result)
