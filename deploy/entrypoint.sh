@@ -1,38 +1,38 @@
 #!/bin/sh
-# What a container does. `secrets` and `tokens` make what the first start needs, and nothing again; `serve` sees to the
-# tokens itself, so that one container alone is enough; anything else is a command of trmon.
-#   TRMON_DATA_DIR     the database, if it is the embedded one
-#   SECRETS            postgres/, grafana/ and tokens/, each a volume that only those mount who read it
+# Entrypoint of the image. `secrets` and `tokens` create what the first start needs and keep existing files; `serve` also
+# creates the tokens, so that a single container is enough; any other argument is a trmon command.
+#   TRMON_DATA_DIR     the folder of the embedded database
+#   SECRETS            postgres/, grafana/ and tokens/, each a volume mounted only by its readers
 set -eu
 umask 077
 
 random() { python -c 'import secrets; print(secrets.token_urlsafe(32))'; }
 
-# Writes a file that is whole or not there: FILE MODE, the content on stdin.
-keep() {
+# Writes a file atomically: FILE MODE, the content on stdin.
+write_file() {
   cat >"$1.new"
   chmod "$2" "$1.new"
   mv "$1.new" "$1"
 }
 
 make_secrets() {
-  [ -s "$SECRETS/postgres/password" ] || random | keep "$SECRETS/postgres/password" 644
+  [ -s "$SECRETS/postgres/password" ] || random | write_file "$SECRETS/postgres/password" 644
   password=$(cat "$SECRETS/postgres/password")
-  printf 'postgres:5432:trmon:trmon:%s\n' "$password" | keep "$SECRETS/postgres/pgpass" 600
-  [ -s "$SECRETS/grafana/password" ] || random | keep "$SECRETS/grafana/password" 644
+  printf 'postgres:5432:trmon:trmon:%s\n' "$password" | write_file "$SECRETS/postgres/pgpass" 600
+  [ -s "$SECRETS/grafana/password" ] || random | write_file "$SECRETS/grafana/password" 644
 }
 
 create() { trmon token create "$1" --scope "$2" --days 3650; }
 
-# A token whose file was lost is known, but by nobody: it is made anew. NAME SCOPE MODE.
+# Creates a token; if its file was lost, revokes it and creates a new one: NAME SCOPE MODE.
 make_token() {
   [ -s "$SECRETS/tokens/$1" ] && return
   if ! secret=$(create "$1" "$2" 2>/dev/null); then
     trmon token revoke "$1" >/dev/null
     secret=$(create "$1" "$2")
   fi
-  printf '%s' "$secret" | keep "$SECRETS/tokens/$1" "$3"
-  echo "made the token $1, in $SECRETS/tokens/$1" >&2
+  printf '%s' "$secret" | write_file "$SECRETS/tokens/$1" "$3"
+  echo "created the token $1 in $SECRETS/tokens/$1" >&2
 }
 
 make_tokens() {

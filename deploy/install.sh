@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs trmon and what it runs on, in pinned versions, into a virtual environment: the image is built by it, and so is
-# a machine without containers. Usage: deploy/install.sh FOLDER
+# Installs trmon and its pinned dependencies into a virtual environment; the image build and installations without
+# containers use it. Usage: deploy/install.sh FOLDER
 set -eu
 venv=$1
 repository=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,4 +1,4 @@
-"""The image's steps from first to last in a fresh virtual environment; by `make image-check`, since it downloads."""
+"""Runs all steps of the image in a fresh virtual environment; started by `make image-check`, since it downloads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(json.dumps([trmon.__file__, trmon_client.__file__, len(shipped()), len(bui
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Container:
-    """What the build stage makes, and the folders of the stage that runs."""
+    """The output of the build stage, and the folders of the final stage."""
     root = tmp_path_factory.mktemp("container")
     container = Container(IMAGE, root=root, venv=install(IMAGE, root))
     container.prepare()

@@ -1,4 +1,4 @@
-"""The image, without an engine: what the Dockerfile says, done in a folder that stands for the container's root."""
+"""Performs the steps of the Dockerfile without a container engine, in a folder that stands in for the root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 VENV = "/opt/trmon"
 
 Instruction = tuple[str, str]
-"""A word of the Dockerfile's language and what follows it."""
+"""An instruction of the Dockerfile and its arguments."""
 
 
 def stages(text: str) -> list[list[Instruction]]:
@@ -34,18 +34,18 @@ def stages(text: str) -> list[list[Instruction]]:
 
 @dataclass(frozen=True)
 class Image:
-    """The Dockerfile: a stage that builds, and the one that runs."""
+    """The Dockerfile: a build stage and a final stage."""
 
     build: list[Instruction]
     run: list[Instruction]
 
     @classmethod
     def read(cls) -> Image:
-        """Return what deploy/Dockerfile says."""
+        """Return the parsed deploy/Dockerfile."""
         return cls(*stages(DOCKERFILE.read_text()))
 
     def one(self, word: str) -> str:
-        """Return what the one instruction of the running stage by this word says."""
+        """Return the arguments of the only such instruction of the final stage."""
         [said] = [rest for found, rest in self.run if found == word]
         return said
 
@@ -56,12 +56,12 @@ class Image:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the image sets."""
+        """The environment variables of the image."""
         return dict(pair.split("=", 1) for pair in shlex.split(self.one("ENV")))
 
     @property
     def copied(self) -> list[tuple[list[str], str]]:
-        """What is copied from the repository while building: sources and where to."""
+        """The files copied from the repository by the build stage: sources and destination."""
         words = [shlex.split(rest) for word, rest in self.build if word == "COPY"]
         return [(sources, target) for *sources, target in words]
 
@@ -72,7 +72,7 @@ class Image:
 
 
 def install(image: Image, folder: Path) -> Path:
-    """Build as the first stage does, from what it copies and nothing else; return the virtual environment."""
+    """Build as the first stage does, from only the files it copies; return the virtual environment."""
     source, venv = folder / "src", folder / VENV.strip("/")
     for sources, target in image.copied:
         for name in sources:
@@ -94,23 +94,23 @@ def _copy(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Container:
-    """A root folder with the image's folders, over a virtual environment that holds trmon."""
+    """A root folder with the image's folders and a virtual environment with trmon."""
 
     image: Image
     root: Path
     venv: Path
 
     def prepare(self) -> None:
-        """Make the folders that the image makes."""
+        """Create the folders of the image."""
         for path in self.image.folders:
             self.within(path).mkdir(parents=True)
 
     def within(self, path: str) -> Path:
-        """Return where a path of the container lies."""
+        """Return the local path of a path in the container."""
         return self.root / path.strip("/")
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
-        """Run a command of the image, without one its own, by its entrypoint; settings may be given."""
+        """Run a command through the image's entrypoint, by default the image's own; settings may be given."""
         [entrypoint] = self.image.listed("ENTRYPOINT")
         script = ROOT / "deploy" / Path(entrypoint).name
         words = command or tuple(self.image.listed("CMD"))
@@ -129,7 +129,7 @@ class Container:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def is_healthy(self, port: int) -> bool:
-        """Ask as the image's health check does."""
+        """Run the image's health check."""
         program, *rest = self.image.listed("HEALTHCHECK")
         asked = [part.replace(":8642", f":{port}") for part in rest]
         checked = [str(self.venv / "bin" / program), *asked]

@@ -1,4 +1,4 @@
-"""From a trainer's reports to somebody's receiver, by Prometheus alone: real ones of everything, with our files."""
+"""Alerts from a trainer's reports to a webhook through Prometheus alone: real servers with our configuration."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.server("prometheus", "prometheus-alertmanager"), pytes
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 N_STEPS = 5
-"""Of a run whose log-probs are corrupt; the rule fires after three."""
+"""Steps with corrupt log-probs; the rule fires after three."""
 
 
 def of_prometheus(url: str, *, alertmanager_url: str) -> str:
-    """Return our configuration for one service on this machine, quicker, and with the rules of runs."""
+    """Return our configuration for one local service, with shorter intervals and the rules of runs."""
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(path) for path in sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))]
@@ -38,7 +38,7 @@ def of_prometheus(url: str, *, alertmanager_url: str) -> str:
 
 
 def of_alertmanager(on_call: str) -> str:
-    """Return our configuration, quicker, with somebody on call."""
+    """Return our configuration with shorter intervals and a webhook as on-call receiver."""
     config = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())
     config["route"] |= {"group_wait": "0s", "group_interval": "1s"}
     config["receivers"][0]["webhook_configs"] = [{"url": on_call}]
@@ -46,7 +46,7 @@ def of_alertmanager(on_call: str) -> str:
 
 
 def told(on_call: WebhookServer) -> list[tuple[str, str, str]]:
-    """Return the name, the rule and the status of each alert that came."""
+    """Return the name, the rule and the status of each alert received."""
     alerts = [alert for posted in on_call.posted for alert in json.loads(posted.body)["alerts"]]
     return [(alert["labels"]["alertname"], alert["labels"].get("rule", ""), alert["status"]) for alert in alerts]
 

@@ -1,4 +1,4 @@
-"""compose.yaml: of the schema, and of one mind with the image, the service and the files that it mounts."""
+"""compose.yaml matches its schema, the image, the service and the files that it mounts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROFILES = {"embedded", "fleet"}
 
 
 def mounts(service: Json) -> list[tuple[str, str]]:
-    """Return what is mounted and where."""
+    """Return the mounts: source and destination."""
     return [(source, target) for source, target, *_ in (volume.split(":") for volume in service.get("volumes", ()))]
 
 
@@ -60,7 +60,7 @@ def test_what_trmon_is_told_it_knows(name: str) -> None:
 
 
 def _default(value: str) -> str:
-    """Return a value as compose makes it where no variable is set."""
+    """Return a value as compose resolves it with no variables set."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
 
 
@@ -87,7 +87,7 @@ def test_every_volume_is_mounted() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_nobody_waits_for_what_never_comes(name: str) -> None:
+def test_every_dependency_can_be_satisfied(name: str) -> None:
     for other, wanted in SERVICES[name].get("depends_on", {}).items():
         waited_for = SERVICES[other]
         assert waited_for["profiles"] == SERVICES[name]["profiles"]

@@ -1,4 +1,4 @@
-"""The first start of the fleet profile: passwords, then tokens in a real PostgreSQL that asks for one."""
+"""The first start of the fleet profile: passwords, then tokens in a real PostgreSQL that requires a password."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HBA = "host all all 127.0.0.1/32 scram-sha-256\n"
 
 @pytest.fixture
 def server() -> Iterator[Postgres]:
-    """A server of the test's own, whose passwords it may set."""
+    """A server owned by the test, so that it may set passwords."""
     with Postgres() as server:
         yield server
 

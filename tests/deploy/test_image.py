@@ -1,4 +1,4 @@
-"""The Dockerfile, its entrypoint and its health check; the tests' own environment stands for the image's."""
+"""The Dockerfile, its entrypoint and its health check, run in the test environment instead of a container."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def container(tmp_path: Path) -> Container:
 
 
 def served(container: Container) -> str:
-    """Start the image's own command, ask it as Prometheus does, end it, and return its metrics."""
+    """Run the image's default command, scrape it as Prometheus does, stop it, and return its metrics."""
     port = free_port()
     process = container.start("serve", "--port", str(port), TRMON_HOST="127.0.0.1")
     try:
@@ -102,7 +102,7 @@ def test_the_image_says_what_the_settings_are() -> None:
     assert f":{IMAGE.one('EXPOSE')}/readyz" in IMAGE.listed("HEALTHCHECK")[-1]
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
+def test_the_image_runs_as_an_unprivileged_user() -> None:
     user = IMAGE.one("USER")
     assert user.isdigit()
     assert f"--uid {user} " in IMAGE.one("RUN")

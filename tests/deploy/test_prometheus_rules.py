@@ -1,4 +1,4 @@
-"""The rules in deploy/prometheus: read by the real promtool, tried on series, and of one mind with the service."""
+"""The rules in deploy/prometheus: valid for the real promtool, tested on series, consistent with the service."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_every_alert_has_a_case_in_which_it_fires() -> None:
 
 
 def test_severities_are_those_of_the_service() -> None:
-    told = {severity.value for severity in Severity if severity is not Severity.INFO}
-    assert {alert["labels"]["severity"] for alert in alerts()} == told
+    expected = {severity.value for severity in Severity if severity is not Severity.INFO}
+    assert {alert["labels"]["severity"] for alert in alerts()} == expected
 
 
 def test_limits_are_those_of_the_service() -> None:

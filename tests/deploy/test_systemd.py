@@ -1,4 +1,4 @@
-"""The unit of the embedded service: read by the real systemd-analyze, and of one mind with the installer."""
+"""The systemd unit: valid for the real systemd-analyze, and consistent with the installer."""
 
 from __future__ import annotations
 
