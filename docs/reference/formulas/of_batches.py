@@ -24,7 +24,7 @@ def _of_signal(spec: SignalSpec) -> Formula:
     function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
     if spec.stem in ("zero_variance_groups", "group_ratio_variance"):
         function = "signals.group_signals.group_signals"
-    test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_are_what_their_definitions_say"
+    test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_equal_their_definitions"
     return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
 
 

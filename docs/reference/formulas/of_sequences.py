@@ -108,7 +108,7 @@ _COLUMNS = (
             "statistics.columns",
             "core/reduction/test_sequence_labels.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
             if name != "reward"
-            else "core/reduction/test_sequence_labels.py::test_labels_of_a_sequence_pass_through",
+            else "core/reduction/test_sequence_labels.py::test_labels_of_a_sequence_are_copied",
         )
         for name, text in _LABEL_FORMULAS.items()
     ),
@@ -136,21 +136,21 @@ _COLUMNS = (
         "histogram of a large batch",
         "#(edge_i <= d < edge_(i+1))",
         "columns.histogram.histogram_in_place",
-        "core/large_batches/test_reduce.py::test_the_columns_are_those_of_the_plain_reduction",
+        "core/large_batches/test_reduce.py::test_columns_equal_those_of_the_general_reduction",
     ),
     Formula(
         COLUMNS,
         "quantile of |d|",
         "from the histogram, within a bin",
         "columns.quantiles.abs_quantiles",
-        "core/columns/test_quantiles.py::test_quantiles_of_the_histogram_are_right_within_a_bin",
+        "core/columns/test_quantiles.py::test_quantiles_of_the_histogram_are_accurate_to_a_bin",
     ),
     Formula(
         COLUMNS,
         "percentile over sequences",
         "linear between neighbours",
         "columns.quantiles.percentile",
-        "core/columns/test_quantiles.py::test_percentiles_interpolate_linearly_as_numpy_does",
+        "core/columns/test_quantiles.py::test_percentiles_interpolate_linearly_like_numpy",
     ),
     Formula(
         COLUMNS,

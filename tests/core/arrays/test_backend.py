@@ -1,4 +1,4 @@
-"""The array functions that numpy and torch must agree on, and the ways between them."""
+"""The array functions of numpy and torch, and the conversions between their arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon_client.core.arrays.backend import NUMPY, dtype_kind, to_computable, t
 CPU = torch.device("cpu")
 
 
-def test_a_tensor_of_the_cpu_is_viewed_not_copied() -> None:
+def test_a_cpu_tensor_is_viewed_and_not_copied() -> None:
     tensor = torch.ones(3, requires_grad=True)
     assert np.shares_memory(to_computable(tensor, None), tensor.detach().numpy())
 
@@ -27,7 +27,7 @@ ODD_ARRAYS = {
 
 
 @pytest.mark.parametrize("value", ODD_ARRAYS.values(), ids=ODD_ARRAYS)
-def test_any_numpy_array_can_be_brought_to_torch(value: Any) -> None:
+def test_any_numpy_array_can_be_converted_to_torch(value: Any) -> None:
     found = to_computable(value, CPU)
     assert isinstance(found, torch.Tensor)
     np.testing.assert_array_equal(found.numpy(), value)
@@ -42,14 +42,14 @@ KINDS = {
 
 
 @pytest.mark.parametrize(("expected", "dtype"), [(name, dtype) for name, dtypes in KINDS.items() for dtype in dtypes])
-def test_the_kind_of_an_array(expected: str, dtype: Any) -> None:
+def test_the_kind_of_an_array_follows_from_its_dtype(expected: str, dtype: Any) -> None:
     array = torch.zeros(1, dtype=dtype) if isinstance(dtype, torch.dtype) else np.zeros(1, dtype)
     assert dtype_kind(array) == expected
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 100])
 @pytest.mark.parametrize("axis", [-1, -2])
-def test_the_running_sum_of_torch_is_that_of_numpy(length: int, axis: int) -> None:
+def test_running_sums_of_torch_and_numpy_are_equal(length: int, axis: int) -> None:
     array = np.random.default_rng(length).normal(size=(2, length, 3) if axis == -2 else (2, 3, length))
     tensor = torch.from_numpy(array.copy())
     found = torch_arrays().running_sum(tensor, axis)
@@ -58,7 +58,7 @@ def test_the_running_sum_of_torch_is_that_of_numpy(length: int, axis: int) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_short_floats_are_widened_without_loss(dtype: Any) -> None:
+def test_half_precision_is_widened_without_loss(dtype: Any) -> None:
     numbers = [0.0, -0.0, 1.0, -1.5, 3e-5, 6e4, float("inf"), -float("inf"), float("nan"), -9999.0]
     tensor = torch.tensor(numbers, dtype=dtype).repeat(3, 1)
     for given in (tensor, tensor.T, tensor[:, ::2], tensor.clone().requires_grad_()):

@@ -1,4 +1,4 @@
-"""Transfers: everything of a device in one copy, read only once the device says that it is done."""
+"""Transfers: one copy for each device, read only after the device has finished it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trmon_client.core.arrays.device_transfer import HostCopy, Transfer
 
 @dataclass
 class LateDevice:
-    """A device that copies nothing before it is waited for, as CUDA may."""
+    """A device that copies only when it is awaited, as CUDA may."""
 
     packed: Any = None
     host: Any = None
@@ -39,7 +39,7 @@ TENSORS = [
 ]
 
 
-def test_tensors_of_several_widths_come_home_in_one_copy() -> None:
+def test_tensors_of_several_widths_are_copied_at_once() -> None:
     device = LateDevice()
     transfer = Transfer.begin(TENSORS, start=device.start)
     assert device.n_copies == 1
@@ -48,21 +48,21 @@ def test_tensors_of_several_widths_come_home_in_one_copy() -> None:
         assert found.dtype == tensor.detach().numpy().dtype
 
 
-def test_nothing_is_read_before_the_device_is_done() -> None:
+def test_nothing_is_read_before_the_device_has_finished() -> None:
     device = LateDevice()
     transfer = Transfer.begin([torch.ones(3)], start=device.start)
     assert not device.host.any()
     assert transfer.wait()[0].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_later_changes_of_the_trainer_do_not_reach_what_travels() -> None:
+def test_later_changes_of_the_trainer_do_not_affect_a_transfer() -> None:
     tensor = torch.ones(2)
     transfer = Transfer.begin([tensor])
     tensor.zero_()
     assert transfer.wait()[0].tolist() == [1.0, 1.0]
 
 
-def test_other_values_pass_and_keep_their_places() -> None:
+def test_other_values_keep_their_positions() -> None:
     array = np.arange(2)
     found = Transfer.begin([array, torch.ones(1), "a", None, torch.zeros(1)]).wait()
     assert found[0] is array
@@ -78,7 +78,7 @@ def test_without_tensors_nothing_is_copied() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_copy_from_cuda_waits_for_nothing_until_it_is_asked_for() -> None:
+def test_a_copy_from_cuda_does_not_wait_until_it_is_awaited() -> None:
     tensors = [tensor.detach().cuda() for tensor in TENSORS]
     torch.cuda.set_sync_debug_mode("error")
     try:

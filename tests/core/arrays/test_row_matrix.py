@@ -1,4 +1,4 @@
-"""Columns as rows of matrices are the same columns."""
+"""Columns as rows of matrices behave like single columns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trmon_client.core.signals import batch_signals
 
 
 def in_rows(content: Columns) -> Columns:
-    """Return columns as they come out of a parcel."""
+    """Return the columns after packing and unpacking."""
     return wire.columns_of_packed(report(content), wire.pack_columns(content))
 
 
 def same(found: Columns, expected: Columns) -> None:
-    """Compare every column and histogram, with dtypes."""
+    """Compare columns with their dtypes, and histograms."""
     assert set(found) == set(expected)
     assert all(found[name].dtype == expected[name].dtype for name in expected)
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
@@ -42,14 +42,14 @@ def test_rows_are_a_mapping_of_names_to_columns() -> None:
         found["advantage"]
 
 
-def test_rows_merge_as_single_columns_do() -> None:
+def test_rows_merge_like_single_columns() -> None:
     parts = [columns(n, seed=n) for n in (3, 1, 5)]
     merged = Columns.merge(*map(in_rows, parts))
     assert isinstance(merged.by_name, RowMatrix)
     same(merged, Columns.merge(*parts))
 
 
-def test_rows_merge_with_others_that_have_other_columns() -> None:
+def test_rows_merge_with_parts_that_have_other_columns() -> None:
     full = columns(2)
     lacking = replace(full, by_name={name: array for name, array in full.items() if name != "reward"})
     for parts in ((full, lacking), (lacking, full)):
@@ -60,7 +60,7 @@ def test_rows_merge_with_others_that_have_other_columns() -> None:
         assert Columns.merge(in_rows(full), lacking).keys() == Columns.merge(full, lacking).keys()
 
 
-def test_signals_and_decisions_are_the_same_of_rows_to_the_last_bit() -> None:
+def test_signals_and_decisions_of_rows_are_equal_to_the_bit() -> None:
     content = columns(7, reward=np.linspace(0.0, 1.0, 7), n_tokens=np.array([16, 0, 16, 16, 3, 16, 16]))
     found, expected = batch_signals.compute(in_rows(content)), batch_signals.compute(content)
     assert found.keys() == expected.keys()

@@ -1,4 +1,4 @@
-"""Columns as a mapping, and the merge of their parts."""
+"""Columns as a mapping, and the merge of parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_columns_are_a_mapping_of_name_to_array() -> None:
     assert "max_kl" not in found
 
 
-def test_pairs_and_the_primary_one_follow_from_what_was_given() -> None:
+def test_pairs_and_the_primary_pair_follow_from_the_given_columns() -> None:
     inputs = batch(0)
     assert statistics.columns(**inputs).pairs == ("mismatch", "staleness", "total")
     del inputs["logprobs"]
@@ -45,19 +45,19 @@ def test_merge_of_one_part_is_the_part() -> None:
     assert Columns.merge(part) is part
 
 
-def test_merge_leaves_its_parts_as_they_were() -> None:
+def test_merge_does_not_modify_its_parts() -> None:
     first, second = (statistics.columns(**batch(seed)) for seed in (1, 2))
     before = first.histograms["total"].copy()
     Columns.merge(first, second)
     np.testing.assert_array_equal(first.histograms["total"], before)
 
 
-def test_merge_of_nothing_is_refused() -> None:
+def test_merge_without_parts_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one part"):
         Columns.merge()
 
 
-def test_rewards_of_some_parts_are_kept_and_absent_ones_are_nan() -> None:
+def test_rewards_of_some_parts_are_kept_with_nan_for_the_others() -> None:
     with_reward = statistics.columns(**batch(0, n_sequences=2), rewards=[1.0, 2.0])
     without = statistics.columns(**batch(1, n_sequences=1))
     for parts, expected in (((with_reward, without), [1, 2, np.nan]), ((without, with_reward), [np.nan, 1, 2])):
@@ -66,7 +66,7 @@ def test_rewards_of_some_parts_are_kept_and_absent_ones_are_nan() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_other_columns_of_some_parts_are_left_out() -> None:
+def test_other_columns_of_some_parts_are_dropped() -> None:
     inputs = batch(1)
     two = statistics.columns(
         rollout_logprobs=inputs["rollout_logprobs"], logprobs=inputs["logprobs"], mask=inputs["mask"]
@@ -77,7 +77,7 @@ def test_other_columns_of_some_parts_are_left_out() -> None:
     assert set(merged) == set(two)
 
 
-def test_a_merged_kl_is_as_its_weakest_part() -> None:
+def test_a_merged_kl_is_marked_like_its_weakest_part() -> None:
     part = statistics.columns(**batch(0))
     exact, bound = (replace(part, kl_is=kl_is, kl_pair="total") for kl_is in ("exact", "lower_bound"))
     assert Columns.merge(exact, bound).kl_is == "lower_bound"
@@ -93,7 +93,7 @@ def test_merged_versions_are_the_newest_trainer_and_the_oldest_proximal_policy()
     assert (merged.trainer_version, merged.old_version) == (7, 2)
 
 
-def test_columns_of_torch_merge_and_come_to_numpy_in_their_dtypes() -> None:
+def test_torch_columns_merge_and_convert_to_numpy_in_their_dtypes() -> None:
     part = statistics.columns(**batch(0), rewards=np.ones(6))
     tensors = Columns(
         {name: torch.from_numpy(np.array(array)) for name, array in part.items()},

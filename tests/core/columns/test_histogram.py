@@ -1,4 +1,4 @@
-"""The histogram of d: every value in its bin, edges included, on numpy and on torch."""
+"""The histogram of d in numpy and torch, with values on edges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def around(edge: float) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_value_on_an_edge_falls_into_the_bin_that_begins_there(kind: Any) -> None:
+def test_a_value_on_an_edge_falls_into_the_bin_that_starts_there(kind: Any) -> None:
     d = np.array([[value for edge in HISTOGRAM_EDGES for value in around(edge)]])
     counts = histograms(kind(d), valid=kind(np.ones(d.shape[1], bool)))
     expected = np.full(N_BINS, 3)
@@ -28,7 +28,7 @@ def test_a_value_on_an_edge_falls_into_the_bin_that_begins_there(kind: Any) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tokens_that_are_not_valid_leave_the_bin_around_zero_where_their_d_lies(kind: Any) -> None:
+def test_invalid_tokens_are_subtracted_from_the_bin_around_zero(kind: Any) -> None:
     d = np.array([[0.0, 0.0, 5.0], [0.0, -1e-7, -1e9]])
     counts = np.asarray(histograms(kind(d), valid=kind(np.array([False, True, True]))))
     assert counts.dtype == np.int64

@@ -14,14 +14,14 @@ from trmon_client.core.columns.schema import N_BINS
 
 @pytest.mark.parametrize("n", [1, 2, 5, 64])
 @pytest.mark.parametrize("fraction", [0.0, 0.5, 0.95, 1.0])
-def test_percentiles_interpolate_linearly_as_numpy_does(n: int, fraction: float) -> None:
+def test_percentiles_interpolate_linearly_like_numpy(n: int, fraction: float) -> None:
     values = np.random.default_rng(n).normal(size=(3, n))
     assert percentile(values, fraction) == pytest.approx(np.quantile(values, fraction, axis=-1))
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.5, 0.99, 0.999])
 @pytest.mark.parametrize("scale", [1e-5, 1e-2, 1.0, 5.0])
-def test_quantiles_of_the_histogram_are_right_within_a_bin(fraction: float, scale: float) -> None:
+def test_quantiles_of_the_histogram_are_accurate_to_a_bin(fraction: float, scale: float) -> None:
     d = np.random.default_rng(5).normal(0, scale, (1, 20_000))
     counts = histograms(d, valid=np.ones(d.shape[1], bool))
     found = abs_quantiles(counts, [fraction], largest=np.abs(d).max(axis=1))
@@ -30,7 +30,7 @@ def test_quantiles_of_the_histogram_are_right_within_a_bin(fraction: float, scal
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 0.99, 1.0])
-def test_quantiles_of_few_tokens_lie_between_them_and_not_at_the_lower(fraction: float) -> None:
+def test_quantiles_of_few_tokens_are_interpolated_between_them(fraction: float) -> None:
     d = np.array([[0.01, -1.0, 20.0]])
     found = abs_quantiles(histograms(d, valid=np.ones(3, bool)), [fraction], largest=np.array([20.0]))
     assert found == [pytest.approx([np.quantile(np.abs(d), fraction)], rel=0.13)]
@@ -47,7 +47,7 @@ def test_no_quantile_exceeds_the_largest_value() -> None:
     assert 0.4 < abs_quantiles(counts, [0.999], largest=np.array([0.5]))[0][0] <= 0.5
 
 
-def test_the_overflow_bin_reaches_to_the_largest_value() -> None:
+def test_the_overflow_bin_ends_at_the_largest_value() -> None:
     d = np.array([[900.0, -900.0]])
     counts = histograms(d, valid=np.ones(2, bool))
     assert 32 < abs_quantiles(counts, [0.99], largest=np.array([900.0]))[0][0] <= 900

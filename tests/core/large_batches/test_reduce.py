@@ -1,4 +1,4 @@
-"""Large batches of the host: the columns of the plain reduction, whatever lies in the batch, from one thread or two."""
+"""Large batches on the host have the columns of the general reduction, with one thread or two."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUICK = settings(max_examples=80)
 
 
 def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> CheckedInputs:
-    """Return a random batch with advantages and versions of every token."""
+    """Return a random batch with advantages and versions per token."""
     arrays = batch(seed, **drawn)
     mask = arrays.pop("mask")
     random = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> CheckedInpu
 
 
 def widened(inputs: CheckedInputs) -> CheckedInputs:
-    """Return the same numbers as float64, which the plain reduction keeps."""
+    """Return the inputs as float64, which the general reduction keeps."""
     return inputs.mapped(lambda array: array.astype(np.float64) if array.dtype == np.float32 else array)
 
 
@@ -63,11 +63,11 @@ inputs = st.builds(
 
 @QUICK
 @given(inputs)
-def test_the_columns_are_those_of_the_plain_reduction(inputs: CheckedInputs) -> None:
+def test_columns_equal_those_of_the_general_reduction(inputs: CheckedInputs) -> None:
     found = reduce.reduce_large_batch(inputs, clip=DEFAULT_CLIP)
     with np.errstate(all="ignore"):
         expected = reduce_block(widened(inputs), clip=DEFAULT_CLIP)
-        # Which of two tokens is the further one, float32 cannot say when they are neighbours.
+        # float32 cannot tell which of two nearly equal |d| is larger.
         agree(found, {name: expected[name] for name in expected if name not in {"argmax_abs_d", *LABELS}})
     for name in LABELS:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, err_msg=name)
@@ -85,23 +85,23 @@ def test_the_columns_are_those_of_the_plain_reduction(inputs: CheckedInputs) -> 
     horizon=st.sampled_from([1, 300, 1024]),
     size=st.sampled_from([1, 1000, 4096]),
 )
-def test_portions_hold_every_token_that_counts_once_and_are_of_like_length(
+def test_row_blocks_hold_every_counting_token_once_and_have_similar_lengths(
     seed: int, n_sequences: int, horizon: int, size: int
 ) -> None:
     random = np.random.default_rng(seed)
     mask = random.random((n_sequences, horizon)) < random.choice([0.0, 0.5, 1.0])
     mask &= np.arange(horizon) < random.integers(0, horizon + 1, (n_sequences, 1))
     (found,) = row_blocks(mask, size)
-    assert sorted(place for portion in found for place in sequence_positions(portion.rows)) == list(range(n_sequences))
-    for portion in found:
-        assert not mask[portion.rows, portion.horizon :].any()
-        assert len(sequence_positions(portion.rows)) * portion.horizon <= max(size, portion.horizon)
-    horizons = [portion.horizon for portion in found]
+    assert sorted(place for block in found for place in sequence_positions(block.rows)) == list(range(n_sequences))
+    for block in found:
+        assert not mask[block.rows, block.horizon :].any()
+        assert len(sequence_positions(block.rows)) * block.horizon <= max(size, block.horizon)
+    horizons = [block.horizon for block in found]
     assert horizons == sorted(horizons, reverse=True)
 
 
 @pytest.mark.parametrize("magnitude", [1e-3, 1e-4, 1e-6])
-def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
+def test_k3_is_accurate_at_the_healthy_scale(magnitude: float) -> None:
     random = np.random.default_rng(0)
     rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
     new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
@@ -111,7 +111,7 @@ def test_k3_keeps_the_healthy_scale(magnitude: float) -> None:
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-9)
 
 
-def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
+def test_a_binary_kl_of_5e_7_is_accurate() -> None:
     rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
     found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
@@ -122,7 +122,7 @@ def test_a_binary_kl_of_5e_7_keeps_its_digits() -> None:
     np.testing.assert_allclose(found["total_sum_binary_kl"], exact.sum(-1), rtol=1e-6)
 
 
-def test_float64_short_rows_and_tensors_of_a_device_are_left_to_the_plain_reduction() -> None:
+def test_float64_short_rows_and_device_tensors_use_the_general_reduction() -> None:
     def is_large(shape: tuple[int, int], dtype: Any = np.float32) -> bool:
         logp = np.zeros(shape, dtype)
         return reduce.is_large(check_inputs(logprobs=logp, old_logprobs=logp, mask=np.ones(shape)))
@@ -143,7 +143,7 @@ def torch_threads() -> Any:
     torch.set_num_threads(before)
 
 
-def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: Any) -> None:
+def test_two_threads_give_the_columns_of_one_and_end_with_the_call(torch_threads: Any) -> None:
     whole = inputs_of(1, names=("rollout_logprobs", "old_logprobs"), n_sequences=80, horizon=8192, odd=0.01)
     assert whole.mask.size >= reduce.THREADED_TOKENS
     found: dict[int, Columns] = {}
@@ -155,7 +155,7 @@ def test_two_threads_find_what_one_finds_and_end_with_the_call(torch_threads: An
     same(found[1], found[2], relative=0)
 
 
-def test_the_columns_of_one_call_outlive_the_next() -> None:
+def test_the_next_call_does_not_overwrite_columns() -> None:
     names = ("rollout_logprobs", "old_logprobs", "logprobs")
     first, second = (inputs_of(seed, names=names, horizon=4096) for seed in (1, 2))
     found = reduce.reduce_large_batch(first, clip=DEFAULT_CLIP)
@@ -179,13 +179,13 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or int(found != expe
 """
 
 
-def test_a_trainer_may_fork_after_a_large_batch() -> None:
+def test_a_trainer_can_fork_after_a_large_batch() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], timeout=100, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("horizon", [1 << 13, 1 << 16])
-def test_sums_keep_five_digits_where_every_addition_rounds_the_same_way(horizon: int) -> None:
+def test_sums_keep_five_digits_when_every_addition_rounds_the_same_way(horizon: int) -> None:
     rollout = np.full((2, horizon), -0.7, np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
     whole = check_inputs(**given, mask=np.ones_like(rollout))
@@ -199,7 +199,7 @@ LARGE = {"n_sequences": 12, "horizon": 4096}
 @pytest.mark.parametrize("odd", [0.0, 0.05], ids=["clean", "poisoned"])
 @pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
 @pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
-def test_float32_terms_of_a_large_batch_are_as_good_as_float64(
+def test_float32_terms_of_a_large_batch_are_as_accurate_as_float64(
     names: tuple[str, ...], noise: float, odd: float
 ) -> None:
     inputs = batch(seed=9, noise=noise, odd=odd, **LARGE)
@@ -211,7 +211,7 @@ def test_float32_terms_of_a_large_batch_are_as_good_as_float64(
     np.testing.assert_allclose(found["advantage"], expected["advantage"], rtol=1e-12)
     with np.errstate(invalid="ignore"):
         agree(found, {name: expected[name] for name in expected if name not in ("advantage", "argmax_abs_d")})
-    # Which of two tokens is the further one, float32 cannot say when they are neighbours.
+    # float32 cannot tell which of two nearly equal |d| is larger.
     above, below = RATIOS[found.primary]
     with np.errstate(invalid="ignore"):
         size = np.abs(doubled[above] - doubled[below])[1:]
@@ -221,7 +221,7 @@ def test_float32_terms_of_a_large_batch_are_as_good_as_float64(
         np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
 
 
-def test_sums_of_very_long_sequences_hold_in_float32() -> None:
+def test_sums_of_very_long_sequences_are_accurate_in_float32() -> None:
     inputs = batch(seed=10, n_sequences=2, horizon=1 << 17, noise=1e-4)
     doubled = {name: array.astype(np.float64) for name, array in inputs.items() if name != "mask"}
     agree(statistics.columns(**inputs), dict(statistics.columns(**doubled, mask=inputs["mask"])))

@@ -1,4 +1,4 @@
-"""What PPO's clip does to tokens, from advantages of tokens and of sequences."""
+"""Clip counts, with advantages per token and per sequence."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ CLIPPED = {
     "down with a loss: the clipped branch": (0.7, -1.0, (1, 0, 0)),
     "down with a gain: leaks, but bounded": (0.7, 1.0, (0, 1, 0)),
     "within the range": (1.1, 1.0, (0, 0, 0)),
-    "no advantage known": (1.3, math.nan, (0, 0, 0)),
+    "an unknown advantage": (1.3, math.nan, (0, 0, 0)),
 }
 
 
 @pytest.mark.parametrize(("ratio", "advantage", "expected"), CLIPPED.values(), ids=CLIPPED)
 @pytest.mark.parametrize("per_token", [False, True])
 @pytest.mark.parametrize("horizon", [2, 300, 1 << 13])
-def test_clipping(ratio: float, advantage: float, expected: tuple[int, ...], per_token: bool, horizon: int) -> None:
+def test_a_token_is_counted_by_its_ratio_and_advantage(
+    ratio: float, advantage: float, expected: tuple[int, ...], per_token: bool, horizon: int
+) -> None:
     old = np.full((1, horizon), -1.0, np.float32)
     mask = np.arange(horizon)[None] == 0
     found = statistics.columns(
@@ -47,7 +49,7 @@ def test_the_clip_range_is_an_argument() -> None:
     assert statistics.columns(**given)["n_clipped"].tolist() == [1]
 
 
-def test_clipping_reads_the_staleness_pair_where_there_is_one() -> None:
+def test_clipping_uses_the_staleness_pair_if_it_is_available() -> None:
     rollout = np.full((1, 1), -1.0)
     given: dict[str, Any] = {
         "rollout_logprobs": rollout,

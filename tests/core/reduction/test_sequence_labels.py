@@ -1,4 +1,4 @@
-"""What the trainer says of its sequences, in columns."""
+"""The columns of the labels that the trainer gives its sequences."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only() 
     assert found["version_max"].tolist() == [5, 8, -1]
 
 
-def test_negative_versions_of_tokens_are_versions_like_others() -> None:
+def test_negative_versions_of_tokens_are_allowed() -> None:
     logp = np.full((2, 2), -1.0)
     versions = np.array([[-5, -3], [-7, -7]])
     found = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=np.array([[1, 1], [1, 0]]), versions=versions)
     assert (found["version_min"].tolist(), found["version_max"].tolist()) == ([-5, -7], [-3, -7])
 
 
-def test_labels_of_a_sequence_pass_through() -> None:
+def test_labels_of_a_sequence_are_copied() -> None:
     found = statistics.columns(
         **batch(0, n_sequences=2),
         advantages=[0.5, -1],

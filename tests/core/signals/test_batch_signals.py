@@ -1,4 +1,4 @@
-"""Signals: golden values, bad input, and what peers get wrong."""
+"""Signals: golden values, bad input, and cases that other libraries get wrong."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 RELATIVE = 1e-6
-"""Extremes are float32; sums hold far tighter."""
+"""The tolerance of extremes, which are float32; sums are far more accurate."""
 
 
 @pytest.mark.parametrize("case", golden.cases())
-def test_golden_signals_hold(case: str) -> None:
+def test_signals_of_columns_equal_the_golden_values(case: str) -> None:
     computed = batch_signals.compute(golden_columns(case))
     expected = golden.signals(case)
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=RELATIVE, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("case", golden.cases())
-def test_golden_signals_hold_from_tokens_to_the_end(case: str) -> None:
+def test_signals_of_tokens_equal_the_golden_values(case: str) -> None:
     expected = golden.signals(case)
     given_policies = _policies_of(case)
     computed = batch_signals.compute(statistics.columns(**given_policies))
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-5, abs=1e-9, nan_ok=True)
 
 
-def test_every_signal_is_in_the_catalogue_and_a_full_batch_has_all_of_them() -> None:
+def test_a_full_batch_has_exactly_the_signals_of_the_catalogue() -> None:
     columns = with_kl(_full_batch(), [0.1, 0.2])
     kl = columns["max_kl"]
     of_tokens = dict.fromkeys(TOKEN_STEMS, columns["n_tokens"])
@@ -62,13 +62,13 @@ def test_signals_of_inputs_not_given_are_absent() -> None:
     assert not [name for name in absent if name in computed]
 
 
-def test_signals_of_device_columns_are_those_of_the_host() -> None:
+def test_signals_of_tensors_equal_those_of_arrays() -> None:
     columns = _full_batch()
     assert batch_signals.compute(as_torch(columns)) == batch_signals.compute(columns)
 
 
 @pytest.mark.parametrize("rows", [[], [[]], [[], []]], ids=["no sequence", "an empty one", "two empty ones"])
-def test_a_batch_without_a_valid_token_gives_nan_everywhere_and_never_raises(rows: list[list[float]]) -> None:
+def test_a_batch_without_a_valid_token_gives_nan_everywhere(rows: list[list[float]]) -> None:
     n = len(rows)
     columns = of_log_ratios(*rows, rewards=np.ones(n), group_ids=np.zeros(n, np.int64)) if n else _without_rows()
     computed = batch_signals.compute(columns)
@@ -92,7 +92,7 @@ def test_empty_and_all_invalid_sequences_are_outside_every_mean() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_columns_full_of_bad_numbers_never_raise_or_warn(bad: float) -> None:
+def test_non_finite_columns_do_not_raise_or_warn(bad: float) -> None:
     computed = batch_signals.compute(filled_with(_full_batch(), bad))
     assert set(computed) <= set(SIGNALS)
 
@@ -104,7 +104,7 @@ def test_a_single_token_has_no_variance_and_no_correlation() -> None:
     assert math.isnan(computed["total_prob_pearson"])
 
 
-def test_equal_policies_measure_exactly_nothing() -> None:
+def test_equal_policies_have_divergences_of_exactly_zero() -> None:
     computed = batch_signals.compute(of_log_ratios([0.0] * 5, [0.0] * 3))
     zeros = ("kl_k1", "kl_k2", "kl_k3", "chi2_token", "chi2_token_sn", "chi2_seq", "tv", "prob_diff_max")
     ones = ("ratio_mean", "ess_token", "ess_seq", "ppl_ratio", "geo_ratio_mean", "is_weight_max")
@@ -145,7 +145,7 @@ def test_maxima_are_merged_as_maxima_and_means_from_sums() -> None:
     assert computed["total_abs_log_ratio_mean"] == pytest.approx((0.09 + 0.18 + 2.0) / 19)
 
 
-def test_padded_log_probs_show_in_k3_pearson_and_saturation_while_k1_looks_healthy() -> None:
+def test_padded_log_probs_affect_k3_pearson_and_saturation_while_k1_looks_healthy() -> None:
     rng = np.random.default_rng(3)
     old = np.log(rng.uniform(0.05, 0.95, (8, 64)))
     rollout = old + rng.normal(0, 0.01, old.shape)
@@ -174,7 +174,7 @@ def test_groups_of_equal_rewards_are_counted_among_groups_of_two_or_more() -> No
     assert computed["zero_variance_groups"] == 0.5
 
 
-def test_a_missing_reward_leaves_its_group_and_the_mean() -> None:
+def test_a_missing_reward_is_excluded_from_its_group_and_the_mean() -> None:
     rewards = np.array([1.0, 1.0, math.nan])
     computed = batch_signals.compute(of_log_ratios(*[[0.1]] * 3, rewards=rewards, group_ids=np.zeros(3, np.int64)))
     assert (computed["reward_mean"], computed["zero_variance_groups"]) == (1.0, 1.0)

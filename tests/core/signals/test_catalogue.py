@@ -1,4 +1,4 @@
-"""The catalogue: what documentation and Prometheus are made of."""
+"""The catalogue of signals, which documentation and Prometheus use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_the_core_signals_are_the_24_that_prometheus_exposes() -> None:
     assert {spec.stem for spec in SIGNALS.values() if spec.core} == CORE_STEMS
 
 
-def test_pair_signals_exist_once_a_pair_under_its_prefix() -> None:
+def test_pair_signals_exist_once_per_pair_with_its_prefix() -> None:
     for pair in PAIRS:
         of_pair = [spec for spec in SIGNALS.values() if spec.pair == pair]
         assert len(of_pair) == 41
         assert all(spec.per_pair and spec.name == f"{pair}_{spec.stem}" for spec in of_pair)
 
 
-def test_every_signal_says_what_it_is_in_one_plain_line() -> None:
+def test_every_signal_has_a_one_line_description() -> None:
     for spec in SIGNALS.values():
         assert spec.formula
         assert 0 < len(spec.description) <= 80

@@ -1,4 +1,4 @@
-"""Every signal of the catalogue against its definition, taken from the tokens."""
+"""Every signal of the catalogue against its definition, computed from tokens."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ REWARDS = np.array([1.0, 1.0, 0.0, 1.0, 0.25, 0.5, 0.5, 0.5])
 GROUPS = np.array([5, 5, 5, 7, 7, 9, 9, 3])
 
 
-def made(noise: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Return log-probs in float64 below -0.01, a mask and advantages of tokens."""
+def example_tokens(noise: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Return float64 log-probs below -0.01, a mask, and advantages per token."""
     given = batch(seed=21, n_sequences=8, horizon=200, noise=noise)
     logps = {name: np.minimum(given[name], -0.01).astype(np.float64) for name in LOGPS}
     given["mask"][3] = False
@@ -33,8 +33,8 @@ def made(noise: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("noise", [1e-2, 0.2])
-def test_signals_of_the_log_probs_are_what_their_definitions_say(noise: float) -> None:
-    logps, mask, advantages = made(noise)
+def test_signals_of_the_log_probs_equal_their_definitions(noise: float) -> None:
+    logps, mask, advantages = example_tokens(noise)
     computed = batch_signals.compute(statistics.columns(**logps, mask=mask, advantages=advantages))
     expected = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
     for name, value in expected.items():
@@ -43,8 +43,8 @@ def test_signals_of_the_log_probs_are_what_their_definitions_say(noise: float) -
     assert set(computed) == {*expected, "invalid_fraction"}
 
 
-def test_signals_of_the_labels_are_what_their_definitions_say() -> None:
-    logps, mask, _ = made(0.1)
+def test_signals_of_the_labels_equal_their_definitions() -> None:
+    logps, mask, _ = example_tokens(0.1)
     mask[3] = True
     versions = np.random.default_rng(2).integers(3, 9, mask.shape)
     columns = statistics.columns(
@@ -67,8 +67,8 @@ def test_signals_of_the_labels_are_what_their_definitions_say() -> None:
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-9)
 
 
-def test_signals_of_divergences_and_of_invalid_tokens_are_what_their_definitions_say() -> None:
-    logps, mask, _ = made(0.1)
+def test_signals_of_divergences_and_of_invalid_tokens_equal_their_definitions() -> None:
+    logps, mask, _ = example_tokens(0.1)
     mask[:] = True
     logps["logprobs"][2, :20] = np.nan
     kl = np.random.default_rng(0).random(mask.shape)
@@ -88,8 +88,8 @@ def test_signals_of_divergences_and_of_invalid_tokens_are_what_their_definitions
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-6)
 
 
-def test_signals_of_token_rules_are_what_their_definitions_say() -> None:
-    logps, mask, _ = made(0.5)
+def test_signals_of_token_rules_equal_their_definitions() -> None:
+    logps, mask, _ = example_tokens(0.5)
     decided = token_decision.apply_token_rules(preset("tis"), **logps, mask=mask)
     computed = batch_signals.compute(decided.attached_to(statistics.columns(**logps, mask=mask)))
     rho = np.exp(logps["old_logprobs"] - logps["rollout_logprobs"])[mask]
@@ -103,8 +103,8 @@ def test_signals_of_token_rules_are_what_their_definitions_say() -> None:
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-9)
 
 
-def test_no_signal_of_the_catalogue_is_left_without_a_definition_here() -> None:
-    logps, mask, advantages = made(0.1)
+def test_every_signal_of_the_catalogue_has_a_definition_here() -> None:
+    logps, mask, advantages = example_tokens(0.1)
     defined = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
     elsewhere = {
         *("reward_mean", "reward_std", "zero_variance_groups", "group_ratio_variance"),
