@@ -1,4 +1,4 @@
-"""Batches that the pipeline measures given numbers in: real columns, reports and decisions, ill in one way."""
+"""Batches whose signals have given values: real columns, reports and decisions with one fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, KlIs
 from trmon_client.core.policies.acceptance import Policy, decide, preset
 
 Numbers = Mapping[str, float]
-"""Signals and the trainer's scalars, by the names that the pipeline gives them."""
+"""Signals and trainer scalars by name."""
 
 N = 20
 LENGTH = 50
@@ -26,12 +26,12 @@ TOKENS = N * LENGTH
 VERSION = 10
 HEALTHY_SCALARS = {"grad_norm": 1.0, "grad_variance": 1.0, "router_flip_rate": 0.0, "lr": 1e-6}
 UNLIKELY = -1000.0
-"""A sequence's log-weight beside which it weighs nothing."""
+"""A log-weight with which a sequence has no weight."""
 
 
 @dataclass
 class Batch:
-    """One step of two engines that agree to the bit, before something is made wrong in it."""
+    """One step of two engines that agree exactly, to which a fault is then added."""
 
     lengths: np.ndarray[Any, Any]
     columns: dict[str, Any] = field(default_factory=dict)
@@ -70,13 +70,13 @@ class Batch:
         self.columns[name] = value * self.lengths
 
     def count(self, name: str, fraction: float) -> None:
-        """Set a count so that it is a fraction of all tokens, in the first sequence if it is little."""
+        """Set a count to a fraction of all tokens; the remainder of the division is in the first sequence."""
         total = round(fraction * TOKENS)
         self.columns[name] = np.full(N, total // N)
         self.columns[name][0] += total % N
 
     def reports(self, step: int, *, mode: str) -> list[wire.Report]:
-        """Return the step's reports, a rank for each policy."""
+        """Return the reports of a step, one rank per policy."""
         at = {"step": step, "mode": mode, "sent_at": 1000.0 + self.step_seconds * step}
         return [msgspec.structs.replace(report, **at) for report in self._reports]
 
@@ -112,7 +112,7 @@ class Batch:
 
 @cache
 def batch_of(numbers: tuple[tuple[str, float], ...]) -> Batch:
-    """Return the batch in which these numbers, and no others that rules read, are not healthy ones."""
+    """Return a batch with these numbers; all other numbers that rules read are healthy."""
     given = dict(numbers)
     batch = Batch(_lengths(given))
     scalars = {name: given.get(name, value) for name, value in HEALTHY_SCALARS.items()}
@@ -124,7 +124,7 @@ def batch_of(numbers: tuple[tuple[str, float], ...]) -> Batch:
 
 def _lengths(numbers: Numbers) -> np.ndarray[Any, Any]:
     if "mismatch_kl_k1" in numbers:
-        # One long sequence: kl_k1 is a mean over tokens, ppl_ratio one over sequences, which it then hardly moves.
+        # One long sequence changes kl_k1, a mean over tokens, but hardly ppl_ratio, a mean over sequences.
         return np.array([TOKENS - N + 1, *[1] * (N - 1)])
     if "mask_rate_long" in numbers:
         return np.repeat([LENGTH // 2, LENGTH, LENGTH * 3 // 2], [N // 4, N // 2, N // 4])
@@ -132,7 +132,7 @@ def _lengths(numbers: Numbers) -> np.ndarray[Any, Any]:
 
 
 def _k3_excess(batch: Batch, numbers: Numbers) -> None:
-    """All d are 2^-10, so that |k1| is that and nothing of it is noise."""
+    """Set all d to 2^-10, so that |k1| is 2^-10 without noise."""
     d = 2.0**-10
     batch.per_token("mismatch_sum_d", -d)
     batch.per_token("mismatch_sum_sq_d", d * d)
@@ -140,7 +140,7 @@ def _k3_excess(batch: Batch, numbers: Numbers) -> None:
 
 
 def _weights(batch: Batch, numbers: Numbers) -> None:
-    """The mean and the square of rho - 1 that give chi2 and, with it or without, the effective sample size."""
+    """Set the mean and the square of rho - 1 for given chi2, effective sample size, or both."""
     ess, chi2 = numbers.get("mismatch_ess_token"), numbers.get("mismatch_chi2_token")
     if ess is None:
         assert chi2 is not None
@@ -162,7 +162,7 @@ def _ratio_shift(batch: Batch, numbers: Numbers) -> None:
 
 
 def _pearson(batch: Batch, numbers: Numbers) -> None:
-    """Both probabilities have mean 1/2 and variance 1/4."""
+    """Set the product of two probabilities with mean 1/2 and variance 1/4."""
     batch.per_token("mismatch_sum_pq", 0.25 + 0.25 * numbers["mismatch_prob_pearson"])
 
 
@@ -208,7 +208,7 @@ def _equal_rewards(batch: Batch, numbers: Numbers) -> None:
 
 
 def _rejected(batch: Batch, numbers: Numbers) -> None:
-    """Bits of a trainer that names no policy stand as they are."""
+    """Set the accepted bits of a trainer without a policy, which the replay does not change."""
     batch.policies = (None,)
     if "mask_rate_long" not in numbers:
         batch.rejected = tuple(range(round(numbers["mask_rate"] * N)))
@@ -218,7 +218,7 @@ def _rejected(batch: Batch, numbers: Numbers) -> None:
 
 
 def _shadow_rejects(batch: Batch, numbers: Numbers) -> None:
-    """geo_mask allows a mean d of a hundredth."""
+    """Set mean d of 0.02, which geo_mask rejects: its limit is 0.01."""
     batch.policies = (None,)
     rows = np.arange(N) < round(numbers["mask_rate:geo_mask"] * N)
     batch.columns["mismatch_sum_d"] = np.where(rows, 0.02 * LENGTH, 0.0)
@@ -251,7 +251,7 @@ def _set(name: str, signal: str, *, plus: float = 0.0) -> Callable[[Batch, Numbe
 
 
 def _nothing(batch: Batch, numbers: Numbers) -> None:
-    """Its value comes of others that are given with it."""
+    """Do nothing: the value follows from the other given numbers."""
 
 
 MAKE: dict[str, Callable[[Batch, Numbers], None]] = {
@@ -296,4 +296,4 @@ MAKE: dict[str, Callable[[Batch, Numbers], None]] = {
     ),
     "step_seconds": lambda batch, numbers: setattr(batch, "step_seconds", numbers["step_seconds"]),
 }
-"""What makes each number what it shall be."""
+"""The function that sets each number."""

@@ -1,4 +1,4 @@
-"""A run log in memory: the port's contract in its simplest form."""
+"""A run log in memory, the simplest implementation of the port."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MemoryLog:
         self._looks = 0
 
     def receive(self, *messages: wire.Message, at: float) -> None:
-        """Store messages as the door does; a heartbeat only says that the process lives."""
+        """Store messages as the service does; a heartbeat only updates the time last seen."""
         with self._lock:
             self._seen_at = at
             for message in messages:
@@ -117,7 +117,7 @@ class MemoryLog:
         return self.stored_run
 
     def revision(self, run_id: int) -> int:
-        """See RunLog; tests change what is stored without a word."""
+        """See RunLog; changes at each call, since tests edit stored values directly."""
         self._looks += 1
         return self._looks
 
@@ -170,7 +170,7 @@ class MemoryLog:
         return found[:limit]
 
     def forget_checkpoint(self) -> None:
-        """Lose the checkpoint, as a code of another version does."""
+        """Delete the checkpoint, as another STATE_VERSION does."""
         self._checkpoint = None
 
     def open_alerts(self, run_id: int) -> list[Alert]:
@@ -212,7 +212,7 @@ class MemoryLog:
         ]
 
     def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
-        """See Outcomes."""
+        """See RunUpdateWriter."""
         return [self._committed(outcome) for outcome in outcomes]
 
     def _committed(self, outcome: RunUpdate) -> Future[None]:

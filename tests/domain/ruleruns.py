@@ -1,4 +1,4 @@
-"""Runs as rules see them: real reports, made ill step by step, through every stage of the pipeline."""
+"""Runs for tests of rules: real reports with faults, through all stages of the pipeline."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.state.pipeline_state import PipelineState
 
 QUIET_STEPS = 130
-"""Enough for every window and baseline to be full."""
-WATCH = pass_context()
+"""Enough steps to fill all windows and baselines."""
+CONTEXT = pass_context()
 
-Told = tuple[str, str, int]
+AlertStep = tuple[str, str, int]
 """A rule, a state and a step."""
 
 
 @cache
-def quiet_mind(usual: tuple[tuple[str, float], ...] = ()) -> PipelineState:
-    """Return the mind of a run after enough steps with its usual numbers, healthy ones if none are given."""
-    return RuleRun().tell(dict(usual), steps=QUIET_STEPS).pipeline_state
+def healthy_state(usual: tuple[tuple[str, float], ...] = ()) -> PipelineState:
+    """Return the pipeline state after enough steps with the usual numbers, by default healthy ones."""
+    return RuleRun().make_steps(dict(usual), steps=QUIET_STEPS).pipeline_state
 
 
 @dataclass
 class RuleRun:
-    """One run; `tell` lets it make steps, `told` is what the alerts of its rules did, `row` its newest row."""
+    """One run; `make_steps` adds steps, `events` are the events of its alerts, `row` is its newest row."""
 
     mode: str = "observe"
     pipeline_state: PipelineState = field(default_factory=PipelineState)
-    told: list[Told] = field(default_factory=list)
+    events: list[AlertStep] = field(default_factory=list)
     step: int = 0
     row: BatchRow | None = None
 
-    def tell(self, numbers: Numbers, *, steps: int = 1) -> RuleRun:
-        """Make steps whose numbers are healthy but for these."""
+    def make_steps(self, numbers: Numbers, *, steps: int = 1) -> RuleRun:
+        """Add steps with these numbers; all others are healthy."""
         batch = batch_of(tuple(sorted(numbers.items())))
         for _ in range(steps):
             reports = batch.reports(self.step, mode=self.mode)
-            now = replace(WATCH, now=1000.0 + self.step)
+            now = replace(CONTEXT, now=1000.0 + self.step)
             published = close_batch(closing(*reports, pipeline_state=self.pipeline_state, context=now))
             self.pipeline_state, self.row = published.pipeline_state, published.row
             rules = {alert.identity: alert.rule for alert in published.alerts}
-            self.told += [(rules[e.identity], e.state.value, e.step) for e in published.alert_events]
+            self.events += [(rules[e.identity], e.state.value, e.step) for e in published.alert_events]
             self.step += 1
         return self
 
 
 def run(numbers: Numbers, *, steps: int, after: int = 0, usual: Numbers | None = None) -> RuleRun:
-    """Return a run that turns ill for some steps, and is as usual afterwards."""
+    """Return a run with these numbers for some steps, and with the usual ones afterwards."""
     known = usual or {}
-    made = RuleRun(pipeline_state=quiet_mind(tuple(sorted(known.items()))), step=QUIET_STEPS)
-    return made.tell(numbers, steps=steps).tell(known, steps=after)
+    made = RuleRun(pipeline_state=healthy_state(tuple(sorted(known.items()))), step=QUIET_STEPS)
+    return made.make_steps(numbers, steps=steps).make_steps(known, steps=after)
 
 
-def of(found: Iterable[Told], rule: str) -> list[Told]:
-    """Return what one rule did."""
+def of(found: Iterable[AlertStep], rule: str) -> list[AlertStep]:
+    """Return the events of one rule."""
     return [one for one in found if one[0] == rule]
 
 
 def check(ran: RuleRun, numbers: Numbers) -> None:
-    """Fail unless the pipeline measured these very numbers in the newest row."""
+    """Fail unless the newest row has these numbers."""
     assert ran.row is not None
     known = {**ran.row.signals, **ran.row.scalars}
     measured = {name: known.get(name, math.nan) for name in numbers}

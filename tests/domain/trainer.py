@@ -1,4 +1,4 @@
-"""A trainer in a few lines: reports with real columns and real decisions, healthy or broken on purpose."""
+"""Reports of a trainer for tests, with real columns and decisions, healthy or with a fault."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def finished(*places: tuple[int, int | None, int]) -> list[wire.ChunkCount]:
 
 
 def stored(message: wire.Report, *, id_: int, at: float = 0.0, attempt_id: int = 1) -> StoredReport:
-    """Return a report as the log gives it back."""
+    """Return a report as the log returns it."""
     content = wire.unpack_columns(message)
     standing = message.accepted or wire.pack_bits(np.ones(content.n_sequences, bool))
     return StoredReport(

@@ -24,7 +24,7 @@ def test_a_pinned_version_stays() -> None:
     assert verdict.reason is NoChangeReason.PINNED
 
 
-def test_a_run_without_readable_sequences_holds() -> None:
+def test_a_run_without_readable_sequences_keeps_its_bounds() -> None:
     verdict = run_controller(APPLY, None, current=BY_A_PERSON, anchor=stream.K3, is_stalled=False)
     assert isinstance(verdict, NoChange)
     assert verdict.reason is NoChangeReason.TOO_FEW
@@ -41,7 +41,7 @@ def test_a_proposal_becomes_a_version_with_author_reason_and_evidence() -> None:
     assert version.evidence["n_sequences"] == 4096
 
 
-def test_the_anchor_is_what_somebody_set_last() -> None:
+def test_the_anchor_is_the_newest_version_not_made_by_a_controller() -> None:
     start = default_version(now=0.0)
     adapted = replace(BY_A_PERSON, policy=stream.GEO, author="trmon:target_mask_rate")
     assert anchor_of([start]) == start.policy
@@ -49,6 +49,6 @@ def test_the_anchor_is_what_somebody_set_last() -> None:
     assert anchor_of([start, BY_A_PERSON, adapted]) == stream.K3
 
 
-def test_a_restart_of_the_trainer_does_not_undo_what_was_learnt() -> None:
+def test_a_restart_of_the_trainer_keeps_the_adapted_version() -> None:
     adapted = replace(BY_A_PERSON, author="trmon:target_mask_rate")
     assert version_from_trainer(adapted, stream.GEO, now=9.0) is None

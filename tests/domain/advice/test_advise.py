@@ -1,4 +1,4 @@
-"""What is advised after a step, in tables."""
+"""The advice after a step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def row(step: int = 300, *, ess_seq: float = 0.8, **changed: Any) -> BatchRow:
         pytest.param(0.2, 0.8, 0.5, 0.25, id="a quarter of the target: half for Adam, a quarter for SGD"),
         pytest.param(0.8, 0.8, 1.0, 1.0, id="at the target"),
         pytest.param(1.0, 0.8, 1.0, 1.0, id="above it the rate is never raised"),
-        pytest.param(math.nan, 0.8, 1.0, 1.0, id="not known"),
+        pytest.param(math.nan, 0.8, 1.0, 1.0, id="unknown"),
         pytest.param(0.2, math.nan, 1.0, 1.0, id="no target yet"),
         pytest.param(0.2, 0.0, 1.0, 1.0, id="a target of nothing"),
     ],
@@ -72,7 +72,7 @@ def early(*values: float, lag: float | None = None) -> list[BatchRow]:
         pytest.param([], math.nan, id="none"),
     ],
 )
-def test_the_target_is_how_the_run_was_at_first(rows: list[BatchRow], target: float) -> None:
+def test_the_target_is_the_level_of_the_first_steps(rows: list[BatchRow], target: float) -> None:
     assert ess_target(rows) == pytest.approx(target, nan_ok=True)
 
 
@@ -80,16 +80,16 @@ def test_the_target_is_how_the_run_was_at_first(rows: list[BatchRow], target: fl
     ("growth", "step", "last", "expected"),
     [
         pytest.param(1.21, 200, None, CUT, id="a surge cuts the rate in half"),
-        pytest.param(1.20, 200, None, None, id="a growth of a fifth is none"),
-        pytest.param(math.nan, 200, None, None, id="not known"),
+        pytest.param(1.20, 200, None, None, id="a growth of exactly a fifth is no surge"),
+        pytest.param(math.nan, 200, None, None, id="unknown"),
         pytest.param(1.5, 299, CUT, CUT, id="not again within 100 steps"),
         pytest.param(1.5, 300, CUT, LrDecay(factor=0.5, step=300), id="after 100 steps"),
-        pytest.param(1.0, 900, CUT, CUT, id="what was advised stays"),
-        pytest.param(1.0, 150, CUT, None, id="a run that went back does not know of it"),
+        pytest.param(1.0, 900, CUT, CUT, id="earlier advice stays"),
+        pytest.param(1.0, 150, CUT, None, id="a run that went back drops it"),
         pytest.param(1.5, 150, CUT, LrDecay(factor=0.5, step=150), id="and may be cut again"),
     ],
 )
-def test_the_rate_is_cut_where_responses_surge(
+def test_the_rate_is_cut_if_responses_surge(
     growth: float, step: int, last: LrDecay | None, expected: LrDecay | None
 ) -> None:
     assert lr_decay(growth, step=step, last=last) == expected
@@ -103,14 +103,14 @@ def test_the_rate_is_cut_where_responses_surge(
         pytest.param(60.0, 1.02, id="far above it, a fifth counts"),
         pytest.param(0.0, 0.98, id="far below it, a fifth counts"),
         pytest.param(math.inf, 1.02, id="infinite"),
-        pytest.param(math.nan, 1.0, id="not known"),
+        pytest.param(math.nan, 1.0, id="unknown"),
     ],
 )
 def test_the_kl_coefficient_follows_its_target(kl: float, factor: float) -> None:
     assert kl_factor(kl, target=6.0, n_sequences=1000, horizon=10_000.0) == pytest.approx(factor)
 
 
-def test_a_batch_beyond_the_horizon_never_turns_the_penalty_round() -> None:
+def test_a_batch_beyond_the_horizon_never_makes_the_penalty_negative() -> None:
     assert kl_factor(0.0, target=6.0, n_sequences=100_000, horizon=10_000.0) == 0.0
 
 
@@ -151,13 +151,13 @@ ALERT = Alert(
 )
 
 
-def test_a_healthy_run_is_advised_nothing() -> None:
+def test_a_healthy_run_gets_neutral_advice() -> None:
     advice = advise(row(), target=0.8, decay=None, kl_target=KlTarget(nats=6.0), alerts=())
     assert (advice.lr_scale, advice.lr_decay, advice.kl_factor, advice.stop) == (1.0, None, None, False)
     assert advice.reasons == {}
 
 
-def test_everything_that_is_advised_has_its_reason() -> None:
+def test_all_advice_has_a_reason() -> None:
     sick = row(ess_seq=0.2, scalars={"ref_kl": 60.0})
     advice = advise(sick, target=0.8, decay=CUT, kl_target=KlTarget(nats=6.0), alerts=(ALERT,))
     assert (advice.step, advice.lr_scale, advice.lr_scale_sgd, advice.stop) == (300, 0.5, 0.25, True)
@@ -166,7 +166,7 @@ def test_everything_that_is_advised_has_its_reason() -> None:
     assert advice.reasons["stop"] == "log-probs look corrupt"
 
 
-def test_it_travels_as_json() -> None:
+def test_advice_survives_a_round_trip_through_json() -> None:
     advice = advise(row(ess_seq=math.nan), target=math.nan, decay=CUT, kl_target=None, alerts=())
     document = advice.document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document

@@ -1,4 +1,4 @@
-"""Open batches: which close, which wait, and why."""
+"""Open batches: which close, which wait, and how complete they are."""
 
 from __future__ import annotations
 
@@ -13,84 +13,84 @@ GRACE = 60.0
 
 
 class Arrivals:
-    """An assembly that is told what comes, with ids in order."""
+    """An assembly and its reports, with ids in order."""
 
     def __init__(self) -> None:
         self.assembly = Assembly()
         self._id = 0
 
-    def take(self, step: int, *, at: float = 0.0, attempt_id: int = 1, **fields: object) -> None:
-        """Accept a report."""
+    def receive(self, step: int, *, at: float = 0.0, attempt_id: int = 1, **fields: object) -> None:
+        """Add a report to the assembly."""
         self._id += 1
         self.assembly.add_report(stored(report(step, **fields), id_=self._id, at=at, attempt_id=attempt_id))
 
     def closed(self, now: float, *, watching_since: float = 0.0) -> list[tuple[int, Completeness]]:
-        """Return the steps that close now, and how far they had come."""
+        """Return the steps that close now, and their completeness."""
         due = self.assembly.close_due(now=now, grace_seconds=GRACE, watching_since=watching_since)
         return [(batch.key.step, batch.completeness) for batch in due]
 
 
 def test_a_batch_waits_until_its_chunks_are_counted() -> None:
     arrivals = Arrivals()
-    arrivals.take(0, chunk=0)
-    arrivals.take(0, chunk=1)
+    arrivals.receive(0, chunk=0)
+    arrivals.receive(0, chunk=1)
     assert arrivals.closed(1.0) == []
-    arrivals.take(1, finished=finished((0, None, 2)))
+    arrivals.receive(1, finished=finished((0, None, 2)))
     assert arrivals.closed(1.0) == [(0, Completeness.COMPLETE)]
     assert arrivals.closed(1.0) == []
 
 
-def test_a_count_may_come_before_the_chunks_it_counts() -> None:
+def test_a_chunk_count_may_arrive_before_its_chunks() -> None:
     arrivals = Arrivals()
-    arrivals.take(1, finished=finished((0, None, 2)))
-    arrivals.take(0, chunk=1)
+    arrivals.receive(1, finished=finished((0, None, 2)))
+    arrivals.receive(0, chunk=1)
     assert arrivals.closed(1.0) == []
-    arrivals.take(0, chunk=0)
+    arrivals.receive(0, chunk=0)
     assert arrivals.closed(1.0) == [(0, Completeness.COMPLETE)]
 
 
 @pytest.mark.parametrize(
-    ("chunks", "counted", "world_size", "standing"),
+    ("chunks", "counted", "world_size", "completeness"),
     [
-        pytest.param([0, 1], None, 1, Completeness.UNCONFIRMED, id="all there as far as anyone knows"),
+        pytest.param([0, 1], None, 1, Completeness.UNCONFIRMED, id="all that are known have arrived"),
         pytest.param([0, 1], 3, 1, Completeness.MISSING_CHUNK, id="fewer than counted"),
         pytest.param([0, 2], None, 1, Completeness.MISSING_CHUNK, id="a gap"),
         pytest.param([0], 1, 2, Completeness.MISSING_RANK, id="a rank that sent nothing"),
     ],
 )
-def test_the_grace_closes_what_waits_with_its_standing(
-    chunks: list[int], counted: int | None, world_size: int, standing: Completeness
+def test_the_end_of_the_grace_period_closes_incomplete_batches(
+    chunks: list[int], counted: int | None, world_size: int, completeness: Completeness
 ) -> None:
     arrivals = Arrivals()
     for chunk in chunks:
-        arrivals.take(0, chunk=chunk, world_size=world_size)
+        arrivals.receive(0, chunk=chunk, world_size=world_size)
     if counted is not None:
         arrivals.assembly.set_chunk_counts(1, 0, finished((0, None, counted)))
     assert arrivals.closed(59.0) == []
-    assert arrivals.closed(60.0) == [(0, standing)]
+    assert arrivals.closed(60.0) == [(0, completeness)]
 
 
-def test_the_grace_counts_from_the_newest_report() -> None:
+def test_the_grace_period_starts_at_the_newest_report() -> None:
     arrivals = Arrivals()
-    arrivals.take(0, chunk=0, at=0.0)
-    arrivals.take(0, chunk=1, at=50.0)
+    arrivals.receive(0, chunk=0, at=0.0)
+    arrivals.receive(0, chunk=1, at=50.0)
     assert arrivals.closed(100.0) == []
     assert arrivals.closed(110.0) == [(0, Completeness.UNCONFIRMED)]
 
 
-def test_the_grace_counts_from_when_the_service_began_to_watch() -> None:
+def test_the_grace_period_starts_no_earlier_than_the_service() -> None:
     arrivals = Arrivals()
-    arrivals.take(0, at=0.0)
+    arrivals.receive(0, at=0.0)
     assert arrivals.closed(5000.0, watching_since=4990.0) == []
 
 
-def test_a_batch_that_waits_holds_back_later_ones_of_its_attempt_only() -> None:
+def test_an_open_batch_delays_only_later_batches_of_its_attempt() -> None:
     arrivals = Arrivals()
-    arrivals.take(0, world_size=2, at=0.0)
-    arrivals.take(1, finished=finished((0, None, 1)), at=30.0)
-    arrivals.take(2, finished=finished((1, None, 1)), at=40.0)
-    arrivals.take(0, attempt_id=2, at=30.0)
-    arrivals.take(1, attempt_id=2, finished=finished((0, None, 1)), at=30.0)
+    arrivals.receive(0, world_size=2, at=0.0)
+    arrivals.receive(1, finished=finished((0, None, 1)), at=30.0)
+    arrivals.receive(2, finished=finished((1, None, 1)), at=40.0)
+    arrivals.receive(0, attempt_id=2, at=30.0)
+    arrivals.receive(1, attempt_id=2, finished=finished((0, None, 1)), at=30.0)
     due = arrivals.assembly.close_due(now=45.0, grace_seconds=GRACE, watching_since=0.0)
     assert [batch.key for batch in due] == [BatchKey(2, 0, None)]
     assert arrivals.closed(61.0) == [(0, Completeness.MISSING_RANK), (1, Completeness.COMPLETE)]
@@ -98,47 +98,47 @@ def test_a_batch_that_waits_holds_back_later_ones_of_its_attempt_only() -> None:
 
 def test_updates_close_in_order_after_the_rollout_batch() -> None:
     arrivals = Arrivals()
-    arrivals.take(0, update=1)
-    arrivals.take(0, update=0)
-    arrivals.take(0)
+    arrivals.receive(0, update=1)
+    arrivals.receive(0, update=0)
+    arrivals.receive(0)
     arrivals.assembly.set_chunk_counts(1, 0, finished((0, None, 1), (0, 0, 1), (0, 1, 1)))
     due = arrivals.assembly.close_due(now=0.0, grace_seconds=GRACE, watching_since=0.0)
     assert [batch.key.update for batch in due] == [None, 0, 1]
 
 
-def test_nothing_is_waited_for_from_a_rank_that_left_until_it_is_back() -> None:
+def test_batches_do_not_wait_for_a_rank_that_ended_until_it_restarts() -> None:
     arrivals = Arrivals()
     end = wire.Finish(attempt="a", launch="launch-1", sequence=1, world_size=2, finished=finished((0, None, 1)))
-    arrivals.take(0, world_size=2)
+    arrivals.receive(0, world_size=2)
     arrivals.assembly.rank_ended(1, end)
     assert arrivals.closed(1.0) == []
     arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1, rank=1, world_size=2))
     assert arrivals.closed(1.0) == [(0, Completeness.MISSING_RANK)]
-    arrivals.take(1, launch="launch-2")
+    arrivals.receive(1, launch="launch-2")
     assert arrivals.closed(1.0) == []
 
 
-def test_a_start_brings_a_rank_back() -> None:
+def test_batches_wait_for_a_rank_again_after_its_start() -> None:
     arrivals = Arrivals()
     arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1))
     arrivals.assembly.rank_started(1, 0)
-    arrivals.take(0)
+    arrivals.receive(0)
     assert arrivals.closed(1.0) == []
 
 
-def test_reports_come_out_in_the_order_of_rank_and_chunk() -> None:
+def test_reports_of_a_closed_batch_are_ordered_by_rank_and_chunk() -> None:
     arrivals = Arrivals()
     for rank, chunk in ((1, 1), (0, 1), (1, 0), (0, 0)):
-        arrivals.take(0, rank=rank, chunk=chunk, world_size=2)
+        arrivals.receive(0, rank=rank, chunk=chunk, world_size=2)
     (batch,) = arrivals.assembly.close_due(now=GRACE, grace_seconds=GRACE, watching_since=0.0)
     assert [(r.key.rank, r.key.chunk) for r in batch.reports] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_it_says_from_where_a_restart_must_read_and_when_its_patience_ends() -> None:
+def test_the_oldest_report_and_the_end_of_the_grace_period_of_open_batches() -> None:
     arrivals = Arrivals()
     assert arrivals.assembly.oldest_report_id() is None
     assert arrivals.assembly.grace_ends(grace_seconds=GRACE, watching_since=0.0) is None
-    arrivals.take(0, at=5.0)
-    arrivals.take(1, at=9.0)
+    arrivals.receive(0, at=5.0)
+    arrivals.receive(1, at=9.0)
     assert arrivals.assembly.oldest_report_id() == 1
     assert arrivals.assembly.grace_ends(grace_seconds=GRACE, watching_since=0.0) == 65.0

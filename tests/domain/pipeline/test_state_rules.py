@@ -1,4 +1,4 @@
-"""What a run's state makes of alerts."""
+"""Alerts of rules over the state of a run."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def change(before: RunState, state: RunState) -> StateChange:
     )
 
 
-def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], PipelineState]:
-    """Return what a run that passes through these states makes of its alerts."""
+def transitions_of(*states: RunState, steps: int = 50) -> tuple[list[Transition], PipelineState]:
+    """Return the transitions of a run that passes through these states, and its pipeline state."""
     pipeline_state, made, before = PipelineState(steps=steps), [], RunState.RUNNING
     for state in states:
         transitions, pipeline_state = apply_state_change(
@@ -55,12 +55,12 @@ def judged(*states: RunState, steps: int = 50) -> tuple[list[Transition], Pipeli
             ["stalled firing", "stalled resolved", "crashed firing"],
             id="a stall that was a crash",
         ),
-        pytest.param([RunState.PAUSED, RunState.RUNNING], [], id="a pause is nobody's business"),
-        pytest.param([RunState.STALLED, RunState.FINISHED], ["stalled firing"], id="an end is left to rest"),
+        pytest.param([RunState.PAUSED, RunState.RUNNING], [], id="a pause has no alert"),
+        pytest.param([RunState.STALLED, RunState.FINISHED], ["stalled firing"], id="an end resolves nothing yet"),
     ],
 )
-def test_states_raise_and_resolve_at_once(states: list[RunState], expected: list[str]) -> None:
-    made, _ = judged(*states)
+def test_states_raise_and_resolve_alerts_without_delay(states: list[RunState], expected: list[str]) -> None:
+    made, _ = transitions_of(*states)
     assert [f"{t.alert.rule} {t.alert.state.value}" for t in made if t.alert] == expected
     began = {AlertState.FIRING: 100.0, AlertState.RESOLVED: 500.0}
     assert all(t.event and t.event.silence_started_at == began[t.event.state] for t in made)
@@ -68,7 +68,7 @@ def test_states_raise_and_resolve_at_once(states: list[RunState], expected: list
 
 @pytest.mark.parametrize(("steps", "severity"), [(19, Severity.WARN), (20, Severity.PAGE)])
 def test_nothing_pages_in_the_first_steps(steps: int, severity: Severity) -> None:
-    made, _ = judged(RunState.STALLED, steps=steps)
+    made, _ = transitions_of(RunState.STALLED, steps=steps)
     assert [t.alert.severity for t in made if t.alert] == [severity]
 
 
@@ -78,22 +78,22 @@ def in_state(state: RunState) -> PassContext:
     return replace(context, run=replace(context.run, state=state))
 
 
-def test_a_finished_run_comes_to_rest_with_no_alert_left() -> None:
-    _, pipeline_state = judged(RunState.STALLED)
+def test_the_end_of_a_finished_run_ends_its_alerts() -> None:
+    _, pipeline_state = transitions_of(RunState.STALLED)
     made, pipeline_state = apply_run_end(context=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
     assert [(t.reason, t.alert.state) for t in made if t.alert] == [(TransitionReason.FINISHED, AlertState.RESOLVED)]
     assert not pipeline_state.tracks
 
 
 def test_a_crashed_run_keeps_its_alerts() -> None:
-    _, pipeline_state = judged(RunState.CRASHED)
+    _, pipeline_state = transitions_of(RunState.CRASHED)
     made, after = apply_run_end(context=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
     assert made == ()
     assert after.open_alerts() == pipeline_state.open_alerts()
 
 
 def test_an_alert_without_its_rule_is_retired() -> None:
-    _, pipeline_state = judged(RunState.STALLED)
+    _, pipeline_state = transitions_of(RunState.STALLED)
     made, after = retire_removed_rules(context=pass_context(rules=()), pipeline_state=pipeline_state, now=600.0)
     assert [t.reason for t in made] == [TransitionReason.RETIRED]
     assert not after.tracks

@@ -1,4 +1,4 @@
-"""Every built-in rule, from reports on: when it fires, at what it just does not, and what it takes for healthy."""
+"""All built-in rules, from reports to alerts: when they fire, and when they do not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RULES = {rule.name: rule for rule in builtin_rules()}
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One rule: numbers just beyond its thresholds, exactly at them, and others that it must not take for ill.
+    """One rule: numbers just beyond its thresholds, exactly at them, and others for which it must not fire.
 
-    `delay` is how many steps after its `for_steps` it fires, where it looks at more than one step; `usual` is what the
-    run of the negative shows all the time.
+    `delay` is how many steps after its `for_steps` it fires, if it reads more than one step; `usual` are the numbers of
+    the negative run before.
     """
 
     rule: str
@@ -53,7 +53,7 @@ CASES = (
         beyond={"invalid_fraction": 1 / 1001},
         at={"invalid_fraction": 0.0},
         negative={"invalid_fraction": math.nan},
-        why="a batch without a token is no news",
+        why="a batch without a token has no value",
     ),
     Case(
         rule="moe_routing",
@@ -75,7 +75,7 @@ CASES = (
         beyond={"mismatch_prob_diff_max": 0.5625},
         at={"mismatch_prob_diff_max": 0.5},
         negative={"engine_lag": math.nan, "mismatch_prob_diff_max": 0.875},
-        why="an unknown lag blames nobody",
+        why="an unknown lag is no evidence",
     ),
     Case(
         rule="engine_mismatch",
@@ -187,14 +187,14 @@ CASES = (
         beyond={"zero_variance_groups": 1.0},
         at={"zero_variance_groups": 0.9},
         negative={"reward_std": 0.0},
-        why="groups tell, not the batch",
+        why="the rule reads groups, not the batch",
     ),
     Case(
         rule="mask_rate",
         beyond={"mask_rate": 0.55},
         at={"mask_rate": 0.5},
         negative={"mask_rate:geo_mask": 0.9},
-        why="a shadow rejects, and nobody loses anything",
+        why="a shadow rejects, but nothing is masked",
     ),
     Case(
         rule="length_biased_masking",
@@ -208,14 +208,14 @@ CASES = (
         beyond={"bound_vacuous": 1.0},
         at={"bound_vacuous": 0.0},
         negative={"bound_vacuous": math.nan},
-        why="without logits nothing can be said of the bound",
+        why="without logits the bound is unknown",
     ),
     Case(
         rule="incomplete_ranks",
         beyond={"missing_ranks": 1.0},
         at={"missing_ranks": 0.0},
         negative={"policy_versions": 2.0},
-        why="ranks on different policies are all there",
+        why="all ranks are present, with different policies",
     ),
     Case(
         rule="incomplete_ranks",
@@ -239,37 +239,37 @@ def _name(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_it_fires_once_it_was_beyond_its_threshold_for_long_enough(case: Case) -> None:
+def test_a_rule_fires_after_enough_steps_beyond_its_threshold(case: Case) -> None:
     rule = RULES[case.rule]
     long_enough = rule.for_steps + case.delay
     almost = run(case.beyond, steps=long_enough - 1)
-    assert of(almost.told, case.rule) == []
-    fired = almost.tell(case.beyond)
+    assert of(almost.events, case.rule) == []
+    fired = almost.make_steps(case.beyond)
     check(fired, case.beyond)
-    # A rule that waits for the step's end tells of the step before the one that ended it.
+    # A rule that waits for the end of a step fires for the step before the one that ended it.
     waits = rule.reads_scalars or rule.reads.value == "every_update"
-    assert of(fired.told, case.rule) == [(case.rule, "firing", QUIET_STEPS + long_enough - 1 - waits)]
+    assert of(fired.events, case.rule) == [(case.rule, "firing", QUIET_STEPS + long_enough - 1 - waits)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_at_its_threshold_it_is_quiet(case: Case) -> None:
+def test_a_rule_does_not_fire_at_its_threshold(case: Case) -> None:
     quiet = run(case.at, steps=2 * RULES[case.rule].for_steps + 5)
     check(quiet, case.at)
-    assert of(quiet.told, case.rule) == []
+    assert of(quiet.events, case.rule) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.why}")
-def test_what_only_looks_like_it_does_not_raise_it(case: Case) -> None:
+def test_a_rule_does_not_fire_for_similar_numbers(case: Case) -> None:
     quiet = run(case.negative, steps=2 * RULES[case.rule].for_steps + 5, usual=case.usual)
     check(quiet, case.negative)
-    assert of(quiet.told, case.rule) == []
+    assert of(quiet.events, case.rule) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_it_resolves_when_the_run_is_healthy_again(case: Case) -> None:
+def test_a_rule_resolves_when_the_run_is_healthy_again(case: Case) -> None:
     rule = RULES[case.rule]
     ended = run(case.beyond, steps=rule.for_steps + case.delay + 1, after=rule.clear_for_steps + 8)
-    assert [state for _, state, _ in of(ended.told, case.rule)] == ["firing", "resolved"]
+    assert [state for _, state, _ in of(ended.events, case.rule)] == ["firing", "resolved"]
 
 
 @pytest.mark.parametrize(
@@ -280,23 +280,23 @@ def test_it_resolves_when_the_run_is_healthy_again(case: Case) -> None:
         pytest.param(10_000.0, 0.0, [], id="it grows, to less than a megabyte"),
     ],
 )
-def test_a_spool_that_grows_is_told(per_step: float, at_last: float, states: list[str]) -> None:
-    spooling = RuleRun().tell({}, steps=40)
+def test_a_growing_spool_raises_an_alert(per_step: float, at_last: float, states: list[str]) -> None:
+    spooling = RuleRun().make_steps({}, steps=40)
     for step in range(30):
-        spooling.tell({"client_spooled_bytes": per_step * step})
-    spooling.tell({"client_spooled_bytes": at_last}, steps=30)
-    assert [state for _, state, _ in of(spooling.told, "spool_growing")] == states
+        spooling.make_steps({"client_spooled_bytes": per_step * step})
+    spooling.make_steps({"client_spooled_bytes": at_last}, steps=30)
+    assert [state for _, state, _ in of(spooling.events, "spool_growing")] == states
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.delay <= 1], ids=_name)
-def test_nothing_but_corrupt_logprobs_is_raised_in_the_first_steps(case: Case) -> None:
-    told = {rule for rule, _, _ in RuleRun().tell(case.beyond, steps=20).told}
-    assert told <= {"corrupt_logprobs", "decision_mismatch"}
-    assert told >= {"corrupt_logprobs", "decision_mismatch"} & {case.rule}
+def test_only_rules_without_immune_steps_fire_in_the_first_steps(case: Case) -> None:
+    fired = {rule for rule, _, _ in RuleRun().make_steps(case.beyond, steps=20).events}
+    assert fired <= {"corrupt_logprobs", "decision_mismatch"}
+    assert fired >= {"corrupt_logprobs", "decision_mismatch"} & {case.rule}
 
 
 def test_a_healthy_run_raises_nothing() -> None:
-    assert RuleRun().tell({}, steps=2 * QUIET_STEPS).told == []
+    assert RuleRun().make_steps({}, steps=2 * QUIET_STEPS).events == []
 
 
 def test_every_builtin_rule_over_signals_has_a_case() -> None:

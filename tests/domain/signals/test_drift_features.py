@@ -1,4 +1,4 @@
-"""The features of drift that rules and the diagnosis read."""
+"""The drift features that rules and the diagnosis read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def of(d: list[float]) -> Columns:
     ("d", "excess"),
     [
         pytest.param([0.0] * 8, 0.0, id="engines that agree to the last bit"),
-        pytest.param([0.1, -0.1] * 8, 0.00667, id="symmetric noise is honest"),
+        pytest.param([0.1, -0.1] * 8, 0.00667, id="symmetric noise is valid"),
         pytest.param([0.0] * 7 + [6.0], 2.354, id="one token that explodes"),
         pytest.param([3.0] * 16, 0.536, id="a shift of every token shows in k1 as well"),
     ],
 )
-def test_k3_excess_is_k3_over_ten_times_what_honest_log_probs_can_show(d: list[float], excess: float) -> None:
+def test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show(d: list[float], excess: float) -> None:
     assert k3_excess(SequenceMatrix.of(of(d)), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
 
 
@@ -43,9 +43,9 @@ def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
     ("d", "shift"),
     [
         pytest.param([0.0] * 8, 0.0, id="engines that agree to the last bit"),
-        pytest.param([-0.25] * 8, -math.inf, id="every token shifted alike has no spread to hide behind"),
+        pytest.param([-0.25] * 8, -math.inf, id="every token shifted alike has no spread"),
         pytest.param([0.1, -0.1] * 8, 0.1998, id="symmetric noise averages to about 1"),
-        pytest.param([-0.3, 0.0] * 8, -4.0, id="a nucleus takes from half of the tokens"),
+        pytest.param([-0.3, 0.0] * 8, -4.0, id="a nucleus shifts half of the tokens"),
         pytest.param([3.0, -3.0] * 8, math.nan, id="heavy tails: the tokens that matter are not in the sample"),
     ],
 )
@@ -60,7 +60,7 @@ def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float
         pytest.param(1e-170, math.inf, id="a mean above 1"),
     ],
 )
-def test_a_standard_error_too_small_for_a_float_counts_as_none(deviation: float, shift: float) -> None:
+def test_a_standard_error_too_small_for_a_float_counts_as_zero(deviation: float, shift: float) -> None:
     content = of([0.0] * 8)
     tiny = {"mismatch_sum_ratio_dev": np.array([deviation]), "mismatch_sum_sq_ratio_dev": np.array([1e-322])}
     small = replace(content, by_name={**content.by_name, **tiny})
@@ -79,7 +79,7 @@ def test_a_shift_without_a_valid_token_is_nan() -> None:
         pytest.param("old versions", 7, None, 3.0, id="unless versions say otherwise"),
         pytest.param("old versions", 7, 5, 1.0, id="of pi_old, where its version is named"),
         pytest.param("versions", 4, None, 0.0, id="without mismatch the trainer's version tells"),
-        pytest.param("", 4, None, math.nan, id="without mismatch and versions nobody can tell"),
+        pytest.param("", 4, None, math.nan, id="without mismatch and versions it is unknown"),
         pytest.param("versions", None, None, math.nan, id="without the trainer's version neither"),
     ],
 )

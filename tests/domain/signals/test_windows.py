@@ -1,4 +1,4 @@
-"""What a run remembers of its gauges."""
+"""The remembered history of signals: windows and baselines."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def filled(values: dict[int, float]) -> SignalWindow:
         pytest.param({}, 3, 1.0, {3: 1.0}, id="the first value is kept"),
         pytest.param({1: 1.0, 2: 2.0}, 2, 5.0, {1: 1.0, 2: 5.0}, id="a later update of the step replaces it"),
         pytest.param({1: 1.0, 7: 2.0, 9: 3.0}, 5, 4.0, {1: 1.0, 5: 4.0}, id="a restart that goes back forgets"),
-        pytest.param({1: 1.0}, 2, math.nan, {1: 1.0}, id="nan is not remembered"),
-        pytest.param({1: 1.0}, 2, math.inf, {1: 1.0, 2: math.inf}, id="infinity is"),
+        pytest.param({1: 1.0}, 2, math.nan, {1: 1.0}, id="nan is ignored"),
+        pytest.param({1: 1.0}, 2, math.inf, {1: 1.0, 2: math.inf}, id="infinity is kept"),
     ],
 )
 def test_a_window_holds_one_value_a_step(
@@ -34,7 +34,7 @@ def test_a_window_holds_one_value_a_step(
     assert dict(zip(window.steps, window.values, strict=True)) == expected
 
 
-def test_a_window_forgets_what_is_oldest() -> None:
+def test_a_window_drops_the_oldest_values() -> None:
     window = filled({step: float(step) for step in range(2 * WINDOW_ROWS)})
     assert window.steps == tuple(range(WINDOW_ROWS, 2 * WINDOW_ROWS))
 
@@ -64,7 +64,7 @@ def test_growth_is_against_five_values_around_a_hundred_steps_earlier(values: di
         pytest.param(
             {**dict.fromkeys(range(90), 1.0), **dict.fromkeys(range(90, 100), 3.0)}, 1.0, id="of the span only"
         ),
-        pytest.param({**dict.fromkeys(range(9), 0.0), 9: 3.0}, math.nan, id="a median of zero is no yardstick"),
+        pytest.param({**dict.fromkeys(range(9), 0.0), 9: 3.0}, math.nan, id="a median of zero"),
     ],
 )
 def test_relative_is_against_the_rolling_median(values: dict[int, float], expected: float) -> None:
@@ -75,7 +75,7 @@ def test_relative_is_against_the_rolling_median(values: dict[int, float], expect
     ("values", "expected"),
     [
         pytest.param({}, math.nan, id="nothing yet"),
-        pytest.param({step: 2.0 * step for step in range(10)}, math.nan, id="not yet as far back as asked"),
+        pytest.param({step: 2.0 * step for step in range(10)}, math.nan, id="a window shorter than the span"),
         pytest.param({step: 7.0 + 2.0 * step for step in range(11)}, 2.0, id="a line"),
         pytest.param({step: 0.5 * step for step in range(0, 40, 2)}, 0.5, id="a line of every other step"),
         pytest.param({0: 0.0, 10: 5.0}, math.nan, id="too few values in the span"),
@@ -88,7 +88,7 @@ def test_slope_is_of_least_squares_over_the_span(values: dict[int, float], expec
 
 
 def baseline(values: list[float]) -> Baseline:
-    """Return a baseline of one value a step."""
+    """Return a baseline with one value per step."""
     made = Baseline()
     for step, value in enumerate(values):
         made = made.with_value(step, value)
@@ -117,9 +117,9 @@ def test_the_last_update_of_a_step_is_the_one_in_the_baseline() -> None:
         pytest.param([float(i) for i in range(20)], 9.5, 0.0, id="at the median"),
         pytest.param([float(i) for i in range(20)], 9.5 + 1.4826 * 5.0 * 4, 4.0, id="four robust deviations above"),
         pytest.param([float(i) for i in range(19)] + [1e9], 9.5 - 1.4826 * 5.0, -1.0, id="an outlier moves nothing"),
-        pytest.param([float(i) for i in range(19)], 50.0, math.nan, id="too short a past"),
-        pytest.param([3.0] * 20, 50.0, math.nan, id="a past without spread"),
-        pytest.param([math.inf] * 20, 50.0, math.nan, id="an infinite past"),
+        pytest.param([float(i) for i in range(19)], 50.0, math.nan, id="too short a history"),
+        pytest.param([3.0] * 20, 50.0, math.nan, id="a history without spread"),
+        pytest.param([math.inf] * 20, 50.0, math.nan, id="an infinite history"),
         pytest.param([float(i) for i in range(20)], math.nan, math.nan, id="nan"),
     ],
 )

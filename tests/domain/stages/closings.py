@@ -1,4 +1,4 @@
-"""Batches on their way through the pipeline."""
+"""Pass contexts and closing batches for tests of the pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trmon_client.core import wire
 
 
 def pass_context(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> PassContext:
-    """Return what a run is watched with: the default policies, the built-in rules, one receiver."""
+    """Return a context with the default policies, the built-in rules and one receiver."""
     usual: dict[str, Any] = {
         "run": MemoryLog().stored_run,
         "policies": PolicyRegistry.of(default_version(now=0.0)),
@@ -34,7 +34,7 @@ def pass_context(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> Pa
 def closing(
     *reports: wire.Report, pipeline_state: PipelineState | None = None, context: PassContext | None = None
 ) -> ClosingBatch:
-    """Return a batch of these reports whose time has come."""
+    """Return a closing batch of these reports."""
     batch = reopened_batch(stored(report, id_=i + 1) for i, report in enumerate(reports))
     return ClosingBatch(
         context=context or pass_context(), pipeline_state=pipeline_state or PipelineState(), batch=batch

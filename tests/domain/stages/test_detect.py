@@ -36,7 +36,7 @@ Row = tuple[int, int | None, float]
 
 
 def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
-    """Return what each row makes final: (rule, step, update, truth)."""
+    """Return the findings that each row makes final: (rule, step, update, truth)."""
     pipeline_state, found = PipelineState(), []
     for ordinal, (step, update, x) in enumerate(rows, start=1):
         row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"kl_k1": x})
@@ -64,12 +64,12 @@ def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
         pytest.param(
             [(0, None, 0.0), (0, 0, 20.0), (1, None, 0.0)],
             [[("gauge", 0, None, "false")], [], [("every", 0, 0, "true"), ("gauge", 1, None, "false")]],
-            id="updates after a rollout row are no gauge",
+            id="updates after a rollout row are not gauges",
         ),
         pytest.param(
             [(5, None, 0.0), (3, None, 20.0)],
             [[("gauge", 5, None, "false")], []],
-            id="a row that comes after its place says nothing",
+            id="a row that arrives out of order has no findings",
         ),
     ],
 )
@@ -79,8 +79,10 @@ def test_findings_are_final_when_their_row_is_known(
     assert findings(rows) == expected
 
 
-def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tuple[PipelineState, DetectedFindings]:
-    """Return the mind after quiet steps and a last one, whose late scalars came after its row was closed."""
+def detect_with(
+    steps: int, *, last: dict[str, float], late: dict[str, float]
+) -> tuple[PipelineState, DetectedFindings]:
+    """Return the state after quiet steps and a last one, whose late scalars arrived after its row was closed."""
     pipeline_state = PipelineState()
     quiet = [({"grad_norm": 1.0}, step % 7 * 0.01) for step in range(steps)]
     for step, (scalars, kl) in enumerate([*quiet, (last, 1.0)]):
@@ -93,18 +95,18 @@ def judged(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tup
     return reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state), detected
 
 
-def test_rules_measure_against_the_runs_own_past() -> None:
-    _, detected = judged(30, last={"grad_norm": 11.0}, late={})
+def test_rules_measure_against_the_history_of_the_run() -> None:
+    _, detected = detect_with(30, last={"grad_norm": 11.0}, late={})
     found = {finding.rule: finding.raised for _, finding in detected.findings}
     assert found["drift"].truth is Truth.TRUE
     assert found["drift"].value == pytest.approx((1.0 - 0.03) / (1.4826 * 0.02))
     assert detected.folded.pipeline_state.provisional["spike"].raised.value == 11.0
 
 
-def test_a_number_that_comes_after_its_row_is_read_before_the_step_ends() -> None:
-    without, _ = judged(30, last={}, late={})
-    late, _ = judged(30, last={}, late={"grad_norm": 11.0})
-    at_once, _ = judged(30, last={"grad_norm": 11.0}, late={})
+def test_a_scalar_that_arrives_after_its_row_is_read_before_the_step_ends() -> None:
+    without, _ = detect_with(30, last={}, late={})
+    late, _ = detect_with(30, last={}, late={"grad_norm": 11.0})
+    at_once, _ = detect_with(30, last={"grad_norm": 11.0}, late={})
     assert without.provisional["spike"].raised.truth is Truth.UNKNOWN
     assert late.provisional["spike"].raised == Evaluation(
         Truth.TRUE, "grad_norm over its median of 100 steps", 11.0, 10.0
@@ -112,14 +114,14 @@ def test_a_number_that_comes_after_its_row_is_read_before_the_step_ends() -> Non
     assert late == at_once
 
 
-def test_a_number_for_a_step_that_was_judged_changes_no_verdict() -> None:
-    pipeline_state, _ = judged(30, last={}, late={})
+def test_a_scalar_for_a_finished_step_changes_no_finding() -> None:
+    pipeline_state, _ = detect_with(30, last={}, late={})
     row = batch(BatchKey(1, 29, None), run_id=1, ordinal=30, signals={"kl_k1": 0.0}, scalars={"grad_norm": 99.0})
     assert reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state) == pipeline_state
 
 
 def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
-    pipeline_state, _ = judged(30, last={"lr": 1.0}, late={})
+    pipeline_state, _ = detect_with(30, last={"lr": 1.0}, late={})
     assert (set(pipeline_state.memory.windows), set(pipeline_state.memory.baselines)) == ({"grad_norm"}, {"kl_k1"})
     assert PipelineState.from_bytes(pipeline_state.to_bytes()).memory == pipeline_state.memory
 
@@ -143,12 +145,12 @@ def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -
 class Failing:
     """A condition that ends in an error."""
 
-    def evaluate(self, readout: SignalReader) -> ThresholdEvaluation:
+    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
         """See Condition."""
         raise ZeroDivisionError("float division by zero")
 
 
-def test_a_rule_that_fails_says_nothing_and_is_named_to_the_others() -> None:
+def test_a_failed_rule_has_no_finding_and_is_quarantined() -> None:
     [set_aside] = rule_yaml.parse_rules(
         "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
     )

@@ -1,4 +1,4 @@
-"""What a row takes from history and leaves in it."""
+"""The historical signals of a row, and the state after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folded(
     return fold_row(DraftRow(context=pass_context(), pipeline_state=pipeline_state, row=row, made_at=made_at))
 
 
-def test_a_step_takes_as_long_as_from_the_first_batch_of_the_one_before() -> None:
+def test_the_step_time_is_between_the_first_batches_of_two_steps() -> None:
     pipeline_state, found = PipelineState(), []
     for step, update, made_at in ((0, None, 100.0), (0, 0, 104.0), (1, None, 110.0), (1, 0, 113.0), (3, None, 140.0)):
         made = folded(pipeline_state, step, update=update, made_at=made_at)
@@ -38,7 +38,7 @@ def test_a_step_takes_as_long_as_from_the_first_batch_of_the_one_before() -> Non
     )
 
 
-def test_the_pace_is_the_median_of_the_newest_gaps() -> None:
+def test_the_expected_step_time_is_the_median_of_the_newest_gaps() -> None:
     pipeline_state = PipelineState()
     for step in range(40):
         pipeline_state = folded(
@@ -47,7 +47,7 @@ def test_the_pace_is_the_median_of_the_newest_gaps() -> None:
     assert pipeline_state.expected_step_seconds == 60.0
 
 
-def test_the_sequence_ess_is_judged_against_the_runs_own_baseline() -> None:
+def test_the_sequence_ess_is_relative_to_the_baseline_of_the_run() -> None:
     pipeline_state = PipelineState()
     for step in range(BASELINE_ROWS):
         made = folded(pipeline_state, step, total_ess_seq=0.8)
@@ -63,14 +63,14 @@ def test_updates_after_a_rollout_row_do_not_enter_the_windows() -> None:
     assert pipeline_state.gauge_keys == (BatchKey(1, 0, None),)
 
 
-def test_the_last_update_is_the_gauge_where_there_is_no_rollout_row() -> None:
+def test_the_last_update_is_the_gauge_without_a_rollout_row() -> None:
     pipeline_state = folded(PipelineState(), 0, update=0, response_length_mean=10.0).pipeline_state
     pipeline_state = folded(pipeline_state, 0, update=1, response_length_mean=99.0).pipeline_state
     assert pipeline_state.response_length.values == (99.0,)
     assert pipeline_state.gauge_key(1, 0) == BatchKey(1, 0, 1)
 
 
-def test_a_revision_keeps_what_history_told_and_leaves_the_mind_alone() -> None:
+def test_a_revision_keeps_the_historical_signals_and_the_state() -> None:
     pipeline_state = folded(PipelineState(), 0, made_at=100.0).pipeline_state
     first = folded(pipeline_state, 1, made_at=110.0, kl=1.0)
     row = batch(first.row.key, run_id=1, ordinal=2, signals={"kl": 2.0})
@@ -79,7 +79,7 @@ def test_a_revision_keeps_what_history_told_and_leaves_the_mind_alone() -> None:
     assert again.pipeline_state == first.pipeline_state
 
 
-def test_a_mind_is_the_same_after_a_checkpoint() -> None:
+def test_a_state_is_the_same_after_a_checkpoint() -> None:
     pipeline_state = PipelineState()
     for step in range(30):
         pipeline_state = folded(

@@ -1,4 +1,4 @@
-"""What share of a batch is rejected."""
+"""The rejected shares of a batch."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from trmon_client.core.statistics import columns
 
 
 def replayed(*reports: wire.Report, **changed: Any) -> ReplayedBatch:
-    """Return a batch of these reports, replayed."""
+    """Return a replayed batch of these reports."""
     return replay_decisions(measure_batch(merge_reports(closing(*reports, context=pass_context(**changed)))))
 
 
@@ -34,7 +34,7 @@ def version(*shadows: str, policy: str = "trm") -> PolicyVersion:
     )
 
 
-def test_agreement_is_no_mismatch_and_the_reasons_are_the_replays() -> None:
+def test_agreement_has_no_mismatches_and_the_reasons_of_the_replay() -> None:
     found = replayed(report(0, health="noisy"))
     active = found.decisions[0]
     expected = decide(made("noisy"), preset("trm"))
@@ -43,7 +43,7 @@ def test_agreement_is_no_mismatch_and_the_reasons_are_the_replays() -> None:
     assert active.mask_rate == found.signals["mask_rate"] == expected.mask_rate
 
 
-def test_what_the_trainer_was_told_stands_where_the_replay_disagrees() -> None:
+def test_the_decision_of_the_trainer_stays_if_the_replay_disagrees() -> None:
     found = replayed(report(0, accepted=wire.pack_bits([True] * 7 + [False])))
     assert (found.mismatches, found.decisions[0].counts["disagreement"]) == (1, 1)
     assert found.signals["mask_rate"] == 1 / 8
@@ -55,20 +55,20 @@ def test_bits_decided_on_arrival_are_not_compared() -> None:
     assert (found.decisions[0].policy_name, found.decisions[0].mask_rate) == ("trm", 1.0)
 
 
-def test_of_a_token_policy_the_replay_judges_the_sequences() -> None:
+def test_the_replay_of_a_token_policy_decides_sequences() -> None:
     found = replayed(report(0, health="noisy", policy=preset("icepop"), accepted=wire.pack_bits([True] * 8)))
     assert (found.mismatches, found.unreplayed) == (0, 0)
     assert (found.decisions[0].policy_name, found.decisions[0].counts) == ("icepop", {"accepted": 8})
 
 
-def test_ranks_on_different_versions_are_each_judged_by_their_own_and_flagged() -> None:
+def test_each_rank_is_decided_by_its_own_policy_version_and_flagged() -> None:
     found = replayed(report(0, rank=0, world_size=2), report(0, rank=1, world_size=2, policy=preset("token_veto")))
     assert found.mismatches == 0
     assert found.signals["policy_versions"] == 2.0
     assert [decision.policy_name for decision in found.decisions] == ["trm", "trm_max", "geo_mask"]
 
 
-def test_ranks_at_different_versions_of_the_weights_are_each_judged_by_their_own() -> None:
+def test_each_rank_is_decided_with_its_own_weight_version() -> None:
     policy = Policy.parse(
         {"name": "fresh", "criteria": [{"statistic": "version_lag", "pair": "primary", "upper": 1.0}]}
     )
@@ -81,13 +81,13 @@ def test_ranks_at_different_versions_of_the_weights_are_each_judged_by_their_own
             0, rank=rank, world_size=2, content=content, policy=policy, trainer_version=content.trainer_version
         )
 
-    book = PolicyRegistry.of(version(), versions=[replace(version(), policy=policy)])
-    found = replayed(of_rank(0, at_version=3), of_rank(1, at_version=9), policies=book)
+    policies = PolicyRegistry.of(version(), versions=[replace(version(), policy=policy)])
+    found = replayed(of_rank(0, at_version=3), of_rank(1, at_version=9), policies=policies)
     assert found.decisions[0].counts["accepted"] == 8
     assert (found.mismatches, found.unreplayed) == (0, 0)
 
 
-def test_a_policy_that_is_not_known_is_not_replayed() -> None:
+def test_an_unknown_policy_is_not_replayed() -> None:
     strange = preset("trm", delta=0.0123)
     found = replayed(report(0, policy=strange, accepted=wire.pack_bits([False] * 8)))
     assert (found.unreplayed, found.mismatches) == (1, 0)
@@ -98,8 +98,8 @@ def test_a_policy_that_is_not_known_is_not_replayed() -> None:
 def test_a_shadow_that_cannot_decide_is_unknown_never_zero() -> None:
     logprobs = np.full((2, 4), -1.0)
     content = columns(rollout_logprobs=logprobs, old_logprobs=logprobs, mask=np.ones((2, 4), bool))
-    book = PolicyRegistry.of(version("opsm", "geo_mask"))
-    found = replayed(report(0, content=content), policies=book)
+    policies = PolicyRegistry.of(version("opsm", "geo_mask"))
+    found = replayed(report(0, content=content), policies=policies)
     assert math.isnan(found.signals["mask_rate:opsm"])
     assert found.signals["mask_rate:geo_mask"] == 0.0
     assert [decision.policy_name for decision in found.decisions] == ["trm", "geo_mask"]
@@ -107,15 +107,15 @@ def test_a_shadow_that_cannot_decide_is_unknown_never_zero() -> None:
 
 @pytest.mark.parametrize("policy", [preset("trm"), None], ids=["named", "not named"])
 def test_the_active_policy_is_not_its_own_shadow(policy: Any) -> None:
-    book = PolicyRegistry.of(version("trm", "geo_mask"))
-    found = replayed(report(0, policy=policy), policies=book)
+    policies = PolicyRegistry.of(version("trm", "geo_mask"))
+    found = replayed(report(0, policy=policy), policies=policies)
     assert [(decision.policy_name, decision.role) for decision in found.decisions] == [
         ("trm", PolicyRole.ACTIVE),
         ("geo_mask", PolicyRole.SHADOW),
     ]
 
 
-def test_a_batch_of_nothing_is_replayed_too() -> None:
+def test_an_empty_batch_is_replayed_too() -> None:
     nothing = np.zeros((2, 4))
     content = columns(rollout_logprobs=nothing, old_logprobs=nothing, mask=np.zeros((2, 4), bool))
     found = replayed(report(0, content=content))

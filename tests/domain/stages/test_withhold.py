@@ -1,4 +1,4 @@
-"""A batch that cannot be judged has a row and an alert, and the mind goes on from it."""
+"""A batch that cannot be processed has a row and an alert, and the state continues after it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from trmon.domain.state.pipeline_state import PipelineState
     "[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]"
 )
 UNSPEAKABLE = replace(SPOKEN, summary="{nobody}")
-"""A rule whose summary names what no rule knows: it fails after its condition was evaluated."""
+"""A rule whose summary has an unknown field, so it fails after its condition was evaluated."""
 
 
-def test_its_row_has_its_place_and_what_came_of_it_and_no_signals_of_its_own() -> None:
+def test_its_row_has_its_place_and_counts_but_no_signals_of_its_sequences() -> None:
     batch = closing(report(3), report(3, rank=1), pipeline_state=PipelineState(ordinal=4))
     row = withhold_batch(batch, OverflowError("too large")).row
     assert row is not None
@@ -50,7 +50,7 @@ def test_the_batch_after_it_follows_it() -> None:
     assert second.row.signals["step_seconds"] == pytest.approx(10.0)
 
 
-def test_its_alert_resolves_after_steps_that_are_judged() -> None:
+def test_its_alert_resolves_after_processed_steps() -> None:
     made = withhold_batch(closing(report(0)), "why")
     states = []
     for step in range(1, 24):
@@ -59,7 +59,7 @@ def test_its_alert_resolves_after_steps_that_are_judged() -> None:
     assert states == [("firing", 0), ("resolved", 20)]
 
 
-def test_where_not_even_its_row_can_be_judged_the_row_is_written_and_passed_over() -> None:
+def test_a_row_that_cannot_be_folded_is_written_and_skipped() -> None:
     pipeline_state = PipelineState(ordinal=1, folded=BatchKey(1, 1, None))
     unable = closing(report(2), context=pass_context(rules=(UNSPEAKABLE,)), pipeline_state=pipeline_state)
     with pytest.raises(KeyError):
