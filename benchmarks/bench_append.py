@@ -1,4 +1,4 @@
-"""Taking reports in: packing one, and how many a second become durable; prints a table.
+"""Measures ingest: packing one report, and durable reports per second; prints a table.
 
 PYTHONPATH=. python benchmarks/bench_append.py
 """
@@ -24,14 +24,14 @@ from trmon.store.rows import report_codec
 from trmon_client.core import wire
 
 SHAPES = ((8, 64), (64, 64), (64, 512), (64, 2048), (512, 256))
-"""Sequences and the longest response; three pairs."""
+"""Sequences and the maximum response length; three pairs."""
 REPORTS = 12_800
 RANKS = 64
 REPEATS = 200
 
 
 def main() -> None:
-    """Measure the codec and the writer, and print what each took."""
+    """Measure the codec and the writer, and print the results."""
     _print_codec()
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(f"sqlite:///{folder}/trmon.db")
@@ -69,7 +69,7 @@ def _print_codec() -> None:
 
 
 def _coalesced(store: Store) -> float:
-    """Return the reports a second when every step's ranks report together and the next step does not wait."""
+    """Return reports per second if all ranks of a step report together and the next step does not wait."""
     intakes = [_made(i // RANKS, i % RANKS) for i in range(REPORTS)]
     before: list[Future[WriteResult]] = []
     began = time.perf_counter()
@@ -89,7 +89,7 @@ def _base() -> PreparedMessage:
 
 
 def _made(step: int, rank: int) -> PreparedMessage:
-    """Return a report as the app hands it over: packed and digested already."""
+    """Return a report as the service stores it: packed, with its digest."""
     message = msgspec.structs.replace(_base().message, step=step, rank=rank, world_size=RANKS)
     return replace(_base(), message=message)
 

@@ -1,4 +1,4 @@
-"""Backup, restore, export and import of a database with one long run: seconds, bytes, and memory at the highest."""
+"""Measures backup, restore, export and import of a database with one long run: seconds, bytes and peak memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from trmon.store.maintenance.restore import restore_backup
 REPORTS = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
 SEQUENCES = 64
 DIFFERENT = 512
-"""So many reports, then the same again: more than compression looks back."""
+"""The number of distinct reports, which then repeat: more than the compression window."""
 PIECE = 200
 
 
 def fill(folder: Path) -> None:
-    """Make a run of one report a step, each of 64 sequences and three pairs, and its closed batches."""
+    """Create a run of one report per step, each of 64 sequences and three pairs, and its closed batches."""
     store = opened(folder / "trmon.sqlite")
     append(store, start_intake())
     for first in range(0, REPORTS, PIECE):
@@ -39,7 +39,7 @@ def fill(folder: Path) -> None:
 
 
 def opened(file: Path) -> Store:
-    """Open a database, with its tables."""
+    """Open a database and create its tables."""
     store = Store.open(f"sqlite:///{file}")
     store.migrate()
     return store
@@ -51,7 +51,7 @@ def backed_up(folder: Path) -> Path:
 
 
 def restored(folder: Path) -> Path:
-    """Put the backup elsewhere."""
+    """Restore the backup to another database."""
     return restore_backup(f"sqlite:///{folder / 'restored.sqlite'}", folder / "backup.sqlite").file
 
 
@@ -73,7 +73,7 @@ def imported(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took, in a process of its own; memory is how much its peak grew."""
+    """The cost of a command in its own process; memory is the growth of its peak."""
 
     seconds: float
     cpu_seconds: float
@@ -82,7 +82,7 @@ class Cost:
 
 
 def measured(work: Callable[[Path], Path], folder: Path) -> Cost:
-    """Return what a command takes."""
+    """Return the cost of a command."""
     with get_context("spawn").Pool(1) as pool:
         found: Cost = pool.apply(_measured, (work, folder))
     return found
@@ -104,7 +104,7 @@ def _peak_mib() -> float:
 
 
 def size(path: Path) -> int:
-    """Return the bytes of a file, or of a folder's files."""
+    """Return the size of a file, or of a folder's files, in bytes."""
     files: Any = [path] if path.is_file() else (file for file in path.rglob("*") if file.is_file())
     return sum(file.stat().st_size for file in files)
 

@@ -1,4 +1,4 @@
-"""The columns of a large batch beside verl's metrics, where verl is installed; prints Markdown tables.
+"""Compares the columns of a large batch with verl's metrics, if verl is installed; prints Markdown tables.
 
 PYTHONPATH=. .venv-peers/bin/python benchmarks/bench_columns.py [--device cuda]
 """
@@ -29,7 +29,7 @@ OURS, FULL, METRICS = "trmon: every column, the histogram", "verl: metrics and r
 
 
 def batch(shape: tuple[int, int], *, noise: float, is_full: bool, device: str = "cpu") -> dict[str, Any]:
-    """Return float32 log-probs and the int64 mask that verl carries; responses are full or 1/8 of it and longer."""
+    """Return float32 log-probs and the int64 mask that verl uses; responses are full, or of 1/8 to full length."""
     generator = torch.Generator().manual_seed(0)
     new = -torch.empty(shape).exponential_(1.0, generator=generator)
     rollout = (new + noise * torch.randn(shape, generator=generator)).clamp_(max=0.0)
@@ -45,7 +45,7 @@ def ours(old: Any, rollout: Any, mask: Any) -> Any:
 
 
 def contenders() -> dict[str, Callable[..., Any]]:
-    """Return what is compared; verl's functions as its trainer calls them, with token TIS and seq_mean_k3."""
+    """Return the compared functions; verl's are called as in its trainer, with token TIS and seq_mean_k3."""
     if find_spec("verl") is None:
         return {OURS: ours}
     from verl.trainer.ppo import rollout_corr_helper as verl
@@ -65,7 +65,7 @@ def main(device: str) -> None:
     """Print the tables."""
     torch.set_num_threads(THREADS)
     if find_spec("verl") is None:
-        print("verl is not installed here: `make peers` makes an environment with it")
+        print("verl is not installed: `make peers` creates an environment with it")
     print(f"one pair, {list(SHAPE)} float32 on {device}, {THREADS} threads, medians of {REPEATS} interleaved runs,")
     print(f"load of the machine {os.getloadavg()[0]:.1f} before and ", end="")
     rows = [row for is_full in (True, False) for row in _rows(device, is_full=is_full)]
@@ -97,7 +97,7 @@ def _rows(device: str, *, is_full: bool) -> list[str]:
 
 
 def _extra_of_a_process(name: str, *, device: str, is_full: bool) -> float:
-    """Return by how much one call raises the peak memory of a process of its own, warmed by a small call."""
+    """Return the growth of a process's peak memory by one call, after a small warm-up call."""
     command = [sys.executable, __file__, "--device", device, "--extra-of", name, *(["--full"] if is_full else [])]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 

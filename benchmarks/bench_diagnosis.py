@@ -1,8 +1,8 @@
-"""The confusion table of the diagnosis: every injection of the lab, trained and diagnosed; prints a Markdown table.
+"""Measures the diagnosis: trains and diagnoses every injection of the lab; prints the confusion matrix in Markdown.
 
 python -m benchmarks.bench_diagnosis --seeds 0 1 2
 
-Each run is diagnosed twice: with the router's flip rate, as the lab logs it, and without, as most trainers would be.
+Each run is diagnosed twice: with the router's flip rate, as the lab logs it, and without it, as in most trainers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FLIPS = "router_flip_rate"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run: what was injected, its seed, and its two diagnoses."""
+    """One run: its injection, its seed and its two diagnoses."""
 
     injected: str
     seed: int
@@ -79,7 +79,7 @@ def _history(store: Store, name: str) -> History:
 
 
 def _confusion(cases: list[Case]) -> None:
-    """Injected against diagnosed, counts of runs."""
+    """Print injections against diagnoses, in numbers of runs."""
     for title, pick in (("with the flip rate", "with_flips"), ("without it", "without_flips")):
         counts = Counter((case.injected, getattr(case, pick).primary.value) for case in cases)
         columns = sorted({named for _, named in counts})
@@ -92,7 +92,7 @@ def _confusion(cases: list[Case]) -> None:
 
 
 def _details(cases: list[Case]) -> None:
-    """How soon, and what was seen beside the cause."""
+    """Print the detection delay and the findings besides the cause."""
     print("| injected | first seen, steps after onset | also seen | quadrant |")
     print("| --- | --- | --- | --- |")
     for injected in dict.fromkeys(case.injected for case in cases):

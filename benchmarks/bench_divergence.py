@@ -1,4 +1,4 @@
-"""Exact divergences beside F.kl_div: time, and memory beyond the logits; prints a Markdown table.
+"""Compares exact divergences with F.kl_div: time, and memory beyond the logits; prints a Markdown table.
 
 PYTHONPATH=. python benchmarks/bench_divergence.py [--device cuda]
 """
@@ -27,13 +27,13 @@ SMALL_KL = 5e-7
 
 
 def exact(a: Any, b: Any, **options: Any) -> Any:
-    """KL, reverse KL, both entropies and what they reduce to."""
+    """KL, reverse KL, both entropies, and the work of reducing them."""
     mask = torch.ones(1, len(a), dtype=torch.bool, device=a.device)
     return divergence_columns.exact(rollout_logits=a[None], logits=b[None], mask=mask, **options)["sum_kl"]
 
 
 def kl_div(a: Any, b: Any) -> Any:
-    """KL only, as trainers write it: in float32."""
+    """KL only, in float32, as most trainers compute it."""
     log_q, p = F.log_softmax(b.float(), dim=-1), F.softmax(a.float(), dim=-1)
     return F.kl_div(log_q, p, reduction="none").sum(-1).sum()
 
@@ -55,7 +55,7 @@ ON_CUDA_ONLY = ("`torch.compile` of it", '`divergence.exact(backend="triton")`')
 
 
 def main(device: str) -> None:
-    """Measure every row in a process of its own and print the tables."""
+    """Measure every row in its own process and print the tables."""
     tokens, vocabulary = SHAPES[device]
     speed = read_bytes_per_second() if device == "cuda" else None
     print(
@@ -72,7 +72,7 @@ def main(device: str) -> None:
             command = [sys.executable, __file__, "--device", device, "--row", what, "--dtype", dtype]
             found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             reference = reference or found
-            # Other work on the machine lengthens wall time alone; a device keeps no CPU time.
+            # Other load on the machine lengthens wall time only; a device has no CPU time.
             clock = "cpu_ms" if device == "cpu" else "wall_ms"
             times = f"{found['wall_ms']:,.0f} | {found['cpu_ms']:,.0f} | {found[clock] / reference[clock]:.2f}"
             share = "-" if speed is None else f"{found['read_bytes'] / (found['wall_ms'] / 1e3) / speed:.0%}"
@@ -81,13 +81,13 @@ def main(device: str) -> None:
 
 
 def measure(what: str, *, dtype: str, device: str) -> None:
-    """Print what one row takes, as JSON."""
+    """Print the cost of one row as JSON."""
     torch.set_num_threads(THREADS)
     a = torch.empty(SHAPES[device], dtype=getattr(torch, dtype), device=device).normal_(0, 3)
     b = a.clone()
     b[:, ::7] += 0.05
     run = ROWS[what]
-    # What is imported, compiled and set up on first use is no part of it.
+    # The warm-up excludes imports, compilation and set-up on first use.
     run(a[:2], b[:2])
     extra = extra_mebibytes(lambda: run(a, b), device=device)
     times = [milliseconds(lambda: run(a, b), device=device) for _ in range(REPEATS)]

@@ -1,4 +1,4 @@
-"""Reading history: a run of 100,000 steps with 100 signals, 1,000 points of one; prints a table.
+"""Measures reads of history: a run of 100,000 steps with 100 signals, 1,000 points of one; prints a table.
 
 python -m benchmarks.bench_history
 """
@@ -23,12 +23,12 @@ from trmon.store import Store
 STEPS = 100_000
 SIGNALS = tuple(f"total_signal_{i}" for i in range(100))
 PASS_BATCHES = 64
-"""Batches a commit, as a worker that is catching up writes them."""
+"""Batches per commit, as a worker writes them while it catches up."""
 REPEATS = 20
 
 
 def main() -> None:
-    """Write the run, read it in several ways and print what each took."""
+    """Write the run, read it in several ways, and print the times."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trmon.db"
         store = Store.open(f"sqlite:///{path}")

@@ -1,4 +1,4 @@
-"""What one `log_batch` costs the trainer's thread: python benchmarks/bench_log_batch.py"""
+"""Measures the cost of one `log_batch` to the trainer's thread: python benchmarks/bench_log_batch.py"""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import trmon_client as trmon
 
 SHAPES = ((96, 16), (64, 1024), (256, 4096))
 GAP_SECONDS = 0.02
-"""What a trainer does between two calls; the sender works meanwhile, and the caches cool."""
+"""The trainer's pause between two calls, in which the encoder runs and the caches cool."""
 
 
 def batch(n_sequences: int, horizon: int) -> dict[str, Any]:
-    """Return three policies' log-probs and all labels."""
+    """Return the log-probs of three policies and all labels."""
     generator = torch.Generator().manual_seed(0)
     mu = -torch.rand((n_sequences, horizon), generator=generator) - 0.1
     old = mu + 1e-3 * torch.randn(mu.shape, generator=generator)
@@ -38,7 +38,7 @@ def batch(n_sequences: int, horizon: int) -> dict[str, Any]:
 def call_seconds(
     monitor: trmon.Monitor, arguments: dict[str, Any], *, gap_seconds: float, n: int
 ) -> list[tuple[float, float]]:
-    """Return the wall time of every call but the first ones, and the CPU time that it took the calling thread."""
+    """Return the wall time and the calling thread's CPU time of every call except the first ones."""
     found = []
     for step in range(n + 5):
         wall, cpu = time.perf_counter(), time.thread_time()

@@ -1,7 +1,7 @@
-"""The page in a real Chromium: first views, a fleet of 500 runs, panning a run of 100,000 steps; prints a table.
+"""Measures the page in Chromium: first views, a fleet of 500 runs, panning a run of 100,000 steps; prints a table.
 
-A view's time is the page's own clock: from the navigation of a browser that was never here to the frame that shows what
-is named. The service is a process of its own on the same cores, and at rest: it has looked at every run it found.
+Times come from the page's own clock: from the navigation of a browser with an empty cache to the frame that shows the
+named element. The service is a separate process on the same cores, idle: it has processed every run it found.
 
 PYTHONPATH=. python benchmarks/bench_page.py
 """
@@ -41,7 +41,7 @@ REPEATS = 9
 COLD_REPEATS = 3
 PANS = 60
 REST_SHARE = 0.05
-"""Of a core: a service at rest uses less."""
+"""The share of a core below which a service counts as idle."""
 SEEN = """selector => {
     const look = () => {
         if (!document.querySelector(selector)) return;
@@ -61,7 +61,7 @@ FRAMES = """async () => {
 
 
 def main() -> None:
-    """Write the runs, look at them and print what each view took."""
+    """Write the runs, open the views and print their times."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         _write(Path(folder))
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _first_views(browser: Browser, service: ServiceProcess) -> Iterator[tuple[str, ...]]:
-    """A cold service has not looked at any run for a reader; the browser, as a person's, has shown a page before."""
+    """Measure first views; a cold service has summarised no run yet, and the browser has opened a page before."""
     _timed(browser, service, "/alerts", "main h1")
     for what, path, ready in (
         ("fleet of 501 runs, cold: first 25 shown", "/", "tbody tr"),
@@ -112,7 +112,7 @@ def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> 
 
 
 def _rest(service: ServiceProcess) -> None:
-    """Wait until the service has nothing left to do."""
+    """Wait until the service is idle."""
     stat = Path(f"/proc/{service.process.pid}/stat")
     used, before = 0.0, -math.inf
     while used - before > REST_SHARE:

@@ -1,9 +1,9 @@
-"""From an acknowledged report to the webhook's arrival, under a steady load of reports; prints a table.
+"""Measures the time from an acknowledged report to the webhook, under a steady load of reports; prints a table.
 
 PYTHONPATH=. python benchmarks/bench_time_to_alert.py --seconds 60
 
-The service is a process of its own, the receiver a real HTTP server. Reports leave at fixed times, whatever the service
-does. Every twentieth report of a run trips one of four rules, which the next report clears: none of them flaps.
+The service is a separate process, the receiver a real HTTP server. Reports leave at fixed times, whatever the service
+does. Every twentieth report of a run trips one of four rules, and the next report clears it: none of them flaps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from trmon_client.core import wire
 SEQUENCES = 64
 RUNS = 10
 SENDERS = 5
-"""A divisor of the runs: all reports of a run leave by one connection, in order."""
+"""A divisor of the number of runs: one connection sends all reports of a run, in order."""
 TRIPS_EVERY_STEPS = 20
 RULES = 4
 RULE = """
@@ -47,12 +47,12 @@ RULE = """
 """
 
 Told: TypeAlias = tuple[str, str, str, int]
-"""What is told: the run, the rule, whether it fires or has resolved, and the step."""
+"""The key of a notification: the run, the rule, whether it fires or has resolved, and the step."""
 
 
 @dataclass
 class Watch:
-    """When each report that trips or clears a rule was acknowledged, and what went wrong."""
+    """When each report that trips or clears a rule was acknowledged, and the errors."""
 
     acknowledged: dict[Told, float] = field(default_factory=dict)
     late_seconds: list[float] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Watch:
 
 
 def main() -> None:
-    """Send, wait for what is told, and print how long it took."""
+    """Send reports, wait for the notifications, and print the delays."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--per-second", type=float, default=100.0)
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _warm_up(service: ServiceProcess) -> None:
-    """Wait for the worker, a process of its own: what is measured is not its start."""
+    """Wait until the worker process is ready: its start is not measured."""
     with service.client() as client:
         path = "/api/v1/runs/bench/warm-up"
         content = wire.encode(_message(0, reward=0.0))
@@ -95,7 +95,7 @@ def _warm_up(service: ServiceProcess) -> None:
 
 
 def _send(service: ServiceProcess, watch: Watch, *, n_reports: int, per_second: float) -> None:
-    """Send reports from several connections, each report at its own time."""
+    """Send reports over several connections, each report at its own time."""
     began = time.monotonic() + 1.0
 
     def send(sender: int) -> None:
@@ -135,7 +135,7 @@ def _parcel(reward: float) -> wire.PackedColumns:
 
 
 def _message(step: int, *, reward: float) -> wire.Report:
-    """Return the only chunk of a step: its batch closes at once."""
+    """Return the only chunk of a step, so that its batch closes at once."""
     return wire.Report(
         **messages.ORIGIN,
         step=step,
@@ -153,7 +153,7 @@ def _arrivals(receiver: WebhookServer) -> Iterator[tuple[Told, float]]:
 
 
 def _print(watch: Watch, arrived: dict[Told, float], *, given: argparse.Namespace, loads: tuple[float, float]) -> None:
-    table = Table("told", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", title="From acknowledged to arrived")
+    table = Table("notification", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", title="From acknowledged to arrived")
     for state in ("firing", "resolved"):
         milliseconds = [1000 * (arrived[told] - at) for told, at in watch.acknowledged.items() if told[2] == state]
         quantiles = np.quantile(milliseconds, (0.5, 0.9, 0.99, 1.0))

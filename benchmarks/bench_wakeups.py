@@ -1,4 +1,4 @@
-"""How long until a batch that is complete is told to who follows its run, over PostgreSQL, with Redis and without."""
+"""Measures the delay from a completed batch to its event on PostgreSQL, with Redis and without."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.fixtures.waiting import eventually
 
 STEPS = range(1, 31)
 PAUSE_SECONDS = 0.37
-"""No divisor of a second, so that steps come at all places between two looks."""
+"""Does not divide a second, so that steps fall at all times between two polls."""
 
 
 class Heard:
-    """When each step's batch was told, on the monotonic clock."""
+    """When the event of each step's batch arrived, on the monotonic clock."""
 
     def __init__(self, url: str) -> None:
         self.at: dict[int, float] = {}

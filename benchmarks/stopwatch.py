@@ -1,4 +1,4 @@
-"""What a call takes on the CPU or on a CUDA device: time, and memory beyond what it was given."""
+"""Measures a call on the CPU or on a CUDA device: time, and memory beyond its inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALLS = 10
 
 
 def milliseconds(call: Callable[[], Any], *, device: str) -> tuple[float, float]:
-    """Return the wall and the CPU time of a call, which on a device includes the end of its work."""
+    """Return the wall and CPU time of a call, including the end of its work on a device."""
     _synchronize(device)
     wall, cpu = time.perf_counter(), time.process_time()
     call()
@@ -25,13 +25,13 @@ def milliseconds(call: Callable[[], Any], *, device: str) -> tuple[float, float]
 
 
 def extra_mebibytes(call: Callable[[], Any], *, device: str) -> float:
-    """Return by how much a call raises the peak memory, of the device or of this process."""
+    """Return by how much a call raises the peak memory of the device or of this process."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         call()
         return (torch.cuda.max_memory_allocated() - before) / MEBIBYTE
-    # The peak since now, not since the arguments were made.
+    # Reset the peak so that it excludes the creation of the arguments.
     Path("/proc/self/clear_refs").write_text("5")
     before = _peak_bytes()
     call()
@@ -39,7 +39,7 @@ def extra_mebibytes(call: Callable[[], Any], *, device: str) -> float:
 
 
 def read_bytes_per_second() -> float:
-    """Return how fast the CUDA device copies, reads and writes counted: the yardstick of what it could read."""
+    """Return the copy bandwidth of the CUDA device, counting reads and writes, as a reference."""
     source = torch.empty(COPIED_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
 

@@ -1,6 +1,6 @@
-"""Load a service of its own and print what it took; bounded, on this machine's loopback only, stops by itself.
+"""Runs load scenarios against their own services and prints the results; bounded in time, on loopback only.
 
-PYTHONPATH=. python -m tests.load [--seconds 10] [--connections 4] [--fleet]
+PYTHONPATH=. python -m benchmarks.load [--seconds 10] [--connections 4] [--fleet]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BURST_RANKS = 32
 
 
 def main() -> None:
-    """Play the scenarios one after the other and print their table."""
+    """Run the scenarios one after the other and print their table."""
     unwind_when_told()
     given = _arguments()
     console = Console(width=150)
@@ -33,17 +33,17 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tests.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks.load", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each scenario sends, at most 300")
     parser.add_argument("--connections", type=int, default=4, help="keep-alive connections, at most 64")
-    parser.add_argument("--fleet", action="store_true", help="an API process, two workers and PostgreSQL of its own")
+    parser.add_argument("--fleet", action="store_true", help="start an API process, two workers and PostgreSQL")
     given = parser.parse_args()
     given.seconds, given.connections = min(given.seconds, 300.0), min(given.connections, 64)
     return given
 
 
 def _fast(given: argparse.Namespace) -> list[Scenario]:
-    """Each connection sends as soon as it was answered."""
+    """Closed-loop scenarios: each connection sends its next report as soon as the last one is acknowledged."""
     n = given.connections
     pace = Pace(seconds=given.seconds)
     return [
@@ -54,7 +54,7 @@ def _fast(given: argparse.Namespace) -> list[Scenario]:
 
 
 def _paced(given: argparse.Namespace, *, top: float) -> list[Scenario]:
-    """Half of what the first scenario reached: evenly, and all ranks of a step at once."""
+    """Scenarios at half the rate of the first one: evenly spaced, and all ranks of a step at once."""
     n, pace = given.connections, Pace(seconds=given.seconds, per_second=top / 2)
     return [
         Scenario(name="steady, half of the first", workload=Workload(n_ranks=n), n_connections=n, pace=pace),

@@ -1,7 +1,7 @@
-"""One keep-alive connection, and what posting on it took; the same for every service that is measured.
+"""A keep-alive connection that measures its requests; the same for every measured service.
 
-A bare socket and uvicorn's parser: Python's own client takes as much CPU time as a service has to spend on a report,
-on the cores that the service is measured on.
+It uses a bare socket and uvicorn's parser: Python's own client needs as much CPU time per report as the service,
+on the same cores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RECEIVE_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer; status 0 stands for a connection that broke before one came."""
+    """An HTTP response; status 0 means that the connection broke before a response."""
 
     status: int
     body: bytes
@@ -28,22 +28,22 @@ class Answer:
 
 
 class Connection:
-    """Posts to one service; not thread-safe. A broken connection is made anew at the next post."""
+    """Posts to one service; not thread-safe. Reconnects at the next post after an error."""
 
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url)
-        assert parts.hostname == "127.0.0.1", f"load stays on this machine, and {url} is elsewhere"
+        assert parts.hostname == "127.0.0.1", f"load must stay on this machine, but {url} is remote"
         self._address = (parts.hostname, parts.port or 80)
         self._host = parts.netloc
         self._timeout_seconds = timeout_seconds
         self._socket: socket.socket | None = None
 
     def post(self, path: str, body: bytes, *, content_type: str, method: str = "POST") -> Answer:
-        """Return the answer to a body, and how long it took."""
+        """Return the response to a body, and its time."""
         return self._ask(method, path, f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n", body)
 
     def get(self, path: str) -> Answer:
-        """Return the answer to a question."""
+        """Return the response to a GET request."""
         return self._ask("GET", path, "", b"")
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Connection:
         return Answer(incoming.status, incoming.body, time.perf_counter() - began, incoming.retry_after_seconds)
 
     def _exchange(self, request: bytes) -> _Incoming:
-        """Send a request and hear its answer. Errors: OSError, HttpParserError where the connection breaks."""
+        """Send a request and read its response. Errors: OSError, HttpParserError if the connection breaks."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, self._timeout_seconds)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -74,24 +74,24 @@ class Connection:
         while not incoming.is_whole:
             data = self._socket.recv(RECEIVE_BYTES)
             if not data:
-                raise ConnectionResetError("the connection ended before its answer")
+                raise ConnectionResetError("the connection closed before its response")
             incoming.feed(data)
         return incoming
 
 
 class _Incoming:
-    """An answer while it comes: the parser calls its methods."""
+    """A response in progress: the parser calls its methods."""
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self.is_whole = False
         self.keeps_alive = False
-        """Whether the connection may be used again."""
+        """Whether the connection may be reused."""
         self.retry_after_seconds = 0.0
 
     def feed(self, data: bytes) -> None:
-        """Take in what came. Errors: HttpParserError."""
+        """Parse received bytes. Errors: HttpParserError."""
         self._parser.feed_data(data)
 
     @property
@@ -105,18 +105,18 @@ class _Incoming:
         return b"".join(self._pieces)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Hear a header."""
+        """Receive a header."""
         if name.lower() == b"retry-after":
             self.retry_after_seconds = float(value)
 
     def on_headers_complete(self) -> None:
-        """Hear that the headers were all: after the body the parser knows no more what they said."""
+        """Receive the end of the headers, while the parser still has their state."""
         self.keeps_alive = bool(self._parser.should_keep_alive())
 
     def on_body(self, piece: bytes) -> None:
-        """Hear a piece of the body."""
+        """Receive a part of the body."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Hear that that was all."""
+        """Receive the end of the message."""
         self.is_whole = True

@@ -1,4 +1,4 @@
-"""Ending early: whoever stops a measurement stops the servers it started, too."""
+"""Clean shutdown: stopping a measurement also stops the servers that it started."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import sys
 
 
 def unwind_when_told() -> None:
-    """Leave through every `with` on SIGTERM, as on Ctrl-C."""
+    """Make SIGTERM unwind every `with` block, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -1,4 +1,4 @@
-"""Filling a database with a past, through the store itself, faster than trainers could send it."""
+"""Fills a database with history through the store itself, faster than trainers could send it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAST, RUN = "past", "run-0"
 
 
 def fill_batches(folder: Path, n_batches: int) -> None:
-    """Write closed batches of finished runs, each with every signal there is."""
+    """Write closed batches of finished runs, each with every signal."""
     store = Store.open(f"sqlite:///{folder / DATABASE}")
     store.migrate()
     values = np.random.default_rng(0).normal(size=(PASS_BATCHES, len(SIGNALS)))
@@ -45,7 +45,7 @@ def fill_batches(folder: Path, n_batches: int) -> None:
 
 
 def fill_runs(folder: Path, n_runs: int) -> None:
-    """Write runs that have started and not ended, as a service leaves them that is killed."""
+    """Write runs that have started and not ended, as a killed service leaves them."""
     store = Store.open(f"sqlite:///{folder / DATABASE}")
     store.migrate()
     for first in range(0, n_runs, RUNS_A_WRITE):
@@ -54,7 +54,7 @@ def fill_runs(folder: Path, n_runs: int) -> None:
 
 
 def fill_sequences(folder: Path, n_sequences: int) -> None:
-    """Write the reports of one run of one rank, and the batches that they became."""
+    """Write the reports of one run of one rank, and the resulting batches."""
     store = Store.open(f"sqlite:///{folder / DATABASE}")
     store.migrate()
     [(run_id, attempt_id)] = _made(store, 1, project=PAST)
@@ -73,7 +73,7 @@ def fill_sequences(folder: Path, n_sequences: int) -> None:
 
 
 def _at(taken: PreparedMessage, step: int) -> PreparedMessage:
-    """Return a report as that of another step: what it says of its columns stays."""
+    """Return a copy of a report for another step; its column metadata is unchanged."""
     return replace(taken, message=msgspec.structs.replace(taken.message, step=step))
 
 

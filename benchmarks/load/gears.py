@@ -1,4 +1,4 @@
-"""The service as it is deployed, with the processes that it consists of."""
+"""The deployment variants of the service, with all their processes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
 
 UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
-"""One address sends for a whole fleet here."""
+"""A single address sends for a whole fleet here."""
 
 
 class Victim(Protocol):
-    """A process that can be ended at once and started again."""
+    """A process that can be killed and restarted."""
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
+        """Kill it, as in a crash."""
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it is ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gear:
-    """A service that runs: where it listens, its processes by name, their ids, and what its database has on disk."""
+    """A running service: its address, its processes by name, their ids, and its database's size on disk."""
 
     url: str
     victims: Mapping[str, Victim]
@@ -43,18 +43,18 @@ class Gear:
 
 
 GearOf: TypeAlias = Callable[..., AbstractContextManager[Gear]]
-"""Runs a gear over a folder, TRMON_* variables given as keywords."""
+"""Runs a deployment over a folder, with TRMON_* variables as keywords."""
 
 
 class Backend:
-    """Any one backend of a server: where one ends so, the server ends the others and recovers by itself."""
+    """A backend of a PostgreSQL server: if one crashes, the server ends the others and recovers by itself."""
 
     def __init__(self, postgres: Postgres, database_url: str) -> None:
         self._postgres = postgres
         self._database = database_url.rsplit("/", 1)[1]
 
     def kill(self) -> None:
-        """End the one that serves whoever spoke last."""
+        """Kill the most recently active backend."""
         [(pid,)] = self._postgres.execute(
             f"SELECT pid FROM pg_stat_activity WHERE datname = '{self._database}' ORDER BY query_start DESC LIMIT 1"
         )
@@ -66,7 +66,7 @@ class Backend:
 
 
 class Worker:
-    """`trmon worker`, again and again."""
+    """`trmon worker`, restartable."""
 
     def __init__(self, database_url: str, *, folder: Path, **variables: str) -> None:
         self._database_url = database_url
@@ -75,22 +75,22 @@ class Worker:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it watches."""
+        """Start it, and wait until it is ready."""
         log = self._folder / "worker.log"
         self.process = WorkerProcess(self._database_url, log=log, **self._variables).__enter__()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self.process.kill()
         self.process.__exit__()
 
     def stop(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.process.__exit__()
 
 
 class Apart:
-    """The worker's process of an embedded service, which starts it again by itself."""
+    """The worker process of an embedded service, which the service restarts by itself."""
 
     def __init__(self, service: ServiceProcess) -> None:
         self._service = service
@@ -98,24 +98,24 @@ class Apart:
 
     @property
     def pid(self) -> int:
-        """Its id, once there is one."""
+        """Its process id, once it exists."""
         service = self._service.process.pid
         return eventually(lambda: family([service]) - {service}, lambda found: len(found) == 1).pop()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._killed = self.pid
         os.kill(self._killed, signal.SIGKILL)
 
     def start(self) -> None:
-        """Wait until there is another one, and it watches: it has the database open."""
+        """Wait until its successor has opened the database."""
         eventually(lambda: self.pid, lambda pid: pid != self._killed)
         eventually(lambda: any(name.suffix == ".sqlite" for name in _open_files(self.pid)))
 
 
 @contextmanager
 def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
-    """Run `trmon serve` over SQLite, with its worker's process."""
+    """Run `trmon serve` on SQLite, with its worker process."""
     service = ServiceProcess(data_of(folder), **UNLIMITED, **variables)
     worker = Apart(service)
     try:
@@ -132,7 +132,7 @@ def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
 
 @contextmanager
 def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
-    """Run `trmon serve` and two `trmon worker`s over a Redis, and a PostgreSQL that waits for its disk."""
+    """Run `trmon serve` and two `trmon worker`s on Redis and a PostgreSQL that syncs to disk."""
     folder.mkdir(exist_ok=True)
     with Postgres(durable=True) as postgres, Redis() as redis:
         given = {"redis_url": redis.url, **UNLIMITED, **variables}
@@ -160,7 +160,7 @@ def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
 
 
 def data_of(folder: Path) -> Path:
-    """Return where the service of a gear over a folder keeps its data."""
+    """Return where a deployment in a folder keeps its data."""
     return folder / "data"
 
 
@@ -171,7 +171,7 @@ def _open_files(pid: int) -> Iterator[Path]:
 
 
 def _sqlite_bytes(folder: Path) -> int:
-    """The log beside the file is written back first: it is as large after ten reports as after a million."""
+    """Return the size of the database without its WAL, which is as large after ten reports as after a million."""
     [path] = folder.glob("*.sqlite")
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,4 +1,4 @@
-"""trmon beside MLflow and Prometheus' pushgateway, in one run: what four keep-alive connections get acknowledged.
+"""Compares trmon with MLflow and Prometheus' pushgateway in one run: acknowledged requests on four connections.
 
 PYTHONPATH=. python -m benchmarks.load.peers --mlflow .venv-load-peers/bin/mlflow
 """
@@ -34,11 +34,11 @@ METRICS = 60
 START_SECONDS = 120.0
 WARM_UP_SECONDS = 4.0
 STEPS_A_ROUND = 1_000_000
-"""Counts of a round begin here times its number: no two rounds send the same."""
+"""Each round starts its counts at a multiple of this, so that no two rounds send the same data."""
 
 
 class Peer(ABC):
-    """A service that runs, and what it is sent."""
+    """A running service and its requests."""
 
     name: str
     sent: str
@@ -49,11 +49,11 @@ class Peer(ABC):
 
     @abstractmethod
     def request(self, number: int, count: int) -> Request:
-        """Return the request of a connection and a count."""
+        """Return the request of a connection for a count."""
 
 
 class Trmon(Peer):
-    """Reports of 64 sequences; a connection is a rank of one run, or a run of its own."""
+    """Reports of 64 sequences; a connection is a rank of one run, or a separate run."""
 
     sent = "64 sequences, 96 columns; durable"
 
@@ -70,7 +70,7 @@ class Trmon(Peer):
 
 
 class Mlflow(Peer):
-    """`log-batch`, each connection with a run of its own."""
+    """`log-batch`, with one run per connection."""
 
     name = "MLflow log-batch, SQLite"
     sent = f"{METRICS} metrics; committed"
@@ -89,7 +89,7 @@ class Mlflow(Peer):
         return "POST", "/api/2.0/mlflow/runs/log-batch", body, "application/json"
 
     def _asked(self, path: str, document: dict[str, object]) -> dict[str, dict[str, dict[str, str]]]:
-        """A worker of it may end a request by its own start, on a machine with other work."""
+        """Return the response to a POST; a starting worker may break requests on a busy machine, so retry."""
         deadline, body = time.monotonic() + START_SECONDS, json.dumps(document).encode()
         connection = Connection(self.url)
         while (answer := connection.post(f"/api/2.0/mlflow/{path}", body, content_type="application/json")).status == 0:
@@ -101,7 +101,7 @@ class Mlflow(Peer):
 
 
 class Pushgateway(Peer):
-    """Gauges of one group, each connection with one of its own."""
+    """Gauges of one group per connection."""
 
     name = "pushgateway"
     sent = f"{METRICS} gauges; in memory, the newest only"
@@ -113,7 +113,7 @@ class Pushgateway(Peer):
 
 
 def main() -> None:
-    """Measure each in turn, several times, and print the medians."""
+    """Measure each service in turn, several times, and print the medians."""
     unwind_when_told()
     parser = argparse.ArgumentParser(prog="benchmarks.load.peers", description=__doc__)
     parser.add_argument("--mlflow", required=True, help="MLflow's command")
@@ -154,7 +154,7 @@ def _server(stack: ExitStack, command: list[str], *, log: Path, ready: str) -> t
 
 @contextmanager
 def _running(command: list[str], *, log: Path, ready: str) -> Iterator[tuple[str, int]]:
-    """Start a server on a free port, its last argument, and end it and its children at the end."""
+    """Start a server on a free port, its last argument, and stop it and its children at the end."""
     port = _free_port()
     address = f"127.0.0.1:{port}" if command[-1].endswith("address") else str(port)
     with (

@@ -1,4 +1,4 @@
-"""Posting whatever a service takes: keep-alive connections, each one request after the other, for some seconds."""
+"""Posts requests over keep-alive connections, one after the other on each, for some seconds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchmarks.load.connection import Connection
 from benchmarks.load.processes import cpu_seconds
 
 Request = tuple[str, str, bytes, str]
-"""Method, path, body and its content type."""
+"""Method, path, body and content type."""
 
 
 @dataclass(slots=True)
 class Posted:
-    """What connections posted: how long each answer took, in how many seconds, and the service's CPU time meanwhile."""
+    """The posted requests: each response time, the total time, and the service's CPU time."""
 
     answers_seconds: list[float] = field(default_factory=list)
     seconds: float = 0.0
@@ -26,27 +26,27 @@ class Posted:
 
     @property
     def per_second(self) -> float:
-        """Answered requests a second."""
+        """Responses per second."""
         return len(self.answers_seconds) / self.seconds
 
     @property
     def cpu_ms(self) -> float:
-        """CPU time of the service a request, in milliseconds."""
+        """The service's CPU time per request, in milliseconds."""
         return self.cpu_seconds / len(self.answers_seconds) * 1000
 
     def quantile_ms(self, share: float) -> float:
-        """Return within how many milliseconds this share of the requests was answered."""
+        """Return the response time that this share of the requests did not exceed, in milliseconds."""
         return float(np.quantile(self.answers_seconds, share)) * 1000
 
 
 def post(
     url: str, request: Callable[[int, int], Request], *, pid: int, n_connections: int, seconds: float, first: int
 ) -> Posted:
-    """Return what connections could post in a time; what broke before an answer came counts for nothing.
+    """Post over several connections for a time and return the results; requests on broken connections do not count.
 
-    Errors: AssertionError for any answer but 200.
+    Errors: AssertionError for any response other than 200.
 
-    Args: request: returns the request of a connection's number and a count that begins with `first`.
+    Args: request: returns the request for a connection's number and a count that starts at `first`.
     """
     posted, failures = Posted(), []
 

@@ -1,4 +1,4 @@
-"""What processes use, as the kernel counts it."""
+"""CPU time and memory of processes, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def family(pids: Iterable[int]) -> set[int]:
-    """Return these processes and all that they started."""
+    """Return these processes and all their descendants."""
     found, waiting = set(), list(pids)
     while waiting:
         pid = waiting.pop()
@@ -22,17 +22,17 @@ def family(pids: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time of these processes and all that they started, of those that ended and were awaited too."""
+    """Return the CPU time of these processes and their descendants, including those that ended and were awaited."""
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(pids)) / TICKS_PER_SECOND
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Return the resident memory of these processes and all that they started; shared pages count for each."""
+    """Return the resident memory of these processes and their descendants; shared pages count for each."""
     return sum(int(_stat(pid)[21]) for pid in family(pids)) * PAGE_BYTES
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name, zeros for a process that is gone."""
+    """Return the fields of /proc/PID/stat after the name; zeros for a process that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What grows and what does not: CPU a report over runs and over what is stored, start, /metrics; prints a table.
+"""Measures scaling: CPU per report over runs and over stored data, start-up, /metrics; prints a table.
 
 PYTHONPATH=. python -m benchmarks.load.scaling [--runs 10,5000] [--batches 10000,1000000] [--restart 10000]
     [--active 500] [--memory 10000,100000,1000000] [--slices 20] [--per-second 150] [--fleet]
@@ -34,16 +34,16 @@ from trmon.terminal.whatif_query import TIMEOUT_SECONDS
 MIB = 1 << 20
 SLICE_REPORTS = 500
 NEW_STEPS = 2
-"""After so many steps a run is no longer new."""
+"""After this many steps a run is no longer new."""
 CONNECTIONS = 4
 MEMORY_SEQUENCES = 4
 ASKED = 9
-"""How often a page is read for the median of its time."""
+"""The number of reads behind the median time of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many runs that report in turn to a gear, beside so many batches that are stored already."""
+    """A number of runs that report in turn to a deployment, and a number of batches that are already stored."""
 
     of: str
     n_runs: int
@@ -54,7 +54,7 @@ class Load:
 
 @dataclass(slots=True)
 class Loaded:
-    """A service under a load, of which it gets a slice at a time: its next runs, then their next steps."""
+    """A service that receives its load in slices: its next runs, then their next steps."""
 
     load: Load
     gear: Gear
@@ -62,7 +62,7 @@ class Loaded:
     next_step: int = 0
 
     def cost_ms(self, n_reports: int, *, per_second: float | None) -> float:
-        """Send so many more reports, and return what each took of CPU time, in milliseconds, until it was closed."""
+        """Send more reports and return the CPU time of each until it was closed, in milliseconds."""
         n_runs, n_ranks = min(n_reports, self.load.n_runs), self.load.n_ranks
         steps = range(self.next_step, self.next_step + max(n_reports // (n_runs * n_ranks), 1))
         workload = Workload(first_run=self.next_run, n_runs=n_runs, n_ranks=n_ranks)
@@ -76,7 +76,7 @@ class Loaded:
 
 
 def main() -> None:
-    """Measure what was asked for, and print it."""
+    """Run the requested measurements and print the results."""
     unwind_when_told()
     given = _arguments()
     title = f"Scaling, {given.slices} slices of {SLICE_REPORTS} reports"
@@ -112,22 +112,28 @@ def _arguments() -> argparse.Namespace:
         return [int(part) for part in text.split(",") if part]
 
     parser = argparse.ArgumentParser(prog="benchmarks.load.scaling", description=__doc__)
-    parser.add_argument("--runs", type=numbers, default=[10, 5000], help="how many runs report in turn")
+    parser.add_argument("--runs", type=numbers, default=[10, 5000], help="number of runs that report in turn")
     parser.add_argument(
-        "--batches", type=numbers, default=[10_000, 1_000_000], help="how many batches are stored before"
+        "--batches", type=numbers, default=[10_000, 1_000_000], help="number of batches stored beforehand"
     )
-    parser.add_argument("--restart", type=numbers, default=[10_000], help="over how many runs the service starts")
-    parser.add_argument("--active", type=numbers, default=[500], help="how many runs /metrics shows")
-    parser.add_argument("--whatif", type=numbers, default=[250_000, 1_000_000], help="over how many sequences to ask")
-    parser.add_argument("--memory", type=numbers, default=[], help="after how many small reports to look at memory")
+    parser.add_argument("--restart", type=numbers, default=[10_000], help="number of runs in the database at start-up")
+    parser.add_argument("--active", type=numbers, default=[500], help="number of runs on /metrics")
+    parser.add_argument(
+        "--whatif", type=numbers, default=[250_000, 1_000_000], help="number of sequences for a what-if query"
+    )
+    parser.add_argument(
+        "--memory", type=numbers, default=[], help="numbers of small reports after which to measure memory"
+    )
     parser.add_argument("--fleet", action="store_true", help="compare a fleet with an embedded service")
-    parser.add_argument("--slices", type=int, default=20, help="how often services get a slice of their load in turn")
-    parser.add_argument("--per-second", type=float, help="how many reports a second; else as fast as they are taken")
+    parser.add_argument("--slices", type=int, default=20, help="number of slices of load per service")
+    parser.add_argument(
+        "--per-second", type=float, help="reports per second; default: as fast as they are acknowledged"
+    )
     return parser.parse_args()
 
 
 def _measure_loads(table: Table, loads: Sequence[Load], *, n_slices: int, per_second: float | None) -> None:
-    """Send a slice to a service for each load in turn: the machine's speed changes from minute to minute."""
+    """Send slices to the services in turn: the machine's speed changes from minute to minute."""
     with ExitStack() as stack:
         loaded = [stack.enter_context(_loaded(load)) for load in loads]
         slices = [[one.cost_ms(SLICE_REPORTS, per_second=per_second) for one in loaded] for _ in range(n_slices)]
@@ -140,7 +146,7 @@ def _measure_loads(table: Table, loads: Sequence[Load], *, n_slices: int, per_se
 
 @contextmanager
 def _loaded(load: Load) -> Iterator[Loaded]:
-    """Each run reports before it is measured, so that what a new run costs is left out."""
+    """Let each run report before the measurement, so that the cost of new runs is excluded."""
     with tempfile.TemporaryDirectory() as folder:
         if load.n_stored:
             fill_batches(data_of(Path(folder)), load.n_stored)
@@ -160,7 +166,7 @@ def _send(url: str, workload: Workload, steps: Sequence[int], *, per_second: flo
 
 
 def _measure_start(table: Table, *, folder: Path, n_runs: int) -> None:
-    """From the command to the first /readyz that says so."""
+    """Measure the time from the command to the first successful /readyz."""
     fill_runs(folder, n_runs)
     began = time.perf_counter()
     service = ServiceProcess(folder, **UNLIMITED)
@@ -173,7 +179,7 @@ def _measure_start(table: Table, *, folder: Path, n_runs: int) -> None:
 
 
 def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
-    """The text of runs that reported since the last scrape is made anew, that of the others is not."""
+    """Measure /metrics; only the text of runs that reported since the last scrape is rebuilt."""
     service = ServiceProcess(folder, **UNLIMITED)
     try:
         workload = Workload(n_runs=n_runs, n_ranks=1)
@@ -190,7 +196,7 @@ def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
 
 
 def _measure_memory(table: Table, *, folder: Path, counts: Sequence[int]) -> None:
-    """Resident memory of the service and its worker after so many reports of few sequences in all, ascending."""
+    """Measure the resident memory of the service and its worker after each number of small reports, ascending."""
     service = ServiceProcess(folder, **UNLIMITED)
     try:
         workload = Workload(n_runs=4, n_ranks=4, n_sequences=MEMORY_SEQUENCES)
@@ -209,9 +215,9 @@ def _measure_memory(table: Table, *, folder: Path, counts: Sequence[int]) -> Non
 
 
 def _measure_whatif(table: Table, *, folder: Path, n_sequences: int) -> None:
-    """How long another policy takes over every stored sequence of a run, and what that adds to the memory."""
+    """Measure the time and the memory of a what-if query over every stored sequence of a run."""
     fill_sequences(folder, n_sequences)
-    # By itself a service keeps the newest 2 GiB of a run.
+    # By default, a service keeps the newest 2 GiB of a run.
     service = ServiceProcess(folder, retention_run_bytes=str(1 << 40), **UNLIMITED)
     try:
         connection = Connection(service.url, timeout_seconds=TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""One scenario: a fresh service, a load on it, and what it took: time, CPU, bytes, and whether all of it is there."""
+"""One scenario: loads a fresh service, measures time, CPU and bytes, and verifies the stored data."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchmarks.load.workload import PROJECT, Workload
 
 DRAINED_STEPS = 20
 LOOK_SECONDS = 0.2
-"""More often, the looks themselves would show in the CPU time of a report."""
+"""Polling more often would show in the CPU time per report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A workload, how many connections send it, and at what pace."""
+    """A workload, the number of connections and the pace."""
 
     name: str
     workload: Workload
@@ -34,7 +34,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a scenario took. `cpu_seconds` are the service's own until every batch was closed."""
+    """The results of a scenario. `cpu_seconds` is the service's own, until every batch is closed."""
 
     scenario: Scenario
     sent: Sent
@@ -48,28 +48,28 @@ class Result:
 
     @property
     def n_reports(self) -> int:
-        """How many reports were acknowledged."""
+        """The number of acknowledged reports."""
         return len(self.sent.acknowledged)
 
     @property
     def per_second(self) -> float:
-        """Acknowledged reports a second."""
+        """Acknowledged reports per second."""
         return self.n_reports / self.seconds
 
     @property
     def cpu_ms(self) -> float:
-        """The service's CPU time a report, in milliseconds."""
+        """The service's CPU time per report, in milliseconds."""
         return self.cpu_seconds / self.n_reports * 1000
 
 
 def play(scenario: Scenario, *, is_fleet: bool = False) -> Result:
-    """Start a service over a fresh folder, load it, and check what it has."""
+    """Start a service in a fresh folder, load it, and verify its data."""
     with tempfile.TemporaryDirectory() as folder, (fleet if is_fleet else embedded)(Path(folder)) as gear:
         return measured(scenario, gear)
 
 
 def measured(scenario: Scenario, gear: Gear) -> Result:
-    """Load a service that runs, and return what it took."""
+    """Load a running service and return the results."""
     cpu_before, bytes_before = cpu_seconds(gear.pids()), gear.stored_bytes()
     senders = Senders(lambda: gear.url, scenario.workload, n_connections=scenario.n_connections, pace=scenario.pace)
     senders.start()
@@ -91,7 +91,7 @@ def measured(scenario: Scenario, gear: Gear) -> Result:
 
 
 def drain(url: str, sent: Sent, *, workload: Workload) -> float:
-    """Wait until the newest whole steps are closed, so that their CPU time is counted; return how long it took."""
+    """Wait until the newest complete steps are closed, so that their CPU time counts; return the wait in seconds."""
     began = time.perf_counter()
     connection = Connection(url)
     ranks = Counter((run, step) for run, step, _ in sent.acknowledged)
@@ -106,7 +106,7 @@ def drain(url: str, sent: Sent, *, workload: Workload) -> float:
 
 
 def _close_lag_ms(url: str) -> float:
-    """Return the mean time from a batch's newest report to its close, of all batches so far."""
+    """Return the mean time from a batch's newest report to its close, over all batches so far."""
     text = Connection(url).get("/metrics").body.decode()
     found = (
         re.search(r"^trmon_close_lag_seconds_sum (\S+)\n", text, re.MULTILINE),

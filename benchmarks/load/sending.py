@@ -1,4 +1,4 @@
-"""Sending a workload: several connections at once, as fast as they are answered or at a pace."""
+"""Sends a workload over several connections, as fast as possible or at a pace."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Place = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Sent:
-    """What one connection sent: the places that were acknowledged, how long each took, and what had to be repeated.
+    """The reports sent by one connection: those acknowledged, the time of each, and the number of retries.
 
-    `seconds` count from when a report was due, so that one that waits behind a slow one shows it.
+    `seconds` count from when a report was due, so that queueing behind a slow report shows.
     """
 
     acknowledged: list[Place] = field(default_factory=list)
@@ -47,15 +47,15 @@ class Sent:
         )
 
     def quantile_ms(self, share: float) -> float:
-        """Return within how many milliseconds this share of the reports was acknowledged, with all repeats."""
+        """Return the acknowledgement time in ms that this share of the reports did not exceed, retries included."""
         return float(np.quantile(self.seconds, share)) * 1000 if self.seconds else float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """When reports are sent, until `seconds` are over: `per_second` in all, evenly or one of each connection at once.
+    """When reports are sent, for `seconds`: `per_second` in total, evenly or one of each connection at once.
 
-    Without `per_second`, each as soon as the one before was answered.
+    Without `per_second`, each report follows the acknowledgement of the last.
     """
 
     seconds: float
@@ -64,7 +64,7 @@ class Pace:
 
 
 class Senders:
-    """Connections that send a workload, each in a thread of its own, until the time is over or they are stopped."""
+    """Connections that send a workload, each in its own thread, until the time is over or they are stopped."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Senders:
         pace: Pace,
         steps: Iterable[int] | None = None,
     ) -> None:
-        """Send these steps; without, one after the other until the time is over."""
+        """Send these steps or, without steps, one after the other until the time is over."""
         self._url = url
         self._steps = steps
         self._workload = workload
@@ -85,17 +85,17 @@ class Senders:
         self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n_connections)]
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._began = time.perf_counter()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Send nothing new; what was sent is still repeated until it is acknowledged."""
+        """Send nothing new; reports in flight are still retried until they are acknowledged."""
         self._stopping.set()
 
     def wait(self) -> tuple[Sent, float]:
-        """Return what was sent, once all of it is acknowledged, and in how many seconds."""
+        """Return all sent reports once they are acknowledged, and the seconds that took."""
         for thread in self._threads:
             thread.join()
         seconds = time.perf_counter() - self._began
@@ -103,7 +103,7 @@ class Senders:
 
     @property
     def acknowledged(self) -> int:
-        """How many reports are acknowledged so far."""
+        """The number of reports acknowledged so far."""
         return sum(len(sent.acknowledged) for sent in self._sent)
 
     def _run(self, number: int) -> None:
@@ -117,7 +117,7 @@ class Senders:
         connection.close()
 
     def _wait(self, count: int, number: int) -> float | None:
-        """Wait for a report's time and return when it was; None once there is no more time."""
+        """Wait until a report is due and return that time; None if the time is over."""
         due = now = time.perf_counter()
         if self._pace.per_second is not None:
             place = count * len(self._sent) + (0 if self._pace.at_once else number)
@@ -126,7 +126,7 @@ class Senders:
         return None if self._stopping.is_set() or due - self._began >= self._pace.seconds else due
 
     def _send(self, place: Place, connection: Connection, *, sent: Sent, due: float) -> Connection:
-        """Send a report until it is acknowledged, as a client does whatever happens to the service."""
+        """Send a report until it is acknowledged, as a client does through outages."""
         run, step, rank = place
         body = self._workload.report(run, step=step, rank=rank)
         path = f"/api/v1/runs/{PROJECT}/{self._workload.run(run)}/reports"

@@ -1,4 +1,4 @@
-"""Kill each process under load at random moments, and see that nothing acknowledged is lost and nothing is told twice.
+"""Kills each process under load at random moments; verifies that no data is lost and no notification is repeated.
 
 PYTHONPATH=. python -m benchmarks.load.soak [--rounds 20] [--seed 0] [--fleet]
 """
@@ -32,21 +32,21 @@ from tests.fixtures.receiver import WebhookServer
 
 LONGEST_SECONDS = 3600.0
 CALM_SECONDS = (1.0, 4.0)
-"""Least and longest time between a start and the next kill."""
+"""The shortest and the longest time between a start and the next kill."""
 AWAY_SECONDS = (0.0, 1.0)
-"""How long a killed process stays away."""
+"""The downtime of a killed process."""
 ILL_SECONDS = 120.0
-"""How long a service may take, once nobody is killed any more, to get there."""
+"""Time limit for the service to catch up after the last kill."""
 PER_SECOND = 60.0
 LEASE_SECONDS = "3"
 Page: TypeAlias = tuple[str, str, int, str]
-"""What somebody is told: the run, the rule, the step since which, and whether it fires or has resolved."""
+"""The key of a notification: the run, the rule, the first step, and whether it fires or has resolved."""
 WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25, ill_for=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One kill: of what, when, and how long until it answered again."""
+    """One kill: the process, the time, and the seconds until it was ready again."""
 
     victim: str
     at_seconds: float
@@ -55,9 +55,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soaked:
-    """What a soak found; `repeated_events` and `repeated_pages` count alert events and notifications said again.
+    """The results of a soak; `repeated_events` and `repeated_pages` count repeated alert events and notifications.
 
-    `missing_pages` counts what the service takes for told, and the pager never heard.
+    `missing_pages` counts notifications that the service marked as delivered but the receiver did not get.
     """
 
     moments: tuple[Moment, ...]
@@ -77,7 +77,7 @@ class Soaked:
 
 
 def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soaked:
-    """Send, kill each process a round, in any order, and start it again; return what the service has in the end."""
+    """Send reports and, in each round, kill and restart every process in random order; return the final state."""
     chance = random.Random(seed)
     pace = Pace(seconds=LONGEST_SECONDS, per_second=PER_SECOND)
     senders = Senders(lambda: gear.url, WORKLOAD, n_connections=6, pace=pace)
@@ -112,7 +112,7 @@ def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soake
 
 
 def variables_for(pager: WebhookServer) -> dict[str, str]:
-    """Return what a service is started with: it tells a pager of its alerts, and soon finds that a worker has died."""
+    """Return the service's settings: a webhook receiver, and short lease times to detect dead workers."""
     return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1", "lease_seconds": LEASE_SECONDS}
 
 
@@ -131,7 +131,7 @@ def _kill(gear: Gear, name: str, *, away_seconds: float) -> float:
 
 
 def _wait_for_illness(senders: Senders) -> None:
-    """Go on until every run is ill for long enough to fire: a soak without an alert would show nothing of alerts."""
+    """Continue until every run has drifted for long enough to fire: a soak without alerts would not test them."""
     assert WORKLOAD.ill_from is not None
     needed = (WORKLOAD.ill_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
     deadline = time.monotonic() + ILL_SECONDS
@@ -141,7 +141,7 @@ def _wait_for_illness(senders: Senders) -> None:
 
 
 def _courses(url: str) -> list[list[str]]:
-    """Return the states that each alert went through; one that follows itself was said twice."""
+    """Return the state transitions of each alert; a state that follows itself was repeated."""
     connection = Connection(url)
     alerts = items(connection, f"/api/v1/alerts?project={PROJECT}")
     courses = []
@@ -153,7 +153,7 @@ def _courses(url: str) -> list[list[str]]:
 
 
 def _told(url: str) -> set[Page]:
-    """Return what the service says its pager has heard, once nothing waits to be told any more."""
+    """Return the notifications that the service marked as delivered, once none is pending."""
     connection = Connection(url)
     deadline = time.monotonic() + CLOSE_SECONDS
     path = "/api/v1/deliveries?state="
@@ -166,7 +166,7 @@ def _told(url: str) -> set[Page]:
 
 
 def _pages(pager: WebhookServer) -> Counter[Page]:
-    """Return what the pager was told, counted by what it tells; a try repeated under its own key is no repetition."""
+    """Return the received notifications with their counts; a retry with the same key is not a repetition."""
     messages = [json.loads(posted.body) for posted in pager.posted]
     told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
     return Counter(_page(run, alert, alert["status"]) for run, alert in told.values())
@@ -188,10 +188,10 @@ def _soaked(*, is_fleet: bool, n_rounds: int, seed: int) -> Iterator[Soaked]:
 
 
 def main() -> None:
-    """Soak, print the table, and fail if anything was lost or repeated."""
+    """Run the soak, print the table, and fail if data was lost or repeated."""
     unwind_when_told()
     parser = argparse.ArgumentParser(prog="benchmarks.load.soak", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="how often each process is killed")
+    parser.add_argument("--rounds", type=int, default=20, help="number of kills per process")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--fleet", action="store_true", help="kill PostgreSQL, a backend, Redis, the API process and a worker"
@@ -205,7 +205,7 @@ def main() -> None:
 
 
 def _table(soaked: Soaked) -> Table:
-    """A row a process: when it was killed first and last, and how long it took until it answered again."""
+    """One row per process: when it was killed first and last, and its recovery times."""
     table = Table("killed", "times", "first at s", "last at s", "away s, median", "worst", title="SIGKILL under load")
     for name in sorted({moment.victim for moment in soaked.moments}):
         kills = [moment for moment in soaked.moments if moment.victim == name]

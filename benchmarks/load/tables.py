@@ -1,4 +1,4 @@
-"""What scenarios took, as a table."""
+"""Formats the results of scenarios as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 def table_of(results: Sequence[Result]) -> Table:
-    """Return one row a scenario."""
+    """Return a table with one row per scenario."""
     columns = ("scenario", "reports", "a second", "ack p50 ms", "ack p99 ms", "CPU ms/report", "close lag ms")
     table = Table(*columns, "drain s", "bytes/report", "of raw", "MiB", "429", "lost", "twice", title="Reports")
     for result in results:

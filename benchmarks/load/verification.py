@@ -1,4 +1,4 @@
-"""What the service says it has, beside what was acknowledged: nothing may be missing, and nothing twice."""
+"""Compares the stored data with the acknowledged reports: nothing may be missing or duplicated."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CLOSE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Acknowledged reports that the service's batches lack, and sequences that they have too many."""
+    """Acknowledged reports that are missing from the batches, and sequences that are stored twice."""
 
     lost: int
     duplicated: int
 
 
 def verify(url: str, workload: Workload, acknowledged: Iterable[Place]) -> Verdict:
-    """Wait until every step whose ranks are all acknowledged is closed, and count what lacks and what is too much.
+    """Wait until every step with all ranks acknowledged is closed, then count missing and duplicated data.
 
     Errors: AssertionError if the service does not close them in time.
     """
@@ -48,7 +48,7 @@ def verify(url: str, workload: Workload, acknowledged: Iterable[Place]) -> Verdi
 
 
 def items(connection: Connection, path: str) -> Iterator[dict[str, Any]]:
-    """Yield what a listing holds, page by page."""
+    """Yield the items of a listing, page by page."""
     cursor = ""
     while cursor is not None:
         answer = connection.get(f"{path}{'&' if '?' in path else '?'}limit={PAGE}" + (cursor and f"&after={cursor}"))
@@ -59,7 +59,7 @@ def items(connection: Connection, path: str) -> Iterator[dict[str, Any]]:
 
 
 def _closed(connection: Connection, run: str, *, n_steps: int) -> dict[int, list[dict[str, Any]]]:
-    """Return a run's batches by step, once there are so many steps; as they are when the time is out."""
+    """Return a run's batches by step once there are enough steps, or whatever exists at the time limit."""
     deadline = time.monotonic() + CLOSE_SECONDS
     while True:
         found: dict[int, list[dict[str, Any]]] = {}

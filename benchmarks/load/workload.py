@@ -1,4 +1,4 @@
-"""What a fleet of trainers sends: realistic reports, encoded cheaply enough that the sender is not what is measured."""
+"""The reports of a fleet of trainers: realistic, and cheap to encode so that the sender is not the bottleneck."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from trmon_client.core.statistics import columns
 PROJECT = "load"
 ATTEMPT, LAUNCH = "first", "launch-1"
 CONTENTS = 8
-"""Different batches that reports take their columns from in turn."""
+"""Distinct batches whose columns the reports use in turn."""
 MAX_TOKENS = 512
 ILL_SPREAD, WELL_SPREAD = 0.6, 0.004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Runs of so many ranks, each of which sends a report a step; from `ill_from` on they drift.
+    """Runs with a number of ranks, each of which sends one report per step; from `ill_from` on they drift.
 
-    With `ill_for` they drift for so many steps, are well for as many, and drift again.
+    With `ill_for` they drift for that many steps, are healthy for as many, and drift again.
     """
 
     first_run: int = 0
@@ -43,7 +43,7 @@ class Workload:
         return f"run-{self.first_run + index:05d}"
 
     def report(self, index: int, *, step: int, rank: int) -> bytes:
-        """Return the report of one rank and step of a run as MessagePack, as trmon's client writes it."""
+        """Return the report of one rank and step of a run as MessagePack, as trmon's client encodes it."""
         template = _template(self.n_sequences, (step * self.n_ranks + rank + index) % CONTENTS, self._is_ill(step))
         report = msgspec.structs.replace(
             template,
@@ -63,12 +63,12 @@ class Workload:
         return self.ill_for is None or (step - self.ill_from) // self.ill_for % 2 == 0
 
     def raw_bytes(self) -> int:
-        """Return how many bytes the columns and histograms of one report have."""
+        """Return the size of the columns and histograms of one report in bytes."""
         made = _columns(self.n_sequences, 0, False)
         return sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
 
     def start(self, index: int) -> bytes:
-        """Return the first word of a run's rank 0."""
+        """Return the first message of a run's rank 0."""
         return wire.encode(
             wire.Start(
                 project=PROJECT,
@@ -82,9 +82,9 @@ class Workload:
         )
 
     def lane(self, number: int, *, of: int, steps: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-        """Yield what one of several connections sends: run, step and rank; each (run, rank) has one lane.
+        """Yield the reports of one connection: run, step and rank; each (run, rank) stays on one connection.
 
-        A connection sends step by step, as trainers do, so that no rank of a run is far ahead of another.
+        A connection sends step by step, as trainers do, so that no rank of a run gets far ahead of another.
         """
         pairs = [(run, rank) for rank in range(self.n_ranks) for run in range(self.n_runs)]
         mine = pairs[number::of]
@@ -109,7 +109,7 @@ def _template(n_sequences: int, seed: int, is_ill: bool) -> wire.Report:
 
 @cache
 def _columns(n_sequences: int, seed: int, is_ill: bool) -> Columns:
-    """Return columns of three policies with noise between them and a few tokens far off."""
+    """Return columns of three policies with noise between them and a few outlier tokens."""
     random = np.random.default_rng(seed)
     shape = (n_sequences, MAX_TOKENS)
     spread = ILL_SPREAD if is_ill else WELL_SPREAD

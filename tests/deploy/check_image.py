@@ -18,8 +18,8 @@ IMAGE = Image.read()
 LOOK = """
 import json, trmon, trmon_client
 from trmon.grafana.dashboards import shipped
-from trmon.domain.rules.rule_yaml import builtin
-print(json.dumps([trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin())]))
+from trmon.domain.rules.rule_yaml import builtin_rules
+print(json.dumps([trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin_rules())]))
 """
 
 
