@@ -1,4 +1,4 @@
-"""trmon's client: two lines in a reinforcement-learning trainer that watch it for off-policy drift."""
+"""The client of trmon: two lines in a reinforcement-learning trainer report its off-policy drift."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def init(
     attempt: str | None = None,
     spool_dir: str | Path | None = None,
 ) -> Monitor:
-    """Return the monitor of a run; an argument that is None is read from its TRMON_ variable.
+    """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
-    Args: project, run: names, needed. url, token: of the service; without a url everything goes to `spool_dir`.
-        policy: a preset's name or a spec; default `trm`. mode: observe (default), enforce or off; TRMON_MODE beats it.
-        rank, world_size: data-parallel; needed where the process group also holds other kinds of ranks.
-        attempt: a name for this start of the trainer; default the launcher's. config: whatever describes the run.
-    Errors: ValueError naming the argument and its variable; never for what the network does.
+    Args: project, run: names, required. url, token: of the service; without a url, reports go to `spool_dir`.
+        policy: a preset's name or a spec; default `trm`. mode: observe (default), enforce or off; TRMON_MODE overrides.
+        rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
+        attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
+    Errors: ValueError naming the argument and its variable; never for network failures.
     """
     given = {**locals()}
     return Monitor(resolve_settings(given, environment=os.environ))

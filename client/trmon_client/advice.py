@@ -1,4 +1,4 @@
-"""Advice that a trainer opts into: the learning rate of its optimizer follows what rank 0 was advised."""
+"""Opt-in advice: scale the learning rate of the trainer's optimizer as the service advises rank 0."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ from trmon_client.deciding.decision import BatchDecision
 
 DECAY = "trmon_lr_decay"
 DECAYED_AT = "trmon_lr_decayed_at"
-"""What the optimizer's parameter groups keep of lasting cuts, so that its checkpoints do."""
+"""Keys of the optimizer's parameter groups that hold lasting cuts, so that its checkpoints contain them."""
 
 DECAY_EVERY_STEPS = 100
 
 
 def scale_lr(optimizer: Any, decision: BatchDecision, *, process_group: Any = None) -> float:
-    """Scale the learning rate of the optimizer's coming steps as advised; call it on every rank, before the step.
+    """Scale the learning rate of the optimizer's next steps as advised; call it on every rank, before the step.
 
-    The rate is scaled inside `optimizer.step()` alone: schedulers and logs see the trainer's own. A lasting cut is made
-    once and kept in the optimizer's state. Where torch.distributed runs, the group's first rank decides and
-    broadcasts three numbers, which synchronises with the device where the group has no backend of the CPU; all ranks
-    of the group must call.
-    Args: optimizer: of torch; process_group: default the whole world.
-    Returns: the factor in force, 1 without advice. Never raises: what fails is counted, and past cuts stay.
+    The rate is scaled only inside `optimizer.step()`: schedulers and logs see the trainer's own. A lasting cut is made
+    once and stored in the optimizer's state. Under torch.distributed the group's first rank decides and broadcasts
+    three numbers, which synchronises with the device if the group has no CPU backend; all ranks of the group must call.
+    Args: optimizer: of torch; process_group: by default all ranks.
+    Returns: the factor in force, 1 without advice. Never raises: failures are counted, and past cuts stay.
     Source: formulas, section 8.
     """
     guard = decision.error_guard.guard
-    # Each part is guarded alone: a rank that fails before the broadcast would leave the others waiting in it.
-    kept = guard(lambda: _kept(optimizer), otherwise=NEUTRAL)
-    wanted = guard(lambda: _wanted(kept, optimizer, decision.advice), otherwise=kept)
-    agreed = guard(lambda: _agreed(wanted, optimizer, process_group), otherwise=kept)
+    # Each part is guarded alone: a rank that failed before the broadcast would leave the others waiting in it.
+    kept = guard(lambda: _stored_scale(optimizer), otherwise=NEUTRAL)
+    wanted = guard(lambda: _advised_scale(kept, optimizer, decision.advice), otherwise=kept)
+    agreed = guard(lambda: _broadcast_scale(wanted, optimizer, process_group), otherwise=kept)
     return guard(lambda: _apply(optimizer, agreed), otherwise=1.0)
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """The factor for the next steps, and the product of all lasting cuts with the step of the newest; -1: none."""
+    """The factor for the next steps, the product of all lasting cuts, and the step of the newest, or -1."""
 
     factor: float
     decay: float
@@ -49,22 +48,22 @@ NEUTRAL = _Scale(1.0, 1.0, -1.0)
 
 
 class _Scaler:
-    """Scales the rates of one optimizer while it steps."""
+    """Scales the learning rates of one optimizer during its steps."""
 
     def __init__(self, optimizer: Any) -> None:
         self.factor = 1.0
         self._rates: list[Any] | None = None
-        optimizer.register_step_pre_hook(self._enter)
-        optimizer.register_step_post_hook(self._leave)
+        optimizer.register_step_pre_hook(self._scale_rates)
+        optimizer.register_step_post_hook(self._restore_rates)
 
-    def _enter(self, optimizer: Any, *_: Any) -> None:
-        # A step that raised never left.
-        self._leave(optimizer)
+    def _scale_rates(self, optimizer: Any, *_: Any) -> None:
+        # A step that raised has not restored the rates.
+        self._restore_rates(optimizer)
         self._rates = [group["lr"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             group["lr"] = group["lr"] * self.factor
 
-    def _leave(self, optimizer: Any, *_: Any) -> None:
+    def _restore_rates(self, optimizer: Any, *_: Any) -> None:
         if self._rates is not None:
             for group, rate in zip(optimizer.param_groups, self._rates, strict=False):
                 group["lr"] = rate
@@ -74,33 +73,33 @@ class _Scaler:
 _SCALERS: WeakKeyDictionary[Any, _Scaler] = WeakKeyDictionary()
 
 
-def _kept(optimizer: Any) -> _Scale:
+def _stored_scale(optimizer: Any) -> _Scale:
     group = optimizer.param_groups[0]
     return _Scale(1.0, float(group.get(DECAY, 1.0)), float(group.get(DECAYED_AT, -1.0)))
 
 
-def _wanted(kept: _Scale, optimizer: Any, advice: Mapping[str, Any] | None) -> _Scale:
+def _advised_scale(kept: _Scale, optimizer: Any, advice: Mapping[str, Any] | None) -> _Scale:
     if advice is None:
         return kept
     import torch
 
     is_plain = isinstance(optimizer, torch.optim.SGD)
-    factor = _share(advice["lr_scale_sgd" if is_plain else "lr_scale"])
+    factor = _factor(advice["lr_scale_sgd" if is_plain else "lr_scale"])
     cut = advice.get("lr_decay")
     if cut is not None and (kept.decayed_at < 0 or cut["step"] - kept.decayed_at >= DECAY_EVERY_STEPS):
-        return _Scale(factor, kept.decay * _share(cut["factor"]), float(cut["step"]))
+        return _Scale(factor, kept.decay * _factor(cut["factor"]), float(cut["step"]))
     return replace(kept, factor=factor)
 
 
-def _share(value: Any) -> float:
-    """Advice only ever lowers a rate."""
-    share = float(value)
-    if not 0 < share <= 1 or math.isnan(share):
-        raise ValueError(f"a scale of the learning rate must be above 0 and at most 1, and is {share}")
-    return share
+def _factor(value: Any) -> float:
+    """Return a factor of advice, which may only lower a rate. Errors: ValueError."""
+    factor = float(value)
+    if not 0 < factor <= 1 or math.isnan(factor):
+        raise ValueError(f"a scale of the learning rate must be above 0 and at most 1, and is {factor}")
+    return factor
 
 
-def _agreed(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
+def _broadcast_scale(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
     import torch
     from torch import distributed
 
@@ -114,15 +113,15 @@ def _agreed(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
 
 
 def _common_device(optimizer: Any, group: Any) -> Any:
-    """Return where the group can talk, for every rank alike: an optimizer may hold nothing here, or be elsewhere."""
+    """Return a device type that every rank of the group can use; an optimizer may have no parameters on this rank."""
     import torch
 
-    talking = [device.type for device in group._device_types]
-    if "cpu" in talking or not talking:
+    backends = [device.type for device in group._device_types]
+    if "cpu" in backends or not backends:
         return torch.device("cpu")
     groups = getattr(optimizer, "param_groups", ())
     devices = (parameter.device for group in groups for parameter in group.get("params", ()))
-    return next((device for device in devices if device.type in talking), torch.device(talking[0]))
+    return next((device for device in devices if device.type in backends), torch.device(backends[0]))
 
 
 def _apply(optimizer: Any, scale: _Scale) -> float:

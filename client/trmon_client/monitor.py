@@ -1,4 +1,4 @@
-"""The monitor: the two lines of a trainer."""
+"""The monitor that a trainer calls."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
 
 
 class Monitor:
-    """Watches one run from one process; made by `trmon_client.init`.
+    """Reports one run from one process; made by `trmon_client.init`.
 
-    After its first call of `log_batch` nothing raises into the trainer: failures are counted, reported and answered
-    by a neutral decision. Nothing is sent, and no thread started, before the trainer first logs.
+    Only the first call of `log_batch` may raise: later failures are counted and reported, and return a neutral
+    decision. Nothing is sent, and no thread starts, before the trainer first logs.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -59,16 +59,16 @@ class Monitor:
         rollout_topk: tuple[Any, Any] | None = None,
         token_ids: Any = None,
     ) -> BatchDecision:
-        """Report the sequences of an update, or with `update` None of a rollout batch, and decide which may teach.
+        """Report the sequences of an update, or of a rollout batch if `update` is None; decide which stay in the loss.
 
         Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them at least.
-            cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: as the log-probs, not 0 where a
-            token counts; None, but not with [B, T]: all count. advantages, versions: [B] or as the log-probs;
-            rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
-            chunks: how many calls make up this update on this rank, if known: it is then complete at once.
-            rollout_logits with logits or old_logits, [B, T, V], temperature applied: KL is then exact; or rollout_topk
-            (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits: KL bounded from below;
-            whether the engine's top-k can be trusted is then asked of a device, and waited for.
+            cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: shaped like the log-probs, not 0
+            where a token counts; None, except with [B, T]: all count. advantages, versions: [B] or shaped like
+            the log-probs; rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
+            chunks: how many calls make up this update on this rank, if known, so that it completes at once.
+            rollout_logits with logits or old_logits, [B, T, V], temperature applied, for the exact KL; or rollout_topk
+            (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits, for a lower bound of
+            the KL; checking the engine's top-k then waits for the device.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
         tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)
@@ -78,21 +78,21 @@ class Monitor:
         return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Report numbers under the trainer's own names for a step; what is no number is counted and left out."""
-        session = self._live()
+        """Report the trainer's own numbers of a step by name; values that are not numbers are counted and left out."""
+        session = self._current_session()
         if not self._is_closed:
             session.error_guard.guard(lambda: session.log_scalars(step, values), otherwise=None)
 
     def pause(self, reason: str = "") -> None:
-        """Say that the trainer will be silent on purpose (evaluation, checkpoint) until it logs again."""
-        session = self._live()
+        """Report that the trainer pauses on purpose (evaluation, checkpoint) until it logs again."""
+        session = self._current_session()
         if not self._is_closed:
             session.error_guard.guard(lambda: session.pause(reason), otherwise=None)
 
     def close(self, timeout: float | None = 2.0) -> None:
-        """Finish the run: state the last counts, send what waits, spool what cannot be sent.
+        """Finish the run: report the last chunk counts, send queued messages, and spool those that cannot be sent.
 
-        Args: timeout: seconds after which it returns in any case; None: when all is sent or on disk, however long.
+        Args: timeout: seconds after which it returns in any case; None: it returns when all is sent or on disk.
         """
         self._close(None, timeout_seconds=math.inf if timeout is None else timeout)
 
@@ -106,28 +106,28 @@ class Monitor:
         self._close(None if is_clean else error, timeout_seconds=self.settings.limits.exit_timeout_seconds)
 
     def _log(self, arguments: Mapping[str, Any], **keys: Any) -> BatchDecision:
-        session = self._live()
+        session = self._current_session()
         if self._is_closed:
             return BatchDecision.neutral(arguments, error_guard=session.error_guard)
         is_first, self._is_first_batch = self._is_first_batch, False
         try:
             return session.log_batch(arguments, **keys)
-        except Exception as error:  # the client's surface: only the trainer's own mistake on its first call gets out
+        except Exception as error:  # the edge of the client: only a wrong argument of the first call raises
             if is_first and isinstance(error, ValueError):
                 raise
-            session.error_guard.note(error)
+            session.error_guard.record(error)
             return BatchDecision.neutral(arguments, error_guard=session.error_guard)
 
     def _close(self, error: BaseException | None, *, timeout_seconds: float) -> None:
-        session = self._live()
+        session = self._current_session()
         is_closed, self._is_closed = self._is_closed, True
-        # A run that never logged has nothing to finish, but may crash; a silent fork has neither to its name.
-        if is_closed or not (session.has_spoken or (error is not None and not session.is_fork)):
+        # A run that never logged has nothing to finish, but may crash; a fork that never logged reports neither.
+        if is_closed or not (session.has_started or (error is not None and not session.is_fork)):
             return
         session.error_guard.guard(lambda: session.finish(error, timeout_seconds=timeout_seconds), otherwise=None)
 
-    def _live(self) -> Session:
-        """The session of this process: a forked child must touch neither its parent's threads nor its sockets."""
+    def _current_session(self) -> Session:
+        """Return the session of this process: a forked child must not use its parent's threads and sockets."""
         if self._session.pid != os.getpid():
             policy = self._session.policies.current
             self._session = Session(self.settings, policy=policy, is_fork=True)

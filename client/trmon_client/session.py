@@ -1,4 +1,4 @@
-"""A session: what a monitor holds in one process; a forked child gets its own."""
+"""The state of a monitor in one process; a forked child gets its own."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
 
 _ENDED: Counter[Hashable] = Counter()
-"""How many monitors have ended in this process, by run, rank and launcher's id: the next one numbers chunks anew."""
+"""How many monitors have ended in this process, by run, rank and launch: the next one numbers its chunks from 0."""
 
 
 class Session:
-    """Decides, numbers and hands over.
+    """Decides on batches, numbers their chunks and queues their reports.
 
-    Its sender starts when the trainer first speaks: until then a fork is harmless, and only then the trainer's
-    process group is known.
+    The encoder's thread starts with the trainer's first call: until then a fork is harmless, and only then is the
+    trainer's process group known.
     """
 
     def __init__(self, settings: ClientSettings, *, policy: Policy, is_fork: bool) -> None:
         self.pid = os.getpid()
         self.is_fork = is_fork
         self.error_guard = ErrorGuard()
-        self.policies = ActivePolicies(policy, losses=self.error_guard.losses, notices=self.error_guard.notices)
+        self.policies = ActivePolicies(policy, losses=self.error_guard.losses, warn_once=self.error_guard.warn_once)
         self._settings = settings
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
         self._advice_cache = AdviceCache()
-        # A signal's handler may call in the middle of a call: of the same thread, it must not wait for itself.
+        # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
         self._unstarted: Encoder | None = None
-        self._sender: Encoder | None = None
-        self._exit_watch: ExitHooks | None = None
+        self._encoder: Encoder | None = None
+        self._exit_hooks: ExitHooks | None = None
 
     @property
-    def has_spoken(self) -> bool:
-        """Whether anything was handed to the sender."""
-        return self._sender is not None
+    def has_started(self) -> bool:
+        """Whether the trainer has logged anything."""
+        return self._encoder is not None
 
     def log_batch(
         self,
@@ -76,7 +76,7 @@ class Session:
         scalars: Mapping[str, Any] | None,
         chunks: int | None,
     ) -> BatchDecision:
-        """Decide on a call's sequences and leave its report. Errors: ValueError for arguments that cannot be."""
+        """Decide on a call's sequences and queue its report. Errors: ValueError for invalid arguments."""
         step = _count("step", step)
         update = None if update is None else _count("update", update)
         inputs = check_inputs(**arguments)
@@ -85,15 +85,15 @@ class Session:
         if verdict.policy.tokens:
             tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
             columns = tokens.attached_to(columns)
-        sender = self._speak()
+        encoder = self._ensure_started()
         with self._lock:
             chunk = self._chunks.next(step, update, chunks=chunks)
-            draft = message_builders.report_message(
+            message = message_builders.report_message(
                 columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.error_guard.losses
             )
-            if sender.put(draft):
-                self._chunks.stated(chunk.finished)
-        self._introduce(columns, step)
+            if encoder.put(message):
+                self._chunks.mark_reported(chunk.finished)
+        self._log_first_report(columns, step)
         counted = CountedTokens.of(inputs)
         return BatchDecision(
             spec=TensorSpec.of(arguments),
@@ -107,83 +107,85 @@ class Session:
         )
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Leave the trainer's own numbers of a step."""
+        """Queue the trainer's own numbers of a step."""
         step, losses = _count("step", step), self.error_guard.losses
-        self._speak().put(message_builders.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses))
+        self._ensure_started().put(
+            message_builders.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses)
+        )
 
     def pause(self, reason: str) -> None:
-        """Leave word of a silence on purpose."""
-        self._speak().put(message_builders.pause_message(reason, sequence=next(_SEQUENCES)))
+        """Queue the message that the trainer pauses on purpose."""
+        self._ensure_started().put(message_builders.pause_message(reason, sequence=next(_SEQUENCES)))
 
     def finish(self, error: BaseException | None, *, timeout_seconds: float) -> None:
-        """Leave word of the end, and close."""
-        sender = self._speak()
+        """Queue the message that the process ends, and close."""
+        encoder = self._ensure_started()
         with self._lock:
             self._chunks.finish()
-            finished = self._chunks.owed()
-        sender.close(
+            finished = self._chunks.unreported()
+        encoder.close(
             timeout_seconds, last=message_builders.finish_message(error, sequence=next(_SEQUENCES), finished=finished)
         )
         self._end()
 
-    def leave(self, *, timeout_seconds: float) -> None:
-        """Close without a word: send what waits, spool what is left."""
-        if self._sender is not None:
-            self._sender.close(timeout_seconds)
+    def close_unfinished(self, *, timeout_seconds: float) -> None:
+        """Close without that message: send queued messages and spool the rest."""
+        if self._encoder is not None:
+            self._encoder.close(timeout_seconds)
         self._end()
 
-    def _speak(self) -> Encoder:
+    def _ensure_started(self) -> Encoder:
         with self._lock:
-            if self._sender is None:
-                sender = self._made()
-                sender.start()
-                sender.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
-                self._sender, self._exit_watch = sender, self._watch_exits()
-            return self._sender
+            if self._encoder is None:
+                encoder = self._unstarted_encoder()
+                encoder.start()
+                encoder.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
+                self._encoder, self._exit_hooks = encoder, self._install_exit_hooks()
+            return self._encoder
 
-    def _made(self) -> Encoder:
-        """Kept where it cannot be started, as without a free thread: certificates are loaded once, not at each call."""
+    def _unstarted_encoder(self) -> Encoder:
+        """Return the encoder, made once: a call after one without a free thread does not load certificates again."""
         if self._unstarted is None:
             self._ranks = discover_ranks(self._settings)
             self._unstarted = Encoder(
                 self._settings,
                 self._ranks,
                 is_fork=self.is_fork,
-                n_before=_ENDED[self._place],
-                hear=self._hear,
+                n_before=_ENDED[self._numbering_key],
+                on_ack=self._apply_ack,
                 error_guard=self.error_guard,
             )
         return self._unstarted
 
-    def _watch_exits(self) -> ExitHooks:
+    def _install_exit_hooks(self) -> ExitHooks:
         seconds = self._settings.limits.exit_timeout_seconds
 
-        def crash(error: BaseException) -> None:
+        def on_crash(error: BaseException) -> None:
             self.error_guard.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
 
-        return ExitHooks(crash=crash, leave=lambda: self.leave(timeout_seconds=seconds))
+        return ExitHooks(on_crash=on_crash, on_exit=lambda: self.close_unfinished(timeout_seconds=seconds))
 
     def _end(self) -> None:
-        if self._exit_watch is not None:
-            self._exit_watch.end()
-            self._exit_watch = None
-            _ENDED[self._place] += 1
+        if self._exit_hooks is not None:
+            self._exit_hooks.end()
+            self._exit_hooks = None
+            _ENDED[self._numbering_key] += 1
 
     @property
-    def _place(self) -> Hashable:
+    def _numbering_key(self) -> Hashable:
         settings = self._settings
         return settings.project, settings.run, self._ranks.rank, launch_id(settings.launcher)
 
-    def _introduce(self, columns: Columns, step: int) -> None:
+    def _log_first_report(self, columns: Columns, step: int) -> None:
         if self._ranks.rank == 0:
             line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
-            self.error_guard.notices.say("first report", line)
+            self.error_guard.warn_once.warn("first report", line)
 
-    def _hear(self, ack: wire.Ack) -> None:
+    def _apply_ack(self, ack: wire.Ack) -> None:
         if ack.policy is not None:
             self.policies.offer(ack.policy)
         if ack.advice is not None:
-            self._advice_cache.hear(ack.advice)
+            self._advice_cache.update(ack.advice)
 
 
 def _count(name: str, value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What the launcher's variables say of this start of the trainer: torchrun, Slurm, Ray."""
+"""Read the launcher's variables (torchrun, Slurm, Ray): the attempt, the launch, restarts and ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIABLES = (
 
 
 def attempt_id(launcher: Mapping[str, str]) -> str | None:
-    """Return the launcher's id and restart count, or None where no launcher names this attempt."""
+    """Return the launcher's id and restart count, or None if no launcher names this attempt."""
     # torchrun without --rdzv-id calls every job "none".
     if launcher.get("TORCHELASTIC_RUN_ID", "none") != "none":
         return _joined("torchrun", launcher["TORCHELASTIC_RUN_ID"], restart_count(launcher))
@@ -28,8 +28,8 @@ def attempt_id(launcher: Mapping[str, str]) -> str | None:
 def launch_id(launcher: Mapping[str, str]) -> str | None:
     """Return an id that all ranks of one start share and no other start has, or None.
 
-    The address distinguishes two jobs that torchrun was given the same id for, the step two `srun` of one Slurm
-    job; Ray's job id outlives its workers and says nothing.
+    The address distinguishes two torchrun jobs with the same id, the step two calls of `srun` in one Slurm job. Ray's
+    job id outlives its workers and identifies no start.
     """
     attempt = attempt_id(launcher)
     if attempt is None or attempt.startswith("ray"):
@@ -39,7 +39,7 @@ def launch_id(launcher: Mapping[str, str]) -> str | None:
 
 
 def restart_count(launcher: Mapping[str, str]) -> str:
-    """Return how often torchrun has started the workers anew, 0 where it did not start them."""
+    """Return how often torchrun has restarted the workers, 0 without torchrun."""
     return launcher.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
@@ -55,6 +55,6 @@ def _joined(*parts: str) -> str:
     name = "-".join(part for part in parts if part)
     if len(name) <= 96 and name.isprintable():
         return name
-    # Bytes of the environment that are no UTF-8 are half characters here, which no message takes.
+    # Bytes of the environment that are not UTF-8 are lone surrogates here, which messages do not accept.
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).hexdigest()
     return f"{''.join(filter(str.isprintable, name))[:64]}-{digest}"

@@ -1,4 +1,4 @@
-"""How much the client may hold, how often it speaks and how long it waits."""
+"""The client's limits: sizes of queues and files, intervals and timeouts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Sizes and intervals of the sender; the defaults are the design's, tests shorten them."""
+    """Sizes, intervals and timeouts of sending; tests shorten them."""
 
     queue_reports: int = 256
     queue_bytes: int = 64 << 20

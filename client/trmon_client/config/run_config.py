@@ -1,4 +1,4 @@
-"""The trainer's configuration as plain values: whatever it holds, it must survive the wire and raise nothing."""
+"""Convert the trainer's configuration, whatever it holds, to plain values that can be encoded."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import msgspec
 from trmon_client.config.sanitize import sanitize
 
 MAX_BYTES = 1 << 18
-"""What all of it may have on the wire; entries that do not fit are left out."""
+"""The maximum encoded size of a configuration; entries that do not fit are left out."""
 MAX_DEPTH = 12
 MAX_ENTRIES = 4096
-"""Entries a mapping or a sequence keeps; the rest is cut."""
+"""The maximum number of entries of a mapping or a sequence; the rest is cut."""
 MAX_VALUES = 1 << 16
-"""Values that an entry may hold, and a quarter of those that are looked at in all; entries beyond are left out."""
+"""The maximum number of values in an entry, and a quarter of the maximum in total; entries beyond are left out."""
 MAX_TEXT = 4096
 
 
-class _TooMuch(Exception):
-    """There are more values than are looked at."""
+class _TooManyValues(Exception):
+    """There are more values than the limit."""
 
 
 def plain_config(config: Any) -> dict[str, Any]:
     """Return a mapping, or the attributes of an object such as argparse's namespace, as plain values.
 
-    What cannot be read, as a value that a configuration still misses, is replaced by the name of its error.
+    A value that cannot be read, such as a missing value of OmegaConf, is replaced by the name of its error.
     """
     values = config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
     kept: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def plain_config(config: Any) -> dict[str, Any]:
         reader = _Reader(min(left, MAX_VALUES))
         try:
             entry = {sanitize(name, at_most=MAX_TEXT): reader.plain(value, MAX_DEPTH)}
-        except _TooMuch:
+        except _TooManyValues:
             continue
         finally:
             left -= reader.n_seen
@@ -49,20 +49,20 @@ def plain_config(config: Any) -> dict[str, Any]:
 
 
 class _Reader:
-    """Makes values plain, as long as it has not seen too many."""
+    """Converts values up to a maximum number."""
 
     def __init__(self, most: int) -> None:
         self.n_seen = 0
         self._most = most
 
     def plain(self, value: Any, depth: int) -> Any:
-        """Return a plain value. Errors: _TooMuch."""
+        """Return a plain value. Errors: _TooManyValues."""
         if self.n_seen >= self._most:
-            raise _TooMuch
+            raise _TooManyValues
         self.n_seen += 1
         try:
             return self._plain(value, depth)
-        except _TooMuch:
+        except _TooManyValues:
             raise
         except Exception as error:  # noqa: BLE001  the trainer's own objects may raise anything
             return type(error).__name__
@@ -83,7 +83,7 @@ class _Reader:
 
 
 def _entries(values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the first entries, with the name of the error for a value that cannot be had."""
+    """Yield the first entries, with the name of the error for a value that cannot be read."""
     try:
         names = list(islice(values, MAX_ENTRIES))
     except Exception:  # noqa: BLE001  the trainer's own objects may raise anything
@@ -91,6 +91,6 @@ def _entries(values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     for name in names:
         try:
             value = values[name]
-        except Exception as error:  # noqa: BLE001  as OmegaConf does where a value is still "???"
+        except Exception as error:  # noqa: BLE001  OmegaConf raises where a value is still "???"
             value = type(error).__name__
         yield name, value

@@ -1,13 +1,13 @@
-"""Words: text of the trainer's own, as every service can take it."""
+"""Make text from the trainer acceptable to messages and databases."""
 
 from __future__ import annotations
 
 
 def sanitize(value: object, *, at_most: int) -> str:
-    """Return `str(value)`, and of an enum's text its value, without what no message or database takes.
+    """Return `str(value)`, or the value of a string enum, with lone surrogates and NUL replaced.
 
-    That is half a character of Unicode, and NUL; both are replaced.
-    Args: at_most: characters. What has no text to show gives the name of its class.
+    Messages and databases accept neither. An object whose `str` fails gives the name of its class.
+    Args: at_most: the maximum number of characters.
     """
     try:
         text = (str.__str__(value) if isinstance(value, str) else str(value))[:at_most]

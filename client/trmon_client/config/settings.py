@@ -1,4 +1,4 @@
-"""Settings of the client: arguments of `init`, else TRMON_* variables; nothing else reads the environment."""
+"""Settings of the client: arguments of `init`, else TRMON_* variables; no other module reads these."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Mode(str, Enum):
-    """What the client does with its decisions: return and record them, record them only, or nothing at all."""
+    """Whether the client enforces its decisions, only records them, or is off."""
 
     ENFORCE = "enforce"
     OBSERVE = "observe"
@@ -36,7 +36,7 @@ class Mode(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
-    """Everything that one monitor is told; `launcher` holds the launchers' variables as they were at the start."""
+    """The settings of one monitor; `launcher` holds the launchers' variables as they were at the start."""
 
     project: str
     run: str
@@ -57,37 +57,37 @@ class ClientSettings:
 
     @property
     def page_url(self) -> str | None:
-        """Where a person looks at the run; None without a service."""
+        """The URL of the run's page; None without a service."""
         return None if self.url is None else f"{self.url}/runs/{self.project}/{self.run}"
 
     @property
     def run_spool_dir(self) -> Path:
-        """Where the processes of this run keep their spools."""
+        """The directory that holds the spools of this run's processes."""
         return self.spool_dir / self.project / self.run
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of `init` over the environment: an argument counts unless it is None."""
+    """The arguments of `init` and the environment; an argument that is not None takes precedence."""
 
     given: Mapping[str, Any]
     environment: Mapping[str, str]
 
     def get(self, name: str) -> Any:
-        """Return the argument, else its TRMON_ variable unless that is empty, else None."""
+        """Return the argument, else its TRMON_ variable if it is not empty, else None."""
         value = self.given.get(name)
         return value if value is not None else self.environment.get(variable_name(name)) or None
 
     def parsed(self, name: str, parse: Callable[[Any], T], *, expected: str) -> T | None:
-        """Return what `parse` makes of the value, or None.
+        """Return the parsed value, or None without one.
 
-        Errors: ValueError naming the argument and its variable, what was expected and what came.
+        Errors: ValueError naming the argument and its variable, the expected and the given value.
         """
         value = self.get(name)
         try:
             return None if value is None else parse(value)
         except (TypeError, ValueError, AttributeError, OverflowError):
-            # A URL or a token may hold a secret: neither the value nor the error about it may be shown.
+            # A URL or a token may hold a secret: show neither the value nor the error about it.
             shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
             raise ValueError(f"{name} ({variable_name(name)}) must be {expected}, and {shown}") from None
 
@@ -97,7 +97,7 @@ def resolve_settings(
 ) -> ClientSettings:
     """Return the settings of one monitor.
 
-    Args: given: arguments of `init`; None is not given. environment: usually os.environ.
+    Args: given: arguments of `init`, None where absent. environment: usually os.environ.
     Errors: ValueError naming the argument and its variable.
     """
     arguments = Arguments(given, environment)
@@ -139,7 +139,7 @@ def _name(arguments: Arguments, name: str) -> str:
 
 
 def _mode(arguments: Arguments) -> Mode:
-    # The one variable that beats its argument: it turns a job off, or back to observing, without touching its code.
+    # The only variable that overrides its argument: it turns a job off, or back to observe mode, without a code change.
     named = arguments.environment.get("TRMON_MODE") or arguments.given.get("mode") or Mode.OBSERVE
     try:
         return Mode(named)
@@ -163,7 +163,7 @@ def _url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError(value)
-    parts.port  # noqa: B018  raises ValueError for a port that is none
+    parts.port  # noqa: B018  raises ValueError for an invalid port
     return value.rstrip("/")
 
 
@@ -171,7 +171,7 @@ def _directory(value: str | Path) -> Path:
     if "\0" in str(value):
         raise ValueError
     try:
-        # A trainer that changes its working directory must not take the spool with it, half of it.
+        # A trainer that changes its working directory must not split its spool over two directories.
         return Path(value or DEFAULT_SPOOL).absolute()
     except OSError:  # the working directory is gone
         return Path(value or DEFAULT_SPOOL)

@@ -1,1 +1,1 @@
-"""The decision that the trainer gets, the policy it rests on, and the masks in the trainer's own layout."""
+"""The decision that the trainer gets, the policy behind it, and the masks in the trainer's own layout."""

@@ -1,4 +1,4 @@
-"""Policies: the one that decides now, and the one the service wants from a step on."""
+"""The policy that decides now, and the one that the service offers from a step on."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from trmon_client.safety.warn_once import WarnOnce
 
 @dataclass(frozen=True, slots=True)
 class OfferedPolicy:
-    """A policy of the service's, and the step from which it shall decide."""
+    """A policy from the service, and the step from which it decides."""
 
     policy: Policy
     from_step: int
 
 
 class ActivePolicies:
-    """Decides with the current policy; an offer that cannot be used is refused, reported and changes nothing."""
+    """Decides with the current policy; refuses and reports an offered policy that cannot be used."""
 
-    def __init__(self, policy: Policy, *, losses: LossCounter, notices: WarnOnce) -> None:
+    def __init__(self, policy: Policy, *, losses: LossCounter, warn_once: WarnOnce) -> None:
         self.current = policy
         self._losses = losses
-        self._notices = notices
+        self._warn_once = warn_once
         self._lock = threading.RLock()
         self._offer: OfferedPolicy | None = None
 
     def offer(self, update: wire.PolicyUpdate) -> None:
-        """Take note of an update, to be used from its step on."""
+        """Store a policy update, to be used from its step on."""
         if update.hash in self._losses.refused_policies():
             return
         try:
@@ -46,7 +46,7 @@ class ActivePolicies:
             self._offer = None if policy.hash == self.current.hash else OfferedPolicy(policy, update.from_step)
 
     def decide(self, columns: Columns, *, step: int) -> Decision:
-        """Return the decision of the current policy, after taking up an offer that is due and can be used.
+        """Return the decision of the current policy, which an offer that is due and usable has replaced.
 
         Errors: PolicyError when the current policy needs an argument that the columns lack.
         """
@@ -70,5 +70,6 @@ class ActivePolicies:
             return offer
 
     def _refuse(self, policy_hash: str, why: str) -> None:
-        self._losses.refuse(policy_hash, why)
-        self._notices.say(f"policy {policy_hash}", f"policy {policy_hash} is refused, {self.current.name} stays: {why}")
+        self._losses.add_refused_policy(policy_hash, why)
+        text = f"policy {policy_hash} is refused, {self.current.name} stays: {why}"
+        self._warn_once.warn(f"policy {policy_hash}", text)

@@ -1,32 +1,32 @@
-"""Counsel: the newest advice of the service, and how long it holds where no newer comes."""
+"""Keep the service's newest advice for a limited number of steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-HOLDS_STEPS = 100
-"""Steps of the trainer, however it numbers them: advice is for the next ones, and the service may be away."""
+VALID_STEPS = 100
+"""Trainer steps for which advice is valid, however the trainer numbers them: the service may be unreachable."""
 
 
 class AdviceCache:
-    """Hears in the courier's thread, is asked in the trainer's."""
+    """Updated in the uploader's thread, read in the trainer's."""
 
     def __init__(self) -> None:
         self._newest: Mapping[str, Any] | None = None
-        self._heard_at = 0
+        self._updated_at = 0
         self._n_steps = 0
         self._step: int | None = None
 
-    def hear(self, advice: Mapping[str, Any]) -> None:
-        """Take note of advice; the same again, as of a service that has stopped to judge, holds no longer for it."""
+    def update(self, advice: Mapping[str, Any]) -> None:
+        """Store advice; the same advice again, as from a service that stopped judging, is not valid for longer."""
         if self._newest is None or advice.get("step") != self._newest.get("step"):
-            self._heard_at = self._n_steps
+            self._updated_at = self._n_steps
         self._newest = advice
 
     def at(self, step: int) -> Mapping[str, Any] | None:
-        """Return what is advised at a step of the trainer; None where that is too long ago."""
+        """Return the advice at a step of the trainer; None if it is too old."""
         if step != self._step:
             self._step = step
             self._n_steps += 1
-        return self._newest if self._n_steps - self._heard_at <= HOLDS_STEPS else None
+        return self._newest if self._n_steps - self._updated_at <= VALID_STEPS else None

@@ -1,1 +1,1 @@
-"""Who this process is: its rank, its attempt, its end."""
+"""This process: its rank, its attempt and launch, and its exit."""

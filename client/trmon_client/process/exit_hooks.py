@@ -1,4 +1,4 @@
-"""Exits: what a monitor does when the interpreter ends, by an exception or without a word."""
+"""Run a monitor's last steps when the interpreter ends, with an uncaught exception or without one."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from types import TracebackType
 
 
 class ExitHooks:
-    """Calls `crash` for an exception nobody caught, and `leave` at the interpreter's end; only in its own process."""
+    """Calls `on_crash` for an uncaught exception and `on_exit` when the interpreter ends, only in its own process."""
 
-    def __init__(self, *, crash: Callable[[BaseException], None], leave: Callable[[], None]) -> None:
+    def __init__(self, *, on_crash: Callable[[BaseException], None], on_exit: Callable[[], None]) -> None:
         self._pid = os.getpid()
-        self._crash = crash
-        self._leave = leave
+        self._on_crash = on_crash
+        self._close = on_exit
         self._previous_hook = sys.excepthook
         self._hook = self._on_exception
         sys.excepthook = self._hook
         atexit.register(self._on_exit)
-        # A child of multiprocessing may end without what atexit knows; it has imported this module.
+        # A child of multiprocessing may end without running atexit; it has imported this module.
         util = sys.modules.get("multiprocessing.util")
         self._finalizer = None if util is None else util.Finalize(None, self._on_exit, exitpriority=0)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Remove the hooks."""
         self._pid = 0
         atexit.unregister(self._on_exit)
         if self._finalizer is not None:
             self._finalizer.cancel()
-        # Someone may have hooked in after us and calls us still: then the hook stays and does nothing.
+        # Another hook may have been installed after ours and still call it: ours then stays and does nothing.
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
             if os.getpid() == self._pid:
-                self._crash(error)
+                self._on_crash(error)
         finally:
             self._previous_hook(kind, error, trace)
 
     def _on_exit(self) -> None:
         if os.getpid() == self._pid:
-            self._leave()
+            self._close()

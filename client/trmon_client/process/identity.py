@@ -1,4 +1,4 @@
-"""Identity: under which attempt and launch this process speaks; settled once, in the sender's thread."""
+"""The attempt and the launch that this process reports under, resolved once, in the encoder's thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORE_POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who speaks; an attempt that is local was agreed on by nobody."""
+    """What identifies the sender of a message; the ranks have not agreed on an attempt that is local."""
 
     project: str
     run: str
@@ -42,11 +42,12 @@ class Identity:
 def resolve_identity(
     settings: ClientSettings, ranks: Ranks, *, is_fork: bool, give_up: threading.Event, n_before: int = 0
 ) -> Identity:
-    """Return the identity; asks the process group's store for rank 0's start id where there is one.
+    """Return the identity; read rank 0's start id from the process group's store if there is a group.
 
-    The attempt is the settings', else the launcher's, else rank 0's start id, else local. A forked child launches
-    on its own: its numbering starts anew, and two processes under one launch could not be told apart. So does a monitor
-    that follows `n_before` others of the run in this process, under a launch that ranks agree on if they all do so.
+    The attempt is that of the settings, else the launcher's, else rank 0's start id, else local. A forked child gets a
+    launch of its own: its numbering starts at 0 again, and two processes under one launch could not be distinguished.
+    So does a monitor that follows `n_before` others of the run in this process; the ranks agree on its launch if
+    all of them make as many monitors. Args: give_up: set when the monitor closes.
     """
     own_id = _new_id()
     shared_id = None if is_fork else _start_id(settings, own_id, give_up)
@@ -72,7 +73,7 @@ def _start_id(settings: ClientSettings, own_id: str, give_up: threading.Event) -
     distributed = initialized_distributed()
     if distributed is None:
         return None
-    # torchrun keeps the store, and what is in it, when it starts the workers anew.
+    # torchrun keeps the store and its keys when it restarts the workers.
     key = f"trmon/start/{settings.project}/{settings.run}/{restart_count(settings.launcher)}"
     try:
         store = distributed.distributed_c10d._get_default_store()
@@ -80,11 +81,11 @@ def _start_id(settings: ClientSettings, own_id: str, give_up: threading.Event) -
             store.set(key, own_id)
         return _poll(store, key, settings.limits.store_timeout_seconds, give_up)
     except (RuntimeError, AttributeError, ValueError):
-        return None  # the store went away, or this torch has none: the id stays local, and says so
+        return None  # the store is gone, or this torch has none: the id stays local and is marked so
 
 
 def _poll(store: Any, key: str, timeout_seconds: float, give_up: threading.Event) -> str | None:
-    # A blocking wait would hold the store's connection against the trainer's own use of it.
+    # A blocking wait would keep the trainer from using the store's connection.
     until = time.monotonic() + timeout_seconds
     while not store.check([key]):
         if time.monotonic() >= until or give_up.wait(STORE_POLL_SECONDS):

@@ -12,7 +12,7 @@ from trmon_client.config.settings import ClientSettings
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """A data-parallel rank; unverified where ranks may be something else than data-parallel."""
+    """A data-parallel rank; unverified if the ranks may be other than data-parallel."""
 
     rank: int = 0
     world_size: int = 1
@@ -22,8 +22,8 @@ class Ranks:
 def discover_ranks(settings: ClientSettings) -> Ranks:
     """Return the ranks that were passed, else torch.distributed's, else the launcher's.
 
-    Only a process group without smaller groups, or a process alone, is taken for data-parallel: tensor, pipeline,
-    context and expert parallelism all make groups of their own, and so does a DeviceMesh of several dimensions.
+    Ranks count as data-parallel only in a process group without smaller groups, or for a single process: tensor,
+    pipeline, context and expert parallelism all create groups, and so does a DeviceMesh of several dimensions.
     """
     if settings.rank is not None and settings.world_size is not None:
         return Ranks(settings.rank, settings.world_size)
@@ -44,7 +44,7 @@ def initialized_distributed() -> Any | None:
 
 
 def _has_smaller_groups(distributed: Any, world_size: int) -> bool:
-    # No public function lists the groups; where this one is gone, ranks of several processes stay unverified.
+    # No public function lists the groups; without this attribute, ranks of several processes stay unverified.
     world = getattr(distributed.distributed_c10d, "_world", None)
     groups = getattr(world, "pg_group_ranks", None)
     if groups is None:

@@ -1,1 +1,1 @@
-"""What keeps the trainer safe: no exception leaves the client, warnings appear once, losses are counted."""
+"""Protect the trainer: no exception leaves the client, each warning appears once, losses are counted."""

@@ -1,4 +1,4 @@
-"""The surface: where whatever goes wrong inside the client stops, counted, before it reaches the trainer."""
+"""Stop and count the client's failures before they reach the trainer."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ T = TypeVar("T")
 
 
 class ErrorGuard:
-    """Runs the client's work for the trainer and never lets an Exception out; keeps what was lost and said."""
+    """Runs the client's work for the trainer and lets no Exception out; holds the counted losses and the warnings."""
 
     def __init__(self) -> None:
         self.losses = LossCounter()
-        self.notices = WarnOnce()
+        self.warn_once = WarnOnce()
 
     def guard(self, work: Callable[[], T], *, otherwise: T) -> T:
-        """Return what `work` returns, or `otherwise` where it fails."""
+        """Return the result of `work`, or `otherwise` if it fails."""
         try:
             return work()
-        except Exception as error:  # noqa: BLE001  the client's surface: the trainer goes on, whatever this is
-            self.note(error)
+        except Exception as error:  # noqa: BLE001  the edge of the client: training goes on after any failure
+            self.record(error)
             return otherwise
 
-    def note(self, error: Exception) -> None:
-        """Count a failure, and say it once."""
+    def record(self, error: Exception) -> None:
+        """Count a failure, and warn once."""
         self.losses.count(LossReason.INTERNAL)
         kind = type(error).__name__
-        self.notices.say(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")
+        self.warn_once.warn(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")

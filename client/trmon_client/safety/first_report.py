@@ -1,4 +1,4 @@
-"""The first report's line: what trmon sees, what it misses and which argument would give it."""
+"""The line about the first report: what it contains, what is missing, and which argument would provide it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WANTED = {
     "group_id": "group_ids=",
     "version_min": "versions=",
 }
-"""A column, and the argument of `log_batch` that gives it."""
+"""The argument of `log_batch` that provides each column."""
 
 
 def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str, step: int) -> str:
-    """Return the line, without its end."""
+    """Return the line without a line break."""
     missing = [argument for column, argument in WANTED.items() if column not in columns]
     if "version_min" in columns and columns.trainer_version is None:
         missing.append("trainer_version=")
@@ -28,6 +28,6 @@ def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str
         f"pairs {', '.join(pair for pair in PAIRS if pair in columns.pairs)}",
         f"mode {settings.mode.value}, policy {policy}",
         f"missing: {' '.join(missing)}" if missing else "nothing missing",
-        settings.page_url or f"no url (TRMON_URL): reports go to {settings.run_spool_dir}, read them by `trmon ingest`",
+        settings.page_url or f"no url (TRMON_URL): reports go to {settings.run_spool_dir} for `trmon ingest`",
     ]
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""What the client lost, by reason: reported in-band, so that a gap in a run explains itself."""
+"""Count what the client lost, by reason; reports carry the counts, so that the service can explain a gap in a run."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from enum import Enum
 
 
 class LossReason(str, Enum):
-    """Why something the trainer logged will not arrive."""
+    """Why the service will not receive something that the trainer logged."""
 
     QUEUE_FULL = "queue_full"
-    """Reports came faster than they could be written down, and the spool could not take them either."""
+    """Reports were logged faster than they could be encoded, and neither memory nor the spool had room."""
     SPOOL_FULL = "spool_full"
-    """The oldest spooled messages made room for newer ones."""
+    """The oldest spooled messages were deleted to make room for newer ones."""
     SPOOL_ERROR = "spool_error"
-    """The process ended with messages that the spool could not take."""
+    """The process ended with messages that could not be written to the spool."""
     DAMAGED = "damaged"
     """A spooled record was torn or failed its checksum."""
     UNREAD = "unread"
-    """A spooled segment is of another version; it stays on disk for one that can read it."""
+    """A spooled segment has another format version; it stays on disk for a client that can read it."""
     REFUSED = "refused"
-    """The service answered that the message is invalid."""
+    """The service rejected the message as invalid."""
     CONFLICT = "conflict"
     """The service holds another payload under the same identity."""
     UNENCODABLE = "unencodable"
     """A message could not be built or encoded."""
     SCALAR = "scalar"
-    """A scalar is not a number, has no usable name or is one too many."""
+    """A scalar is not a number, has an invalid name, or exceeds the maximum number."""
     INTERNAL = "internal"
-    """A call of the trainer failed inside the client; it got a neutral answer."""
+    """A call failed inside the client and returned a neutral result."""
 
 
 MAX_REFUSED_POLICIES = 16
@@ -39,7 +39,7 @@ class LossCounter:
     """Counts losses by reason since the start of the process, from any thread, and keeps refused policies."""
 
     def __init__(self) -> None:
-        # Of a thread's own, whose signal handlers may count too.
+        # Reentrant: a signal handler may count in the middle of a count.
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
@@ -54,13 +54,13 @@ class LossCounter:
         with self._lock:
             return dict(self._counts)
 
-    def refuse(self, policy_hash: str, why: str) -> None:
-        """Note why a policy of the service's was not taken; the first MAX_REFUSED_POLICIES are kept."""
+    def add_refused_policy(self, policy_hash: str, why: str) -> None:
+        """Record why a policy from the service was refused; the first MAX_REFUSED_POLICIES are kept."""
         with self._lock:
             if len(self._refused) < MAX_REFUSED_POLICIES:
                 self._refused.setdefault(policy_hash, why)
 
     def refused_policies(self) -> dict[str, str]:
-        """Return why each refused policy was not taken, by its hash."""
+        """Return the reason for each refused policy, by hash."""
         with self._lock:
             return dict(self._refused)

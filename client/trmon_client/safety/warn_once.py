@@ -1,4 +1,4 @@
-"""What the client tells the trainer's author on stderr: each thing once."""
+"""Write the client's warnings to stderr, each one once."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 
 
 class WarnOnce:
-    """Says each thing once in the life of a process; a broken stderr changes nothing."""
+    """Prints each warning once per process; a broken stderr is ignored."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
-    def say(self, key: str, text: str) -> None:
-        """Print one line unless this key has been said before."""
-        if key in self._said:
+    def warn(self, key: str, text: str) -> None:
+        """Print one line unless the key has been used before."""
+        if key in self._printed:
             return
-        self._said.add(key)
+        self._printed.add(key)
         try:
             sys.stderr.write(f"trmon: {text}\n")
         except (OSError, ValueError, AttributeError, RuntimeError):
-            return  # closed, missing (pythonw) or in use by who was interrupted: there is nobody to tell
+            return  # closed, missing (pythonw), or in use by the code that a signal interrupted

@@ -1,1 +1,1 @@
-"""What carries messages to the service and never makes the trainer wait: outbox, backlog, spool, courier."""
+"""Carry messages to the service without blocking the trainer: queue, encoder, retry buffer, spool, uploader."""

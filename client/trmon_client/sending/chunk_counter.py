@@ -1,4 +1,4 @@
-"""Chunks: the numbering of repeated calls under one (step, update), and the statement of how many there were."""
+"""Number repeated calls under one (step, update), and report how many there were."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from trmon_client.core.wire import ChunkCount
 
 REMEMBERED = 256
-"""How many past updates keep their numbering, in case the trainer comes back to one."""
+"""How many past updates keep their numbering, in case the trainer returns to one."""
 
 Key = tuple[int, "int | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlace:
-    """One call: its place in its update, and the counts to be stated with it."""
+    """The index of one call in its update, and the counts to be reported with it."""
 
     step: int
     update: int | None
@@ -24,15 +24,15 @@ class ChunkPlace:
 
 
 class ChunkCounter:
-    """Numbers calls and owes a count for every update until one is handed over with a message."""
+    """Numbers calls, and keeps the count of each finished update until a message reports it."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[Key, int] = OrderedDict()
         self._open: Key | None = None
-        self._owed: dict[Key, None] = {}
+        self._unreported: dict[Key, None] = {}
 
     def next(self, step: int, update: int | None, *, chunks: int | None) -> ChunkPlace:
-        """Number a call within its update; the update before, or this one if complete, is now owed."""
+        """Number a call within its update; the previous update, or this one if complete, is now unreported."""
         key = (step, update)
         if self._open not in (None, key):
             self.finish()
@@ -44,20 +44,20 @@ class ChunkCounter:
             self.finish()
         if len(self._counts) > REMEMBERED:
             forgotten, _ = self._counts.popitem(last=False)
-            self._owed.pop(forgotten, None)
-        return ChunkPlace(step, update, index, self.owed())
+            self._unreported.pop(forgotten, None)
+        return ChunkPlace(step, update, index, self.unreported())
 
     def finish(self) -> None:
-        """End the open update: its count is owed."""
+        """Finish the open update: its count is unreported."""
         if self._open is not None:
-            self._owed[self._open] = None
+            self._unreported[self._open] = None
             self._open = None
 
-    def owed(self) -> list[ChunkCount]:
-        """Return the counts still to be stated."""
-        return [ChunkCount(*key, chunks=self._counts[key]) for key in self._owed]
+    def unreported(self) -> list[ChunkCount]:
+        """Return the counts that no message has reported yet."""
+        return [ChunkCount(*key, chunks=self._counts[key]) for key in self._unreported]
 
-    def stated(self, counts: list[ChunkCount]) -> None:
-        """Settle counts that were handed over."""
+    def mark_reported(self, counts: list[ChunkCount]) -> None:
+        """Remove counts that a message reports."""
         for count in counts:
-            self._owed.pop((count.step, count.update), None)
+            self._unreported.pop((count.step, count.update), None)

@@ -19,7 +19,7 @@ MAX_ANSWER_BYTES = 32 << 20
 """The maximum size of an answer; 64 reports of a million sequences each are acknowledged in 8 MB."""
 
 IDLE_SECONDS = 5.0
-"""A connection that was idle for longer is reopened: load balancers drop idle connections without a word."""
+"""A connection that was idle for longer is reopened: load balancers drop idle connections silently."""
 
 PART_BYTES = 1 << 16
 """The size of the parts in which a body is sent and read; the time limit applies to each part."""

@@ -1,4 +1,4 @@
-"""The sender: the thread that builds and encodes what the trainer's thread leaves, and the courier behind it."""
+"""The thread that builds and encodes the trainer's messages, and starts the uploader."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from trmon_client.sending.spool import Spool
 from trmon_client.sending.transport import HttpTransport, Transport
 from trmon_client.sending.uploader import Uploader
 
-SPILL_PART = 0.25
-"""The part of the time of `close` that is kept for putting on disk what could not be sent."""
+SPOOL_TIME_PART = 0.25
+"""The part of the timeout of `close` that is reserved for writing unsent messages to disk."""
 
 LONGEST_SECONDS = 1e8
-"""What `close` waits at most: threads cannot wait for ever by a number."""
+"""The maximum timeout of `close`: a thread cannot wait for an infinite number of seconds."""
 
 
 class Encoder:
-    """Takes drafts without ever waiting, and gets them to the service or onto the disk by itself."""
+    """Accepts messages without waiting, and brings them to the service or to disk in its own threads."""
 
     def __init__(
         self,
@@ -39,42 +39,42 @@ class Encoder:
         *,
         is_fork: bool,
         n_before: int,
-        hear: Callable[[wire.Ack], None],
+        on_ack: Callable[[wire.Ack], None],
         error_guard: ErrorGuard,
     ) -> None:
         self._settings = settings
         self._ranks = ranks
         self._is_fork = is_fork
         self._n_before = n_before
-        self._hear = hear
+        self._on_ack = on_ack
         self._losses = error_guard.losses
-        self._notices = error_guard.notices
-        self._outbox = MessageQueue(settings.limits)
+        self._warn_once = error_guard.warn_once
+        self._queue = MessageQueue(settings.limits)
         spool = Spool(_spool_directory(settings), limits=settings.limits, losses=error_guard.losses)
         self._retry_buffer = RetryBuffer(
-            spool, limits=settings.limits, losses=error_guard.losses, notices=error_guard.notices
+            spool, limits=settings.limits, losses=error_guard.losses, warn_once=error_guard.warn_once
         )
-        self._transport = _transport(settings, error_guard.notices)
+        self._transport = _transport(settings, error_guard.warn_once)
         self._is_closing = threading.Event()
         self._deadline = float("inf")
-        self._thread = threading.Thread(target=self._run, name="trmon-sender", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="trmon-encoder", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the thread."""
         self._thread.start()
 
-    def put(self, draft: PendingMessage) -> bool:
-        """Leave a draft; False, counted, when there is no room."""
-        is_taken = self._outbox.put(draft)
-        if not is_taken:
+    def put(self, message: PendingMessage) -> bool:
+        """Queue a message; False when there is no room, which is counted."""
+        is_accepted = self._queue.put(message)
+        if not is_accepted:
             self._losses.count(LossReason.QUEUE_FULL)
-        return is_taken
+        return is_accepted
 
     def close(self, timeout_seconds: float, *, last: PendingMessage | None = None) -> None:
-        """Send what waits and the last word, spool what cannot be sent; return when done or after the timeout."""
+        """Send queued messages and the last one, spool the rest; return when done or after the timeout."""
         timeout_seconds = min(max(0.0, timeout_seconds), LONGEST_SECONDS)
         self._deadline = time.monotonic() + timeout_seconds
-        self._outbox.close(last)
+        self._queue.close(last)
         self._is_closing.set()
         self._thread.join(timeout_seconds)
 
@@ -88,62 +88,62 @@ class Encoder:
         )
         uploader = self._uploader(identity)
         self._retry_buffer.write_through(uploader is None)
-        while (draft := self._outbox.take()) is not None:
-            self._encode(draft, identity)
+        while (message := self._queue.get()) is not None:
+            self._encode(message, identity)
         if uploader is not None:
             left = self._deadline - time.monotonic()
-            uploader.close(left - SPILL_PART * max(0.0, left))
+            uploader.close(left - SPOOL_TIME_PART * max(0.0, left))
         self._retry_buffer.close()
 
-    def _encode(self, draft: PendingMessage, identity: Identity) -> None:
+    def _encode(self, message: PendingMessage, identity: Identity) -> None:
         try:
-            self._retry_buffer.add(wire.encode(draft.build(identity, self._lost())))
-        except Exception as error:  # noqa: BLE001  the edge of this loop: one bad draft must not end the thread
+            self._retry_buffer.add(wire.encode(message.build(identity, self._current_losses())))
+        except Exception as error:  # noqa: BLE001  the edge of this loop: one bad message must not end the thread
             self._losses.count(LossReason.UNENCODABLE)
-            self._notices.say("unencodable", f"a message could not be built: {type(error).__name__}: {error}")
+            self._warn_once.warn("unencodable", f"a message could not be built: {type(error).__name__}: {error}")
 
-    def _lost(self) -> wire.Losses:
+    def _current_losses(self) -> wire.Losses:
         return wire.Losses(
             dropped=self._losses.snapshot(),
             spooled_bytes=self._retry_buffer.spooled_bytes,
-            queued=len(self._outbox) + self._retry_buffer.queued,
+            queued=len(self._queue) + self._retry_buffer.queued,
             refused_policies=self._losses.refused_policies(),
         )
 
     def _uploader(self, identity: Identity) -> Uploader | None:
-        """Started; None where nothing can be sent."""
+        """Return the started uploader; None if nothing can be sent."""
         if self._transport is None:
             return None
         uploader = Uploader(
             self._retry_buffer,
             transport=self._transport,
-            heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._lost())),
-            hear=self._hear,
+            heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._current_losses())),
+            on_ack=self._on_ack,
             limits=self._settings.limits,
             losses=self._losses,
-            notices=self._notices,
+            warn_once=self._warn_once,
         )
         try:
             uploader.start()
-        except RuntimeError as error:  # the system has no thread left
-            self._notices.say("courier", f"nothing can be sent, reports stay in the spool: {error}")
+        except RuntimeError as error:  # the system cannot start another thread
+            self._warn_once.warn("uploader", f"nothing can be sent, reports stay in the spool: {error}")
             return None
         return uploader
 
 
-def _transport(settings: ClientSettings, notices: WarnOnce) -> Transport | None:
-    """Made in the trainer's thread: a fork while another thread imports or loads certificates may hang the child."""
+def _transport(settings: ClientSettings, warn_once: WarnOnce) -> Transport | None:
+    """Return the transport, made in the trainer's thread: imports or certificates loaded by another may hang a fork."""
     if settings.url is None:
         return None
     try:
         return HttpTransport(settings.url, token=settings.token, limits=settings.limits)
     except (ImportError, OSError, ValueError) as error:
-        blamed = "the proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) or certificates of the environment"
-        notices.say("transport", f"nothing can be sent, reports stay in the spool; look at {blamed}: {error}")
+        suspects = "the proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) or certificates of the environment"
+        warn_once.warn("transport", f"nothing can be sent, reports stay in the spool; check {suspects}: {error}")
         return None
 
 
 def _spool_directory(settings: ClientSettings) -> Path:
-    """A name that no other process has, sorted by start."""
+    """Return a directory that no other process uses; names sort by start time."""
     started = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     return settings.run_spool_dir / f"{started}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

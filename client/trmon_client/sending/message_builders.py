@@ -1,4 +1,4 @@
-"""The messages of a monitor as drafts: filled in the trainer's thread, built in the sender's."""
+"""The messages of a monitor: filled in the trainer's thread, built in the encoder's."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAX_ERROR_LENGTH = 1000
 
 
 def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> PendingMessage:
-    """A process of the trainer has begun to speak."""
+    """Return the message that a process of the trainer has started."""
     return PendingMessage(
-        lambda identity, _lost: wire.Start(
+        lambda identity, _losses: wire.Start(
             **identity.origin(),
             sequence=sequence,
             config=dict(settings.config),
@@ -49,7 +49,7 @@ def report_message(
     scalars: Mapping[str, Any] | None,
     losses: LossCounter,
 ) -> PendingMessage:
-    """The columns of one call and what was decided with them; the sender waits for what comes from a device."""
+    """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors."""
     captured = capture_scalars(scalars)
     names, n_columns = tuple(captured), len(columns.arrays)
     transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values()])
@@ -80,11 +80,11 @@ def report_message(
 
 
 def scalars_message(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> PendingMessage:
-    """Numbers of the trainer's own for a step."""
+    """Return the message with the trainer's own numbers of a step."""
     captured = capture_scalars(values)
     names, transfer = tuple(captured), Transfer.begin([*captured.values()])
 
-    def build(identity: Identity, _lost: wire.Losses) -> wire.Scalars:
+    def build(identity: Identity, _losses: wire.Losses) -> wire.Scalars:
         numbers = dict(zip(names, transfer.wait(), strict=True))
         return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=scalars_to_wire(numbers, losses))
 
@@ -92,19 +92,19 @@ def scalars_message(step: int, values: Mapping[str, Any], *, sequence: int, loss
 
 
 def pause_message(reason: str, *, sequence: int) -> PendingMessage:
-    """The trainer will be silent on purpose."""
+    """Return the message that the trainer pauses on purpose."""
     shown = sanitize(reason, at_most=MAX_ERROR_LENGTH)
-    return PendingMessage(lambda identity, _lost: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
+    return PendingMessage(lambda identity, _losses: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
 
 
 def finish_message(error: BaseException | None, *, sequence: int, finished: list[wire.ChunkCount]) -> PendingMessage:
-    """The process ends: by an error, or cleanly without one."""
+    """Return the message that the process ends, by an error or cleanly."""
     shown = (
         ""
         if error is None
         else f"{type(error).__name__}: {sanitize(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
     )
-    # The draft must not hold the error: its traceback keeps the frames of the trainer, and all tensors in them.
+    # The message must not hold the error: its traceback keeps the trainer's frames, and all tensors in them.
     outcome: Literal["finished", "crashed"] = "finished" if error is None else "crashed"
     return PendingMessage(
         lambda identity, lost: wire.Finish(

@@ -1,4 +1,4 @@
-"""Spools that dead processes of the same run left behind, to be drained by whoever locks them first."""
+"""Spools that dead processes of the same run left behind; the first process to lock one drains it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
 @dataclass(frozen=True, slots=True)
 class OrphanedSpool:
-    """A spool whose process is gone, locked by us, and its segments, oldest first."""
+    """The spool of a dead process, locked by this one, and its segments, oldest first."""
 
     directory: Path
     lock: DirectoryLock
     segments: tuple[Path, ...]
 
     def remove(self) -> None:
-        """Delete the directory, now empty, and let go of its lock."""
+        """Delete the directory, which is empty by now, and release its lock."""
         (self.directory / FILE_NAME).unlink(missing_ok=True)
         remove_if_empty(self.directory)
         self.lock.release()
@@ -42,12 +42,12 @@ def adopt_orphaned_spools(run_directory: Path) -> Iterator[OrphanedSpool]:
         segments = tuple(sorted(directory.glob(f"*{SUFFIX}")))
         if segments:
             yield OrphanedSpool(directory, lock, segments)
-        else:  # drained by another process between the look and the lock
+        else:  # another process drained it before it was locked
             lock.release()
 
 
 def remove_if_empty(directory: Path) -> None:
-    """Remove a directory unless it holds something or is gone already."""
+    """Remove a directory unless it is not empty or already gone."""
     try:
         directory.rmdir()
     except OSError:

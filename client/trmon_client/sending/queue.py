@@ -1,4 +1,4 @@
-"""The outbox: where the trainer's thread leaves drafts, and the only thing it shares with the sender's."""
+"""The bounded queue between the trainer's thread, which puts messages, and the encoder's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trmon_client.process.identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage:
-    """A message still to be built, off the trainer's thread, from who speaks and what was lost so far.
+    """A message that is built off the trainer's thread, from the process' identity and the losses so far.
 
-    `size_bytes` is about what it holds meanwhile.
+    `size_bytes` is the approximate memory that it holds until then.
     """
 
     build: Callable[[Identity, wire.Losses], wire.Message]
@@ -29,43 +29,43 @@ class MessageQueue:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._changed = threading.Condition()
-        self._drafts: deque[PendingMessage] = deque()
+        self._messages: deque[PendingMessage] = deque()
         self._size_bytes = 0
         self._is_closed = False
 
-    def put(self, draft: PendingMessage) -> bool:
-        """Leave a draft; False when there is no room or the outbox is closed."""
+    def put(self, message: PendingMessage) -> bool:
+        """Append a message; False when there is no room or the queue is closed."""
         with self._changed:
             is_full = (
-                len(self._drafts) >= self._limits.queue_reports
-                or self._size_bytes + draft.size_bytes > self._limits.queue_bytes
+                len(self._messages) >= self._limits.queue_reports
+                or self._size_bytes + message.size_bytes > self._limits.queue_bytes
             )
             if self._is_closed or is_full:
                 return False
-            self._drafts.append(draft)
-            self._size_bytes += draft.size_bytes
+            self._messages.append(message)
+            self._size_bytes += message.size_bytes
             self._changed.notify()
             return True
 
-    def take(self) -> PendingMessage | None:
-        """Return the oldest draft, waiting for one; None when the outbox is closed and empty."""
+    def get(self) -> PendingMessage | None:
+        """Wait for the oldest message and return it; None when the queue is closed and empty."""
         with self._changed:
-            while not self._drafts and not self._is_closed:
+            while not self._messages and not self._is_closed:
                 self._changed.wait()
-            if not self._drafts:
+            if not self._messages:
                 return None
-            draft = self._drafts.popleft()
-            self._size_bytes -= draft.size_bytes
-            return draft
+            message = self._messages.popleft()
+            self._size_bytes -= message.size_bytes
+            return message
 
     def close(self, last: PendingMessage | None = None) -> None:
-        """Accept no more but the last draft, for which there is always room; what is inside can still be taken."""
+        """Accept only this last message, even without room, and no more; `get` still returns what is queued."""
         with self._changed:
             if last is not None and not self._is_closed:
-                self._drafts.append(last)
+                self._messages.append(last)
                 self._size_bytes += last.size_bytes
             self._is_closed = True
             self._changed.notify()
 
     def __len__(self) -> int:
-        return len(self._drafts)
+        return len(self._messages)

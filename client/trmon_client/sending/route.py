@@ -14,7 +14,7 @@ from trmon_client.sending.proxy import proxy_of
 
 
 class ProxyTls(NamedTuple):
-    """How to speak TLS to a proxy: urllib3's ProxyConfig, which its public modules do not all export."""
+    """The TLS settings of a proxy: urllib3's ProxyConfig, which its public modules do not all export."""
 
     ssl_context: ssl.SSLContext | None
     use_forwarding_for_https: bool = False

@@ -1,4 +1,4 @@
-"""Scalars: the trainer's own numbers; tensors are copied in its thread without waiting for a device, and read later."""
+"""The trainer's own numbers: copied in its thread without waiting for a device, and read later."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from trmon_client.safety.losses import LossCounter, LossReason
 
 
 def capture_scalars(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the values with tensors made fit for a transfer, which copies them, arrays copied, and others as numbers.
+    """Return the values: tensors ready for a transfer, which copies them, arrays copied, and others as numbers.
 
-    None for what is not one number, and for a distributed tensor of which this rank has a part. Nothing of the
-    trainer's own is kept: a meter may hold a loss with its autograd graph.
+    None for a value that is not one number, and for a distributed tensor of which this rank holds a part. The trainer's
+    own objects are not kept: a meter may hold a loss with its autograd graph.
     """
-    return {name: _taken(value) for name, value in (values or {}).items()}
+    return {name: _captured(value) for name, value in (values or {}).items()}
 
 
 def scalars_to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNumber]:
-    """Return the numbers among the values; others, unusable names and those beyond MAX_SCALARS are counted."""
+    """Return the numbers; count other values, invalid names and numbers beyond MAX_SCALARS as losses."""
     numbers: dict[str, JsonNumber] = {}
     for name, value in values.items():
         number = _number(value)
@@ -34,27 +34,27 @@ def scalars_to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str,
     return numbers
 
 
-def _taken(value: Any) -> Any:
+def _captured(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.reshape(()).copy() if value.size == 1 else None
-    return _alone(value) if is_tensor(value) else _number(value)
+    return _single_number(value) if is_tensor(value) else _number(value)
 
 
-def _alone(tensor: Any) -> Any:
+def _single_number(tensor: Any) -> Any:
     if tensor.numel() != 1:
         return None
     number = tensor.detach()
     if callable(getattr(number, "full_tensor", None)):
-        number = _whole(number)
+        number = _full_tensor(number)
     if number is None or number.is_meta:
         return None
     number = number.reshape(())
-    # numpy has no short floats of torch's own.
+    # numpy lacks torch's short floats, such as bfloat16.
     return number.float() if number.is_floating_point() and number.itemsize < 4 else number
 
 
-def _whole(tensor: Any) -> Any | None:
-    """Return what every rank of a distributed tensor has; None for a part of it: the rest would take a collective."""
+def _full_tensor(tensor: Any) -> Any | None:
+    """Return a replicated tensor; None for a sharded one: gathering it would take a collective."""
     return tensor.to_local() if all(placement.is_replicate() for placement in tensor.placements) else None
 
 

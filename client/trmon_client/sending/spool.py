@@ -1,4 +1,4 @@
-"""The spool: messages on disk, in segment files of one process, until the service has acknowledged them."""
+"""The spool: messages on disk, in segment files of one process, until the service acknowledges them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from trmon_client.sending.orphaned_spools import OrphanedSpool, adopt_orphaned_s
 from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors of the moment, which say nothing of the file that could not be read."""
+"""Temporary errors: the file that could not be read may be intact."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """One file of the spool; an orphan's has its owner, and its messages are not counted before it is read."""
+    """One file of the spool; a file of an orphaned spool refers to it, and its messages are counted when it is read."""
 
     path: Path
     n_messages: int = 0
@@ -34,7 +34,7 @@ class Segment:
 class Spool:
     """A queue of messages in files: `append` at the end, `peek` and `advance` at the front.
 
-    Nothing touches the disk before the first `append` or `adopt`. The caller keeps threads apart.
+    The disk is not touched before the first `append` or `adopt`. It is not thread-safe: the caller has a lock.
     """
 
     def __init__(self, directory: Path, *, limits: Limits, losses: LossCounter) -> None:
@@ -50,16 +50,16 @@ class Spool:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no segment waits."""
+        """Whether the spool has no segments."""
         return not self._segments
 
     @property
     def size_bytes(self) -> int:
-        """What waits on disk of this process' own."""
+        """The size of the segments, without those of orphaned spools that are not read yet."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def adopt(self) -> None:
-        """Take over, before our own, the segments that dead processes of this run left. Errors: OSError."""
+        """Put the segments that dead processes of this run left before our own. Errors: OSError."""
         orphans = [
             Segment(path, orphan=orphan)
             for orphan in adopt_orphaned_spools(self.directory.parent)
@@ -68,9 +68,9 @@ class Spool:
         self._segments.extendleft(reversed(orphans))
 
     def append(self, message: bytes) -> None:
-        """Write one message at the end, dropping the oldest segment beyond the cap.
+        """Write one message at the end, and delete the oldest segments beyond the size limit.
 
-        Errors: OSError if it could not be written; the spool is as it was.
+        Errors: OSError if it could not be written; the spool is unchanged.
         """
         record = encode_record(message)
         if self._file is None or self._segments[-1].size_bytes + len(record) > self._limits.segment_bytes:
@@ -79,7 +79,7 @@ class Spool:
         try:
             self._write(record, after=segment.size_bytes)
         except OSError:
-            # The next attempt opens another file: a disk that stays full would fill with empty ones.
+            # The next attempt opens another file: a full disk would collect empty ones.
             if segment.n_messages == 0:
                 self._segments.pop()
                 segment.path.unlink(missing_ok=True)
@@ -89,9 +89,9 @@ class Spool:
         self._drop_beyond_cap()
 
     def peek(self, *, n_messages: int, size_bytes: int) -> list[bytes]:
-        """Return the oldest messages, at least one if any waits, within both limits; they stay.
+        """Return the oldest messages within both limits, at least one if there is any; they stay in the spool.
 
-        Errors: OSError where the process may not open another file just now; nothing is lost, later it can be read.
+        Errors: OSError if the process cannot open another file now; nothing is lost, and a later call can read it.
         """
         while not self._reading and self._segments:
             if self._is_loaded:
@@ -101,14 +101,14 @@ class Spool:
         return fitting_prefix(self._reading, n_messages=n_messages, size_bytes=size_bytes)
 
     def advance(self, n: int) -> None:
-        """Forget the n oldest messages; a segment's file goes with its last one."""
+        """Remove the n oldest messages; a segment's file is deleted with its last one."""
         for _ in range(n):
             self._reading.popleft()
         if not self._reading and self._is_loaded:
             self._finish_segment()
 
     def close(self) -> None:
-        """Close the files; what waits stays on disk for the next process, and an empty spool disappears."""
+        """Close the files; messages stay on disk for the next process, and an empty spool is deleted."""
         self._close_file()
         for orphan in {id(segment.orphan): segment.orphan for segment in self._segments}.values():
             if orphan is not None:
@@ -146,7 +146,7 @@ class Spool:
             if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, "only a part was written", str(self.directory))
         except OSError:
-            # A torn record would hide what is appended after it; without its file the next message starts anew.
+            # A torn record would hide records after it: cut it off, and write the next message to a new file.
             with suppress(OSError):
                 os.truncate(self._file.fileno(), after)
             self._close_file()
@@ -174,7 +174,7 @@ class Spool:
                 raise
             is_foreign = isinstance(error, SegmentError) and data.startswith(HEADER[:-1])
             self._losses.count(LossReason.UNREAD if is_foreign else LossReason.DAMAGED, max(1, segment.n_messages))
-            self._forget_segment(keep=is_foreign)
+            self._drop_segment(keep=is_foreign)
             return
         self._is_loaded = True
         self._reading.extend(found.messages)
@@ -183,9 +183,9 @@ class Spool:
 
     def _finish_segment(self) -> None:
         self._is_loaded = False
-        self._forget_segment(keep=False)
+        self._drop_segment(keep=False)
 
-    def _forget_segment(self, *, keep: bool) -> None:
+    def _drop_segment(self, *, keep: bool) -> None:
         segment = self._segments.popleft()
         if not keep:
             segment.path.unlink(missing_ok=True)
@@ -195,7 +195,7 @@ class Spool:
 
 
 def fitting_prefix(messages: Iterable[bytes], *, n_messages: int, size_bytes: int) -> list[bytes]:
-    """Return the first messages that fit both limits, and the first one in any case."""
+    """Return the first messages that fit both limits, and always the first one."""
     taken: list[bytes] = []
     for message in messages:
         size_bytes -= len(message)

@@ -1,4 +1,8 @@
-"""A lock on a directory that ends with the process that holds it, however it ends and whatever it has forked."""
+"""A lock on a directory that lasts until the process that holds it ends, however it ends and whatever it has forked.
+
+It uses `flock` itself, not the package filelock, because trainers fork: filelock 3, which many of them have
+installed, keeps the lock open in a forked child, so the hook below would be needed in any case.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from weakref import WeakSet
 fcntl: Any
 try:
     import fcntl
-except ImportError:  # Windows: no process can tell whether another one lives, so none takes over its spool
+except ImportError:  # Windows: a process cannot tell whether another one is alive, so it does not take over spools
     fcntl = None
 
 FILE_NAME = "lock"
@@ -19,7 +23,7 @@ _HELD: WeakSet[DirectoryLock] = WeakSet()
 
 
 class DirectoryLock:
-    """Holds the lock file of a directory until `release`, or until the process is gone."""
+    """Holds the lock file of a directory until `release`, or until the process ends."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -27,7 +31,7 @@ class DirectoryLock:
 
     @classmethod
     def acquire(cls, directory: Path) -> DirectoryLock | None:
-        """Return the lock, or None where another process holds it, it is not ours, or there are no locks."""
+        """Return the lock; None if another process holds it, the file cannot be opened, or the system has no locks."""
         if fcntl is None:
             return None
         try:
@@ -42,15 +46,15 @@ class DirectoryLock:
         return cls(file)
 
     def release(self) -> None:
-        """Let go; the file stays."""
+        """Release the lock; the file stays."""
         self._file.close()
 
 
-def _leave_to_the_parent() -> None:
-    """A lock lasts as long as anybody has its file open: a child that outlives its parent would hold it on."""
+def _release_in_child() -> None:
+    """Close the files in a forked child: a lock lasts while any process has its file open."""
     for lock in list(_HELD):
         lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_the_parent)
+    os.register_at_fork(after_in_child=_release_in_child)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings
 from trmon_client.core import wire
-from trmon_client.deciding.advice_cache import HOLDS_STEPS, AdviceCache
+from trmon_client.deciding.advice_cache import VALID_STEPS, AdviceCache
 from trmon_client.monitor import Monitor
 
 ADVICE = {"step": 7, "lr_scale": 0.5}
@@ -27,18 +27,18 @@ def test_without_any_there_is_none() -> None:
 
 def test_advice_holds_for_a_hundred_steps_however_they_are_numbered() -> None:
     advice_cache = AdviceCache()
-    advice_cache.hear(ADVICE)
-    told = after(advice_cache, HOLDS_STEPS + 2)
-    assert told == [ADVICE] * (2 * HOLDS_STEPS) + [None] * 4
+    advice_cache.update(ADVICE)
+    found = after(advice_cache, VALID_STEPS + 2)
+    assert found == [ADVICE] * (2 * VALID_STEPS) + [None] * 4
 
 
 def test_newer_advice_holds_anew_and_the_same_again_does_not() -> None:
     advice_cache = AdviceCache()
-    advice_cache.hear(ADVICE)
-    after(advice_cache, HOLDS_STEPS)
-    advice_cache.hear(ADVICE)
+    advice_cache.update(ADVICE)
+    after(advice_cache, VALID_STEPS)
+    advice_cache.update(ADVICE)
     assert advice_cache.at(1) is None
-    advice_cache.hear(NEWER)
+    advice_cache.update(NEWER)
     assert advice_cache.at(2) == NEWER
 
 
@@ -48,6 +48,6 @@ def test_advice_of_a_service_that_went_away_ends(tmp_path: Path) -> None:
         for n in (1, 2):
             monitor.pause()
             peer.wait_until(lambda peer, n=n: len(peer.of(wire.Pause)) == n)
-    told = [monitor.log_batch(step=step, **batch(1)).advice for step in range(HOLDS_STEPS + 1)]
-    assert told == [ADVICE] * HOLDS_STEPS + [None]
+    found = [monitor.log_batch(step=step, **batch(1)).advice for step in range(VALID_STEPS + 1)]
+    assert found == [ADVICE] * VALID_STEPS + [None]
     monitor.close()

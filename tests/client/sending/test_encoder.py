@@ -285,9 +285,9 @@ def test_an_answer_that_comes_after_close_ends_the_courier(tmp_path: Path) -> No
         assert is_asked.wait(PATIENCE_SECONDS)
         monitor.close(timeout=0.2)
         threads = {thread.name: thread for thread in threading.enumerate()}
-        uploader = threads["trmon-courier"]
-        if "trmon-sender" in threads:
-            threads["trmon-sender"].join(PATIENCE_SECONDS)
+        uploader = threads["trmon-uploader"]
+        if "trmon-encoder" in threads:
+            threads["trmon-encoder"].join(PATIENCE_SECONDS)
         is_late.set()
         uploader.join(PATIENCE_SECONDS)
         assert not uploader.is_alive()
@@ -344,7 +344,7 @@ def test_an_answer_without_end_is_left(part: bytes, seconds: float, detail: str)
 
 def transports() -> list[HttpTransport]:
     """Return the transports that exist in this process."""
-    return [found for found in gc.get_objects() if isinstance(found, HttpTransport)]
+    return [found for found in gc.get_objects() if type(found) is HttpTransport]
 
 
 def test_without_a_free_thread_nothing_is_made_twice_and_the_next_call_tries_again(tmp_path: Path) -> None:

@@ -20,19 +20,19 @@ def numbered(n: int) -> list[bytes]:
     return [b"%d" % i for i in range(n)]
 
 
-class MakeBacklog(Protocol):
+class MakeRetryBuffer(Protocol):
     def __call__(self, folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer: ...
 
 
 @pytest.fixture
-def retry_buffer() -> Iterator[MakeBacklog]:
+def retry_buffer() -> Iterator[MakeRetryBuffer]:
     """Makes backlogs that spool below a folder and closes them with the test."""
     made: list[RetryBuffer] = []
 
     def make(folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
         chosen, losses = Limits(**limits), losses or LossCounter()
         spool = Spool(folder / "run" / "process", limits=chosen, losses=losses)
-        made.append(RetryBuffer(spool, limits=chosen, losses=losses, notices=WarnOnce()))
+        made.append(RetryBuffer(spool, limits=chosen, losses=losses, warn_once=WarnOnce()))
         return made[-1]
 
     yield make
@@ -44,7 +44,7 @@ def on_disk(tmp_path: Path) -> list[bytes]:
     return [message for path in sorted(tmp_path.rglob("*.seg")) for message in scan_segment(path.read_bytes()).messages]
 
 
-def test_below_half_full_nothing_touches_the_disk(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+def test_below_half_full_nothing_touches_the_disk(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path, queue_reports=8)
     for message in numbered(4):
         queue.add(message)
@@ -52,7 +52,7 @@ def test_below_half_full_nothing_touches_the_disk(tmp_path: Path, retry_buffer: 
 
 
 def test_beyond_half_full_memory_moves_to_the_spool_by_count_or_bytes(
-    tmp_path: Path, retry_buffer: MakeBacklog
+    tmp_path: Path, retry_buffer: MakeRetryBuffer
 ) -> None:
     for limits in ({"queue_reports": 8}, {"queue_bytes": 8}):
         folder = tmp_path / next(iter(limits))
@@ -62,76 +62,76 @@ def test_beyond_half_full_memory_moves_to_the_spool_by_count_or_bytes(
         assert (queue.queued, on_disk(folder)) == (0, numbered(5))
 
 
-def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     for message in numbered(6):
         queue.add(message)
-    assert queue.take(4) == numbered(4)
-    assert queue.take(2) == numbered(2)
+    assert queue.next_bundle(4) == numbered(4)
+    assert queue.next_bundle(2) == numbered(2)
     queue.acknowledge(2)
-    assert queue.take(4) == numbered(4)[2:]
+    assert queue.next_bundle(4) == numbered(4)[2:]
     queue.acknowledge(2)
-    assert queue.take(4) == numbered(6)[4:]
+    assert queue.next_bundle(4) == numbered(6)[4:]
     queue.acknowledge(2)
     assert queue.is_empty
 
 
-def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path, queue_reports=4)
     queue.add(b"0")
-    assert queue.take(4) == [b"0"]
+    assert queue.next_bundle(4) == [b"0"]
     for message in numbered(5)[1:]:
         queue.add(message)
     assert on_disk(tmp_path) == numbered(4)[1:]
     queue.acknowledge(1)
-    assert queue.take(4) == numbered(4)[1:]
+    assert queue.next_bundle(4) == numbered(4)[1:]
     queue.acknowledge(3)
-    assert queue.take(4) == [b"4"]
+    assert queue.next_bundle(4) == [b"4"]
 
 
-def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     queue.add(b"0")
     queue.add(b"1")
-    queue.take(1)
+    queue.next_bundle(1)
     queue.write_through(True)
     queue.add(b"2")
     assert on_disk(tmp_path) == numbered(3)
     queue.write_through(False)
     queue.add(b"3")
     assert on_disk(tmp_path) == numbered(3)
-    assert queue.take(4) == numbered(3)
+    assert queue.next_bundle(4) == numbered(3)
     queue.acknowledge(3)
-    assert queue.take(4) == [b"3"]
+    assert queue.next_bundle(4) == [b"3"]
 
 
 def test_close_puts_all_on_disk_and_a_late_acknowledgement_changes_nothing(
-    tmp_path: Path, retry_buffer: MakeBacklog
+    tmp_path: Path, retry_buffer: MakeRetryBuffer
 ) -> None:
     queue = retry_buffer(tmp_path)
     for message in numbered(3):
         queue.add(message)
-    queue.take(2)
+    queue.next_bundle(2)
     queue.close()
     queue.acknowledge(2)
     assert queue.is_empty
-    assert queue.take(2) == []
+    assert queue.next_bundle(2) == []
     assert on_disk(tmp_path) == numbered(3)
 
 
-def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     (tmp_path / "run").write_text("no folder")
     losses = LossCounter()
     queue = retry_buffer(tmp_path, losses=losses, queue_reports=4)
     for message in numbered(7):
         queue.add(message)
     assert losses.snapshot() == {"queue_full": 3}
-    assert queue.take(4) == numbered(4)
+    assert queue.next_bundle(4) == numbered(4)
     queue.close()
     assert losses.snapshot() == {"queue_full": 3, "spool_error": 4}
 
 
-def test_waiting_ends_at_once_when_something_came_before(tmp_path: Path, retry_buffer: MakeBacklog) -> None:
+def test_waiting_ends_at_once_when_something_came_before(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     queue.add(b"0")
     queue.wait(3600.0)
