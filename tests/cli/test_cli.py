@@ -193,7 +193,7 @@ def test_a_service_opens_no_database_that_another_holds(tmp_path: Path) -> None:
 def test_a_variable_that_nothing_reads_is_logged_and_the_service_starts(tmp_path: Path) -> None:
     with exclusive_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
         started = trmon("serve", "--port", 0, "--data-dir", tmp_path, grace_second="1", log_format="json")
-    assert '"variable": "TRMON_GRACE_SECOND", "nearest": "TRMON_GRACE_SECONDS"' in started.stderr
+    assert '"variable": "TRMON_GRACE_SECOND", "similar": "TRMON_GRACE_SECONDS"' in started.stderr
     assert "a service uses" in started.stderr
 
 

@@ -1,4 +1,4 @@
-"""Rules of a file over the built-in ones, while the service runs."""
+"""A rules file over the built-in rules, reloaded while the service runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon.config.active_rules import ActiveRules
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.domain.rules.rule_yaml import builtin_rules
 
-MINE = """
+OWN_RULES = """
 - name: mine
   severity: warn
   summary: "{run}: {signal} is {value}"
@@ -23,12 +23,12 @@ MINE = """
 """
 
 
-class Heard:
-    """Counts what a set of rules says of itself."""
+class Callbacks:
+    """Counts the callbacks of a set of rules."""
 
     def __init__(self, rules: ActiveRules) -> None:
         self.changes = self.failures = 0
-        rules.watched_by(changed=self._changed, failed=self._failed)
+        rules.set_callbacks(on_change=self._changed, on_failure=self._failed)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -38,12 +38,12 @@ class Heard:
 
 
 def names(rules: ActiveRules) -> set[str]:
-    """Return the names of the rules that are not built in, and with a minus those that are no longer."""
-    given, base = {rule.name for rule in rules()}, {rule.name for rule in builtin_rules()}
-    return (given - base) | {f"-{name}" for name in base - given}
+    """Return the names of the added rules, and with a minus those of the disabled ones."""
+    active, base = {rule.name for rule in rules()}, {rule.name for rule in builtin_rules()}
+    return (active - base) | {f"-{name}" for name in base - active}
 
 
-def test_without_a_file_the_builtin_rules_are_in_force() -> None:
+def test_without_a_file_the_builtin_rules_are_active() -> None:
     rules = ActiveRules(None)
     rules.start()
     rules.refresh()
@@ -51,30 +51,30 @@ def test_without_a_file_the_builtin_rules_are_in_force() -> None:
     assert rules() == builtin_rules()
 
 
-def test_a_file_is_read_again_when_it_changes_and_an_error_keeps_the_former_rules(tmp_path: Path) -> None:
+def test_a_changed_file_is_reloaded_and_an_error_keeps_the_old_rules(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("[]")
     rules = ActiveRules(file)
-    heard = Heard(rules)
+    callbacks = Callbacks(rules)
     rules.refresh()
-    assert (names(rules), heard.changes) == (set(), 0)
-    file.write_text(MINE)
+    assert (names(rules), callbacks.changes) == (set(), 0)
+    file.write_text(OWN_RULES)
     rules.refresh()
-    assert (names(rules), heard.changes) == ({"mine", "-mask_rate"}, 1)
-    file.write_text(MINE.replace("zscore: kl_k1", "zscore: kl_kk1"))
+    assert (names(rules), callbacks.changes) == ({"mine", "-mask_rate"}, 1)
+    file.write_text(OWN_RULES.replace("zscore: kl_k1", "zscore: kl_kk1"))
     rules.refresh()
     rules.refresh()
-    assert (names(rules), heard.failures) == ({"mine", "-mask_rate"}, 1)
+    assert (names(rules), callbacks.failures) == ({"mine", "-mask_rate"}, 1)
     assert "rules[0].when.zscore: 'kl_kk1' is not a known signal; did you mean kl_k1" in str(rules.error)
     file.unlink()
     rules.refresh()
-    assert (names(rules), heard.failures) == ({"mine", "-mask_rate"}, 2)
+    assert (names(rules), callbacks.failures) == ({"mine", "-mask_rate"}, 2)
     file.write_text("[]")
     rules.refresh()
-    assert (names(rules), rules.error, heard.changes) == (set(), None, 2)
+    assert (names(rules), rules.error, callbacks.changes) == (set(), None, 2)
 
 
-def test_at_the_start_a_file_with_an_error_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_file_is_refused_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("- {name: mine}")
     with pytest.raises(InvalidInput) as caught:
@@ -82,9 +82,9 @@ def test_at_the_start_a_file_with_an_error_is_refused(tmp_path: Path) -> None:
     assert caught.value.field == f"{file}: rules[0].when"
 
 
-def test_the_service_shows_the_rules_and_what_is_wrong_with_their_file(serve: Serve, tmp_path: Path) -> None:
+def test_the_service_lists_the_rules_and_the_error_in_their_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
-    file.write_text(MINE)
+    file.write_text(OWN_RULES)
     with serve(rules_file=file).client() as client:
         rules = {rule["name"]: rule for rule in client.get("/api/v1/rules").json()}
         assert rules["mine"]["when"] == {"zscore": "kl_k1", "above": 6.0, "clear": 6.0}
@@ -96,7 +96,7 @@ def test_the_service_shows_the_rules_and_what_is_wrong_with_their_file(serve: Se
         assert "mine" in {rule["name"] for rule in client.get("/api/v1/rules").json()}
 
 
-def test_the_service_does_not_start_with_rules_that_cannot_be_read(tmp_path: Path) -> None:
+def test_the_service_does_not_start_with_an_invalid_rules_file(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("- 7")
     with pytest.raises(NotReady, match=r"TRMON_RULES_FILE: .*rules\[0\]: must be a mapping"):

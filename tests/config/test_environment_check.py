@@ -1,16 +1,16 @@
-"""Variables that look like trmon's are known, or said to be none."""
+"""Unknown TRMON_* variables are reported with the most similar known one."""
 
 from __future__ import annotations
 
 import pytest
 
-from trmon.config.environment_check import OF_CLIENTS, unknown_variables
+from trmon.config.environment_check import CLIENT_SETTINGS, unknown_variables
 from trmon.config.settings import Settings
 from trmon_client.config.settings import resolve_settings, variable_name
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
+    ("name", "similar"),
     [
         ("TRMON_SLACK_ULR", "TRMON_SLACK_URL"),
         ("TRMON_DATABASEURL", "TRMON_DATABASE_URL"),
@@ -20,12 +20,14 @@ from trmon_client.config.settings import resolve_settings, variable_name
         ("TRMON_", None),
     ],
 )
-def test_what_nothing_reads_is_named_with_the_nearest(name: str, near: str | None) -> None:
-    assert list(unknown_variables(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, near)]
+def test_unknown_variables_are_reported_with_the_most_similar_one(name: str, similar: str | None) -> None:
+    assert list(unknown_variables(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, similar)]
 
 
-def test_what_kubernetes_tells_of_a_service_called_trmon_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
+def test_the_variables_that_kubernetes_sets_for_a_service_named_trmon_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variables = {
         "TRMON_PORT": "tcp://10.0.0.7:8642",
         "TRMON_PORT_8642_TCP": "tcp://10.0.0.7:8642",
         "TRMON_PORT_8642_TCP_ADDR": "10.0.0.7",
@@ -33,17 +35,17 @@ def test_what_kubernetes_tells_of_a_service_called_trmon_is_no_setting(monkeypat
         "TRMON_SERVICE_PORT": "8642",
         "TRMON_SERVICE_PORT_HTTP": "8642",
     }
-    for name, value in told.items():
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert Settings().port == Settings.model_fields["port"].default
-    assert not list(unknown_variables(told))
+    assert not list(unknown_variables(variables))
 
 
 def test_every_setting_of_service_and_client_is_known() -> None:
-    assert not list(unknown_variables(f"TRMON_{name.upper()}" for name in (*Settings.model_fields, *OF_CLIENTS)))
+    assert not list(unknown_variables(f"TRMON_{name.upper()}" for name in (*Settings.model_fields, *CLIENT_SETTINGS)))
 
 
-def test_the_clients_variables_are_those_that_it_reads() -> None:
+def test_the_listed_client_settings_are_those_that_the_client_reads() -> None:
     read: set[str] = set()
 
     class Environment(dict[str, str]):
@@ -53,4 +55,5 @@ def test_the_clients_variables_are_those_that_it_reads() -> None:
 
     resolve_settings({"project": "math", "run": "grpo"}, environment=Environment())
     given = {variable_name("project"), variable_name("run")}
-    assert {name for name in read if name.startswith("TRMON_")} | given == {variable_name(name) for name in OF_CLIENTS}
+    read = {name for name in read if name.startswith("TRMON_")}
+    assert read | given == {variable_name(name) for name in CLIENT_SETTINGS}

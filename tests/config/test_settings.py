@@ -1,4 +1,4 @@
-"""Settings: from TRMON_* variables, validated at start, frozen, documented, secrets hidden."""
+"""Settings are read from TRMON_* variables, validated, immutable and documented, and hide secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"TRMON_{name.upper()}", raising=False)
 
 
-def test_the_defaults_are_the_designs() -> None:
+def test_the_defaults_are_those_of_the_design() -> None:
     settings = Settings()
     assert (settings.host, settings.port, settings.data_dir) == ("127.0.0.1", 8642, Path("trmon-data"))
     assert settings.store_url == "sqlite:///trmon-data/trmon.sqlite"
@@ -32,7 +32,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.allow_hosts == ("a.example", "b.example")
 
 
-def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.setenv(f"TRMON_{name.upper()}", "")
     settings = Settings()
@@ -56,7 +56,7 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ALERTMANAGER_URL", "http://alertmanager:99999"),
     ],
 )
-def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_invalid_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"TRMON_{name}", value)
     with pytest.raises(ValidationError):
         Settings()
@@ -65,15 +65,23 @@ def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, va
 @pytest.mark.parametrize(
     ("routes", "slack_url", "message"),
     [
-        pytest.param('{"ana": ["slack"]}', "https://slack.example/x", None, id="a receiver that is configured"),
-        pytest.param('{"ana": []}', "", None, id="nobody at all"),
-        pytest.param('{"ana": ["slack", "webhook"]}', "", "slack needs TRMON_SLACK_URL, webhook needs", id="none is"),
+        pytest.param('{"ana": ["slack"]}', "https://slack.example/x", None, id="a configured receiver"),
+        pytest.param('{"ana": []}', "", None, id="no receiver"),
         pytest.param(
-            '{"ana": ["pager"]}', "", "unknown receivers pager; there are webhook, slack, pager", id="none of ours"
+            '{"ana": ["slack", "webhook"]}',
+            "",
+            "slack needs TRMON_SLACK_URL, webhook needs",
+            id="receivers that are not configured",
+        ),
+        pytest.param(
+            '{"ana": ["pager"]}',
+            "",
+            "unknown receivers pager; known ones are webhook, slack, pager",
+            id="an unknown receiver",
         ),
     ],
 )
-def test_a_route_leads_to_a_receiver_that_is_configured(
+def test_a_route_names_configured_receivers_only(
     monkeypatch: pytest.MonkeyPatch, routes: str, slack_url: str, message: str | None
 ) -> None:
     monkeypatch.setenv("TRMON_ROUTES", routes)
@@ -87,7 +95,7 @@ def test_a_route_leads_to_a_receiver_that_is_configured(
     assert refused.value.errors()[0]["loc"] == ("routes",)
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # type: ignore[misc]
 
@@ -98,7 +106,7 @@ def test_secrets_are_not_shown() -> None:
     assert not [secret for secret in ("T0/secret", "swordfish", "trmon_x") if secret in shown]
 
 
-def test_every_setting_says_what_it_is_for() -> None:
+def test_every_setting_has_a_description() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
@@ -113,7 +121,7 @@ def test_every_setting_says_what_it_is_for() -> None:
         ("x.local", False),
     ],
 )
-def test_loopback_is_known(host: str, *, loopback: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, *, loopback: bool) -> None:
     assert Settings(host=host).is_loopback is loopback
 
 
@@ -126,5 +134,5 @@ def test_loopback_is_known(host: str, *, loopback: bool) -> None:
         ("0.0.0.0", ("a.example",), {"localhost", "127.0.0.1", "[::1]", "0.0.0.0", "a.example"}),
     ],
 )
-def test_who_is_answered(host: str, allowed: tuple[str, ...], answered: set[str] | None) -> None:
+def test_accepted_host_headers(host: str, allowed: tuple[str, ...], answered: set[str] | None) -> None:
     assert Settings(host=host, allow_hosts=allowed).answered_hosts == answered

@@ -206,7 +206,7 @@ def _connect(running: RunningService, event_poller: Poller | None) -> None:
         if services is not None:
             reevaluate_runs(services.worker, components.view_cache)
 
-    components.rules.watched_by(changed=on_rules_change, failed=counters.rules_reload_failures.inc)
+    components.rules.set_callbacks(on_change=on_rules_change, on_failure=counters.rules_reload_failures.inc)
     counters.about(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
     store.writer.on_commit(on_commit)
     counters.gauge("trmon_queue_depth", lambda: store.writer.depth)

@@ -63,7 +63,7 @@ def _build_worker(settings: Settings, store: Store, channel: Channel, stack: Exi
         after_round=service_proxy.send_round_result,
         clock=time.time,
     )
-    rules.watched_by(changed=lambda: reevaluate_runs(worker, view_cache), failed=lambda: None)
+    rules.set_callbacks(on_change=lambda: reevaluate_runs(worker, view_cache), on_failure=lambda: None)
     rules.start()
     stack.callback(rules.close)
     return worker, service_proxy

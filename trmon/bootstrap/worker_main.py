@@ -40,9 +40,9 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
         services = build_background_services(
             settings, store, rules=rules, view_cache=view_cache, counters=counters, lease_manager=lease_manager
         )
-        rules.watched_by(
-            changed=lambda: reevaluate_runs(services.worker, view_cache),
-            failed=counters.rules_reload_failures.inc,
+        rules.set_callbacks(
+            on_change=lambda: reevaluate_runs(services.worker, view_cache),
+            on_failure=counters.rules_reload_failures.inc,
         )
         store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.receivers else None)
         rules.start()

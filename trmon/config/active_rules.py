@@ -1,4 +1,4 @@
-"""The rules in force: the built-in ones, and over them those of a file that is read again when it changes."""
+"""The active rules: the built-in ones, overridden by a file that is reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ POLL_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
-Stamp = tuple[int, int, int]
-"""A file's time of change, size and inode."""
+FileStamp = tuple[int, int, int]
+"""A file's modification time, size and inode."""
 
 
 class ActiveRules:
-    """Holds a set of rules and replaces it whole, or, where the file has an error, not at all."""
+    """Holds the set of rules; a reload replaces the whole set, or nothing if the file is invalid."""
 
     def __init__(self, path: Path | None, *, poll_seconds: float = POLL_SECONDS) -> None:
-        """Read the file for the first time. Errors: InvalidInput naming file and place."""
+        """Read the file. Errors: InvalidInput naming file and position."""
         self.path = path
         self.error: str | None = None
         self._stamp = _stamp_of(path)
         self._rules = builtin_rules() if path is None else rule_files.read_rules_file(path)
         self._poll_seconds = poll_seconds
-        self._changed: Callable[[], None] = lambda: None
-        self._failed: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
+        self._on_failure: Callable[[], None] = lambda: None
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="trmon-rules", daemon=True)
 
     def __call__(self) -> tuple[Rule, ...]:
-        """Return the rules as they are now."""
+        """Return the current rules."""
         return self._rules
 
-    def watched_by(self, *, changed: Callable[[], None], failed: Callable[[], None]) -> None:
-        """Name who hears that the rules have changed, and that they could not be read."""
-        self._changed, self._failed = changed, failed
+    def set_callbacks(self, *, on_change: Callable[[], None], on_failure: Callable[[], None]) -> None:
+        """Set the functions to call after a reload and after a failed reload."""
+        self._on_change, self._on_failure = on_change, on_failure
 
     def start(self) -> None:
-        """Begin to watch the file, if there is one."""
+        """Start to poll the file, if there is one."""
         if self.path is not None:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop polling."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; what is wrong with it is said once, and the old rules stay."""
+        """Reload the file if it changed; if it is invalid, log the error once and keep the old rules."""
         stamp = _stamp_of(self.path)
         if self.path is None or stamp == self._stamp:
             return
@@ -66,11 +66,11 @@ class ActiveRules:
             self._rules = rule_files.read_rules_file(self.path)
         except InvalidInput as error:
             self.error = str(error)
-            self._failed()
+            self._on_failure()
             log.error("rules_reload_failed", error=self.error)
             return
         self.error = None
-        self._changed()
+        self._on_change()
         log.info("rules_reloaded", file=str(self.path), rules=len(self._rules))
 
     def _run(self) -> None:
@@ -79,14 +79,14 @@ class ActiveRules:
 
 
 def active_rules_of(settings: Settings) -> ActiveRules:
-    """Return the rules of the settings. Errors: NotReady naming what is wrong with their file."""
+    """Return the active rules for the settings. Errors: NotReady naming the error in the rules file."""
     try:
         return ActiveRules(settings.rules_file)
     except InvalidInput as error:
-        raise NotReady(f"TRMON_RULES_FILE: {error}; `trmon rules check` says more") from error
+        raise NotReady(f"TRMON_RULES_FILE: {error}; run `trmon rules check` for details") from error
 
 
-def _stamp_of(path: Path | None) -> Stamp | None:
+def _stamp_of(path: Path | None) -> FileStamp | None:
     try:
         found = None if path is None else path.stat()
     except OSError:

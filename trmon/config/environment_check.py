@@ -1,4 +1,4 @@
-"""The variables of the environment that look like trmon's settings and are none: an error in typing is not silent."""
+"""Finds environment variables that look like settings but are unknown, to report typing errors."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from difflib import get_close_matches
 from trmon.config.settings import Settings
 
 PREFIX = "TRMON_"
-OF_CLIENTS = (
+CLIENT_SETTINGS = (
     *("project", "run", "mode", "url", "token", "policy", "owner", "tags"),
     *("attempt", "rank", "world_size", "spool_dir"),
 )
-"""The settings that trainers' processes read."""
-OF_KUBERNETES = re.compile(r"(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")
-"""What every pod is told of a Service called trmon, beside its TRMON_PORT."""
+"""The settings that the client reads."""
+KUBERNETES_VARIABLE = re.compile(r"(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")
+"""Variables that Kubernetes sets in every pod for a Service named trmon, besides TRMON_PORT."""
 
 
 def unknown_variables(variables: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the names of variables that nothing of trmon reads, in order, each with the one that it is like, if any."""
-    known = sorted({name.upper() for name in (*Settings.model_fields, *OF_CLIENTS)})
+    """Yield the unknown TRMON_* variables in order, each with the most similar known one, if any."""
+    known = sorted({name.upper() for name in (*Settings.model_fields, *CLIENT_SETTINGS)})
     for variable in sorted(variable for variable in variables if variable.startswith(PREFIX)):
         name = variable.removeprefix(PREFIX)
-        if name not in known and not OF_KUBERNETES.fullmatch(name):
-            near = get_close_matches(name, known, n=1, cutoff=0.75)
-            yield variable, f"{PREFIX}{near[0]}" if near else None
+        if name not in known and not KUBERNETES_VARIABLE.fullmatch(name):
+            similar = get_close_matches(name, known, n=1, cutoff=0.75)
+            yield variable, f"{PREFIX}{similar[0]}" if similar else None

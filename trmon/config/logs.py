@@ -1,4 +1,4 @@
-"""Logs: structured lines on stderr, for people or for machines; secrets are never among the fields."""
+"""Configures structured logs on stderr, as text or JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 def configure_logging(settings: Settings) -> None:
-    """Send every log line, the libraries' too, to stderr in the form and from the level that are set."""
+    """Send all log lines, those of libraries included, to stderr in the configured format and level."""
     stamp: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -33,14 +33,14 @@ def configure_logging(settings: Settings) -> None:
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=stamp, processors=[_strip, *_renderers(settings)])
     )
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
-    # What uvicorn logs of failures, trmon.api.http.problems and the command say themselves, once and in our form.
+    # trmon.api.http.problems and the command already log the failures that uvicorn would log.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 def warn_of_unknown_variables(variables: Iterable[str]) -> None:
-    """Log which variables look like settings and are none. Args: variables: the names of those in the environment."""
-    for name, near in unknown_variables(variables):
-        log.warning("unknown_variable", variable=name, nearest=near)
+    """Log the unknown TRMON_* variables. Args: variables: the names of all environment variables."""
+    for name, similar in unknown_variables(variables):
+        log.warning("unknown_variable", variable=name, similar=similar)
 
 
 def _strip(
@@ -50,7 +50,7 @@ def _strip(
 
 
 def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
-    """Return what writes a line; tracebacks go without the values of locals, which may be secrets."""
+    """Return the processors that render a line; tracebacks omit local variables, which may hold secrets."""
     if settings.log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     plain = structlog.dev.plain_traceback

@@ -1,4 +1,4 @@
-"""Rules in files: read over the built-in ones, and tested by series."""
+"""Reads rules files over the built-in rules, and runs rule tests."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTestResult:
-    """What one test expected, and what its rules did."""
+    """A rule test, and the alerts that its rules raised."""
 
     test: RuleTest
-    told: tuple[ExpectedAlert, ...]
+    alerts: tuple[ExpectedAlert, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether they agree."""
-        return self.told == self.test.alerts
+        """Whether the alerts are the expected ones."""
+        return self.alerts == self.test.alerts
 
     def __str__(self) -> str:
         if self.passed:
             return f"ok      {self.test.name}"
-        return f"FAILED  {self.test.name}\n  expected: {_list(self.test.alerts)}\n  got:      {_list(self.told)}"
+        return f"FAILED  {self.test.name}\n  expected: {_list(self.test.alerts)}\n  got:      {_list(self.alerts)}"
 
 
 def read_rules_file(path: Path) -> tuple[Rule, ...]:
-    """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and place."""
-    text = _text_of(path)
+    """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and position."""
+    text = _read(path)
     try:
         return overlay_rules(builtin_rules(), text)
     except InvalidInput as error:
@@ -40,17 +40,17 @@ def read_rules_file(path: Path) -> tuple[Rule, ...]:
 
 
 def run_rules_file_tests(path: Path) -> list[RuleTestResult]:
-    """Return what became of every test in a file, over the rules that it names. Errors: InvalidInput."""
-    text = _text_of(path)
+    """Return the result of each test in a file, over the rules that the file names. Errors: InvalidInput."""
+    text = _read(path)
     try:
         given = parse_rule_tests(text)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error.field}", error.message) from error
     rules = builtin_rules() if given.rules is None else read_rules_file(path.parent / given.rules)
-    return [RuleTestResult(test=one, told=run_rule_test(one, rules)) for one in given.tests]
+    return [RuleTestResult(test=one, alerts=run_rule_test(one, rules)) for one in given.tests]
 
 
-def _text_of(path: Path) -> str:
+def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Settings: every TRMON_* variable the service reads; nothing else reads the environment."""
+"""The TRMON_* settings of the service; nothing else reads the environment."""
 
 from __future__ import annotations
 
@@ -19,175 +19,200 @@ RECEIVERS = {
     "pagerduty": "pagerduty_key",
     "alertmanager": "alertmanager_url",
 }
-"""The receivers there are, and the setting without which each is not configured."""
+"""The receivers, each with the setting that enables it."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 Names = Annotated[tuple[str, ...], NoDecode]
-"""A list of names, separated by commas in the environment."""
+"""A list of names, comma-separated in the environment."""
 
 
 class Settings(BaseSettings):
-    """How the service runs; validated at start, the same for as long as it lives."""
+    """Settings of the service, validated at start and immutable."""
 
     model_config = SettingsConfigDict(env_prefix="TRMON_", env_ignore_empty=True, frozen=True, extra="forbid")
 
-    host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs a token.")
-    port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    data_dir: Path = Field(Path("trmon-data"), description="Folder of the embedded database.")
+    host: str = Field("127.0.0.1", description="Address to listen on; an address other than loopback requires a token.")
+    port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    data_dir: Path = Field(Path("trmon-data"), description="Directory of the SQLite database.")
     database_url: str | None = Field(
-        None, description="Database to use instead of SQLite in the data folder, as a SQLAlchemy URL."
+        None, description="SQLAlchemy URL of the database to use instead of SQLite in the data directory."
     )
     worker: Literal["process", "thread"] = Field(
         "process",
-        description="Where the runs of a SQLite file are watched: in a process of its own, which lets two cores work, "
-        "or in a thread of the service, which takes less memory.",
+        description="Where runs are evaluated with SQLite: in a separate process, which uses a second core, "
+        "or in a thread of the service, which uses less memory.",
     )
     redis_url: SecretStr | None = Field(
-        None, description="Redis that tells processes of each other at once; without, they look each second."
+        None, description="Redis that pushes change notices between processes; without it, they poll every second."
     )
-    public_url: str | None = Field(None, description="The service's own URL as people reach it, for links in alerts.")
+    public_url: str | None = Field(None, description="The service's URL as its users reach it, for links in alerts.")
 
     allow_hosts: Names = Field(
-        (), description="Host headers to answer, beside loopback names; empty on another address: any."
+        (),
+        description="Accepted Host headers besides loopback names; empty accepts any if the address is not loopback.",
     )
     max_body_bytes: int = Field(
-        64 << 20, ge=1024, description="Largest request body, before and after decompression, in bytes."
+        64 << 20, ge=1024, description="Maximum size of a request body, before and after decompression, in bytes."
     )
     max_held_bytes: int = Field(
         256 << 20,
         ge=1024,
-        description="Most bytes of request bodies in memory at once; what finds no room comes again.",
+        description="Maximum size of all request bodies in memory, in bytes; requests above it get 429.",
     )
     rate_per_second: float = Field(
-        500.0, gt=0, description="Requests a second each token, or each address without one, may make."
+        500.0, gt=0, description="Rate limit per token, or per address without a token, in requests per second."
     )
-    rate_burst: int = Field(2000, ge=1, description="Requests that may come at once above the rate.")
+    rate_burst: int = Field(2000, ge=1, description="Size of the burst that may exceed the rate limit, in requests.")
 
     grace_seconds: float = Field(
-        60.0, gt=0, description="How long an incomplete batch waits for its missing ranks, in seconds."
+        60.0, gt=0, description="How long an incomplete batch waits for missing ranks, in seconds."
     )
     stall_floor_seconds: float = Field(
-        120.0, gt=0, description="Shortest silence after which a run is stalled, in seconds."
+        120.0, gt=0, description="Shortest silence after which a run counts as stalled, in seconds."
     )
     stall_factor: float = Field(
-        3.0, gt=1, description="A run is stalled after this many of its usual step times, if longer than the floor."
+        3.0,
+        gt=1,
+        description="A run counts as stalled after this many times its usual step time, but not before the floor.",
     )
     lease_seconds: float = Field(
-        10.0, gt=1, description="How long the runs of a worker that died wait for another one, in seconds."
+        10.0, gt=1, description="How long the runs of a dead worker wait before another worker takes over, in seconds."
     )
-    idle_after_seconds: float = Field(3600.0, gt=0, description="A run silent for longer leaves /metrics, in seconds.")
+    idle_after_seconds: float = Field(
+        3600.0, gt=0, description="Silence after which /metrics no longer shows a run, in seconds."
+    )
 
     retention_days: float = Field(
-        30.0, gt=0, description="How long reports, notifications and ended silences are kept, in days; batches stay."
+        30.0,
+        gt=0,
+        description="How long reports, notifications and ended silences are kept, in days; batches are kept forever.",
     )
-    retention_run_bytes: int = Field(2 << 30, ge=0, description="Most bytes of reports kept of a run, the newest.")
-    retention_bytes: int = Field(50 << 30, ge=0, description="Most bytes of reports kept in all, the newest.")
-    retention_every_seconds: float = Field(3600.0, gt=0, description="How often the database is pruned, in seconds.")
+    retention_run_bytes: int = Field(
+        2 << 30, ge=0, description="Maximum report storage per run, in bytes; the oldest are deleted first."
+    )
+    retention_bytes: int = Field(
+        50 << 30, ge=0, description="Maximum report storage in total, in bytes; the oldest are deleted first."
+    )
+    retention_every_seconds: float = Field(
+        3600.0, gt=0, description="Interval between deletions by retention, in seconds."
+    )
 
-    metrics_max_runs: int = Field(500, ge=0, description="Most runs on /metrics; the rest are counted.")
-    metrics_max_scalars: int = Field(32, ge=0, description="Most trainer scalars a run has on /metrics.")
+    metrics_max_runs: int = Field(
+        500, ge=0, description="Maximum number of runs on /metrics; the rest are only counted."
+    )
+    metrics_max_scalars: int = Field(32, ge=0, description="Maximum number of trainer scalars per run on /metrics.")
     metrics_signals: Names = Field(
-        (), description="Signals on /metrics beside the core ones, by full name, e.g. mismatch_kl_k2."
+        (), description="Signals on /metrics besides the core ones, by full name, e.g. mismatch_kl_k2."
     )
 
     rules_file: Path | None = Field(
-        None, description="Rules of your own over the built-in ones, as YAML; read again when it changes."
+        None, description="YAML file with rules that extend or override the built-in ones; reloaded when it changes."
     )
 
     webhook_url: SecretStr | None = Field(
-        None, description="Where alerts are posted; https, or http to an allowed host."
+        None, description="URL that alerts are posted to; https, or http to an allowed host."
     )
     webhook_secret: SecretStr | None = Field(
         None, description="Secret that signs webhooks: plain text, or whsec_ and base64."
     )
     webhook_allow_hosts: Names = Field(
-        (), description="Hosts of receivers that may be private, link-local or plain http, e.g. 127.0.0.1."
+        (), description="Receiver hosts that may be private, link-local or plain http, e.g. 127.0.0.1."
     )
-    slack_url: SecretStr | None = Field(None, description="Incoming webhook of Slack that alerts are posted to.")
+    slack_url: SecretStr | None = Field(None, description="Slack incoming webhook that alerts are posted to.")
     pagerduty_key: SecretStr | None = Field(
-        None, description="Integration key of a PagerDuty service, Events API v2, that alerts become incidents of."
+        None, description="Integration key (Events API v2) of the PagerDuty service that receives alerts as incidents."
     )
     pagerduty_url: str = Field(
-        "https://events.pagerduty.com/v2/enqueue", description="Where PagerDuty takes events, e.g. in the EU."
+        "https://events.pagerduty.com/v2/enqueue", description="URL of PagerDuty's events API, e.g. of the EU region."
     )
     alertmanager_url: SecretStr | None = Field(
-        None, description="Alertmanager that alerts are sent to, again and again until they resolve."
+        None, description="URL of the Alertmanager that receives alerts, repeated until they resolve."
     )
     alertmanager_repeat_seconds: float = Field(
-        60.0, gt=0, description="How often they are sent, in seconds; an alert that misses four repeats ends there."
+        60.0,
+        gt=0,
+        description="Interval between repeats, in seconds; Alertmanager resolves an alert that misses four repeats.",
     )
     delivery_timeout_seconds: float = Field(
-        10.0, gt=0, description="How long a receiver may take to connect, to take each part, and to answer."
+        10.0, gt=0, description="Timeout of a receiver for connecting, for each write and for the response, in seconds."
     )
     delivery_max_attempts: int = Field(
-        24, ge=1, description="Tries before a notification is given up; with the usual waits, after two hours."
+        24,
+        ge=1,
+        description="Maximum number of attempts per notification; with the default backoff they span two hours.",
     )
     delivery_backoff_seconds: float = Field(
-        1.0, gt=0, description="Wait after the first failed try, doubled after each, at most ten minutes."
+        1.0, gt=0, description="Wait after the first failed attempt, in seconds; doubled after each, up to ten minutes."
     )
 
     remind_seconds: float = Field(
-        3600.0, gt=0, description="How often a page that nobody has acknowledged is told again, in seconds."
+        3600.0, gt=0, description="Unacknowledged pages are sent again after this interval, in seconds."
     )
     routes: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description='Receivers of each owner\'s alerts, as JSON, e.g. `{"ana": ["slack"]}`; all, for the others.',
+        description='Receivers of each owner\'s alerts, as JSON, e.g. `{"ana": ["slack"]}`; the others\' go to all.',
     )
 
-    url: str = Field("http://127.0.0.1:8642", description="The service that `trmon ingest` sends to.")
-    token: SecretStr | None = Field(None, description="The token that `trmon ingest` shows there.")
+    url: str = Field("http://127.0.0.1:8642", description="URL of the service that `trmon ingest` sends to.")
+    token: SecretStr | None = Field(None, description="Token that `trmon ingest` uses.")
 
-    grafana_url: str = Field("http://127.0.0.1:3000", description="The Grafana that `trmon grafana push` speaks to.")
-    grafana_token: SecretStr | None = Field(None, description="The service account's token it shows there.")
+    grafana_url: str = Field(
+        "http://127.0.0.1:3000", description="URL of the Grafana that `trmon grafana push` updates."
+    )
+    grafana_token: SecretStr | None = Field(
+        None, description="Token of the Grafana service account that `trmon grafana push` uses."
+    )
 
-    log_format: Literal["console", "json"] = Field("console", description="Form of the log lines on stderr.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line logged.")
+    log_format: Literal["console", "json"] = Field("console", description="Format of the log lines on stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Minimum severity of log lines."
+    )
 
     @field_validator("allow_hosts", "metrics_signals", "webhook_allow_hosts", mode="before")
     @classmethod
-    def _split(cls, value: object) -> object:
+    def _split_names(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("port", mode="before")
     @classmethod
-    def _is_ours(cls, value: object) -> object:
-        """Kubernetes tells every pod of a Service called trmon by TRMON_PORT=tcp://..., which is where that one is."""
+    def _ignore_kubernetes_port(cls, value: object) -> object:
+        """Kubernetes sets TRMON_PORT=tcp://... in every pod for a Service named trmon; ignore that value."""
         return DEFAULT_PORT if isinstance(value, str) and value.startswith("tcp://") else value
 
     @field_validator("metrics_signals")
     @classmethod
-    def _are_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [name for name in names if name not in SIGNALS]
         if unknown:
-            raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists those there are")
+            raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists them all")
         return names
 
     @field_validator("webhook_url", "slack_url", "pagerduty_url", "alertmanager_url")
     @classmethod
-    def _are_urls(cls, url: SecretStr | str | None) -> SecretStr | str | None:
+    def _check_urls(cls, url: SecretStr | str | None) -> SecretStr | str | None:
         if url is not None:
             parse_webhook_url(url if isinstance(url, str) else url.get_secret_value())
         return url
 
     @field_validator("routes")
     @classmethod
-    def _lead_to_receivers(cls, routes: dict[str, tuple[str, ...]], info: ValidationInfo) -> dict[str, tuple[str, ...]]:
+    def _check_routes(cls, routes: dict[str, tuple[str, ...]], info: ValidationInfo) -> dict[str, tuple[str, ...]]:
         named = {name for names in routes.values() for name in names}
         unknown = sorted(named - RECEIVERS.keys())
         if unknown:
-            raise ValueError(f"unknown receivers {', '.join(unknown)}; there are {', '.join(RECEIVERS)}")
+            raise ValueError(f"unknown receivers {', '.join(unknown)}; known ones are {', '.join(RECEIVERS)}")
         missing = [
             f"{name} needs TRMON_{RECEIVERS[name].upper()}"
             for name in sorted(named)
             if info.data.get(RECEIVERS[name]) is None
         ]
         if missing:
-            raise ValueError(f"leads to receivers that are not configured: {', '.join(missing)}")
+            raise ValueError(f"names receivers that are not configured: {', '.join(missing)}")
         return routes
 
     @property
     def receivers(self) -> tuple[str, ...]:
-        """The receivers that are configured."""
+        """The configured receivers."""
         return tuple(name for name, setting in RECEIVERS.items() if getattr(self, setting) is not None)
 
     @property
@@ -197,7 +222,7 @@ class Settings(BaseSettings):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the service."""
+        """Whether only the local machine can reach the service."""
         if self.host == "localhost":
             return True
         try:
@@ -207,7 +232,7 @@ class Settings(BaseSettings):
 
     @property
     def answered_hosts(self) -> frozenset[str] | None:
-        """Host headers (without port) to answer; None answers any."""
+        """Accepted Host headers, without port; None accepts any."""
         if not self.allow_hosts and not self.is_loopback:
             return None
         return frozenset((*LOOPBACK_HOSTS, self.host, *self.allow_hosts))

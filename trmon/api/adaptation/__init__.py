@@ -1,1 +1,1 @@
-"""How a run's bounds are adapted: its setting, and what the controllers propose now."""
+"""The adaptation of a run's bounds: its setting, and what the controllers propose now."""

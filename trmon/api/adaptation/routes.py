@@ -1,4 +1,4 @@
-"""How a run's bounds are adapted, over HTTP; what is recommended is worked out from stored sequences when asked."""
+"""Routes of adaptation; recommendations are computed from stored sequences on request."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from trmon.runner.bound_controller import stored_samples
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 
 MAX_STEPS = 256
-"""How far back the sequences of a recommendation are looked for, however few a step has."""
+"""The maximum number of steps that a recommendation reads, however few sequences each has."""
 GAIN_POINTS = 20
 
 
 @router.get("/adaptation")
 def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOut:
-    """Return how the bounds are adapted and, unless that is off, what the controllers say now."""
+    """Return the adaptation setting and, unless it is off, what the controllers propose now."""
     store = service.store
     run = store.runs.get(key, access=access)
     setting = store.adaptations.get(run.id, access=access)
@@ -41,7 +41,7 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
     history = stored_samples(store.run_log, keys, policy=current.policy)
     sample = SampleWindow.of(history, n_sequences=setting.window_sequences).sample()
     versions = [default_version(now=run.created_at), *store.policies.history(run.id, access=access)]
-    nothing = NoChange(NoChangeReason.TOO_FEW, "no stored sequence has what the policy reads")
+    nothing = NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the columns that the policy needs")
     gain = _gain(service, run, access)
     return AdaptationOut.of(
         setting,
@@ -58,7 +58,7 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
 
 @router.put("/adaptation")
 def put_adaptation(key: Named, given: AdaptationSettingIn, access: Admin, service: Service) -> AdaptationOut:
-    """Set how the bounds are adapted: not at all, only shown, or applied as policy versions of their own."""
+    """Set how the bounds are adapted: off, shown only, or applied as policy versions."""
     run = service.store.runs.get(key, access=access)
     setting = given.setting()
     service.store.adaptations.put(run.id, setting, author=access.name, now=time.time()).result()
@@ -66,7 +66,7 @@ def put_adaptation(key: Named, given: AdaptationSettingIn, access: Admin, servic
 
 
 def _gain(service: Components, run: Run, access: Access) -> float:
-    """Return what the mean reward has won since the start: the newest of 20 stretches against the first."""
+    """Return the increase of the mean reward since the start, from the first to the last of 20 intervals."""
     series = service.store.signals.series(run.id, names=["reward_mean"], points=GAIN_POINTS, access=access)
     means = series.bands["reward_mean"].mean
     return float(means[-1] - means[0]) if len(means) else math.nan

@@ -1,13 +1,13 @@
-"""Adaptation in requests and answers."""
+"""Request and response schemas of adaptation."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
+from trmon.api.http.response_model import ResponseModel
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.adaptation.proposal import ControllerResult, NoChange, NoChangeReason
 from trmon.domain.model.errors import InvalidInput
@@ -16,16 +16,20 @@ _DEFAULT = AdaptationSetting()
 
 
 class AdaptationSettingIn(BaseModel):
-    """How a run's bounds shall be adapted; what is not given is as for a new run."""
+    """The adaptation setting of a run; omitted fields take the defaults of a new run."""
 
     model_config = ConfigDict(extra="forbid")
 
     mode: AdaptationMode
     target_mask_rate: float = Field(_DEFAULT.target_mask_rate, description="The fraction of sequences to reject.")
-    window_sequences: int = Field(_DEFAULT.window_sequences, description="How many of the newest sequences count.")
-    every_steps: int = Field(_DEFAULT.every_steps, description="Steps between two changes.")
-    floor_factor: float = Field(_DEFAULT.floor_factor, description="The least bound, in terms of the one a person set.")
-    ceiling_factor: float = Field(_DEFAULT.ceiling_factor, description="The largest bound, in the same terms.")
+    window_sequences: int = Field(_DEFAULT.window_sequences, description="The number of newest sequences to use.")
+    every_steps: int = Field(_DEFAULT.every_steps, description="Minimum number of steps between two changes.")
+    floor_factor: float = Field(
+        _DEFAULT.floor_factor, description="The smallest bound, as a factor of the one a person set."
+    )
+    ceiling_factor: float = Field(
+        _DEFAULT.ceiling_factor, description="The largest bound, as a factor of the one a person set."
+    )
 
     def setting(self) -> AdaptationSetting:
         """Return the setting. Errors: InvalidInput naming the field."""
@@ -35,8 +39,8 @@ class AdaptationSettingIn(BaseModel):
             raise InvalidInput(str(error).split(" ", 1)[0], str(error)) from error
 
 
-class MoveOut(BaseModel):
-    """One bound that would move; `wanted` is where it would go without limits."""
+class MoveOut(ResponseModel):
+    """A bound that would change; `wanted` is its value without limits."""
 
     statistic: str
     pair: str
@@ -44,11 +48,11 @@ class MoveOut(BaseModel):
     before: Number
     after: Number
     wanted: Number
-    limit: str | None = Field(description="What keeps it from there: factor, floor or ceiling.")
+    limit: str | None = Field(description="What limits the change: factor, floor or ceiling.")
 
 
-class ProposalOut(BaseModel):
-    """What a controller says now: a policy to put in force, or why the bounds stay."""
+class ProposalOut(ResponseModel):
+    """A controller's proposal: a policy to activate, or the reason to keep the bounds."""
 
     hold: NoChangeReason | None = None
     reason: str
@@ -56,27 +60,20 @@ class ProposalOut(BaseModel):
     n_sequences: int | None = None
     mask_rate_before: Number | None = None
     mask_rate_after: Number | None = None
-    basis: dict[str, Number] = {}
-    moves: list[MoveOut] = []
+    basis: dict[str, Number] = Field(default_factory=dict)
+    moves: list[MoveOut] = Field(default_factory=list)
 
     @classmethod
     def of(cls, verdict: ControllerResult) -> Self:
-        """Return a verdict as answered."""
+        """Return the response for a verdict."""
         if isinstance(verdict, NoChange):
             return cls(hold=verdict.reason, reason=verdict.detail)
-        return cls(
-            reason=verdict.reason,
-            policy=verdict.policy.spec(),
-            n_sequences=verdict.n_sequences,
-            mask_rate_before=verdict.mask_rate_before,
-            mask_rate_after=verdict.mask_rate_after,
-            basis=verdict.basis,
-            moves=[MoveOut(**asdict(move) | {"limit": move.limit and move.limit.value}) for move in verdict.moves],
-        )
+        moves = [MoveOut.from_fields(move, limit=move.limit and move.limit.value) for move in verdict.moves]
+        return cls.from_fields(verdict, policy=verdict.policy.spec(), moves=moves)
 
 
-class AdaptationOut(BaseModel):
-    """A run's setting and what its controllers say of its newest stored sequences; nothing where the mode is off."""
+class AdaptationOut(ResponseModel):
+    """A run's adaptation setting and, unless it is off, the proposals for its newest stored sequences."""
 
     mode: AdaptationMode
     target_mask_rate: float
@@ -85,7 +82,7 @@ class AdaptationOut(BaseModel):
     floor_factor: float
     ceiling_factor: float
     recommended: ProposalOut | None = None
-    bound_budget: ProposalOut | None = Field(None, description="What an error bound would ask for; never applied.")
+    bound_budget: ProposalOut | None = Field(None, description="What an error bound would require; never applied.")
 
     @classmethod
     def of(
@@ -95,9 +92,9 @@ class AdaptationOut(BaseModel):
         recommended: ControllerResult | None = None,
         bound_budget: ControllerResult | None = None,
     ) -> Self:
-        """Return a setting as answered."""
-        return cls(
-            **asdict(setting),
+        """Return the response for a setting."""
+        return cls.from_fields(
+            setting,
             recommended=None if recommended is None else ProposalOut.of(recommended),
             bound_budget=None if bound_budget is None else ProposalOut.of(bound_budget),
         )

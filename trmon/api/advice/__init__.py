@@ -1,1 +1,1 @@
-"""What a run's trainer is advised to do."""
+"""The advice to a run's trainer."""

@@ -1,4 +1,4 @@
-"""The closed batches of a run, down to their sequences."""
+"""Routes of a run's closed batches, their decisions and sequences."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches
 MAX_UPDATES = 1000
 
 Step = Annotated[int, Path(ge=0, lt=1 << 62)]
-Update = Annotated[int | None, Query(ge=0, description="Which update of the step; without, the row gauges read.")]
+Update = Annotated[int | None, Query(ge=0, description="The update of the step; by default the row that gauges read.")]
 Attempt = Annotated[
     int | None,
-    Query(ge=0, lt=1 << 62, description="Which attempt, by its id; without, the newest that has the step."),
+    Query(ge=0, lt=1 << 62, description="The attempt's id; by default the newest attempt with the step."),
 ]
 
 
@@ -53,7 +53,7 @@ def list_batches(
 def get_batch(
     key: Named, step: Step, access: Reader, service: Service, update: Update = None, attempt_id: Attempt = None
 ) -> BatchOut:
-    """Return one batch of a step."""
+    """Return a batch of a step."""
     return BatchOut.of(_find(service, access, key, step=step, update=update, attempt_id=attempt_id))
 
 
@@ -61,7 +61,7 @@ def get_batch(
 def list_decisions(
     key: Named, step: Step, access: Reader, service: Service, update: Update = None, attempt_id: Attempt = None
 ) -> list[DecisionOut]:
-    """List what each policy decided over a batch, the active one first."""
+    """List the decisions of each policy over a batch, the active policy first."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
     return [DecisionOut.of(row) for row in service.store.batches.decisions(batch.key, access=access)]
 
@@ -75,24 +75,24 @@ def list_sequences(
     update: Update = None,
     attempt_id: Attempt = None,
     names: Names = None,
-    first: Annotated[int, Query(ge=0, description="The place of the first sequence to show.")] = 0,
+    first: Annotated[int, Query(ge=0, description="The index of the first sequence to return.")] = 0,
     limit: Limit = 256,
 ) -> SequencesOut:
-    """Return sequences of a batch: their columns, and what each policy decided over each of them and why."""
+    """Return sequences of a batch: their columns, and the decision of each policy with its reason."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
-    wanted = split_names(names)
+    requested = split_names(names)
     return select_sequences(
         _columns(service, batch),
         service.store.batches.decisions(batch.key, access=access),
-        book=_book(service, batch.run_id),
-        window=SequenceSelection(first=first, limit=limit, names=frozenset(wanted) if wanted else None),
+        registry=_registry(service, batch.run_id),
+        selection=SequenceSelection(first=first, limit=limit, names=frozenset(requested) if requested else None),
     )
 
 
 def _find(
     service: Components, access: Access, key: RunKey, *, step: int, update: int | None, attempt_id: int | None
 ) -> BatchRow:
-    """Return the batch asked for; without an update the whole rollout batch, else the step's last update."""
+    """Return the requested batch; without an update, the whole rollout batch or else the step's last update."""
     run = service.store.runs.get(key, access=access)
     rows = service.store.batches.list(run.id, access=access, attempt_id=attempt_id, step=step, limit=MAX_UPDATES).items
     rows = tuple(row for row in rows if row.key.attempt_id == rows[0].key.attempt_id)
@@ -105,14 +105,14 @@ def _find(
 
 
 def _columns(service: Components, batch: BatchRow) -> Columns:
-    whole, damaged = decode_reports(service.store.run_log.batch_reports(batch.key))
-    if not whole and not damaged:
+    reports, damaged = decode_reports(service.store.run_log.batch_reports(batch.key))
+    if not reports and not damaged:
         raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
-    if (damaged and sum(report.n_sequences for report in whole) != batch.n_sequences) or not whole:
+    if (damaged and sum(report.n_sequences for report in reports) != batch.n_sequences) or not reports:
         raise NotFound("stored sequences", f"step {batch.key.step}; its reports are damaged")
-    return Columns.merge(*(report.columns() for report in whole))
+    return Columns.merge(*(report.columns() for report in reports))
 
 
-def _book(service: Components, run_id: int) -> PolicyRegistry:
+def _registry(service: Components, run_id: int) -> PolicyRegistry:
     policies = service.store.policies
     return PolicyRegistry.of(policies.current(run_id), versions=policies.history(run_id))

@@ -1,19 +1,19 @@
-"""Batches, their decisions and their sequences in answers."""
+"""Response schemas of batches, their decisions and their sequences."""
 
 from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from trmon.api.http.json_numbers import Number
+from trmon.api.http.response_model import ResponseModel
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.batches.quarantine import QuarantinePart
-from trmon_client.core.policies.acceptance import Criterion
 
 
-class DecisionOut(BaseModel):
-    """What one policy decided over a batch; counts by reason, `accepted` among them."""
+class DecisionOut(ResponseModel):
+    """The decision of one policy over a batch; `counts` has the accepted sequences and each reason for rejection."""
 
     policy: str
     hash: str
@@ -23,30 +23,24 @@ class DecisionOut(BaseModel):
 
     @classmethod
     def of(cls, row: DecisionRow) -> Self:
-        """Return a decision as answered."""
-        return cls(
-            policy=row.policy_name,
-            hash=row.policy_hash,
-            role=row.role,
-            counts=row.counts,
-            mask_rate=row.mask_rate,
-        )
+        """Return the response for a decision."""
+        return cls.from_fields(row, policy=row.policy_name, hash=row.policy_hash)
 
 
-class QuarantinedOut(BaseModel):
-    """One part of a batch that could not be processed."""
+class QuarantinedOut(ResponseModel):
+    """A part of a batch that could not be processed."""
 
     part: QuarantinePart
     place: str
     reason: str
 
 
-class BatchOut(BaseModel):
-    """One closed batch: its place, how complete it is, its signals and the trainer's scalars."""
+class BatchOut(ResponseModel):
+    """A closed batch: its step, its completeness, its signals and the trainer's scalars."""
 
     attempt_id: int
     step: int
-    update: int | None = Field(description="Null is the whole rollout batch, before its updates.")
+    update: int | None = Field(description="Null for the whole rollout batch, before its updates.")
     ordinal: int
     closed_at: float
     n_sequences: int
@@ -62,48 +56,26 @@ class BatchOut(BaseModel):
     mismatches: int
     signals: dict[str, Number]
     scalars: dict[str, Number]
-    quarantined: list[QuarantinedOut] = Field(description="What could not be processed and was left out.")
+    quarantined: list[QuarantinedOut] = Field(description="Parts that could not be processed and were left out.")
 
     @classmethod
     def of(cls, row: BatchRow) -> Self:
-        """Return a batch as answered."""
-        return cls(
-            attempt_id=row.key.attempt_id,
-            step=row.key.step,
-            update=row.key.update,
-            ordinal=row.ordinal,
-            closed_at=row.closed_at,
-            n_sequences=row.n_sequences,
-            n_tokens=row.n_tokens,
-            n_ranks=row.n_ranks,
-            missing_ranks=list(row.missing_ranks),
-            complete=row.complete,
-            revised=row.revised,
-            mode=row.mode,
-            primary_pair=row.primary_pair,
-            kl_is=row.kl_is,
-            policy_hash=row.policy_hash,
-            mismatches=row.mismatches,
-            signals=row.signals,
-            scalars=row.scalars,
-            quarantined=[
-                QuarantinedOut(part=entry.part, place=entry.place, reason=entry.reason) for entry in row.quarantined
-            ],
-        )
+        """Return the response for a batch."""
+        return cls.from_fields(row, attempt_id=row.key.attempt_id, step=row.key.step, update=row.key.update)
 
 
-class SequenceDecisions(BaseModel):
-    """What one policy decided over some sequences, in their order."""
+class SequenceDecisions(ResponseModel):
+    """The decisions of one policy over the selected sequences, in their order."""
 
     policy: str
     hash: str
     role: PolicyRole
     accepted: list[bool]
-    reasons: list[str | None] = Field(description="The first reason of each rejection; null where accepted.")
+    reasons: list[str | None] = Field(description="The first reason for each rejection; null for accepted sequences.")
 
 
-class CriterionValues(BaseModel):
-    """What one criterion of the active policy read of some sequences, in their order, and its bounds."""
+class CriterionValues(ResponseModel):
+    """The values that a criterion of the active policy compared, in the order of the sequences, and its bounds."""
 
     statistic: str
     pair: str
@@ -112,24 +84,12 @@ class CriterionValues(BaseModel):
     upper: Number | None
     values: list[Number]
 
-    @classmethod
-    def of(cls, criterion: Criterion, values: list[float]) -> Self:
-        """Return a criterion's values as answered."""
-        return cls(
-            statistic=criterion.statistic,
-            pair=criterion.pair,
-            where=criterion.where,
-            lower=criterion.lower,
-            upper=criterion.upper,
-            values=values,
-        )
 
+class SequencesOut(ResponseModel):
+    """Sequences of a batch ordered by (rank, chunk, row): their columns and the decisions of each policy."""
 
-class SequencesOut(BaseModel):
-    """Some sequences of a batch in the order (rank, chunk, row): their columns and every policy's decision."""
-
-    first: int = Field(description="The place of the first one in the batch.")
-    n_sequences: int = Field(description="How many the batch has.")
+    first: int = Field(description="The index of the first returned sequence in the batch.")
+    n_sequences: int = Field(description="The number of sequences in the batch.")
     columns: dict[str, list[Number]]
     decisions: list[SequenceDecisions]
-    criteria: list[CriterionValues] = Field(description="Those of the active policy that applied.")
+    criteria: list[CriterionValues] = Field(description="The criteria of the active policy that applied.")

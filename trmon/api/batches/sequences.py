@@ -1,4 +1,4 @@
-"""A batch's sequences: its reports merged once more, and why each policy rejected which."""
+"""Selects sequences of a batch and repeats each policy's decision for its reasons and values."""
 
 from __future__ import annotations
 
@@ -17,70 +17,70 @@ from trmon_client.core.wire import unpack_bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceSelection:
-    """Which sequences and columns to show; without names, all columns."""
+    """The sequences and columns to return; without names, all columns."""
 
     first: int
     limit: int
     names: frozenset[str] | None = None
 
     def of(self, values: Any) -> list[Any]:
-        """Return the part of [B] values that is shown."""
-        shown: list[Any] = list(values[self.first : self.first + self.limit])
-        return shown
+        """Return the selected part of [B] values."""
+        selected: list[Any] = list(values[self.first : self.first + self.limit])
+        return selected
 
 
 def select_sequences(
-    columns: Columns, decisions: Sequence[DecisionRow], *, book: PolicyRegistry, window: SequenceSelection
+    columns: Columns, decisions: Sequence[DecisionRow], *, registry: PolicyRegistry, selection: SequenceSelection
 ) -> SequencesOut:
-    """Return the sequences of a window with the decisions that stand."""
-    names = [name for name in columns if window.names is None or name in window.names]
+    """Return the selected sequences with their stored decisions."""
+    names = [name for name in columns if selection.names is None or name in selection.names]
     return SequencesOut(
-        first=window.first,
+        first=selection.first,
         n_sequences=columns.n_sequences,
-        columns={name: window.of(columns[name].tolist()) for name in names},
-        decisions=[_decided(row, columns, book=book, window=window) for row in decisions],
+        columns={name: selection.of(columns[name].tolist()) for name in names},
+        decisions=[_sequence_decisions(row, columns, registry=registry, selection=selection) for row in decisions],
         criteria=[
             criterion
             for row in decisions
             if row.role is PolicyRole.ACTIVE
-            for criterion in _criteria(row, columns, book=book, window=window)
+            for criterion in _criteria(row, columns, registry=registry, selection=selection)
         ],
     )
 
 
-def _decided(
-    row: DecisionRow, columns: Columns, *, book: PolicyRegistry, window: SequenceSelection
+def _sequence_decisions(
+    row: DecisionRow, columns: Columns, *, registry: PolicyRegistry, selection: SequenceSelection
 ) -> SequenceDecisions:
     accepted = unpack_bits(row.accepted, columns.n_sequences).tolist()
     return SequenceDecisions(
         policy=row.policy_name,
         hash=row.policy_hash,
         role=row.role,
-        accepted=window.of(accepted),
-        reasons=window.of(_reasons(row, columns, book=book)),
+        accepted=selection.of(accepted),
+        reasons=selection.of(_reasons(row, columns, registry=registry)),
     )
 
 
 def _criteria(
-    row: DecisionRow, columns: Columns, *, book: PolicyRegistry, window: SequenceSelection
+    row: DecisionRow, columns: Columns, *, registry: PolicyRegistry, selection: SequenceSelection
 ) -> list[CriterionValues]:
-    decision = _again(row, columns, book=book)
-    judged = zip(decision.policy.criteria, decision.compared, strict=True) if decision else ()
+    decision = _repeat_decision(row, columns, registry=registry)
+    compared_criteria = zip(decision.policy.criteria, decision.compared, strict=True) if decision else ()
     return [
-        CriterionValues.of(criterion, window.of(in_bound_units(criterion, compared).tolist()))
-        for criterion, compared in judged
+        CriterionValues.from_fields(criterion, values=selection.of(in_bound_units(criterion, compared).tolist()))
+        for criterion, compared in compared_criteria
         if compared is not None
     ]
 
 
-def _reasons(row: DecisionRow, columns: Columns, *, book: PolicyRegistry) -> list[str | None]:
-    decision = _again(row, columns, book=book)
+def _reasons(row: DecisionRow, columns: Columns, *, registry: PolicyRegistry) -> list[str | None]:
+    decision = _repeat_decision(row, columns, registry=registry)
     return decision.reasons if decision else [None] * columns.n_sequences
 
 
-def _again(row: DecisionRow, columns: Columns, *, book: PolicyRegistry) -> Decision | None:
-    """Reasons and values are not kept: a decision is a pure function, so they are found again."""
-    policy = book.find(row.policy_hash)
+def _repeat_decision(row: DecisionRow, columns: Columns, *, registry: PolicyRegistry) -> Decision | None:
+    """Reasons and values are not stored, because a decision is a pure function that can be repeated."""
+    policy = registry.find(row.policy_hash)
     try:
         return decide(columns, policy) if policy else None
     except PolicyError:

@@ -1,1 +1,1 @@
-"""Which notifications were sent, wait, were muted or given up."""
+"""The deliveries of notifications: sent, pending, muted or dead."""

@@ -1,4 +1,4 @@
-"""The diagnosis of a run."""
+"""Route of the diagnosis of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
 
 @router.get("/diagnosis")
 def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
-    """Say what is wrong with a run at its newest step, since when, and what to change; 404 before its first batch."""
+    """Return what is wrong at a run's newest step, since when, and what to change; 404 before its first batch."""
     run = service.store.runs.get(key, access=access)
     found = diagnose(recent_rows(service.store, run, access=access))
     over_signals = {rule.name for rule in service.rules() if rule.reads_batches}

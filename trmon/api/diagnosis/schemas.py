@@ -1,81 +1,59 @@
-"""Diagnoses in answers."""
+"""Response schemas of diagnoses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Self
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from trmon.api.http.json_numbers import Number
+from trmon.api.http.response_model import ResponseModel
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.diagnosis import (
     REMEDIES,
     Diagnosis,
     Escalation,
-    Evidence,
     Finding,
-    Missing,
     Observation,
     Quadrant,
-    Remedy,
     Stage,
 )
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition import ThresholdSide
 
 
-class EvidenceOut(BaseModel):
+class EvidenceOut(ResponseModel):
     """A signal beyond its threshold."""
 
     signal: str
     value: Number = Field(description="The newest value beyond the threshold.")
     bound: ThresholdSide
     threshold: Number
-    away_from: float | None = Field(description="The point from which the threshold is a distance; null: it is none.")
+    away_from: float | None = Field(
+        description="The point that the threshold is a distance from; null for an absolute threshold."
+    )
     since_step: int
 
-    @classmethod
-    def of(cls, evidence: Evidence) -> Self:
-        """Return evidence as answered."""
-        return cls(
-            signal=evidence.signal,
-            value=evidence.value,
-            bound=evidence.bound,
-            threshold=evidence.threshold,
-            away_from=evidence.away_from,
-            since_step=evidence.since_step,
-        )
 
-
-class MissingOut(BaseModel):
-    """A signal that is not known, and what would provide it."""
+class MissingOut(ResponseModel):
+    """A signal that is unknown, and what would provide it."""
 
     signal: str
     provide: str
 
-    @classmethod
-    def of(cls, missing: Missing) -> Self:
-        """Return a missing signal as answered."""
-        return cls(signal=missing.signal, provide=missing.provide)
 
-
-class RemedyOut(BaseModel):
-    """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what if it does not help."""
+class RemedyOut(ResponseModel):
+    """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what to do if it does not help."""
 
     fix: str
     verl: dict[str, str]
     trl: dict[str, str]
     persists: str
 
-    @classmethod
-    def of(cls, remedy: Remedy) -> Self:
-        """Return a remedy as answered."""
-        return cls(fix=remedy.fix, verl=remedy.verl, trl=remedy.trl, persists=remedy.persists)
 
-
-class FindingOut(BaseModel):
-    """One finding: seen with its evidence, or not known with what is missing."""
+class FindingOut(ResponseModel):
+    """A finding: observed with its evidence, or unknown with the signals it lacks."""
 
     finding: Finding
     title: str
@@ -86,19 +64,13 @@ class FindingOut(BaseModel):
 
     @classmethod
     def of(cls, observation: Observation) -> Self:
-        """Return a finding as answered."""
-        return cls(
-            finding=observation.finding,
-            title=observation.finding.title,
-            since_step=observation.since_step,
-            evidence=[EvidenceOut.of(item) for item in observation.evidence],
-            missing=[MissingOut.of(item) for item in observation.missing],
-            fix=REMEDIES[observation.finding].fix,
-        )
+        """Return the response for an observation."""
+        finding = observation.finding
+        return cls.from_fields(observation, title=finding.title, fix=REMEDIES[finding].fix)
 
 
-class EscalationOut(BaseModel):
-    """How far correction can go, and why."""
+class EscalationOut(ResponseModel):
+    """The recommended stage of correction, and why."""
 
     stage: Stage
     advice: str
@@ -107,31 +79,26 @@ class EscalationOut(BaseModel):
 
     @classmethod
     def of(cls, escalation: Escalation) -> Self:
-        """Return an escalation as answered."""
-        return cls(
-            stage=escalation.stage,
-            advice=escalation.stage.advice,
-            evidence=[EvidenceOut.of(item) for item in escalation.evidence],
-            missing=[MissingOut.of(item) for item in escalation.missing],
-        )
+        """Return the response for an escalation."""
+        return cls.from_fields(escalation, advice=escalation.stage.advice)
 
 
-class QuadrantOut(BaseModel):
-    """Which kind of correction can work at all, by tv and chi2."""
+class QuadrantOut(ResponseModel):
+    """The kind of correction that can work, determined by tv and chi2."""
 
     quadrant: Quadrant
     advice: str
 
 
-class IgnoredOut(BaseModel):
-    """A name of a log line that was not read, and why."""
+class IgnoredOut(ResponseModel):
+    """A name in a log line that was ignored, and why."""
 
     name: str
     why: str
 
 
-class CircumstanceOut(BaseModel):
-    """What fires on the run itself, which no signal shows: that it is silent, that two trainers live under its name."""
+class CircumstanceOut(ResponseModel):
+    """A firing alert about the run itself rather than its signals, such as a stall or two trainers at once."""
 
     rule: str
     severity: Severity
@@ -141,50 +108,40 @@ class CircumstanceOut(BaseModel):
 
     @classmethod
     def of(cls, alert: Alert) -> Self:
-        """Return a firing alert as a diagnosis tells it."""
-        return cls(
-            rule=alert.rule,
-            severity=alert.severity,
-            since_step=alert.step,
-            summary=alert.summary,
-            fix=alert.runbook,
-        )
+        """Return the response for a firing alert."""
+        return cls.from_fields(alert, since_step=alert.step, fix=alert.runbook)
 
 
-class DiagnosisOut(BaseModel):
-    """What is wrong at the newest step. The primary finding is the cause; the others were seen beside it."""
+class DiagnosisOut(ResponseModel):
+    """What is wrong at the newest step; the primary finding is the cause, the others were observed with it."""
 
     step: int
-    steps: int = Field(description="How many of the newest steps were read.")
+    steps: int = Field(description="The number of newest steps that were read.")
     primary: Finding
     title: str
     remedy: RemedyOut | None
     circumstances: list[CircumstanceOut] = Field(
-        description="What fires on the run itself: stalled, crashed, two trainers; empty for a log line."
+        description="Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."
     )
-    observed: list[FindingOut] = Field(description="What was found, the cause first.")
-    unknown: list[FindingOut] = Field(description="What cannot be told, and the signals that would tell it.")
-    shortfall: list[EvidenceOut] = Field(description="Why a run in which nothing was found is not healthy.")
+    observed: list[FindingOut] = Field(description="The observed findings, the cause first.")
+    unknown: list[FindingOut] = Field(description="Findings that cannot be evaluated, and the signals that they lack.")
+    shortfall: list[EvidenceOut] = Field(description="Why a run without findings is not healthy.")
     quadrant: QuadrantOut
     escalation: EscalationOut
-    ignored: list[IgnoredOut] = Field(description="Names of a log line that were not read; empty for a run.")
+    ignored: list[IgnoredOut] = Field(description="Names in a log line that were ignored; empty for a run.")
 
     @classmethod
     def of(
-        cls, found: Diagnosis, *, circumstances: Iterable[Alert] = (), ignored: list[IgnoredOut] | None = None
+        cls, diagnosis: Diagnosis, *, circumstances: Iterable[Alert] = (), ignored: list[IgnoredOut] | None = None
     ) -> Self:
-        """Return a diagnosis as answered."""
-        return cls(
-            step=found.step,
-            steps=found.steps,
-            primary=found.primary,
-            title=found.primary.title,
-            remedy=RemedyOut.of(found.remedy) if found.remedy else None,
+        """Return the response for a diagnosis."""
+        return cls.from_fields(
+            diagnosis,
+            title=diagnosis.primary.title,
             circumstances=[CircumstanceOut.of(alert) for alert in circumstances],
-            observed=[FindingOut.of(item) for item in found.observed],
-            unknown=[FindingOut.of(item) for item in found.unknown],
-            shortfall=[EvidenceOut.of(item) for item in found.shortfall],
-            quadrant=QuadrantOut(quadrant=found.quadrant, advice=found.quadrant.advice),
-            escalation=EscalationOut.of(found.escalation),
+            observed=[FindingOut.of(item) for item in diagnosis.observed],
+            unknown=[FindingOut.of(item) for item in diagnosis.unknown],
+            quadrant=QuadrantOut(quadrant=diagnosis.quadrant, advice=diagnosis.quadrant.advice),
+            escalation=EscalationOut.of(diagnosis.escalation),
             ignored=ignored or [],
         )

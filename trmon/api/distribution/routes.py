@@ -1,4 +1,4 @@
-"""The distribution of what a run's policy bounds, over its steps: stored sequences, one batch in memory at a time."""
+"""Route of the distribution of the statistics that a policy bounds; reads one stored batch at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from trmon.api.distribution.schemas import DistributionOut
 from trmon.api.http.components import Components, Service
-from trmon.api.runs.step_selection import Chosen
+from trmon.api.runs.step_selection import SelectedSteps
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, distribution
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey
@@ -22,34 +22,37 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 @router.get("/distribution")
 def get_distribution(
     service: Service,
-    chosen: Chosen,
-    statistic: Annotated[str | None, Query(max_length=64, description="Which criterion, by what it reads.")] = None,
+    selected: SelectedSteps,
+    statistic: Annotated[
+        str | None,
+        Query(max_length=64, description="Statistic of the criterion; defaults to the one that rejected most."),
+    ] = None,
     pair: Annotated[str | None, Query(max_length=64)] = None,
     where: Annotated[str | None, Query(max_length=64)] = None,
 ) -> DistributionOut:
-    """Return where sequences stood against a bound of the policy, step by step, and the bound then in force."""
-    policies, cuts = service.store.policies, CriterionSamples()
-    book = PolicyRegistry.of(policies.current(chosen.run_id), versions=policies.history(chosen.run_id))
-    n_found = sum(_added(service, cuts, batch, book=book) for batch in chosen.batches)
-    read = cuts.most_rejecting if statistic is None else _asked(cuts, statistic, pair=pair, where=where)
-    found = None if read is None else distribution(cuts.by_criterion[read])
-    return DistributionOut.of(cuts, chosen=read, found=found, missing=len(chosen.batches) - n_found)
+    """Return the distribution of a bounded statistic over each step's sequences, and the bound active then."""
+    policies, samples = service.store.policies, CriterionSamples()
+    registry = PolicyRegistry.of(policies.current(selected.run_id), versions=policies.history(selected.run_id))
+    n_found = sum(_add_batch(service, samples, batch, registry=registry) for batch in selected.batches)
+    read = samples.most_rejecting if statistic is None else _find_criterion(samples, statistic, pair=pair, where=where)
+    found = None if read is None else distribution(samples.by_criterion[read])
+    return DistributionOut.of(samples, chosen=read, found=found, missing=len(selected.batches) - n_found)
 
 
-def _added(service: Components, cuts: CriterionSamples, key: BatchKey, *, book: PolicyRegistry) -> bool:
-    """Take a batch in, as the policy that its first report names reads it; false without one that can be read."""
+def _add_batch(service: Components, samples: CriterionSamples, key: BatchKey, *, registry: PolicyRegistry) -> bool:
+    """Add a batch under the policy of its first report; return whether any report could be read."""
     reports, _ = decode_reports(service.store.run_log.batch_reports(key))
-    policy = book.find(reports[0].report.policy) if reports else None
+    policy = registry.find(reports[0].report.policy) if reports else None
     if policy is not None:
-        cuts.add(Columns.merge(*(report.columns() for report in reports)), step=key.step, policy=policy)
+        samples.add(Columns.merge(*(report.columns() for report in reports)), step=key.step, policy=policy)
     return bool(reports)
 
 
-def _asked(cuts: CriterionSamples, statistic: str, *, pair: str | None, where: str | None) -> CriterionKey:
-    for read in cuts.by_criterion:
+def _find_criterion(samples: CriterionSamples, statistic: str, *, pair: str | None, where: str | None) -> CriterionKey:
+    for read in samples.by_criterion:
         if read[0] == statistic and pair in (None, read[1]) and where in (None, read[2]):
             return read
-    known = ", ".join(sorted({read[0] for read in cuts.by_criterion})) or "none"
+    known = ", ".join(sorted({read[0] for read in samples.by_criterion})) or "none"
     raise InvalidInput(
-        "statistic", f"{statistic!r:.64} is none that a criterion read in these steps; these were: {known}"
+        "statistic", f"{statistic!r:.64} is not the statistic of a criterion in these steps; these are: {known}"
     )

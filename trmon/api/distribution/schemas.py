@@ -1,4 +1,4 @@
-"""Distributions in answers."""
+"""Response schemas of distributions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, D
 
 
 class CriterionOut(BaseModel):
-    """One criterion that applied in these steps, and how many sequences it was the first to reject."""
+    """A criterion that applied in these steps, and how many sequences it rejected first."""
 
     statistic: str
     pair: str
@@ -20,30 +20,34 @@ class CriterionOut(BaseModel):
 
     @classmethod
     def of(cls, read: CriterionKey, *, n_rejected: int) -> Self:
-        """Return a criterion as answered."""
+        """Return the response for a criterion."""
         statistic, pair, where = read
         return cls(statistic=statistic, pair=pair, where=where, n_rejected=n_rejected)
 
 
 class DistributionOut(BaseModel):
-    """How many sequences of each step lay between two edges of a criterion's statistic, and the bounds in force."""
+    """Histograms of a criterion's statistic over the sequences of each step, and the bounds active then."""
 
-    criteria: list[CriterionOut] = Field(description="Those that can be asked for.")
-    chosen: CriterionOut | None = Field(description="The one asked for, else the one that rejected most; null: none.")
+    criteria: list[CriterionOut] = Field(description="The criteria that can be requested.")
+    chosen: CriterionOut | None = Field(
+        description="The requested criterion, or the one that rejected most; null if none applied."
+    )
     steps: list[int]
-    edges: list[Number] = Field(description="Ascending; the outer bins take what lies beyond.")
-    counts: list[list[int]] = Field(description="For each step, one count a bin.")
-    n_unknown: list[int] = Field(description="Sequences of each step whose statistic is NaN.")
+    edges: list[Number] = Field(description="Ascending; the outer bins include values beyond them.")
+    counts: list[list[int]] = Field(description="For each step, one count per bin.")
+    n_unknown: list[int] = Field(description="The number of sequences of each step whose statistic is NaN.")
     lower: list[Number | None]
     upper: list[Number | None]
-    n_steps_without_reports: int = Field(description="Steps looked for whose sequences are no longer stored.")
+    n_steps_without_reports: int = Field(
+        description="The number of selected steps whose sequences are no longer stored."
+    )
 
     @classmethod
     def of(
-        cls, cuts: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
+        cls, samples: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
     ) -> Self:
-        """Return a distribution as answered; None where no criterion applied."""
-        criteria = {read: CriterionOut.of(read, n_rejected=cuts.n_rejected(read)) for read in cuts.by_criterion}
+        """Return the response for a distribution; None if no criterion applied."""
+        criteria = {read: CriterionOut.of(read, n_rejected=samples.n_rejected(read)) for read in samples.by_criterion}
         return cls(
             criteria=list(criteria.values()),
             chosen=None if chosen is None else criteria[chosen],

@@ -1,1 +1,1 @@
-"""Events as they happen, over Server-Sent Events."""
+"""Server-Sent Events of runs."""

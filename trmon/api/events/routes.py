@@ -1,4 +1,4 @@
-"""Events as they happen: Server-Sent Events that a reader can leave and take up again where it was."""
+"""Route of the event stream: Server-Sent Events that a reader can resume after a disconnect."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from trmon.domain.model.identity import RunKey
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
 
 EVENT_STREAM = "text/event-stream"
-
-
-# No proxy or cache may hold a stream back.
-UNHELD = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Headers that keep proxies and caches from delaying the stream."""
 
 
 @router.get("", response_class=StreamingResponse, responses={200: {"content": {EVENT_STREAM: {}}}})
@@ -29,11 +27,11 @@ async def follow_events(
     access: Reader,
     service: Service,
     run: Annotated[str | None, Query(max_length=257, description="Only this run, as project/run.")] = None,
-    last_event_id: Annotated[int | None, Header(ge=0, description="Go on after this event.")] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, description="Resume after this event.")] = None,
 ) -> StreamingResponse:
-    """Follow what happens: batches, alerts, changes of state and policy; from now on, or after an event."""
+    """Stream events: closed batches, alerts, changes of state and policy; from now on, or after an event."""
 
-    async def is_known() -> bool:
+    async def is_authorized() -> bool:
         try:
             return await service.authenticator.access(request.headers.get("authorization"), now=time.time()) == access
         except Unauthenticated:
@@ -43,13 +41,13 @@ async def follow_events(
         events=service.store.events,
         commit_signal=service.commit_signal,
         access=access,
-        is_known=is_known,
-        run=None if run is None else _key(run),
+        is_authorized=is_authorized,
+        run=None if run is None else _run_key(run),
     )
-    return StreamingResponse(stream_events(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNHELD)
+    return StreamingResponse(stream_events(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNBUFFERED)
 
 
-def _key(run: str) -> RunKey:
+def _run_key(run: str) -> RunKey:
     project, slash, name = run.partition("/")
     if not slash:
         raise InvalidInput("run", "must be project/run")

@@ -1,4 +1,4 @@
-"""A stream of events: each reader keeps its own place and reads on when there is more, so a slow one holds nothing."""
+"""Streams events: each reader has its own position and reads when there is more, so a slow reader blocks nothing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from trmon.views.commit_signal import CommitSignal
 
 HEARTBEAT_SECONDS = 15.0
 PAUSE_SECONDS = 0.2
-"""Shortest time between two reads of one stream: commits in between are read together."""
-MAX_AT_ONCE = 200
+"""Shortest time between two reads of a stream: one read covers several commits."""
+MAX_EVENTS_PER_READ = 200
 RETRY_MILLISECONDS = 2000
 
 
 class EventFeed(Protocol):
-    """What a stream asks of the store."""
+    """Reads events from the store."""
 
-    def read_after(self, event_id: int, *, access: Access, run: RunKey | None, limit: int) -> tuple[list[StoredEvent], int]:
-        """Return the events with a larger id that the caller may see, oldest first, and the place to look on from."""
+    def read_after(
+        self, event_id: int, *, access: Access, run: RunKey | None, limit: int
+    ) -> tuple[list[StoredEvent], int]:
+        """Return later events that the caller may see, oldest first, and the id to continue after."""
 
     def last_id(self) -> int:
         """Return the id of the newest event."""
@@ -34,44 +36,44 @@ class EventFeed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """Who follows which events, for as long as the token that was shown is one."""
+    """A reader of the event stream, and which events it may see until its token is revoked."""
 
     events: EventFeed
     commit_signal: CommitSignal
     access: Access
-    is_known: Callable[[], Awaitable[bool]]
+    is_authorized: Callable[[], Awaitable[bool]]
     run: RunKey | None = None
 
     def read(self, after: int) -> tuple[list[StoredEvent], int]:
-        """Return the next events, and after which to read on; blocks."""
-        return self.events.read_after(after, access=self.access, run=self.run, limit=MAX_AT_ONCE)
+        """Return the next events, and the id to continue after; blocks."""
+        return self.events.read_after(after, access=self.access, run=self.run, limit=MAX_EVENTS_PER_READ)
 
 
 async def stream_events(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
-    """Yield events as they come, after one of them or from now on, and comments while there are none."""
+    """Yield events after an id or from now on, and comments while there are none."""
     newest = await asyncio.to_thread(follower.events.last_id)
-    # A place beyond the newest event is of another database: nothing would ever come after it.
-    place = newest if after is None else min(after, newest)
+    # An id beyond the newest event is from another database: waiting for later ones would never end.
+    position = newest if after is None else min(after, newest)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-    while not follower.commit_signal.closed and await follower.is_known():
-        seen, read_at = follower.commit_signal.count, time.monotonic()
-        found, place = await asyncio.to_thread(follower.read, place)
-        for stored in found:
+    while not follower.commit_signal.closed and await follower.is_authorized():
+        seen_commits, read_at = follower.commit_signal.count, time.monotonic()
+        events, position = await asyncio.to_thread(follower.read, position)
+        for stored in events:
             yield sse_frame(stored)
-        if len(found) == MAX_AT_ONCE:
+        if len(events) == MAX_EVENTS_PER_READ:
             continue
-        if not await follower.commit_signal.wait(seen, timeout_seconds=HEARTBEAT_SECONDS):
+        if not await follower.commit_signal.wait(seen_commits, timeout_seconds=HEARTBEAT_SECONDS):
             yield b": alive\n\n"
         await asyncio.sleep(pause_seconds(since_read_seconds=time.monotonic() - read_at))
 
 
 def pause_seconds(*, since_read_seconds: float) -> float:
-    """Return how long a stream still waits before it reads again: not at all where nothing came for a while."""
+    """Return how long a stream pauses before it reads again: 0 if the last read is long ago."""
     return max(0.0, PAUSE_SECONDS - since_read_seconds)
 
 
 def sse_frame(stored: StoredEvent) -> bytes:
-    """Return an event as it goes over the line."""
-    place = {"project": stored.key.project, "run": stored.key.run, "at": stored.event.at}
-    data = msgspec.json.encode({**place, **stored.event.data})
+    """Return an event in the SSE format."""
+    origin = {"project": stored.key.project, "run": stored.key.run, "at": stored.event.at}
+    data = msgspec.json.encode({**origin, **stored.event.data})
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (stored.id, stored.event.kind.encode(), data)

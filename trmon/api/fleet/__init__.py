@@ -1,1 +1,1 @@
-"""The fleet: many runs in one answer, each with its verdict, sorted by urgency."""
+"""The fleet: many runs in one response, each with its verdict."""

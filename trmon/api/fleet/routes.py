@@ -1,4 +1,4 @@
-"""The fleet: many runs in one answer, each with its verdict."""
+"""Routes of the fleet: runs with their verdicts."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def list_fleet(
     after: After = None,
     limit: Limit = 100,
 ) -> PageOut[FleetRunOut]:
-    """List runs with their verdict, open alerts and newest course, newest run first."""
+    """List runs with their verdict, open alerts and recent course, newest run first."""
     page = service.store.runs.list(access=access, project=project, archived=archived, after=after, limit=limit)
-    return PageOut(items=_judged(service, page.items, access=access), next=page.next)
+    return PageOut(items=_responses(service, page.items, access=access), next=page.next)
 
 
 @router.get("/{project}/{run}")
 def get_fleet_run(key: Named, access: Reader, service: Service) -> FleetRunOut:
-    """Return one run with its verdict, open alerts and newest course."""
-    return _judged(service, [service.store.runs.get(key, access=access)], access=access)[0]
+    """Return a run with its verdict, open alerts and recent course."""
+    return _responses(service, [service.store.runs.get(key, access=access)], access=access)[0]
 
 
-def _judged(service: Components, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
+def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
     now = time.time()
     alerts = service.store.alerts.firing([run.id for run in runs], access=access)
-    summaries = service.summaries.at(runs, access=access, now=now)
-    return [FleetRunOut.of(run, alerts=alerts[run.id], glance=summaries.get(run.id), now=now) for run in runs]
+    summaries = service.summaries.of(runs, access=access, now=now)
+    return [FleetRunOut.of(run, alerts=alerts[run.id], summary=summaries.get(run.id), now=now) for run in runs]

@@ -1,4 +1,4 @@
-"""/metrics: the active runs and the service itself, for Prometheus."""
+"""The /metrics route: active runs and the service's own counters, for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(access: Reader, service: Service) -> PlainTextResponse:
-    """Return the active runs the caller may see and, unless it is limited to a project, the service's counters."""
+    """Return the active runs that the caller may see and, without a project's token, the service's counters."""
     runs = service.exposition.text(service.view_cache.active(time.time()), project=access.project)
-    own = "" if access.project is not None else generate_latest(service.counters.registry).decode()
-    return PlainTextResponse(own + runs, media_type=MEDIA_TYPE)
+    counters = "" if access.project is not None else generate_latest(service.counters.registry).decode()
+    return PlainTextResponse(counters + runs, media_type=MEDIA_TYPE)

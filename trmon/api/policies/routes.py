@@ -1,4 +1,4 @@
-"""The policy of a run: read, changed, and rolled back; every change is a version with an author and a reason."""
+"""Routes of a run's policy: read, change and roll back; each change is a version with an author and a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 
 @router.get("/policy")
 def get_policy(key: Named, access: Reader, service: Service) -> PolicyVersionOut:
-    """Return the policy in force."""
+    """Return the active policy."""
     run = service.store.runs.get(key, access=access)
     return PolicyVersionOut.of(service.store.policies.current(run.id, access=access))
 
@@ -30,7 +30,7 @@ def get_policy(key: Named, access: Reader, service: Service) -> PolicyVersionOut
 def list_policy_versions(
     key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
 ) -> PageOut[PolicyVersionOut]:
-    """List the versions the run's policy had, newest first; the last is what every run begins with."""
+    """List the versions of the run's policy, newest first; the last one is the default of every run."""
     run = service.store.runs.get(key, access=access)
     page = service.store.policies.list(run.id, access=access, after=after, limit=limit)
     return PageOut(items=[PolicyVersionOut.of(version) for version in page.items], next=page.next)
@@ -38,7 +38,7 @@ def list_policy_versions(
 
 @router.put("/policy")
 def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service) -> PolicyVersionOut:
-    """Put a policy in force; trainers hear of it with their next report."""
+    """Activate a policy; trainers receive it with their next acknowledgement."""
     run = service.store.runs.get(key, access=access)
     current = service.store.policies.current(run.id, access=access)
     shadows = current.shadows
@@ -58,7 +58,7 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
 
 @router.post("/policy/rollback")
 def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Service) -> PolicyVersionOut:
-    """Put an earlier version in force again, as a new version; what a controller had changed is pinned."""
+    """Activate an earlier version again, as a new version; it is pinned if a controller set the current one."""
     run = service.store.runs.get(key, access=access)
     history = _history(service, run)
     earlier = _earlier(history, rollback.hash)
@@ -69,14 +69,14 @@ def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Ser
         reason=reason,
         created_at=time.time(),
         from_step=0,
-        # Over the same sequences the controller would make the same change again.
+        # Otherwise the controller would repeat its change, because it sees the same sequences.
         pinned=earlier.pinned or history[-1].is_adapted,
     )
     return _put(service, run, version)
 
 
 def _history(service: Components, run: Run) -> list[PolicyVersion]:
-    """Return what was set, after what every run starts with."""
+    """Return the default version and all later ones, oldest first."""
     return [default_version(now=run.created_at), *service.store.policies.history(run.id)]
 
 
@@ -86,7 +86,7 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
         if version.policy.hash == wanted or (wanted is None and version.policy.hash != current.policy.hash):
             return version
     if wanted is None:
-        raise Conflict("there is no other version to roll back to")
+        raise Conflict("there is no earlier version to roll back to")
     raise NotFound("policy version", wanted)
 
 

@@ -1,4 +1,4 @@
-"""Policies in answers and requests."""
+"""Request and response schemas of policies."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon_client.core.policies.acceptance import Policy, PolicyError
 
 Spec = str | dict[str, Any]
-"""A preset's name, or a policy's name, criteria and token rules."""
+"""A preset's name, or a policy with its name, criteria and token rules."""
 
 
-class PolicyVersionOut(BaseModel):
-    """One version of a run's policy, and who set it why."""
+class PolicyVersionOut(ResponseModel):
+    """One version of a run's policy, with its author and reason."""
 
     name: str
     hash: str
@@ -26,39 +27,34 @@ class PolicyVersionOut(BaseModel):
     created_at: float
     from_step: int
     pinned: bool
-    evidence: dict[str, Any] = Field(description="What a controller's version rests on.")
+    evidence: dict[str, Any] = Field(description="The evidence for a controller's version.")
 
     @classmethod
     def of(cls, version: PolicyVersion) -> Self:
-        """Return a version as answered."""
-        return cls(
+        """Return the response for a version."""
+        return cls.from_fields(
+            version,
             name=version.policy.name,
             hash=version.policy.hash,
             policy=version.policy.spec(),
             shadows=[shadow.spec() for shadow in version.shadows],
-            author=version.author,
-            reason=version.reason,
-            created_at=version.created_at,
-            from_step=version.from_step,
-            pinned=version.pinned,
-            evidence=dict(version.evidence),
         )
 
 
 class PolicyChange(BaseModel):
-    """A policy to put in force; without `shadows`, the run keeps those it has."""
+    """A policy to activate; without `shadows`, the run keeps its shadow policies."""
 
     model_config = ConfigDict(extra="forbid")
 
     policy: Spec = Field(examples=["geo_mask"])
     shadows: list[Spec] | None = Field(None, max_length=16)
     reason: str = Field("", max_length=1000)
-    from_step: int = Field(0, ge=0, lt=1 << 62, description="The first step it should apply to; best effort.")
-    pinned: bool = Field(False, description="Keep controllers from changing it.")
+    from_step: int = Field(0, ge=0, lt=1 << 62, description="The first step it applies to, on a best-effort basis.")
+    pinned: bool = Field(False, description="Prevent controllers from changing it.")
 
 
 class Rollback(BaseModel):
-    """Which earlier version to put in force again; without a hash, the one before the current one."""
+    """The earlier version to activate again; without a hash, the previous one."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -67,7 +63,7 @@ class Rollback(BaseModel):
 
 
 def parse_policy(spec: Spec, *, field: str) -> Policy:
-    """Return a policy, or raise InvalidInput naming the field."""
+    """Return a policy. Errors: InvalidInput naming the field."""
     try:
         return Policy.parse(spec)
     except PolicyError as error:
@@ -75,10 +71,10 @@ def parse_policy(spec: Spec, *, field: str) -> Policy:
 
 
 def parse_shadow_policy(spec: Spec, *, field: str) -> Policy:
-    """Return a policy to decide by here, or raise InvalidInput: columns do not hold what token rules need."""
+    """Return a policy that the service can replay. Errors: InvalidInput for token rules, whose inputs columns lack."""
     policy = parse_policy(spec, field=field)
     if not policy.criteria:
         raise InvalidInput(
-            field, f"{policy.name} has token rules alone, and these work in the trainer; a shadow needs criteria"
+            field, f"{policy.name} has only token rules, which run in the trainer; a shadow policy needs criteria"
         )
     return policy

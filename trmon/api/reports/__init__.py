@@ -1,1 +1,1 @@
-"""Where trainers post: one message, or a bundle of many."""
+"""Ingest routes for trainers: one message, or a bundle."""

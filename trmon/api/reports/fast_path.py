@@ -1,4 +1,4 @@
-"""The short way of reports: past the framework's routing and dependencies, which cost a third of taking one in."""
+"""Serves reports without the framework's routing and dependencies, which cost a third of the ingest time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ONE = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", ONE))
 
 
 class FastPath:
-    """Calls the endpoints of reports as their routes would; what is not for them goes on to the routes."""
+    """Calls the ingest endpoints as their routes would, and passes other requests on to the routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -30,17 +30,17 @@ class FastPath:
 
 
 async def _answer(request: Request) -> Response | None:
-    """Return the answer to reports, None to anything else."""
+    """Return the response to an ingest request, None for any other request."""
     path = request.scope["path"]
     if path == MANY:
         return await send_many(request, access=await require_sender(request), service=await components_of(request))
-    place = _ONE.fullmatch(path)
-    if place is None:
+    match = _ONE.fullmatch(path)
+    if match is None:
         return None
     return await send_one(
         request,
-        project=place["project"],
-        run=place["run"],
+        project=match["project"],
+        run=match["run"],
         access=await require_sender(request),
         service=await components_of(request),
     )

@@ -1,4 +1,4 @@
-"""What OpenAPI says of the wire: the JSON Schema of its structs, made from the structs."""
+"""The OpenAPI description of the wire format, generated from its structs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _NAMED: dict[str, Any] = {"Message": wire.Message, "Bundle": wire.Bundle, "Ack":
 
 
 def openapi_body(name: str, *, answer: str) -> dict[str, Any]:
-    """Return the part of a route's OpenAPI that names its body and its answer, in both media types."""
+    """Return a route's OpenAPI entry for its request and response bodies, in both media types."""
     return {
         "requestBody": {"required": True, "content": _content(name)},
-        "responses": {"200": {"description": "Durable, or said why not", "content": _content(answer)}},
+        "responses": {"200": {"description": "Acknowledged, or refused with a reason", "content": _content(answer)}},
     }
 
 
 def wire_schemas() -> dict[str, Any]:
-    """Return the JSON Schema of every struct of the wire by its name."""
+    """Return the JSON Schema of every wire struct by name."""
     types = list(_NAMED.values())
     roots, components = msgspec.json.schema_components(types, ref_template=_REF)
     messages = roots[types.index(wire.Message)]

@@ -1,4 +1,4 @@
-"""Where trainers send: one message of a run, or a bundle of many."""
+"""Ingest routes for trainers: one message of a run, or a bundle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(tags=["reports"])
 
 @router.post(ONE, openapi_extra=openapi_body("Message", answer="Ack"))
 async def send_one(request: Request, project: str, run: str, access: Sender, service: Service) -> Response:
-    """Send one message: a report, start, scalars, heartbeat, pause or finish; answered when it is on the disk."""
+    """Send one message: a report, start, scalars, heartbeat, pause or finish; the response means that it is durable."""
     media_type = _media_type(request)
     key = RunKey.checked(project, run)
     access.require(Scope.INGEST, project=project)
@@ -31,7 +31,7 @@ async def send_one(request: Request, project: str, run: str, access: Sender, ser
 
 @router.post(MANY, openapi_extra=openapi_body("Bundle", answer="Acks"))
 async def send_many(request: Request, access: Sender, service: Service) -> Response:
-    """Send many messages of any runs; each has its own answer, so that a bad one spoils no other."""
+    """Send messages of any runs; each gets its own acknowledgement, so an invalid one does not affect the others."""
     media_type = _media_type(request)
     with service.counters.ingest_seconds.time():
         acks = await service.ingest_service.ingest_bundle(await _body(request), media_type=media_type, access=access)
@@ -39,7 +39,7 @@ async def send_many(request: Request, access: Sender, service: Service) -> Respo
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body: the edge has read it, and hands it over in one message."""
+    """Return the body, which the gateway passes on in one message."""
     body: bytes = (await request.receive())["body"]
     return body
 
@@ -48,6 +48,6 @@ def _media_type(request: Request) -> str:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in (wire.MSGPACK, wire.JSON):
         raise UnsupportedMedia(
-            f"content-type must be {wire.MSGPACK} or {wire.JSON}, and is {media_type[:64] or 'not given'!r}"
+            f"content-type must be {wire.MSGPACK} or {wire.JSON}, not {media_type[:64] or 'absent'!r}"
         )
     return media_type

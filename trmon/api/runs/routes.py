@@ -1,4 +1,4 @@
-"""Runs: found, listed, changed and deleted."""
+"""Routes of runs: list, read, change and delete them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trmon.notifications.configured_receivers import routes_of
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"])
 
 
-async def _named(project: str, run: str) -> RunKey:
+async def _run_key(project: str, run: str) -> RunKey:
     return RunKey.checked(project, run)
 
 
-Named = Annotated[RunKey, Depends(_named)]
-"""The run that a path names."""
+Named = Annotated[RunKey, Depends(_run_key)]
+"""The run named by the path."""
 
 
 @router.get("")
@@ -50,28 +50,28 @@ def list_runs(
         after=after,
         limit=limit,
     )
-    return PageOut(items=[_answered(service, run) for run in page.items], next=page.next)
+    return PageOut(items=[_response(service, run) for run in page.items], next=page.next)
 
 
 @router.get("/{project}/{run}")
 def get_run(key: Named, access: Reader, service: Service) -> RunOut:
     """Return a run."""
-    return _answered(service, service.store.runs.get(key, access=access))
+    return _response(service, service.store.runs.get(key, access=access))
 
 
 @router.get("/{project}/{run}/attempts")
 def list_attempts(
     key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
 ) -> PageOut[AttemptOut]:
-    """List the starts of a run's trainer, newest first."""
+    """List the attempts of a run, newest first."""
     run = service.store.runs.get(key, access=access)
     page = service.store.runs.list_attempts(run.id, access=access, after=after, limit=limit)
-    return PageOut(items=[AttemptOut.of(attempt) for attempt in page.items], next=page.next)
+    return PageOut(items=[AttemptOut.from_fields(attempt) for attempt in page.items], next=page.next)
 
 
 @router.patch("/{project}/{run}")
 def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
-    """Tag, archive or rename a run, or give it another owner, whose receivers are notified of what fires."""
+    """Tag, archive or rename a run, or change its owner; the new owner's receivers get the firing alerts."""
     tags = None if change.tags is None else [checked_name(tag, field="tags") for tag in change.tags]
     run = service.store.runs.update(
         key,
@@ -83,12 +83,12 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
         archived=change.archived,
         owner_change=_owner_change(service),
     ).result()
-    return _answered(service, run)
+    return _response(service, run)
 
 
 @router.delete("/{project}/{run}", status_code=204)
 def delete_run(key: Named, access: Admin, service: Service) -> None:
-    """Delete a run and everything of it, for ever; whoever heard that an alert of it fires hears that it is over."""
+    """Delete a run with all its data; receivers of its firing alerts are notified that they ended."""
     service.store.runs.delete(key, access=access, now=time.time())
 
 
@@ -97,5 +97,5 @@ def _owner_change(service: Components) -> OwnerChange:
     return OwnerChange(routes=routes_of(settings), public_url=settings.public_url, now=time.time())
 
 
-def _answered(service: Components, run: Run) -> RunOut:
+def _response(service: Components, run: Run) -> RunOut:
     return RunOut.of(run, service.view_cache.get(run.id))

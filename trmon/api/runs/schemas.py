@@ -1,4 +1,4 @@
-"""Runs in answers and requests."""
+"""Request and response schemas of runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
+from trmon.api.http.response_model import ResponseModel
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.runs.attempts import Resolution
-from trmon.domain.runs.run import Attempt, Run, RunState
+from trmon.domain.runs.run import Run, RunState
 from trmon.views.run_view_cache import RunView
 
 
-class RunOut(BaseModel):
+class RunOut(ResponseModel):
     """A run; times are seconds since the epoch on the server's clock."""
 
     project: str
@@ -27,30 +28,22 @@ class RunOut(BaseModel):
     last_report_at: float | None
     last_step: int | None
     archived: bool
-    mask_rate: Number | None = Field(description="Of the newest step; null for a run that is not active.")
+    mask_rate: Number | None = Field(description="At the newest step; null for an inactive run.")
     firing: list[str] = Field(description="The rules whose alerts fire on the run.")
 
     @classmethod
     def of(cls, run: Run, view: RunView | None) -> Self:
-        """Return a run, with what is live of it if it is active, as answered."""
-        return cls(
+        """Return the response for a run, with its view if it is active."""
+        return cls.from_fields(
+            run,
             project=run.key.project,
             run=run.key.run,
-            state=run.state,
-            owner=run.owner,
-            tags=list(run.tags),
-            config=run.config,
-            mode=run.mode,
-            created_at=run.created_at,
-            last_report_at=run.last_report_at,
-            last_step=run.last_step,
-            archived=run.archived,
             mask_rate=view.signals.get("mask_rate") if view else None,
             firing=[alert.rule for alert in view.alerts if alert.state is AlertState.FIRING] if view else [],
         )
 
 
-class AttemptOut(BaseModel):
+class AttemptOut(ResponseModel):
     """One start of a run's trainer."""
 
     id: int
@@ -58,31 +51,21 @@ class AttemptOut(BaseModel):
     ordinal: int
     started_at: float
     world_size: int
-    fork_of: int | None = Field(description="The attempt it left: its trainer went back in steps, or was a second one.")
-    fork_reason: Resolution | None = Field(description="Why: two_trainers spoke at once under one name, or went_back.")
+    fork_of: int | None = Field(description="The attempt that this one branched from; null for none.")
+    fork_reason: Resolution | None = Field(
+        description="Why: two_trainers reported at once under one name, or the trainer went_back in steps."
+    )
     ranks_unverified: bool
-
-    @classmethod
-    def of(cls, attempt: Attempt) -> Self:
-        """Return an attempt as answered."""
-        return cls(
-            id=attempt.id,
-            name=attempt.name,
-            ordinal=attempt.ordinal,
-            started_at=attempt.started_at,
-            world_size=attempt.world_size,
-            fork_of=attempt.fork_of,
-            fork_reason=attempt.fork_reason,
-            ranks_unverified=attempt.ranks_unverified,
-        )
 
 
 class RunChange(BaseModel):
-    """What to change of a run; what is not given stays."""
+    """Changes to a run; omitted fields stay as they are."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str | None = Field(None, description="A new name; a trainer that sends under the old one begins a new run.")
+    name: str | None = Field(
+        None, description="A new name; a trainer that reports under the old name starts a new run."
+    )
     tags: list[str] | None = Field(None, max_length=64)
     owner: str | None = Field(None, min_length=1, max_length=128)
     archived: bool | None = None

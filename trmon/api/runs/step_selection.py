@@ -1,4 +1,4 @@
-"""Steps of a run, evenly chosen, as routes that read stored batches are asked for them."""
+"""Dependency that selects evenly spaced steps of a run, for routes that read stored batches."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ OfAttempt = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Only this
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSelection:
-    """A run, and the batches that gauges read at the chosen steps, oldest first."""
+    """A run, and the gauge rows of the selected steps, oldest first."""
 
     run_id: int
     batches: list[BatchKey]
 
 
-def _chosen(
+def _select_steps(
     key: Named,
     access: Reader,
     service: Service,
     from_step: FromStep = None,
     to_step: ToStep = None,
     attempt_id: OfAttempt = None,
-    points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="Most steps, evenly chosen.")] = 100,
+    points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="Maximum number of steps, evenly spaced.")] = 100,
 ) -> StepSelection:
     run = service.store.runs.get(key, access=access)
     steps = service.store.signals.series(
@@ -43,5 +43,5 @@ def _chosen(
     return StepSelection(run_id=run.id, batches=steps.batches())
 
 
-Chosen = Annotated[StepSelection, Depends(_chosen)]
-"""The steps that a request asks for. Errors: NotFound for a run that the caller may not see."""
+SelectedSteps = Annotated[StepSelection, Depends(_select_steps)]
+"""The steps that a request selects. Errors: NotFound for a run that the caller may not see."""

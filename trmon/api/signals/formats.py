@@ -1,4 +1,4 @@
-"""A series in the formats it is asked for."""
+"""Formats a series as JSON, CSV, Parquet or Arrow."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from typing import Any
 import msgspec
 from fastapi import Response
 
-from trmon.domain.model.json_number import json_number
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.json_number import json_number
 from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
 
 STATISTICS = ("min", "max", "mean", "last")
-PLACES = ("attempt_id", "step", "update", "closed_at", "count")
+POSITIONS = ("attempt_id", "step", "update", "closed_at", "count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesDetail:
-    """How much of a series is told: which statistics of each point, to how many significant digits; None: all."""
+    """The statistics of each point to return, and their significant digits; None for all."""
 
     statistics: tuple[str, ...] = STATISTICS
     digits: int | None = None
 
-    def told(self, values: Any) -> list[Any]:
-        """Return values as JSON writes them: NaN is null, infinities are named."""
+    def json_values(self, values: Any) -> list[Any]:
+        """Return values for JSON: NaN is None, infinities are strings."""
         return [json_number(value) for value in self.rounded(values)]
 
     def rounded(self, values: Any) -> list[float]:
-        """Return values to the digits that are wanted."""
+        """Return values rounded to the requested digits."""
         if self.digits is None:
             return list(values.tolist())
         return [float(f"{value:.{self.digits}g}") for value in values.tolist()]
 
 
 def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
-    """Return the series as SeriesOut describes it."""
+    """Return the series as a JSON document; see SeriesOut."""
     document = {
         "exact": series.exact,
-        **{place: getattr(series, place).tolist() for place in PLACES},
+        **{name: getattr(series, name).tolist() for name in POSITIONS},
         "update": _updates(series),
         "signals": {name: _band(band, detail) for name, band in series.bands.items()},
     }
@@ -49,8 +49,10 @@ def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
 
 
 def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
-    """Return the series as a table; NaN is empty."""
-    columns = _places(series) | {label: detail.told(values) for label, values in _numbers(series, detail).items()}
+    """Return the series as CSV; NaN is an empty cell."""
+    columns = _position_columns(series) | {
+        label: detail.json_values(values) for label, values in _numbers(series, detail).items()
+    }
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -59,12 +61,12 @@ def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
 
 
 def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
-    """Return the series as a parquet file; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
+    """Return the series as a Parquet file; NaN stays NaN. Errors: InvalidInput without pyarrow."""
     return Response(_arrow("parquet").to_parquet(_columns(series, detail)), media_type="application/vnd.apache.parquet")
 
 
 def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
-    """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput where pyarrow is not installed."""
+    """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput without pyarrow."""
     return Response(
         _arrow("arrow").to_arrow_stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream"
     )
@@ -79,18 +81,20 @@ FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {
 
 
 def _columns(series: SignalSeries, detail: SeriesDetail) -> dict[str, list[Any]]:
-    return _places(series) | {label: detail.rounded(values) for label, values in _numbers(series, detail).items()}
+    return _position_columns(series) | {
+        label: detail.rounded(values) for label, values in _numbers(series, detail).items()
+    }
 
 
-def _places(series: SignalSeries) -> dict[str, list[Any]]:
-    return {place: getattr(series, place).tolist() for place in PLACES} | {"update": _updates(series)}
+def _position_columns(series: SignalSeries) -> dict[str, list[Any]]:
+    return {name: getattr(series, name).tolist() for name in POSITIONS} | {"update": _updates(series)}
 
 
 def _numbers(series: SignalSeries, detail: SeriesDetail) -> dict[str, Any]:
-    """Return a column a signal if exact, else one for each of its statistics."""
+    """Return one column per signal if exact, else one per statistic."""
     if series.exact:
-        # A trainer may call a scalar "step".
-        return {f"{name}.last" if name in PLACES else name: band.last for name, band in series.bands.items()}
+        # A trainer may name a scalar "step".
+        return {f"{name}.last" if name in POSITIONS else name: band.last for name, band in series.bands.items()}
     return {
         f"{name}.{statistic}": getattr(band, statistic)
         for name, band in series.bands.items()
@@ -109,7 +113,7 @@ def _arrow(form: str) -> Any:
 
 
 def _band(band: SeriesBand, detail: SeriesDetail) -> dict[str, Any]:
-    return {name: detail.told(getattr(band, name)) for name in detail.statistics}
+    return {name: detail.json_values(getattr(band, name)) for name in detail.statistics}
 
 
 def _updates(series: SignalSeries) -> list[int | None]:

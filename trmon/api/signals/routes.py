@@ -1,4 +1,4 @@
-"""Signals: what there is, and how those of a run went."""
+"""Routes of signals: the catalogue, and the series of a run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAX_POINTS = 10_000
 
 @router.get("/signals", dependencies=[Depends(require_reader)])
 async def list_signals() -> list[SignalOut]:
-    """List every signal that trmon computes: its unit, meaning, formula and healthy range."""
+    """List all signals with their unit, meaning, formula and healthy range."""
     return [SignalOut.of(spec) for spec in SIGNALS.values()]
 
 
 @router.get("/runs/{project}/{run}/signals/names")
 def list_names(key: Named, access: Reader, service: Service) -> list[str]:
-    """List the signals and scalars that a run has."""
+    """List the signals and scalars of a run."""
     return service.store.signals.names(service.store.runs.get(key, access=access).id, access=access)
 
 
@@ -43,19 +43,20 @@ def get_series(
     to_step: ToStep = None,
     attempt_id: OfAttempt = None,
     points: Annotated[
-        int, Query(ge=1, le=MAX_POINTS, description="Most points; each may stand for many steps.")
+        int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points; each may aggregate many steps.")
     ] = 1000,
-    updates: Annotated[Literal["gauge", "all"], Query(description="One row a step, or every update.")] = "gauge",
+    updates: Annotated[Literal["gauge", "all"], Query(description="One row per step, or every update.")] = "gauge",
     statistics: Annotated[
-        str | None, Query(max_length=64, description="Of min, max, mean and last, separated by commas; all without.")
+        str | None,
+        Query(max_length=64, description="Any of min, max, mean and last, separated by commas; all by default."),
     ] = None,
-    digits: Annotated[int | None, Query(ge=1, le=17, description="Significant digits; without, all.")] = None,
+    digits: Annotated[int | None, Query(ge=1, le=17, description="Significant digits; all by default.")] = None,
     form: Annotated[Literal["json", "csv", "parquet", "arrow"], Query(alias="format")] = "json",
 ) -> Response:
-    """Return signals of a run by step; where points stand for many steps, their least, largest, mean and last value."""
+    """Return signals of a run by step; points that aggregate steps have their minimum, maximum, mean and last value."""
     wanted = split_names(names)
     if not wanted:
-        raise InvalidInput("names", "is required: signals separated by commas, of /signals/names")
+        raise InvalidInput("names", "is required: comma-separated signals of /signals/names")
     run = service.store.runs.get(key, access=access)
     series = service.store.signals.series(
         run.id,
@@ -73,5 +74,5 @@ def get_series(
 def _statistics(wanted: str | None) -> tuple[str, ...]:
     chosen = tuple(split_names(wanted)) or STATISTICS
     if not set(chosen) <= set(STATISTICS):
-        raise InvalidInput("statistics", f"must be of {', '.join(STATISTICS)}, and is {wanted!r:.64}")
+        raise InvalidInput("statistics", f"must be any of {', '.join(STATISTICS)}, not {wanted!r:.64}")
     return chosen

@@ -1,4 +1,4 @@
-"""Signals in answers; the series is written by msgspec, its model is what OpenAPI shows."""
+"""Response schemas of signals; msgspec encodes the series, and its schema serves OpenAPI and readers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from trmon.api.http.json_numbers import Number
+from trmon.api.http.response_model import ResponseModel
 from trmon_client.core.signals.batch_signals import SignalSpec
 
 
-class SignalOut(BaseModel):
-    """One signal of the catalogue."""
+class SignalOut(ResponseModel):
+    """A signal of the catalogue."""
 
     name: str
     pair: str | None
@@ -19,24 +20,16 @@ class SignalOut(BaseModel):
     description: str
     formula: str
     healthy: str
-    prometheus: bool = Field(description="Whether /metrics has it by default.")
+    prometheus: bool = Field(description="Whether /metrics exposes it by default.")
 
     @classmethod
     def of(cls, spec: SignalSpec) -> Self:
-        """Return a signal as answered."""
-        return cls(
-            name=spec.name,
-            pair=spec.pair,
-            unit=spec.unit,
-            description=spec.description,
-            formula=spec.formula,
-            healthy=spec.healthy,
-            prometheus=spec.core,
-        )
+        """Return the response for a signal."""
+        return cls.from_fields(spec, prometheus=spec.core)
 
 
 class BandOut(BaseModel):
-    """One signal over the points, those statistics that were asked for; where `exact`, all are the same."""
+    """The requested statistics of a signal at each point; all are equal if the series is `exact`."""
 
     min: list[Number] | None = None
     max: list[Number] | None = None
@@ -45,12 +38,12 @@ class BandOut(BaseModel):
 
 
 class SeriesOut(BaseModel):
-    """Signals over shared points, oldest first; a point's place is that of its last batch."""
+    """Signals over shared points, oldest first; a point has the step of its last batch."""
 
-    exact: bool = Field(description="Every point is one batch.")
+    exact: bool = Field(description="Whether every point is one batch.")
     attempt_id: list[int]
     step: list[int]
     update: list[int | None]
     closed_at: list[float]
-    count: list[int] = Field(description="How many batches each point stands for.")
+    count: list[int] = Field(description="The number of batches of each point.")
     signals: dict[str, BandOut]

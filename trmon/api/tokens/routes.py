@@ -1,17 +1,17 @@
-"""Tokens: made, listed and revoked; the secret is shown once."""
+"""Routes of tokens: create, list and revoke them; the secret is shown once."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated, Self
+from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.auth import digest_of, new_secret
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin
-from trmon.domain.model.access import Access, Scope, Token
+from trmon.api.tokens.schemas import NewTokenOut, TokenIn, TokenOut
+from trmon.domain.model.access import Access, Token
 from trmon.domain.model.errors import Forbidden, NotFound
 from trmon.domain.model.identity import checked_name
 
@@ -20,63 +20,25 @@ router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
 SECONDS_PER_DAY = 86_400.0
 
 
-class TokenIn(BaseModel):
-    """A token to make."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    scopes: set[Scope] = Field(min_length=1)
-    project: str | None = Field(None, description="Only this project; without, all.")
-    days: float = Field(365.0, gt=0, le=36_500, description="How long it is valid.")
-
-
-class TokenOut(BaseModel):
-    """A token, without its secret."""
-
-    name: str
-    scopes: list[Scope]
-    project: str | None
-    created_at: float
-    expires_at: float | None
-
-    @classmethod
-    def of(cls, token: Token) -> Self:
-        """Return a token as answered."""
-        return cls(
-            name=token.name,
-            scopes=sorted(token.scopes, key=lambda scope: scope.value),
-            project=token.project,
-            created_at=token.created_at,
-            expires_at=token.expires_at,
-        )
-
-
-class NewTokenOut(TokenOut):
-    """A new token with its secret, which nobody can show again."""
-
-    secret: str
-
-
 @router.get("")
 def list_tokens(access: Admin, service: Service) -> list[TokenOut]:
-    """List the tokens, of the caller's project if its own is for one."""
+    """List the tokens; a project's token lists those of its project."""
     return [TokenOut.of(token) for token in _visible(service, access)]
 
 
 @router.post("", status_code=201)
-def create_token(wanted: TokenIn, access: Admin, service: Service) -> NewTokenOut:
-    """Make a token."""
-    if access.project is not None and wanted.project != access.project:
-        raise Forbidden(f"token {access.name!r} makes tokens for its own project only")
+def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenOut:
+    """Create a token."""
+    if access.project is not None and given.project != access.project:
+        raise Forbidden(f"token {access.name!r} can create tokens for its own project only")
     secret, now = new_secret(), time.time()
     token = service.store.tokens.create(
-        name=checked_name(wanted.name, field="name"),
+        name=checked_name(given.name, field="name"),
         digest=digest_of(secret),
-        scopes=wanted.scopes,
-        project=None if wanted.project is None else checked_name(wanted.project, field="project"),
+        scopes=given.scopes,
+        project=None if given.project is None else checked_name(given.project, field="project"),
         created_at=now,
-        expires_at=now + wanted.days * SECONDS_PER_DAY,
+        expires_at=now + given.days * SECONDS_PER_DAY,
     )
     service.authenticator.clear_cache()
     return NewTokenOut(**TokenOut.of(token).model_dump(), secret=secret)
@@ -84,7 +46,7 @@ def create_token(wanted: TokenIn, access: Admin, service: Service) -> NewTokenOu
 
 @router.delete("/{name}", status_code=204)
 def revoke_token(name: Annotated[str, Path(max_length=128)], access: Admin, service: Service) -> None:
-    """Revoke a token at once."""
+    """Revoke a token, effective immediately."""
     if name not in {token.name for token in _visible(service, access)}:
         raise NotFound("token", name)
     service.store.tokens.revoke(name).result()

@@ -1,4 +1,4 @@
-"""What if: any policy over the stored sequences of a run, one batch in memory at a time."""
+"""Route of what-if: applies any policy to a run's stored sequences, one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ PAGE_STEPS = 1000
 
 @router.post("/whatif")
 async def ask_what_if(key: Named, question: Question, access: Reader, service: Service) -> WhatIfOut:
-    """Return what a policy would have masked over stored steps, of each the row that gauges read."""
-    # Each takes minutes over millions of sequences: they must not take all threads that answer anything else.
+    """Return what a policy would have masked over stored steps, using the gauge row of each step."""
+    # Millions of sequences take minutes: what-ifs must not occupy all threads that serve other requests.
     async with service.what_ifs:
-        return await run_in_threadpool(_answer, service, key, question, access=access)
+        return await run_in_threadpool(_compute, service, key, question, access=access)
 
 
-def _answer(service: Components, key: RunKey, question: Question, *, access: Access) -> WhatIfOut:
+def _compute(service: Components, key: RunKey, question: Question, *, access: Access) -> WhatIfOut:
     run = service.store.runs.get(key, access=access)
-    effect, reach = WhatIfEffect(parse_policy(question.policy, field="policy")), CoveredRange()
+    effect, covered = WhatIfEffect(parse_policy(question.policy, field="policy")), CoveredRange()
     for batch in _keys(service, run.id, question, access=access):
-        reach.add(batch.step, stored=_added(service, effect, batch))
-    return WhatIfOut.of(effect, reach=reach)
+        covered.add(batch.step, stored=_add_batch(service, effect, batch))
+    return WhatIfOut.of(effect, covered=covered)
 
 
 def _keys(service: Components, run_id: int, question: Question, *, access: Access) -> Iterator[BatchKey]:
-    """Yield the rows that gauges read, newest first, a page of them in memory at a time."""
-    before, wanted = None, question.max_steps
-    while wanted:
+    """Yield the keys of the gauge rows, newest first, one page in memory at a time."""
+    before, remaining = None, question.max_steps
+    while remaining:
         page = service.store.batches.gauge_keys(
             run_id,
             access=access,
@@ -52,16 +52,16 @@ def _keys(service: Components, run_id: int, question: Question, *, access: Acces
             from_step=question.from_step,
             to_step=question.to_step,
             before=before,
-            limit=min(wanted, PAGE_STEPS),
+            limit=min(remaining, PAGE_STEPS),
         )
         yield from page
         if len(page) < PAGE_STEPS:
             return
-        before, wanted = page[-1], wanted - len(page)
+        before, remaining = page[-1], remaining - len(page)
 
 
-def _added(service: Components, effect: WhatIfEffect, key: BatchKey) -> bool:
-    """Take a batch in, report by report, as it was decided; false where its reports were pruned or are damaged."""
+def _add_batch(service: Components, effect: WhatIfEffect, key: BatchKey) -> bool:
+    """Add a batch report by report; return False if all its reports were pruned or are damaged."""
     reports, _ = decode_reports(service.store.run_log.batch_reports(key))
     for report in reports:
         columns: Columns = report.columns()

@@ -1,4 +1,4 @@
-"""What-if in requests and answers."""
+"""Request and response schemas of what-if."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_STEPS = 1_000_000
 
 
 class Question(BaseModel):
-    """A policy to try, and over which steps; without any, over the newest 1,000 of the run."""
+    """A policy to try, and the steps to try it on; by default the newest 1,000 of the run."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -22,45 +22,45 @@ class Question(BaseModel):
     attempt_id: int | None = Field(None, ge=0, lt=1 << 62, description="Only this attempt, by its id.")
     from_step: int | None = Field(None, ge=0, lt=1 << 62)
     to_step: int | None = Field(None, ge=0, lt=1 << 62)
-    max_steps: int = Field(1000, ge=1, le=MAX_STEPS, description="At most so many steps, the newest ones.")
+    max_steps: int = Field(1000, ge=1, le=MAX_STEPS, description="Maximum number of steps; the newest ones are used.")
 
 
 class ShareOut(BaseModel):
-    """Sequences that count, and the fraction of them that is rejected."""
+    """A number of sequences, and the fraction of them that is rejected."""
 
     n_sequences: int
     mask_rate: Number
 
     @classmethod
     def of(cls, share: RejectedShare) -> Self:
-        """Return a share as answered."""
+        """Return the response for a share."""
         return cls(n_sequences=share.n, mask_rate=share.mask_rate)
 
 
 class QuarterOut(ShareOut):
-    """A quarter of the sequences by length."""
+    """A quartile of the sequences by length."""
 
-    shortest: int = Field(description="Tokens, to three digits.")
+    shortest: int = Field(description="Length in tokens, to three digits.")
     longest: int
 
     @classmethod
     def of_quarter(cls, quarter: LengthQuartile) -> Self:
-        """Return a quarter as answered."""
+        """Return the response for a quartile."""
         share = quarter.share
         return cls(shortest=quarter.shortest, longest=quarter.longest, n_sequences=share.n, mask_rate=share.mask_rate)
 
 
 class TokenShareOut(BaseModel):
-    """Valid tokens, and the fraction of them that a token rule would mask, or cut the weight of."""
+    """A number of valid tokens, and the fraction of them that a token rule would mask or down-weight."""
 
     n_tokens: int
     at_least: Number
-    estimate: Number = Field(description="Tokens are taken to lie evenly within the bins of the histogram.")
+    estimate: Number = Field(description="Assumes that tokens are spread evenly within the histogram's bins.")
     at_most: Number
 
     @classmethod
     def of(cls, share: MaskedTokenShare) -> Self:
-        """Return a share as answered."""
+        """Return the response for a share."""
         return cls(
             n_tokens=int(share.n),
             at_least=share.of(share.at_least),
@@ -70,40 +70,44 @@ class TokenShareOut(BaseModel):
 
 
 class RangeOut(BaseModel):
-    """Which steps the answer rests on: reports are kept for a limited time, rows are not."""
+    """The steps that the result covers; reports are deleted after their retention, batches are not."""
 
     first_step: int | None
     last_step: int | None
     n_steps: int
-    n_steps_without_reports: int = Field(description="Steps asked for whose sequences are no longer stored.")
+    n_steps_without_reports: int = Field(
+        description="The number of requested steps whose sequences are no longer stored."
+    )
 
 
 class WhatIfOut(BaseModel):
-    """What a policy would have masked, beside what was masked then."""
+    """What a policy would have masked, and what was masked at the time."""
 
     policy: str
     hash: str
     range: RangeOut
     total: ShareOut
-    then: ShareOut = Field(description="What was decided when the sequences were trained on.")
+    then: ShareOut = Field(description="The decisions made during training.")
     reasons: dict[str, int]
     by_length: list[QuarterOut]
     positive_advantage: ShareOut
     negative_advantage: ShareOut
-    tokens: dict[str, TokenShareOut] = Field(description="What the policy's token rules would do, by rule.")
-    undecided: dict[str, int] = Field(description="Reports that lack what the policy needs, by what they lack.")
+    tokens: dict[str, TokenShareOut] = Field(description="The effect of each of the policy's token rules.")
+    undecided: dict[str, int] = Field(
+        description="The number of reports without the columns that the policy needs, by what they lack."
+    )
 
     @classmethod
-    def of(cls, effect: WhatIfEffect, *, reach: CoveredRange) -> Self:
-        """Return an effect as answered. Args: reach: the steps that it rests on."""
+    def of(cls, effect: WhatIfEffect, *, covered: CoveredRange) -> Self:
+        """Return the response for an effect. Args: covered: the steps that it covers."""
         return cls(
             policy=effect.policy.name,
             hash=effect.policy.hash,
             range=RangeOut(
-                first_step=reach.first_step,
-                last_step=reach.last_step,
-                n_steps=reach.n_steps,
-                n_steps_without_reports=reach.n_missing,
+                first_step=covered.first_step,
+                last_step=covered.last_step,
+                n_steps=covered.n_steps,
+                n_steps_without_reports=covered.n_missing,
             ),
             total=ShareOut.of(effect.total),
             then=ShareOut.of(effect.original),

@@ -1,0 +1,26 @@
+"""Response schema of advice."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, Field
+
+from trmon.domain.advice.advise import Advice, LrDecay
+
+
+class AdviceOut(BaseModel):
+    """The advice after the newest step, with reasons; the trainer applies it only if its author opts in."""
+
+    step: int
+    lr_scale: float = Field(description="Factor for the learning rate of the next steps, for Adam-like optimizers.")
+    lr_scale_sgd: float = Field(description="The same factor for plain SGD.")
+    lr_decay: LrDecay | None = Field(description="A permanent learning-rate cut, and the step of the advice.")
+    kl_factor: float | None = Field(description="Factor for the KL penalty's coefficient; null without a kl_target.")
+    stop: bool
+    reasons: dict[str, str]
+
+    @classmethod
+    def of(cls, advice: Advice) -> Self:
+        """Return the response for an advice."""
+        return cls(**advice.document())

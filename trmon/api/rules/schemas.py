@@ -1,0 +1,41 @@
+"""Response schemas of the active rules."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from trmon.api.http.response_model import ResponseModel
+from trmon.domain.model.severity import Severity
+from trmon.domain.rules.condition_yaml import condition_to_yaml
+from trmon.domain.rules.rule import Rule
+
+
+class RuleOut(ResponseModel):
+    """An alert rule; `when` is its condition with thresholds and clear thresholds."""
+
+    name: str
+    severity: Severity
+    severity_when_enforcing: Severity | None
+    when: dict[str, Any]
+    reads: str
+    for_steps: int
+    for_seconds: float
+    clear_for_steps: int
+    immune_steps: int
+    summary: str
+    labels: dict[str, str]
+    runbook: str
+
+    @classmethod
+    def of(cls, rule: Rule) -> Self:
+        """Return the response for a rule."""
+        return cls.from_fields(rule, when=condition_to_yaml(rule.when), reads=rule.reads.value)
+
+
+class RulesFileOut(BaseModel):
+    """The rules file of the service; `error` says why its latest version is not active."""
+
+    path: str | None
+    error: str | None

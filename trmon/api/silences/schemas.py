@@ -1,0 +1,62 @@
+"""Request and response schemas of silences."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trmon.api.http.response_model import ResponseModel
+from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
+from trmon.domain.model.access import Access, Scope
+from trmon.domain.model.identity import checked_name
+
+MAX_SECONDS = 366 * 86_400.0
+
+
+class MatcherIO(BaseModel):
+    """A condition on a label: project, run, owner, rule, severity, or a label of the rule."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+    label: str = Field(max_length=MAX_PATTERN_LENGTH)
+    operator: MatchOperator = Field(MatchOperator.EQUAL, description="`~` and `!~` take shell patterns, e.g. `qwen*`.")
+    value: str = Field(max_length=MAX_PATTERN_LENGTH)
+
+
+class SilenceIn(BaseModel):
+    """A new silence; it applies to alerts that all of its matchers match."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: str | None = Field(None, description="Mute only this project; by default all that the caller may see.")
+    matchers: list[MatcherIO] = Field(min_length=1)
+    seconds: float = Field(gt=0, le=MAX_SECONDS, description="The duration.")
+    starts_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="The start time; defaults to now.")
+    author: str | None = Field(None, min_length=1, max_length=128, description="Defaults to the token's name.")
+    note: str = Field("", max_length=2000)
+
+    def silence(self, *, access: Access, now: float) -> Silence:
+        """Return the silence. Errors: InvalidInput; Forbidden for another project."""
+        access.require(Scope.ADMIN, project=self.project)
+        project = access.project if self.project is None else checked_name(self.project, field="project")
+        starts_at = now if self.starts_at is None else self.starts_at
+        return Silence(
+            id=0,
+            project=project,
+            matchers=check_matchers(tuple(Matcher(**matcher.model_dump()) for matcher in self.matchers)),
+            author=self.author or access.name,
+            note=self.note,
+            starts_at=starts_at,
+            ends_at=starts_at + self.seconds,
+        )
+
+
+class SilenceOut(ResponseModel):
+    """A silence, active, future or ended."""
+
+    id: int
+    project: str | None
+    matchers: list[MatcherIO]
+    author: str
+    note: str
+    starts_at: float
+    ends_at: float
