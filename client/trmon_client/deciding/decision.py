@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, is_tensor, to_computable
+from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.policies import acceptance

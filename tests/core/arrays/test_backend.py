@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.arrays.backend import NUMPY, dtype_kind, to_computable, torch_arrays
+from trmon_client.core.arrays.backend import NUMPY, torch_arrays
+from trmon_client.core.arrays.conversion import dtype_kind, to_computable
 
 CPU = torch.device("cpu")
 

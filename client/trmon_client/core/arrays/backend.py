@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from trmon_client.core.arrays.dtypes import DType
-
-Array: TypeAlias = Any
-"""A numpy array or a torch tensor."""
-Device: TypeAlias = Any
-"""A CUDA device of torch; None is the host, where arrays are numpy arrays."""
+from trmon_client.core.arrays import numpy_functions
+from trmon_client.core.arrays.dtypes import Array as Array
+from trmon_client.core.arrays.dtypes import Device as Device
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -51,115 +48,25 @@ class Arrays:
     """(array, dtype)"""
 
 
-TORCH_GRAIN = 1 << 15
-"""Elements up to which torch starts no threads; waiting threads would occupy the trainer's cores."""
-DOT_LENGTH = 1 << 8
-"""Elements of the vectors into which rows are split for dot products. BLAS starts threads for long vectors, and float32
-loses less in short ones; numpy releases the interpreter lock for more than 500 products at once."""
-SMALL_SIZE = 1 << 13
-"""Elements for which calling a function takes as long as its work."""
-
-
-# For long rows the obvious numpy functions are slow: sum, maximum with a scalar and count take 2 to 8 times as long as
-# BLAS, `clip` and `count_nonzero`, and cumsum takes 4 times as long as torch's.
-def _sum(array: Array, axis: int) -> Array:
-    if axis == -1 and array.dtype.kind == "f":
-        return _sum_of_products(array, None)
-    return np.add.reduce(array, axis)
-
-
-def _sum_product(left: Array, right: Array, axis: int) -> Array:
-    return _sum_of_products(left, right) if axis == -1 else np.add.reduce(left * right, axis)
-
-
-def _sum_of_products(left: Array, right: Array | None) -> Array:
-    """Return the sums of left * right over the last axis, or of left alone."""
-    n = left.shape[-1]
-    end = n - n % DOT_LENGTH
-    if not end or left.size <= SMALL_SIZE:
-        return _product(left, _ones(n, left.dtype) if right is None else right)
-    split = (*left.shape[:-1], end // DOT_LENGTH, DOT_LENGTH)
-    factors = _ones(DOT_LENGTH, left.dtype) if right is None else right[..., :end].reshape(split)
-    total = np.add.reduce(_product(left[..., :end].reshape(split), factors), -1, "f8")
-    return total if end == n else total + _sum_of_products(left[..., end:], None if right is None else right[..., end:])
-
-
-@lru_cache(maxsize=DOT_LENGTH)
-def _ones(n: int, dtype: np.dtype[Any]) -> Array:
-    return np.ones(n, dtype)
-
-
-def _product(left: Array, right: Array) -> Array:
-    # Vector times vector, not matrix times vector: BLAS then sums shorter parts, which is more accurate.
-    return (left[..., None, :] @ right[..., :, None])[..., 0, 0]
-
-
-def _count(array: Array, axis: int) -> Array:
-    if axis != -1:
-        return np.add.reduce(array, axis)
-    if not array.any():
-        return np.zeros(array.shape[:-1], np.int64)
-    rows = array.reshape(-1, array.shape[-1])
-    return np.array([np.count_nonzero(row) for row in rows], np.int64).reshape(array.shape[:-1])
-
-
-def _running_sum(array: Array, axis: int) -> Array:
-    return running_sums(array, out=np.empty_like(array)) if axis == -1 else np.add.accumulate(array, axis, "f8")
-
-
-def running_sums(array: Array, *, out: Array) -> Array:
-    """Return the running sums of the rows of a numpy array in `out`, summed in float64; both arrays are contiguous."""
-    torch = sys.modules.get("torch")
-    rows, total = (each.reshape(-1, each.shape[-1]) for each in (array, out))
-    if torch is None:
-        total[...] = np.add.accumulate(rows, -1, "f8")
-        return out
-    stride = max(1, TORCH_GRAIN // rows.shape[1])
-    for start in range(0, len(rows), stride):
-        block = slice(start, start + stride)
-        torch.cumsum(torch.from_numpy(rows[block]), -1, out=torch.from_numpy(total[block]))
-    return out
-
-
-def _at_least(array: Array, bound: float) -> Array:
-    return np.clip(array, bound, np.inf) if array.size > SMALL_SIZE else np.maximum(array, bound)
-
-
-def _at_most(array: Array, bound: float) -> Array:
-    return np.clip(array, -np.inf, bound) if array.size > SMALL_SIZE else np.minimum(array, bound)
-
-
-def _gather(array: Array, indices: list[int]) -> Array:
-    return array.take(indices, 0) if len(indices) > 1 else array[indices[0] : indices[0] + 1]
-
-
-def _cast(array: Array, dtype: DType) -> Array:
-    return array.astype(dtype, copy=False)
-
-
-def _empty(shape: tuple[int, ...], dtype: DType, _device: Device) -> Array:
-    return np.empty(shape, dtype)
-
-
 NUMPY = Arrays(
     abs=np.abs,
     exp=np.exp,
     expm1=np.expm1,
     log=np.log,
     where=np.where,
-    at_least=_at_least,
-    at_most=_at_most,
-    sum=_sum,
-    sum_product=_sum_product,
-    count=_count,
+    at_least=numpy_functions.at_least,
+    at_most=numpy_functions.at_most,
+    sum=numpy_functions.sum_terms,
+    sum_product=numpy_functions.sum_product,
+    count=numpy_functions.count,
     min=np.minimum.reduce,
     max=np.maximum.reduce,
     argmax=np.argmax,
-    running_sum=_running_sum,
+    running_sum=numpy_functions.running_sum,
     concatenate=np.concatenate,
-    gather=_gather,
-    empty=_empty,
-    cast=_cast,
+    gather=numpy_functions.gather,
+    empty=numpy_functions.empty,
+    cast=numpy_functions.cast,
     copied=lambda array, dtype: array.astype(dtype),
 )
 
@@ -217,67 +124,3 @@ def n_threads() -> int:
     """Return the number of threads that the trainer allows a torch operation; 1 without torch."""
     torch = sys.modules.get("torch")
     return 1 if torch is None else int(torch.get_num_threads())
-
-
-def devices_of(values: Iterable[object]) -> list[Device]:
-    """Return the distinct devices of the tensors among the values that stay on their device, in order.
-
-    These are CUDA devices and `meta`, where reading a value is an error; other tensors are copied to the host.
-    """
-    remote = (value for value in values if is_tensor(value) and (value.is_cuda or value.is_meta))
-    return list(dict.fromkeys(value.device for value in remote))
-
-
-def to_computable(value: Any, device: Device) -> Array:
-    """Return a tensor, array, nested list or list of tensors as a detached array on the device.
-
-    Args: device: a torch device; None for numpy, which views a CPU tensor without a copy.
-    Errors: ValueError, TypeError or RuntimeError if a list is ragged or does not hold numbers.
-    """
-    if isinstance(value, (list, tuple)) and value and is_tensor(value[0]):
-        value = sys.modules["torch"].stack(list(value))
-    if is_tensor(value):
-        return _host(value.detach()) if device is None else value.detach().to(device, non_blocking=True)
-    value = np.asarray(value)
-    if device is None:
-        return value
-    # torch rejects foreign byte orders and negative strides, and warns about read-only memory.
-    native = sys.modules["torch"].from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
-    # A copy from unpinned memory may wait for the device.
-    return (native.pin_memory() if device.type == "cuda" else native).to(device, non_blocking=True)
-
-
-def argument_to_computable(name: str, value: Any, device: Device) -> Array:
-    """Return an argument as `to_computable` does.
-
-    Errors: ValueError naming the argument if it is not an array, or is a nested or distributed tensor.
-    """
-    if is_tensor(value) and value.is_nested:
-        raise ValueError(f"{name} is nested; expected .to_padded_tensor(0.0) with a mask, or a list of .unbind()")
-    if is_tensor(value) and hasattr(value, "full_tensor"):
-        raise ValueError(f"{name} is distributed; expected .to_local() of whole sequences, else .full_tensor()")
-    try:
-        return to_computable(value, device)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} is not an array: {error}; expected numbers in rows of equal length") from error
-
-
-def _host(tensor: Array) -> Array:
-    torch = sys.modules["torch"]
-    if tensor.dtype == torch.bfloat16:
-        # numpy has no bfloat16, which is the upper half of a float32; converting in torch would start threads.
-        upper = tensor.view(torch.int16).numpy(force=True).view(np.uint16)
-        return np.left_shift(upper, 16, dtype=np.uint32).view(np.float32)
-    array = tensor.numpy(force=True)
-    return array.astype(np.float32) if array.dtype == np.float16 else array
-
-
-def dtype_kind(array: Array) -> str:
-    """Return the kind of the elements: "b" (bool), "i" (integer), "f" (float) or another numpy kind."""
-    if not is_tensor(array):
-        return "i" if array.dtype.kind == "u" else array.dtype.kind
-    if array.is_complex():
-        return "c"
-    if array.is_floating_point():
-        return "f"
-    return "b" if array.dtype == sys.modules["torch"].bool else "i"

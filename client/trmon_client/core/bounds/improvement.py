@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from trmon_client.core.arrays.backend import Array, to_computable
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.bounds.surrogate import surrogate
 from trmon_client.core.bounds.surrogate_error import batch_bounds
 from trmon_client.core.columns.columns import Columns

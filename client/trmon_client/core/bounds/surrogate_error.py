@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, to_computable
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import KlIs
 

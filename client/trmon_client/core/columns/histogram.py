@@ -6,7 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, is_tensor, to_computable
+from trmon_client.core.arrays.backend import Array, Device, is_tensor
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.schema import HISTOGRAM_EDGES, N_BINS
 
 EDGES = np.array(HISTOGRAM_EDGES)

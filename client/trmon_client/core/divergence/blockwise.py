@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Arrays, functions_of, to_computable
+from trmon_client.core.arrays.backend import Array, Arrays, functions_of
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.inputs.logits import CheckedLogits
 
 

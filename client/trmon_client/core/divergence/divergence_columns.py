@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from trmon_client.core.arrays.backend import Array, functions_of, is_tensor, to_computable
+from trmon_client.core.arrays.backend import Array, functions_of, is_tensor
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS
 from trmon_client.core.divergence import blockwise, topk_certificate

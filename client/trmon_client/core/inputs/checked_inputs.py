@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Arrays, dtype_kind, functions_of, is_tensor
+from trmon_client.core.arrays.backend import Array, Arrays, functions_of, is_tensor
+from trmon_client.core.arrays.conversion import dtype_kind
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.optional_inputs import OptionalInputs, policy_version
 from trmon_client.core.inputs.token_inputs import device_of, read_token_inputs

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, dtype_kind, is_tensor, to_computable
+from trmon_client.core.arrays.backend import Array, Device, is_tensor
+from trmon_client.core.arrays.conversion import dtype_kind, to_computable
 
 INT64 = np.iinfo(np.int64)
 

@@ -8,15 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import (
-    Array,
-    Device,
-    devices_of,
-    dtype_kind,
-    functions_of,
-    is_tensor,
-    to_computable,
-)
+from trmon_client.core.arrays.backend import Array, Device, functions_of, is_tensor
+from trmon_client.core.arrays.conversion import devices_of, dtype_kind, to_computable
 from trmon_client.core.columns.schema import Pair
 
 BLOCK_ELEMENTS = 1 << 16
@@ -105,7 +98,7 @@ def target(*, logits: Any, old_logits: Any) -> tuple[str, Any, Pair]:
 def per_token(name: str, value: Any, *, shape: tuple[int, ...], device: Device, kinds: str) -> Array:
     """Return an argument with values for each token, in numpy or on the device.
 
-    Args: kinds: the allowed kinds of `backend.dtype_kind`.
+    Args: kinds: the allowed kinds of `conversion.dtype_kind`.
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
     if value is None:

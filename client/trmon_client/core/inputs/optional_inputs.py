@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, argument_to_computable, dtype_kind, is_tensor
+from trmon_client.core.arrays.backend import Array, Device, is_tensor
+from trmon_client.core.arrays.conversion import argument_to_computable, dtype_kind
 from trmon_client.core.inputs import packed
 from trmon_client.core.inputs.group_labels import group_labels
 from trmon_client.core.inputs.input_layout import InputLayout

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, argument_to_computable, dtype_kind, is_tensor, to_computable
+from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.arrays.conversion import argument_to_computable, dtype_kind, to_computable
 from trmon_client.core.inputs.ragged import row_mask
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, argument_to_computable, is_tensor, to_computable
+from trmon_client.core.arrays.backend import Array, Device, is_tensor
+from trmon_client.core.arrays.conversion import argument_to_computable, to_computable
 
 
 def is_ragged(value: object) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.core.arrays.backend import Array, Device, argument_to_computable, devices_of, dtype_kind
+from trmon_client.core.arrays.backend import Array, Device
+from trmon_client.core.arrays.conversion import argument_to_computable, devices_of, dtype_kind
 from trmon_client.core.inputs import packed
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.ragged import is_ragged, pad_rows, row_mask, to_rows

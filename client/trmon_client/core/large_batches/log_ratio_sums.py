@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import NUMPY, Array, running_sums
+from trmon_client.core.arrays.backend import NUMPY, Array
+from trmon_client.core.arrays.numpy_functions import running_sums
 from trmon_client.core.columns.histogram import histogram_in_place
 from trmon_client.core.columns.schema import Pair, primary
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs

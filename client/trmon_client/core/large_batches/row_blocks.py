@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import DOT_LENGTH, Array
+from trmon_client.core.arrays.backend import Array
+from trmon_client.core.arrays.numpy_functions import DOT_LENGTH
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 
 

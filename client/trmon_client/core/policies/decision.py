@@ -10,7 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, functions_of, to_computable
+from trmon_client.core.arrays.backend import Array, functions_of
+from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy
 
