@@ -1,4 +1,4 @@
-"""A real service that replays a healthy and an ill run, scraped by a real Prometheus; once for all queries."""
+"""A service that replays a healthy and an ill run, scraped by a real Prometheus; shared by all query tests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.fixtures.waiting import eventually
 HEALTHY = ReplayedRun("healthy", "healthy")
 ILL = ReplayedRun("ill", "stale")
 FIRING = 'count(count by (severity) (trmon_alert_active{run="ill"} == 1)) >= 2'
-"""A page and a warning of the ill run."""
+"""A page and a warning of the ill run are firing."""
 SEEN = 'count_over_time(trmon_scalar{run="ill", name="grad_norm"}[1m]) > 2'
-"""What the trainer logs when a step ends, scraped often enough for a range of one second's steps."""
+"""The trainer's metrics at the end of each step, scraped often enough for a range of one-second steps."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Prometheus' API, the service's address and when the first scrape was."""
+    """The API of Prometheus, the service's address and the time of the first scrape."""
 
     api: httpx.Client
     url: str
@@ -34,7 +34,7 @@ class Watched:
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """Replay both runs while they are scraped; their clients stay until the last question is answered."""
+    """Replay both runs while they are scraped; their clients stay connected until the last test."""
     folder, since = tmp_path_factory.mktemp("watched"), time.time()
     service = ServiceProcess(folder / "data", public_url="http://trmon.example:8642")
     try:

@@ -1,4 +1,4 @@
-"""The committed dashboards, and what they ask Prometheus."""
+"""The committed dashboards and their queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VARIABLE = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
 
 @dataclass(frozen=True)
 class Asked:
-    """One expression, where it stands and whether it is asked over time or now."""
+    """One expression: its text, its place, and whether it is a range query or an instant query."""
 
     place: str
     expression: str
@@ -26,19 +26,19 @@ class Asked:
 
 
 def panels(dashboard: Json) -> list[Json]:
-    """Return the panels that show something: rows hold them, or stand between them."""
+    """Return the panels that show data: inside rows or between them."""
     return [
         panel for outer in dashboard["panels"] for panel in (outer, *outer.get("panels", ())) if panel["type"] != "row"
     ]
 
 
 def variables(dashboard: Json, *, kind: str = "query") -> list[Json]:
-    """Return the variables of a kind."""
+    """Return the variables of a type."""
     return [variable for variable in dashboard["templating"]["list"] if variable["type"] == kind]
 
 
 def annotations(dashboard: Json) -> list[Json]:
-    """Return what is drawn over every chart."""
+    """Return the annotations."""
     found: list[Json] = dashboard.get("annotations", {}).get("list", [])
     return found
 
@@ -55,5 +55,5 @@ def asked() -> Iterator[Asked]:
 
 
 def substituted(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with Grafana's variables replaced. Errors: KeyError for one that has no value."""
+    """Return a text with Grafana's variables replaced. Errors: KeyError for a variable without a value."""
     return VARIABLE.sub(lambda match: values[match.group(1)], text)

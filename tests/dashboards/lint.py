@@ -1,6 +1,6 @@
-"""Our port of the rules of grafana/dashboard-linter, over the dashboard model and a PromQL parser.
+"""A port of grafana/dashboard-linter's rules, on the dashboard model and a PromQL parser.
 
-Each rule yields what is wrong, in words; rules for Loki are left out, since no panel asks it.
+Each rule yields its violations as text; the rules for Loki are omitted, since no panel queries it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Nodes = tuple[promql.Expr, ...]
 
 RATE_INTERVAL_SECONDS = 8_869_990
 SAMPLES = {"__rate_interval": f"{RATE_INTERVAL_SECONDS}s", "__range": "6069770s", "__interval": "4867856s"}
-"""Durations that no author writes, so that the variable they stand for is recognised."""
+"""Durations that no author writes, so that the variables they stand for are recognisable."""
 RATES = ("rate", "irate")
 COUNTING = (*RATES, "increase")
 UNITS = {"none", "short", "percentunit", "s", "bytes", "cps", "string"}
-"""Those of Grafana's units that our panels use; the linter knows them all."""
+"""The Grafana units that our panels use; the linter knows all of them."""
 ASKED = re.compile(r"(label_names|label_values|metrics|query_result)\((.+)\)")
 
 
@@ -33,7 +33,7 @@ def has_one_datasource_variable(dashboard: Json) -> Iterator[str]:
 
 
 def has_job_and_instance_variables(dashboard: Json) -> Iterator[str]:
-    """template-job-rule and template-instance-rule: multi-valued query variables; all of them is `.+`."""
+    """template-job-rule and template-instance-rule: multi-valued query variables whose "all" value is `.+`."""
     known = {variable["name"]: variable for variable in variables(dashboard)}
     for name in ("job", "instance"):
         variable = known.get(name, {})
@@ -47,8 +47,8 @@ def has_job_and_instance_variables(dashboard: Json) -> Iterator[str]:
             yield f"variable {name}: {found}"
 
 
-def variables_ask_promql(dashboard: Json) -> Iterator[str]:
-    """template-label-promql-rule: a known function over a selector that parses."""
+def variables_query_promql(dashboard: Json) -> Iterator[str]:
+    """template-label-promql-rule: a known function on a selector that parses."""
     for variable in variables(dashboard):
         asked = ASKED.fullmatch(variable["query"])
         if asked is None:
@@ -58,18 +58,18 @@ def variables_ask_promql(dashboard: Json) -> Iterator[str]:
 
 
 def variables_follow_the_time_range(dashboard: Json) -> Iterator[str]:
-    """template-on-time-change-reload-rule: values are asked again when the time changes."""
+    """template-on-time-change-reload-rule: values are refreshed when the time range changes."""
     for variable in variables(dashboard):
         if variable.get("refresh") != 2:
             yield f"variable {variable['name']} refreshes {variable.get('refresh')}"
 
 
 def panels_use_the_datasource_variable(dashboard: Json) -> Iterator[str]:
-    """panel-datasource-rule, and for each target too."""
+    """panel-datasource-rule, also for each target."""
     for panel in panels(dashboard):
         for asking in (panel, *panel["targets"]):
             if asking["datasource"]["uid"] != "${datasource}":
-                yield f"{panel['title']} asks {asking['datasource']}"
+                yield f"{panel['title']} queries {asking['datasource']}"
 
 
 def panels_say_what_they_show(dashboard: Json) -> Iterator[str]:
@@ -80,7 +80,7 @@ def panels_say_what_they_show(dashboard: Json) -> Iterator[str]:
         if panel["fieldConfig"]["defaults"].get("unit") not in UNITS:
             yield f"{panel['title']} has the unit {panel['fieldConfig']['defaults'].get('unit')}"
         if not panel.get("targets"):
-            yield f"{panel['title']} asks nothing"
+            yield f"{panel['title']} has no query"
 
 
 def expressions_parse(dashboard: Json) -> Iterator[str]:
@@ -92,7 +92,7 @@ def expressions_parse(dashboard: Json) -> Iterator[str]:
 
 
 def rates_span_the_rate_interval(dashboard: Json) -> Iterator[str]:
-    """target-rate-interval-rule: rate and irate look back over $__rate_interval."""
+    """target-rate-interval-rule: rate and irate use $__rate_interval."""
     for place, expression in _expressions(dashboard):
         for node, parents in nodes(_parsed(expression)):
             if not isinstance(node, promql.MatrixSelector):
@@ -104,7 +104,7 @@ def rates_span_the_rate_interval(dashboard: Json) -> Iterator[str]:
 
 
 def selectors_match_job_and_instance(dashboard: Json) -> Iterator[str]:
-    """target-job-rule and target-instance-rule: in every selector, by regular expression over the variable."""
+    """target-job-rule and target-instance-rule: every selector matches the variable by regular expression."""
     for place, expression in _expressions(dashboard):
         for node, _ in nodes(_parsed(expression)):
             if isinstance(node, promql.VectorSelector):
@@ -115,7 +115,7 @@ def selectors_match_job_and_instance(dashboard: Json) -> Iterator[str]:
 
 
 def counters_are_rated(dashboard: Json) -> Iterator[str]:
-    """target-counter-agg-rule: what ends in _total is within rate, irate or increase."""
+    """target-counter-agg-rule: counters ending in _total are wrapped in rate, irate or increase."""
     for place, expression in _expressions(dashboard):
         for node, parents in nodes(_parsed(expression)):
             if isinstance(node, promql.VectorSelector) and (node.name or "").endswith("_total"):
@@ -133,7 +133,7 @@ def is_not_editable(dashboard: Json) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     has_one_datasource_variable,
     has_job_and_instance_variables,
-    variables_ask_promql,
+    variables_query_promql,
     variables_follow_the_time_range,
     panels_use_the_datasource_variable,
     panels_say_what_they_show,
@@ -148,7 +148,7 @@ RULES: tuple[Rule, ...] = (
 def nodes(
     root: promql.Expr, parents: tuple[promql.Expr, ...] = ()
 ) -> Iterator[tuple[promql.Expr, tuple[promql.Expr, ...]]]:
-    """Yield every node of an expression with those above it, the nearest last."""
+    """Yield every node of an expression with its ancestors, the nearest last."""
     yield root, parents
     for child in _children(root):
         yield from nodes(child, (*parents, root))

@@ -1,4 +1,4 @@
-"""Grafana's provisioned alert rules: of the form it reads, about what there is, and silent without data."""
+"""Grafana's provisioned alert rules: in Grafana's format, on existing metrics, and silent without data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
 
 
 def measured(expression: str) -> str:
-    """Return what a rule compares: the left side of its first comparison, else what it says is absent."""
+    """Return the compared expression: the left side of the rule's first comparison, or the absent metric."""
     for node, _ in nodes(promql.parse(expression)):
         if isinstance(node, promql.BinaryExpr) and str(node.op) in COMPARISONS:
             return str(node.lhs.prettify())
@@ -92,6 +92,6 @@ def test_no_rule_asks_for_what_only_our_recording_rules_record() -> None:
     assert [name for name in asked if ":" in (name or "")] == []
 
 
-def test_dashboards_are_provisioned_from_a_folder_into_one_that_nobody_edits() -> None:
+def test_dashboards_are_provisioned_into_a_read_only_folder() -> None:
     [provider] = provisioned("dashboards")["providers"]
     assert (provider["type"], provider["folder"], provider["allowUiUpdates"]) == ("file", GROUP["folder"], False)

@@ -1,4 +1,4 @@
-"""The colors behind a chart change where the built-in rules do."""
+"""The colors behind a chart change at the limits of the built-in rules."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ BANDS: list[tuple[str, str, list[Step]]] = [
     ("two limits above, the milder first", "chi2_token", [(None, HEALTHY), (0.3, WATCH), (1, ACT)]),
     ("a limit below", "ess_token", [(None, ACT), (0.5, HEALTHY)]),
     ("a distance from one, on both sides", "ratio_mean", [(None, WATCH), (0.98, HEALTHY), (1.02, WATCH)]),
-    ("anything above nothing", "invalid_fraction", [(None, HEALTHY), (SMALLEST, ACT)]),
-    ("a limit beside a growth of the same signal", "clip_fraction", [(None, HEALTHY), (0.2, WATCH)]),
-    ("a signal of the service's own", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),
+    ("any value above zero", "invalid_fraction", [(None, HEALTHY), (SMALLEST, ACT)]),
+    ("a limit besides a growth rule on the same signal", "clip_fraction", [(None, HEALTHY), (0.2, WATCH)]),
+    ("a signal computed by the service", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The committed files are what the source generates, and what Grafana's importer expects."""
+"""The committed files match the generated ones and Grafana's import format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboards obey the rules of dashboard-linter; and each rule finds the fault that it is for."""
+"""The dashboards pass the rules of dashboard-linter, and each rule detects its violation."""
 
 from __future__ import annotations
 
@@ -36,26 +36,38 @@ def panel(**changed: object) -> Callable[[Json], None]:
 BOTH = 'job=~"$job", instance=~"$instance"'
 NO_INSTANCE = 'on () b{job=~"$job"}'
 FAULTS: list[tuple[str, lint.Rule, Callable[[Json], None]]] = [
-    ("a data source of another name", lint.has_one_datasource_variable, variable("datasource", name="prometheus")),
-    ("a job that cannot be several", lint.has_job_and_instance_variables, variable("job", multi=False)),
-    ("all instances as an empty text", lint.has_job_and_instance_variables, variable("instance", allValue="")),
-    ("a variable by no function", lint.variables_ask_promql, variable("run", query="trmon_step")),
-    ("a variable over what does not parse", lint.variables_ask_promql, variable("run", query="label_values(a{, b)")),
-    ("a variable asked once", lint.variables_follow_the_time_range, variable("run", refresh=1)),
     (
-        "a data source by its address",
+        "a data source variable with another name",
+        lint.has_one_datasource_variable,
+        variable("datasource", name="prometheus"),
+    ),
+    ("a job variable with a single value", lint.has_job_and_instance_variables, variable("job", multi=False)),
+    ("all instances as an empty string", lint.has_job_and_instance_variables, variable("instance", allValue="")),
+    ("a variable without a function", lint.variables_query_promql, variable("run", query="trmon_step")),
+    (
+        "a variable whose selector does not parse",
+        lint.variables_query_promql,
+        variable("run", query="label_values(a{, b)"),
+    ),
+    ("a variable that never refreshes", lint.variables_follow_the_time_range, variable("run", refresh=1)),
+    (
+        "a data source by its UID",
         lint.panels_use_the_datasource_variable,
         panel(datasource={"type": "prometheus", "uid": "abc"}),
     ),
     ("a panel without a description", lint.panels_say_what_they_show, panel(description="")),
-    ("a panel of no unit", lint.panels_say_what_they_show, panel(fieldConfig={"defaults": {}})),
-    ("a panel that asks nothing", lint.panels_say_what_they_show, panel(targets=[])),
-    ("half an expression", lint.expressions_parse, expression("sum(")),
-    ("a rate over a fixed time", lint.rates_span_the_rate_interval, expression(f"rate(a_total{{{BOTH}}}[5m])")),
-    ("a selector of no job", lint.selectors_match_job_and_instance, expression('a{instance=~"$instance"}')),
-    ("a job by equality", lint.selectors_match_job_and_instance, expression('a{job="$job", instance=~"$instance"}')),
-    ("a selector within", lint.selectors_match_job_and_instance, expression(f"max(a{{{BOTH}}} and {NO_INSTANCE})")),
-    ("a counter as it is", lint.counters_are_rated, expression(f"sum(a_total{{{BOTH}}})")),
+    ("a panel without a unit", lint.panels_say_what_they_show, panel(fieldConfig={"defaults": {}})),
+    ("a panel that a panel without a query", lint.panels_say_what_they_show, panel(targets=[])),
+    ("an incomplete expression", lint.expressions_parse, expression("sum(")),
+    ("a rate over a fixed range", lint.rates_span_the_rate_interval, expression(f"rate(a_total{{{BOTH}}}[5m])")),
+    ("a selector without a job", lint.selectors_match_job_and_instance, expression('a{instance=~"$instance"}')),
+    (
+        "a job matched by equality",
+        lint.selectors_match_job_and_instance,
+        expression('a{job="$job", instance=~"$instance"}'),
+    ),
+    ("a nested selector", lint.selectors_match_job_and_instance, expression(f"max(a{{{BOTH}}} and {NO_INSTANCE})")),
+    ("a raw counter", lint.counters_are_rated, expression(f"sum(a_total{{{BOTH}}})")),
     ("a counter's maximum", lint.counters_are_rated, expression(f"max_over_time(a_total{{{BOTH}}}[$__range])")),
     ("an editable dashboard", lint.is_not_editable, lambda dashboard: dashboard.update(editable=True)),
 ]

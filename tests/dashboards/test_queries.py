@@ -1,4 +1,4 @@
-"""Every expression of every dashboard returns series from a real Prometheus that scraped a real service."""
+"""Every expression of every dashboard returns series from a real Prometheus that scrapes a real service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHOSEN = {
     "__rate_interval": "30s",
     "__range": "10m",
 }
-"""What a reader has chosen: everything, the ill run where one must be chosen."""
+"""Variable values: everything, or the ill run where a single run must be selected."""
 
 
 @pytest.mark.parametrize("one", list(asked()), ids=lambda one: one.place)
@@ -47,7 +47,7 @@ def test_what_stands_on_top_of_a_run_is_said_of_the_healthy_and_of_the_ill_one(w
     assert (float(warnings["value"][1]) > 0) is (run == "ill")
 
 
-def test_the_fleet_says_who_needs_somebody(watched: Watched) -> None:
+def test_the_fleet_shows_which_runs_need_attention(watched: Watched) -> None:
     [need] = [panel for panel in DASHBOARDS["fleet"]["panels"] if panel["type"] == "state-timeline"]
     found = query(watched.api, substituted(need["targets"][0]["expr"], CHOSEN | {"run": ".+"}))
     needs = {series["metric"]["run"]: float(series["value"][1]) for series in found}
