@@ -54,5 +54,5 @@ def test_a_server_that_does_not_sync_and_runs_without_workers_are_said(postgres_
     assert found["clock"].level is HealthLevel.OK
     assert (found["leases"].level, found["leases"].advice) == (HealthLevel.FAIL, "start `trmon worker`")
     store.leases("one").renew()
-    assert observed(store)["leases"].found == "1 workers share 128 slots (one: 128)"
+    assert observed(store)["leases"].detail == "1 workers share 128 slots (one: 128)"
     store.close()
