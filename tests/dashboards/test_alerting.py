@@ -42,7 +42,7 @@ def measured(expression: str) -> str:
 @pytest.mark.server("prometheus")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])
-def test_what_a_rule_measures_is_there(watched: Watched, alert: Json) -> None:
+def test_the_series_of_a_rule_exist(watched: Watched, alert: Json) -> None:
     expression = alert["data"][0]["model"]["expr"]
     assert query(watched.api, re.sub(r"\[\d+[mh]\]", "[30s]", measured(expression)))
     query(watched.api, expression)
@@ -57,7 +57,7 @@ def test_the_ill_run_alerts_and_the_healthy_one_does_not(watched: Watched) -> No
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])
-def test_a_rule_is_of_the_form_that_grafana_provisions(alert: Json) -> None:
+def test_a_rule_has_grafanas_provisioning_format(alert: Json) -> None:
     assert re.fullmatch(r"[a-z0-9_-]{1,40}", alert["uid"])
     assert (alert["noDataState"], alert["execErrState"]) == ("OK", "Error")
     asking, present, condition = alert["data"]
@@ -70,7 +70,7 @@ def test_a_rule_is_of_the_form_that_grafana_provisions(alert: Json) -> None:
     assert set(alert["annotations"]) == {"summary", "description"}
 
 
-def test_every_alert_of_prometheus_is_one_of_grafana() -> None:
+def test_grafana_has_every_alert_of_prometheus() -> None:
     names = [
         rule["alert"]
         for file in sorted(RULES.glob("*.yml"))
@@ -81,7 +81,7 @@ def test_every_alert_of_prometheus_is_one_of_grafana() -> None:
     assert sorted(alert["title"] for alert in ALERTS) == sorted(names)
 
 
-def test_no_rule_asks_for_what_only_our_recording_rules_record() -> None:
+def test_no_rule_depends_on_our_recording_rules() -> None:
     asked = [
         node.name
         for alert in ALERTS

@@ -32,5 +32,5 @@ def test_steps_ascend_from_the_least(signal: str) -> None:
     assert any(color == HEALTHY for _, color in band(signal))
 
 
-def test_what_is_judged_is_a_signal() -> None:
+def test_every_banded_name_is_a_signal() -> None:
     assert JUDGES.keys() <= {spec.stem for spec in SIGNALS.values()} | {"mask_rate"}

@@ -15,27 +15,27 @@ SCHEMA = json.loads((Path(__file__).parent / "dashboard.schema.json").read_text(
 
 
 @pytest.mark.parametrize(("path", "text"), generated().items())
-def test_a_file_is_what_the_source_generates(path: str, text: str) -> None:
+def test_a_file_matches_its_source(path: str, text: str) -> None:
     assert (FOLDER / path).read_text() == text, "run `make dashboards`"
 
 
-def test_no_dashboard_lies_beside_them_that_nothing_generates() -> None:
+def test_every_dashboard_file_is_generated() -> None:
     assert {f"{name}.json" for name in DASHBOARDS} == {path for path in generated() if path.endswith(".json")}
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_dashboard_is_of_the_form_that_grafana_imports(name: str) -> None:
+def test_a_dashboard_has_grafanas_import_format(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(DASHBOARDS[name], SCHEMA)
 
 
-def test_no_address_and_no_title_is_used_twice() -> None:
+def test_uids_and_titles_are_unique() -> None:
     for key in ("uid", "title"):
         assert len({dashboard[key] for dashboard in DASHBOARDS.values()}) == len(DASHBOARDS)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_no_two_panels_share_an_id_or_a_place(name: str) -> None:
+def test_panel_ids_and_positions_are_unique(name: str) -> None:
     shown = panels(DASHBOARDS[name])
     assert len({panel["id"] for panel in shown}) == len(shown)
     covered = [cell for panel in shown for cell in _cells(panel["gridPos"])]

@@ -13,7 +13,7 @@ from tests.dashboards.documents import DASHBOARDS, Json, panels
 
 @pytest.mark.parametrize("rule", lint.RULES, ids=lambda rule: rule.__name__)
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_dashboard_obeys(name: str, rule: lint.Rule) -> None:
+def test_a_dashboard_passes_the_rule(name: str, rule: lint.Rule) -> None:
     assert list(rule(DASHBOARDS[name])) == []
 
 
@@ -74,11 +74,11 @@ FAULTS: list[tuple[str, lint.Rule, Callable[[Json], None]]] = [
 
 
 @pytest.mark.parametrize(("rule", "spoil"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS])
-def test_a_rule_finds_its_fault(rule: lint.Rule, spoil: Callable[[Json], None]) -> None:
+def test_a_rule_detects_its_violation(rule: lint.Rule, spoil: Callable[[Json], None]) -> None:
     dashboard = copy.deepcopy(DASHBOARDS["fleet"])
     spoil(dashboard)
     assert len(list(rule(dashboard))) == 1
 
 
-def test_every_rule_has_a_fault_that_it_finds() -> None:
+def test_every_rule_has_a_violation_case() -> None:
     assert {rule for _, rule, _ in FAULTS} == set(lint.RULES)

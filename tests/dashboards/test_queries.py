@@ -35,7 +35,7 @@ def test_an_expression_returns_series(watched: Watched, one: Asked) -> None:
 
 
 @pytest.mark.parametrize("run", ["healthy", "ill"])
-def test_what_stands_on_top_of_a_run_is_said_of_the_healthy_and_of_the_ill_one(watched: Watched, run: str) -> None:
+def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched, run: str) -> None:
     values = {
         panel["title"]: query(watched.api, substituted(panel["targets"][0]["expr"], CHOSEN | {"run": run}))
         for panel in DASHBOARDS["run-health"]["panels"]

@@ -38,7 +38,7 @@ def python(container: Container, code: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
-def test_packages_are_whole_and_of_the_environment_alone(container: Container) -> None:
+def test_packages_are_complete_and_come_from_the_environment(container: Container) -> None:
     service, client, n_dashboards, n_rules = json.loads(python(container, LOOK))
     assert Path(service).is_relative_to(container.venv)
     assert Path(client).is_relative_to(container.venv)
@@ -47,13 +47,13 @@ def test_packages_are_whole_and_of_the_environment_alone(container: Container) -
     assert checked.returncode == 0, checked.stdout
 
 
-def test_it_serves_and_serves_again_what_it_kept(container: Container) -> None:
+def test_the_service_keeps_its_data_across_a_restart(container: Container) -> None:
     assert "trmon_info" in served(container)
     assert (container.within("/var/lib/trmon") / "trmon.sqlite").exists()
     assert "trmon_info" in served(container)
 
 
-def test_it_holds_no_torch_and_nothing_of_the_tests(container: Container) -> None:
+def test_the_image_contains_no_torch_and_no_tests(container: Container) -> None:
     held = json.loads(python(container, _FIND.format(("torch", "pytest", "tests", "dashboards"))))
     assert held == []
 

@@ -51,7 +51,7 @@ def told(on_call: WebhookServer) -> list[tuple[str, str, str]]:
     return [(alert["labels"]["alertname"], alert["labels"].get("rule", ""), alert["status"]) for alert in alerts]
 
 
-def test_a_runs_page_reaches_who_is_on_call_and_is_resolved_with_the_run(tmp_path: Path) -> None:
+def test_a_page_reaches_the_on_call_receiver_and_resolves_with_the_run(tmp_path: Path) -> None:
     service = ServiceProcess(tmp_path / "data")
     try:
         with (

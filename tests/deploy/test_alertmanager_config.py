@@ -20,7 +20,7 @@ def amtool(*arguments: str) -> str:
     return done.stdout
 
 
-def test_amtool_reads_it() -> None:
+def test_amtool_accepts_the_configuration() -> None:
     assert "SUCCESS" in amtool("check-config", str(CONFIG))
 
 

@@ -35,27 +35,30 @@ def known_commands() -> set[str]:
     return set(re.findall(r"^## `trmon (\w+)", commands, re.MULTILINE)) | {"secrets", "tokens"}
 
 
-def test_it_is_of_composes_own_schema() -> None:
+def test_the_file_matches_the_compose_schema() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_each_service_is_of_one_profile() -> None:
+def test_each_service_has_one_profile() -> None:
     assert {profile for service in SERVICES.values() for profile in service["profiles"]} == PROFILES
     assert {len(service["profiles"]) for service in SERVICES.values()} == {1}
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_what_trmon_is_told_it_knows(name: str) -> None:
+def test_every_setting_and_command_exists(name: str) -> None:
     service = OURS[name]
-    told = {variable for variable in service.get("environment", {}) if variable.startswith("TRMON_")}
-    assert told <= {f"TRMON_{field.upper()}" for field in Settings.model_fields}
+    variables = {variable for variable in service.get("environment", {}) if variable.startswith("TRMON_")}
+    assert variables <= {f"TRMON_{field.upper()}" for field in Settings.model_fields}
     assert service["command"][0] in known_commands()
     assert service["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
     assert {target for _, target in mounts(service)} <= set(Image.read().folders)
     Settings(
-        **{variable.removeprefix("TRMON_").lower(): _default(service["environment"][variable]) for variable in told}
+        **{
+            variable.removeprefix("TRMON_").lower(): _default(service["environment"][variable])
+            for variable in variables
+        }
     )
 
 
@@ -69,12 +72,12 @@ def test_no_variable_must_be_set() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_everything_listens_on_this_machine_only(name: str) -> None:
+def test_all_ports_bind_to_loopback(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", ()))
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_is_mounted_exists(name: str) -> None:
+def test_every_mounted_file_exists(name: str) -> None:
     for source, _ in mounts(SERVICES[name]):
         if source.startswith("."):
             assert (FILE.parent / source).exists()
@@ -103,8 +106,8 @@ def test_every_image_is_pinned() -> None:
 
 
 def test_the_stores_are_those_of_the_profile() -> None:
-    told = SERVICES["api"]["environment"]
-    database, redis = urlsplit(told["TRMON_DATABASE_URL"]), urlsplit(told["TRMON_REDIS_URL"])
+    variables = SERVICES["api"]["environment"]
+    database, redis = urlsplit(variables["TRMON_DATABASE_URL"]), urlsplit(variables["TRMON_REDIS_URL"])
     assert (database.hostname, redis.hostname) == ("postgres", "redis")
     assert database.password is None
     [password_file] = parse_qs(database.query)["passfile"]

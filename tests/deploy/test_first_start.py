@@ -25,7 +25,7 @@ def server() -> Iterator[Postgres]:
         yield server
 
 
-def test_tokens_are_made_behind_the_password_that_was_made_before(server: Postgres, tmp_path: Path) -> None:
+def test_tokens_are_created_with_the_generated_password(server: Postgres, tmp_path: Path) -> None:
     container = Container(Image.read(), root=tmp_path, venv=Path(sys.prefix))
     container.prepare()
     assert container.run("secrets").returncode == 0

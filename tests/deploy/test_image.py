@@ -56,7 +56,7 @@ def shown(container: Container, name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token(container, name)}"}
 
 
-def test_the_first_start_makes_tokens_and_the_second_keeps_them(container: Container) -> None:
+def test_the_first_start_creates_tokens_and_the_second_keeps_them(container: Container) -> None:
     assert "trmon_info" in served(container)
     tokens = container.within("/run/trmon/tokens")
     made = {path.name: path.read_text() for path in tokens.iterdir()}
@@ -72,7 +72,7 @@ def test_the_first_start_makes_tokens_and_the_second_keeps_them(container: Conta
     assert {name: (tokens / name).read_text() for name in made} == made
 
 
-def test_secrets_are_made_once(container: Container) -> None:
+def test_secrets_are_created_once(container: Container) -> None:
     def made() -> dict[str, tuple[str, int]]:
         assert container.run("secrets").returncode == 0
         files = [path for name in ("postgres", "grafana") for path in container.within(f"/run/trmon/{name}").iterdir()]
@@ -89,13 +89,13 @@ def test_secrets_are_made_once(container: Container) -> None:
     assert made() == first
 
 
-def test_anything_else_is_a_command(container: Container) -> None:
+def test_other_arguments_run_a_trmon_command(container: Container) -> None:
     done = container.run("version")
     assert done.returncode == 0
     assert "trmon 0." in done.stdout
 
 
-def test_the_image_says_what_the_settings_are() -> None:
+def test_the_image_sets_only_known_settings() -> None:
     known = {f"TRMON_{name.upper()}" for name in Settings.model_fields}
     assert {name for name in IMAGE.environment if name.startswith("TRMON_")} <= known
     assert IMAGE.one("EXPOSE") == str(Settings.model_fields["port"].default)
@@ -109,13 +109,13 @@ def test_the_image_runs_as_an_unprivileged_user() -> None:
     assert set(IMAGE.listed("VOLUME")) <= set(IMAGE.folders)
 
 
-def test_both_stages_are_one_python() -> None:
+def test_both_stages_use_the_same_python() -> None:
     bases = [stage[0][1].split()[0] for stage in (IMAGE.build, IMAGE.run)]
     assert len(set(bases)) == 1
     assert re.fullmatch(r"python:3\.\d+-slim", bases[0])
 
 
-def test_what_is_copied_is_there_and_may_be() -> None:
+def test_the_build_context_contains_exactly_the_copied_files() -> None:
     ignored = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines()
     allowed = {line.removeprefix("!") for line in ignored if line.startswith("!")}
     copied = {name for sources, _ in IMAGE.copied for name in sources} | {"deploy/entrypoint.sh"}

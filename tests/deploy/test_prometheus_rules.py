@@ -39,12 +39,12 @@ def alerts() -> list[Json]:
 
 @pytest.mark.server("promtool")
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.name)
-def test_promtool_reads_a_file_of_rules(file: Path) -> None:
+def test_promtool_accepts_the_rules(file: Path) -> None:
     assert "SUCCESS" in promtool("check", "rules", "--lint=all", "--lint-fatal", file)
 
 
 @pytest.mark.server("promtool")
-def test_promtool_reads_the_configuration(tmp_path: Path) -> None:
+def test_promtool_accepts_the_configuration(tmp_path: Path) -> None:
     text = (PROMETHEUS / "prometheus.yml").read_text()
     token = tmp_path / "metrics"
     token.write_text("secret")
@@ -54,7 +54,7 @@ def test_promtool_reads_the_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.server("promtool")
-def test_every_case_comes_out() -> None:
+def test_every_rule_case_passes() -> None:
     assert "SUCCESS" in promtool("test", "rules", CASES)
 
 

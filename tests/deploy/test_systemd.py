@@ -17,7 +17,7 @@ COMMAND = f"{VENV}/bin/trmon serve"
 
 
 @pytest.mark.server("systemd-analyze")
-def test_systemd_reads_it(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "trmon.service"
     unit.write_text(UNIT.replace(COMMAND, "/bin/true"))
     done = subprocess.run(
@@ -26,7 +26,7 @@ def test_systemd_reads_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_it_starts_what_is_installed_with_settings_that_exist() -> None:
+def test_the_unit_starts_the_installed_command_with_existing_settings() -> None:
     assert f"ExecStart={COMMAND}\n" in UNIT
     named = set(re.findall(r"(TRMON_[A-Z_]+)=", UNIT))
     assert named

@@ -26,14 +26,14 @@ def _what(fault: Fault) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("sentence", "injection", "severity", "change"), SEVERITIES, ids=[s[0] for s in SEVERITIES])
-def test_an_injection_changes_its_own_thing_only(
+def test_an_injection_changes_only_its_own_parameter(
     sentence: str, injection: Injection, severity: float, change: dict[str, float]
 ) -> None:
     assert _what(Fault(injection, severity)) == pytest.approx(HEALTHY | change)
 
 
 @pytest.mark.parametrize("injection", Injection)
-def test_without_severity_nothing_is_wrong(injection: Injection) -> None:
+def test_zero_severity_changes_nothing(injection: Injection) -> None:
     assert _what(Fault(injection, 0.0)) == _what(Fault()) == HEALTHY
 
 

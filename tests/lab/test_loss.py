@@ -69,11 +69,11 @@ def test_the_clip_holds_what_has_moved_far(
     assert _setup(ratio=ratio, advantages=advantages).gradient().any(dim=1).tolist() == has_gradient
 
 
-def test_a_sequence_weighs_one_whatever_its_length() -> None:
+def test_sequences_have_equal_weight_at_any_length() -> None:
     assert _setup().gradient().sum(dim=1).tolist() == pytest.approx([-0.5, -0.5])
 
 
-def test_what_lies_under_the_mask_never_matters() -> None:
+def test_masked_tokens_do_not_matter() -> None:
     setup = _setup()
     setup.batch.old_logprobs[~setup.batch.prompts.mask] = float("nan")
     gradient = setup.gradient()
@@ -90,7 +90,7 @@ def test_a_rejected_sequence_of_nans_counts_and_has_no_gradient(anchor: Anchor) 
     assert gradient[1].sum().item() == pytest.approx(-0.5)
 
 
-def test_a_trainer_that_trusts_the_engine_takes_its_ratio() -> None:
+def test_a_trainer_that_trusts_the_engine_uses_its_log_probs() -> None:
     setup = _setup()
     setup.batch.rollout_logprobs[:] = 0.0
     trusting = setup.gradient(config=replace(CONFIG, anchor=Anchor.ROLLOUT))

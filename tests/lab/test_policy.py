@@ -48,7 +48,7 @@ def test_router_noise_changes_the_expert() -> None:
         assert policy.read(features, router_noise=noise).experts.item() == expert
 
 
-def test_a_seed_is_a_policy_and_leaves_the_global_generator_alone() -> None:
+def test_a_seed_determines_the_policy_and_leaves_the_global_generator_alone() -> None:
     state = torch.random.get_rng_state()
     one, same, other = new_policy(3).weights(), new_policy(3).weights(), new_policy(4).weights()
     assert all(torch.equal(one[name], same[name]) for name in one)

@@ -18,7 +18,7 @@ from trmon.lab.testbed.training import run_training
 HALF_PRECISION = {"rtol": 1e-3, "atol": 6e-8}
 
 
-def test_a_replay_makes_the_calls_that_were_recorded() -> None:
+def test_a_replay_repeats_the_recorded_calls() -> None:
     config = replace(LabConfig.injected(Injection.STALE, 0), n_steps=4, onset_step=1, ramp_steps=1)
     trained, replayed = RecordingMonitor(), RecordingMonitor()
     assert len(list(run_training(config, trained))) == 4

@@ -23,7 +23,7 @@ def _generate(fault: Fault = HEALTHY, *, version: int = 7) -> Rollout:
     return engine.generate(PROMPTS, fault=fault)
 
 
-def test_a_rollout_says_which_weights_made_it() -> None:
+def test_a_rollout_carries_the_version_of_its_weights() -> None:
     assert _generate(version=7).versions.tolist() == [7] * len(PROMPTS)
 
 

@@ -39,7 +39,7 @@ def test_reward_is_half_exact_half_positions(sentence: str, response: list[int],
     assert scores.exact.item() is (reward == 1.0)
 
 
-def test_what_follows_the_last_position_never_matters() -> None:
+def test_tokens_after_the_last_position_do_not_matter() -> None:
     rewards = [score_responses(_row([0, 3, 3, 5, 7, 11], fill=fill), to=SIX).reward.item() for fill in range(N_SYMBOLS)]
     assert set(rewards) == {1.0}
 
@@ -57,7 +57,7 @@ def test_drawn_prompts_have_every_length_and_their_own_answers() -> None:
         assert sorted(token for token in tokens.tolist() if token < N_SYMBOLS) == answer[mask].tolist()
 
 
-def test_repeated_prompts_stand_in_groups() -> None:
+def test_repeated_prompts_form_groups() -> None:
     drawn = draw_prompts(2, generator=torch.Generator().manual_seed(0))
     repeated = drawn.repeat(3)
     assert len(repeated) == 6

@@ -69,14 +69,14 @@ def test_equal_configurations_run_equal() -> None:
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_run_is_the_healthy_one_until_its_onset() -> None:
+def test_a_run_equals_the_healthy_one_until_its_onset() -> None:
     healthy, _ = _run(SHORT)
     injected, _ = _run(_short(Injection.QUANTISE))
     assert [r.reward for r in injected[:2]] == [r.reward for r in healthy[:2]]
     assert injected[3].reward != healthy[3].reward
 
 
-def test_stale_rollouts_fall_behind_and_say_so() -> None:
+def test_stale_rollouts_report_their_version_lag() -> None:
     config = replace(_short(Injection.STALE), n_steps=8, ramp_steps=16)
     results, monitor = _run(config)
     assert [result.version_lag for result in results] == [0, 0, 1, 2, 3, 4, 5, 6]

@@ -9,7 +9,7 @@ from trmon.lab.testbed.training import prepare_training
 from trmon.lab.testbed.warmstart import warm_start
 
 
-def test_a_seed_is_a_warm_start() -> None:
+def test_equal_seeds_give_equal_warm_starts() -> None:
     cached = prepare_training(LabConfig.healthy(0))
     again = warm_start.__wrapped__(0)
     assert again.steps == cached.steps

@@ -12,6 +12,6 @@ from trmon.lab.testbed.train_watched import train_watched
 @pytest.mark.parametrize(
     ("name", "url", "named"), [("a b", None, r"run \(TRMON_RUN\)"), ("a", "nonsense", r"url \(TRMON_URL\)")]
 )
-def test_what_the_client_does_not_take_is_said_by_its_variable(name: str, url: str | None, named: str) -> None:
+def test_an_invalid_client_setting_is_reported_by_its_variable(name: str, url: str | None, named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         next(train_watched(LabConfig.healthy(0), url=url, project="lab", name=name))

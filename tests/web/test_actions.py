@@ -31,7 +31,7 @@ def paging(tmp_path: Path) -> Iterator[ThreadedService]:
     service.stop()
 
 
-def test_a_double_click_makes_one_silence(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_double_click_creates_one_silence(paging: ThreadedService, visiting: Visiting) -> None:
     tab = visiting(paging.url)
     page = tab.go("/alerts")
     tab.hold_back("/silences", seconds=0.5)
@@ -42,7 +42,7 @@ def test_a_double_click_makes_one_silence(paging: ThreadedService, visiting: Vis
         assert len(client.get("/api/v1/silences").json()["items"]) == 1
 
 
-def test_a_reader_who_ends_a_silence_is_told_that_he_may_not(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_read_only_token_cannot_end_a_silence(paging: ThreadedService, visiting: Visiting) -> None:
     with paging.client() as client:
         client.post("/api/v1/silences", json=SILENCE)
         secret = make_token(client, "reader", Scope.READ)
@@ -55,7 +55,7 @@ def test_a_reader_who_ends_a_silence_is_told_that_he_may_not(paging: ThreadedSer
     tab.expect_complaints("401", "status of 403")
 
 
-def test_every_alert_that_fires_is_counted_and_shown(paging: ThreadedService, visiting: Visiting) -> None:
+def test_every_firing_alert_is_counted_and_shown(paging: ThreadedService, visiting: Visiting) -> None:
     def in_small_pages(route: Route) -> None:
         route.continue_(url=route.request.url.replace("limit=1000", "limit=1").replace("limit=200", "limit=1"))
 
@@ -67,7 +67,7 @@ def test_every_alert_that_fires_is_counted_and_shown(paging: ThreadedService, vi
     expect(page.locator("h1")).to_have_text("2 alerts fire, 2 unacknowledged")
 
 
-def test_the_keyboard_stays_on_its_alert_when_another_one_comes(paging: ThreadedService, visiting: Visiting) -> None:
+def test_the_focus_stays_on_its_alert_when_another_one_fires(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/alerts")
     page.get_by_role("button", name="Silence", exact=True).focus()
     with paging.client() as client:
@@ -77,7 +77,7 @@ def test_the_keyboard_stays_on_its_alert_when_another_one_comes(paging: Threaded
     assert page.evaluate("document.activeElement.textContent") == "Silence"
 
 
-def test_a_link_is_copied_where_the_browser_has_no_clipboard(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_link_can_be_copied_without_clipboard_access(paging: ThreadedService, visiting: Visiting) -> None:
     tab = visiting(paging.url)
     tab.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page = tab.go(f"/runs/{MATH}")
@@ -87,7 +87,7 @@ def test_a_link_is_copied_where_the_browser_has_no_clipboard(paging: ThreadedSer
     assert asked.value.default_value == page.url
 
 
-def test_keys_do_nothing_behind_a_dialog(paging: ThreadedService, visiting: Visiting) -> None:
+def test_shortcuts_are_disabled_behind_a_dialog(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/")
     for key in ("?", "?", "g", "a"):
         page.keyboard.press(key)
@@ -95,7 +95,7 @@ def test_keys_do_nothing_behind_a_dialog(paging: ThreadedService, visiting: Visi
     assert page.url == f"{paging.url}/"
 
 
-def test_a_run_without_steps_has_no_step_before_or_after(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_run_without_steps_has_no_previous_or_next_step(paging: ThreadedService, visiting: Visiting) -> None:
     with paging.client() as client:
         train(client, OTHER, steps=(), end=False)
     tab = visiting(paging.url)
@@ -107,7 +107,7 @@ def test_a_run_without_steps_has_no_step_before_or_after(paging: ThreadedService
     tab.expect_complaints("diagnosis", "404")
 
 
-def test_a_filter_that_was_taken_away_stays_away(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_removed_filter_stays_removed(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/?project=math")
     with paging.client() as client:
         corrupt(client, OTHER)
@@ -119,7 +119,7 @@ def test_a_filter_that_was_taken_away_stays_away(paging: ThreadedService, visiti
     expect(page.locator("a.run")).to_have_count(3)
 
 
-def test_long_tags_and_owners_leave_a_phone_its_width(paging: ThreadedService, visiting: Visiting) -> None:
+def test_long_tags_and_owners_fit_on_a_phone(paging: ThreadedService, visiting: Visiting) -> None:
     with paging.client() as client:
         corrupt(client, OTHER, owner="o" * 100, tags=["t" * 120, "other"])
     tab = visiting(paging.url, size=(390, 844))

@@ -28,7 +28,7 @@ def paging(tmp_path: Path) -> Iterator[ThreadedService]:
     service.stop()
 
 
-def test_an_alert_is_taken_up_with_a_name_and_a_note(paging: ThreadedService, visiting: Visiting) -> None:
+def test_an_alert_is_acknowledged_with_a_name_and_a_note(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/alerts")
     expect(page.locator("h1")).to_have_text("1 alert fires, 1 unacknowledged")
     expect(page.locator("tbody")).to_contain_text("corrupt log")
@@ -42,7 +42,9 @@ def test_an_alert_is_taken_up_with_a_name_and_a_note(paging: ThreadedService, vi
     expect(page.locator("h1")).to_have_text("No run needs you, 1 acknowledged")
 
 
-def test_an_alert_leads_to_its_run_where_it_can_be_taken_up_too(paging: ThreadedService, visiting: Visiting) -> None:
+def test_an_alert_links_to_its_run_where_it_can_be_acknowledged_too(
+    paging: ThreadedService, visiting: Visiting
+) -> None:
     page = visiting(paging.url).go("/alerts")
     page.get_by_role("link", name="math / grpo").click()
     expect(page.locator(".step h2")).to_have_text("Step 0")
@@ -52,7 +54,7 @@ def test_an_alert_leads_to_its_run_where_it_can_be_taken_up_too(paging: Threaded
     expect(page.get_by_label("Diagnosis")).to_contain_text("acknowledged by ben")
 
 
-def test_alerts_are_silenced_for_a_while_and_the_silence_is_ended(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_silence_is_created_and_ended(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/alerts")
     page.get_by_role("button", name="Silence", exact=True).click()
     page.get_by_label("run (shell pattern").fill("grp*")
@@ -65,13 +67,13 @@ def test_alerts_are_silenced_for_a_while_and_the_silence_is_ended(paging: Thread
     expect(line).to_have_count(0)
 
 
-def test_the_history_of_an_alert_is_opened(paging: ThreadedService, visiting: Visiting) -> None:
+def test_the_history_of_an_alert_opens(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/alerts")
     page.get_by_role("button", name="History").click()
     expect(page.locator(".events")).to_contain_text("firing at step")
 
 
-def test_a_token_that_may_only_read_is_told_so(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_read_only_token_gets_an_error_message(paging: ThreadedService, visiting: Visiting) -> None:
     with paging.client() as client:
         secret = make_token(client, "reader", Scope.READ)
     tab = visiting(paging.url)

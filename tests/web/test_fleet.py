@@ -19,7 +19,7 @@ def test_the_title_counts_the_runs_that_need_you(visiting: Visiting) -> None:
     expect(page).to_have_title("(1) Fleet · trmon")
 
 
-def test_the_ill_run_comes_first_with_what_is_wrong_since_when_and_what_to_do(visiting: Visiting) -> None:
+def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(visiting: Visiting) -> None:
     page = visiting().go("/")
     first = page.locator("tbody tr").first
     expect(first.locator("td").first).to_contain_text(re.compile(r"^Act staleness since step \d\d"))
@@ -44,7 +44,7 @@ def test_runs_are_filtered_by_words_owner_and_tag_and_the_address_keeps_it(visit
     expect(page.locator("tbody a.run")).to_have_text(["healthy-8b"])
 
 
-def test_a_column_sorts_and_sorts_back(visiting: Visiting) -> None:
+def test_a_column_sorts_and_reverses(visiting: Visiting) -> None:
     page = visiting().go("/")
     page.get_by_role("button", name="run", exact=True).click()
     expect(page.locator("tbody a.run")).to_have_text(["healthy-8b", "stale-8b"])
@@ -52,7 +52,7 @@ def test_a_column_sorts_and_sorts_back(visiting: Visiting) -> None:
     expect(page.locator("tbody a.run")).to_have_text(["stale-8b", "healthy-8b"])
 
 
-def test_the_keyboard_reaches_a_run_and_comes_back(visiting: Visiting) -> None:
+def test_the_keyboard_opens_a_run_and_returns(visiting: Visiting) -> None:
     page = visiting().go("/")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -68,7 +68,7 @@ def test_the_keyboard_reaches_a_run_and_comes_back(visiting: Visiting) -> None:
     expect(page.locator("h1")).to_contain_text("needs you")
 
 
-def test_every_control_is_reached_by_tab_and_shows_that_it_is(visiting: Visiting) -> None:
+def test_every_control_is_reachable_by_tab_with_visible_focus(visiting: Visiting) -> None:
     page = visiting().go("/")
     reached = []
     for _ in range(30):
@@ -79,7 +79,7 @@ def test_every_control_is_reached_by_tab_and_shows_that_it_is(visiting: Visiting
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_the_shortcuts_are_told(visiting: Visiting) -> None:
+def test_the_shortcuts_are_listed(visiting: Visiting) -> None:
     page = visiting().go("/")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
@@ -87,7 +87,7 @@ def test_the_shortcuts_are_told(visiting: Visiting) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_light_and_dark_follow_the_system_and_then_the_person(visiting: Visiting) -> None:
+def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting) -> None:
     page = visiting(theme="dark").go("/")
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
@@ -108,7 +108,7 @@ def test_a_phone_never_scrolls_sideways(visiting: Visiting, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/alerts", "/runs/math/stale-8b"])
-def test_a_first_view_is_light(visiting: Visiting, path: str) -> None:
+def test_a_first_view_is_small(visiting: Visiting, path: str) -> None:
     tab = visiting()
     tab.go(path)
     tab.page.wait_for_timeout(1000)

@@ -54,7 +54,7 @@ def test_markup_from_a_trainer_stays_text(service: ThreadedService, visiting: Vi
     assert_untouched(page)
 
 
-def test_the_page_runs_no_script_that_was_written_into_it(visiting: Visiting) -> None:
+def test_the_page_runs_no_injected_script(visiting: Visiting) -> None:
     tab = visiting()
     page = tab.go("/")
     with page.expect_console_message(lambda said: "Content Security Policy" in said.text):

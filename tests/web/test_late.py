@@ -59,7 +59,7 @@ def test_a_deleted_run_shows_run_not_found(service: ThreadedService, visiting: V
     tab.expect_complaints("404")
 
 
-def test_a_run_whose_trainer_fell_silent_does_not_stay_well(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_run_with_a_silent_trainer_does_not_stay_healthy(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH, end=False)
     tab = visiting(service.url)
@@ -72,7 +72,7 @@ def test_a_run_whose_trainer_fell_silent_does_not_stay_well(service: ThreadedSer
     assert any(f"/fleet/{MATH}" in url for url in tab.asked[asked:])
 
 
-def test_a_signal_that_comes_with_a_later_step_gets_its_chart(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_signal_that_appears_at_a_later_step_gets_its_chart(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH, steps=(), end=False)
         for step in range(2):
@@ -87,9 +87,7 @@ def test_a_signal_that_comes_with_a_later_step_gets_its_chart(service: ThreadedS
         expect(charts.first).to_have_text("Reward")
 
 
-def test_a_browser_whose_clock_is_an_hour_off_tells_the_right_times(
-    service: ThreadedService, visiting: Visiting
-) -> None:
+def test_ages_are_correct_if_the_browsers_clock_is_an_hour_off(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         corrupt(client, MATH)
     for off_seconds in (-HOUR, HOUR):
@@ -116,7 +114,7 @@ def test_a_hidden_tab_holds_no_connection(service: ThreadedService, visiting: Vi
     expect(page.locator("#live")).to_have_text("reconnecting")
 
 
-def test_a_token_that_is_revoked_signs_out_what_is_open(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_revoked_token_signs_out_the_open_page(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH)
         admin = {"Authorization": f"Bearer {make_token(client, 'ana', Scope.ADMIN)}"}

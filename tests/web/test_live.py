@@ -33,7 +33,7 @@ def restart(service: ThreadedService) -> None:
     service.start(port=httpx.URL(service.url).port)
 
 
-def test_an_empty_service_says_how_to_begin_and_then_shows_the_first_run(
+def test_an_empty_service_shows_how_to_start_and_then_the_first_run(
     service: ThreadedService, visiting: Visiting
 ) -> None:
     page = visiting(service.url).go("/")
@@ -44,7 +44,7 @@ def test_an_empty_service_says_how_to_begin_and_then_shows_the_first_run(
     expect(page.locator("tbody a.run")).to_have_text(["grpo"], timeout=LOST_MS)
 
 
-def test_a_run_is_there_before_its_first_step_and_then_has_charts(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_run_appears_before_its_first_step_and_then_gets_charts(service: ThreadedService, visiting: Visiting) -> None:
     tab = visiting(service.url)
     with service.client() as client:
         train(client, MATH, steps=(), end=False)
@@ -56,7 +56,7 @@ def test_a_run_is_there_before_its_first_step_and_then_has_charts(service: Threa
     tab.expect_complaints("404")
 
 
-def test_what_is_drawn_anew_keeps_the_keyboards_place(service: ThreadedService, visiting: Visiting) -> None:
+def test_rerendering_keeps_the_keyboard_focus(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         corrupt(client, MATH)
         page = visiting(service.url).go(f"/runs/{MATH}")
@@ -71,7 +71,7 @@ def test_what_is_drawn_anew_keeps_the_keyboards_place(service: ThreadedService, 
         expect(page.get_by_label("Diagnosis")).to_contain_text("Print one response's tokens")
 
 
-def test_a_run_grows_under_ones_eyes(service: ThreadedService, visiting: Visiting) -> None:
+def test_an_open_run_updates_live(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH, steps=range(3), end=False)
         page = visiting(service.url).go(f"/runs/{MATH}")
@@ -81,7 +81,7 @@ def test_a_run_grows_under_ones_eyes(service: ThreadedService, visiting: Visitin
         expect(page.locator("header")).to_contain_text("step 7")
 
 
-def test_a_lost_service_is_shown_and_followed_on_where_it_was(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_lost_connection_is_shown_and_resumes_where_it_stopped(service: ThreadedService, visiting: Visiting) -> None:
     tab = visiting(service.url)
     places: list[str | None] = []
     tab.page.on(
@@ -106,9 +106,7 @@ def test_a_lost_service_is_shown_and_followed_on_where_it_was(service: ThreadedS
     tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
 
 
-def test_a_service_that_does_not_answer_is_said_so_and_tried_again(
-    service: ThreadedService, visiting: Visiting
-) -> None:
+def test_an_unreachable_service_shows_an_error_and_is_retried(service: ThreadedService, visiting: Visiting) -> None:
     tab = visiting(service.url)
     page = tab.go("/")
     service.stop()

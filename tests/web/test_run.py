@@ -34,7 +34,7 @@ def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
     assert page.url.endswith("?tab=trl")
 
 
-def test_what_fires_on_the_run_itself_is_said_with_what_to_do(visiting: Visiting) -> None:
+def test_alerts_on_the_run_itself_are_shown_with_their_fix(visiting: Visiting) -> None:
     tab = visiting()
     tab.serve_sources()
     page = tab.go(PATH)
@@ -53,7 +53,7 @@ def test_what_fires_on_the_run_itself_is_said_with_what_to_do(visiting: Visiting
     assert "m/r: two trainers live: a & <b>. End one." in text
 
 
-def test_every_chart_is_drawn_and_those_that_are_evidence_are_outlined(visiting: Visiting) -> None:
+def test_every_chart_is_drawn_and_evidence_is_outlined(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
     expect(page.locator(".charts canvas")).to_have_count(len(PANELS))
@@ -92,7 +92,7 @@ def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -
     assert found[1] == []
 
 
-def test_the_threshold_is_drawn_over_what_it_cuts(visiting: Visiting) -> None:
+def test_the_heat_map_shows_the_threshold(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     heat = page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))
     expect(heat).to_be_visible()
@@ -101,14 +101,14 @@ def test_the_threshold_is_drawn_over_what_it_cuts(visiting: Visiting) -> None:
     expect(page.locator("figure", has_text="against the threshold")).to_contain_text("at most 0.5")
 
 
-def test_policies_and_shadows_say_what_they_mask(visiting: Visiting) -> None:
+def test_the_policies_card_shows_mask_rates_of_active_and_shadow_policies(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     card = page.get_by_label("Policies")
     for name in ("trm · decides", "trm_max · shadow", "geo_mask · shadow", "token_veto · shadow"):
         expect(card).to_contain_text(name)
 
 
-def test_a_click_on_a_chart_opens_the_sequences_of_that_step(visiting: Visiting) -> None:
+def test_a_click_on_a_chart_opens_the_sequences_of_its_step(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     over = page.locator(".charts .u-over").first
     box = over.bounding_box()
@@ -128,7 +128,7 @@ def test_a_link_keeps_the_step_and_the_range(visiting: Visiting) -> None:
     expect(page.locator(".step .pill").first).to_contain_text("trm decides · masks")
 
 
-def test_sequences_are_sorted_by_any_column_and_shown_against_their_length(visiting: Visiting) -> None:
+def test_sequences_sort_by_any_column_and_are_plotted_against_length(visiting: Visiting) -> None:
     page = visiting().go(f"{PATH}?step=38")
     rewards = page.locator(".step tbody tr td:nth-child(3)")
     page.get_by_role("button", name="reward", exact=True).click()
@@ -139,7 +139,7 @@ def test_sequences_are_sorted_by_any_column_and_shown_against_their_length(visit
     expect(page.locator(".step .position").first).to_be_visible()
 
 
-def test_steps_are_walked_and_closed_by_the_keyboard(visiting: Visiting) -> None:
+def test_the_keyboard_moves_between_steps_and_closes_them(visiting: Visiting) -> None:
     page = visiting().go(f"{PATH}?step=30")
     page.keyboard.press("]")
     expect(page.locator(".step h2")).to_have_text("Step 31")
@@ -151,7 +151,7 @@ def test_steps_are_walked_and_closed_by_the_keyboard(visiting: Visiting) -> None
     assert "step=" not in page.url
 
 
-def test_charts_come_closer_move_and_show_all_again(visiting: Visiting) -> None:
+def test_charts_zoom_pan_and_reset(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     chart = page.locator(".plot").first
     chart.focus()
@@ -164,7 +164,7 @@ def test_charts_come_closer_move_and_show_all_again(visiting: Visiting) -> None:
     expect(page.locator(".rangebar")).to_contain_text("steps 0 to 39")
 
 
-def test_dragging_over_a_chart_shows_these_steps(visiting: Visiting) -> None:
+def test_dragging_over_a_chart_zooms_to_its_steps(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     box = page.locator(".charts .u-over").first.bounding_box()
     assert box is not None
@@ -177,28 +177,28 @@ def test_dragging_over_a_chart_shows_these_steps(visiting: Visiting) -> None:
     expect(page.locator(".step")).to_be_hidden()
 
 
-def test_an_unknown_run_says_which_argument_would_tell(visiting: Visiting) -> None:
+def test_an_unknown_verdict_lists_the_missing_arguments(visiting: Visiting) -> None:
     page = visiting().go("/runs/math/healthy-8b")
     card = page.get_by_label("Diagnosis")
     expect(card).to_contain_text("Unknown: no finding in 20 steps; the full diagnosis needs more steps")
     expect(card).to_contain_text("Needed for: length surge.")
 
 
-def test_a_step_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> None:
+def test_a_missing_step_shows_an_error(visiting: Visiting) -> None:
     tab = visiting()
     page = tab.go(f"{PATH}?step=9999")
     expect(page.locator(".step")).to_contain_text("step 9999")
     tab.expect_complaints("404")
 
 
-def test_a_run_that_is_not_there_is_said_to_be_missing(visiting: Visiting) -> None:
+def test_a_missing_run_shows_run_not_found(visiting: Visiting) -> None:
     tab = visiting()
     page = tab.go("/runs/math/unknown")
     expect(page.locator("h1")).to_have_text("Run not found.")
     tab.expect_complaints("404")
 
 
-def test_closer_steps_say_their_own_values_and_policies_those_of_the_newest_steps(visiting: Visiting) -> None:
+def test_zoomed_charts_show_their_own_values_and_policies_those_of_the_newest_steps(visiting: Visiting) -> None:
     tab = visiting()
     page = tab.go(f"{PATH}?from=0&to=10")
     lag = page.locator("figure", has_text="Version lag").locator("figcaption")
@@ -208,7 +208,7 @@ def test_closer_steps_say_their_own_values_and_policies_those_of_the_newest_step
     expect(lag).to_contain_text("initially 0")
 
 
-def test_a_value_that_stands_alone_is_drawn_as_a_point(visiting: Visiting) -> None:
+def test_an_isolated_value_is_drawn_as_a_point(visiting: Visiting) -> None:
     tab = visiting()
     tab.serve_sources()
     page = tab.go(PATH)

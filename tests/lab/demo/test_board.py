@@ -35,24 +35,24 @@ def shown(*readings: RunReading, terminal: bool) -> str:
     return written.getvalue()
 
 
-def test_without_a_terminal_a_run_has_a_line_every_twenty_steps_and_one_at_its_end() -> None:
+def test_without_a_terminal_a_run_prints_every_twenty_steps_and_at_its_end() -> None:
     steps = [reading(step) for step in (0, 3, 19, 20, 21, 39, 40, 40)]
     assert [line.split()[2] for line in shown(*steps, terminal=False).splitlines()] == ["20/40", "40/40"]
 
 
-def test_a_value_that_is_not_known_is_no_number() -> None:
+def test_an_unknown_value_is_not_shown_as_a_number() -> None:
     (line,) = shown(reading(20), terminal=False).splitlines()
     assert "reward 0.500  kl_k3 0.01000  chi2 0.200  ESS -  mask rate -  alerts none" in line
 
 
-def test_a_terminal_shows_the_threshold_and_what_fires_now() -> None:
+def test_a_terminal_shows_the_threshold_and_the_firing_rules() -> None:
     text = shown(reading(20, firing=True), terminal=True)
     assert "trm: mean_k3 ≤ 0.001" in text
     assert "mask_rate" in text
     assert "stalled" not in text
 
 
-def test_a_run_without_a_step_is_warming_up_not_well() -> None:
+def test_a_run_without_a_step_is_warming_up_not_healthy() -> None:
     text = shown(reading(0), terminal=True)
     assert "warming up" in text
     assert "none" not in text

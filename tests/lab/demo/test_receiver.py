@@ -13,7 +13,7 @@ from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResu
 from trmon.notifications.receivers.webhook import Webhook
 
 
-def test_it_keeps_every_alert_with_its_run() -> None:
+def test_the_receiver_stores_every_alert_with_its_run() -> None:
     first = notification(run=RunKey("demo", "ill"))
     second = structs.replace(first, status=AlertState.RESOLVED)
     with Pager() as pager:

@@ -60,7 +60,7 @@ def story(*notes: dict[str, Any], falls: bool = True) -> DemoStory:
         pytest.param(story(note(60, status="resolved")), False, id="only an end was reported"),
     ],
 )
-def test_a_demo_went_well_if_the_ill_run_was_reported_and_only_it(told: DemoStory, went_well: bool) -> None:
+def test_the_demo_succeeds_if_only_the_ill_run_was_reported(told: DemoStory, went_well: bool) -> None:
     assert told.went_well is went_well
 
 
@@ -70,7 +70,7 @@ def test_the_first_alert_is_the_one_of_the_earliest_step() -> None:
     assert told.first["rule"] == "stale_rollouts"
 
 
-def test_the_story_says_what_when_and_what_to_do() -> None:
+def test_the_story_shows_the_finding_its_step_and_its_fix() -> None:
     told = story(note(60))
     text = "\n".join(story_lines(told, injection="stale", onset_step=40))
     assert told.onset is not None
@@ -89,12 +89,12 @@ def test_the_story_says_what_when_and_what_to_do() -> None:
         assert expected in text
 
 
-def test_a_run_too_short_to_adapt_is_said_to_be() -> None:
+def test_a_run_too_short_to_adapt_is_reported() -> None:
     told = replace(story(note(60)), adaptation=replace(ADAPTED, n_moves=0))
     assert "left its bounds where they were" in story_lines(told, injection="stale", onset_step=40)[-1]
 
 
-def test_a_late_alert_is_not_told_as_an_early_one() -> None:
+def test_a_late_alert_is_not_reported_as_early() -> None:
     told = story(note(150))
     assert told.onset is not None
     assert f"{150 - told.onset.step} steps before the alert" in "\n".join(
