@@ -37,7 +37,7 @@ from trmon.domain.diagnosis.criteria import finding_conditions
 from trmon.domain.diagnosis.framework_names import EXCLUDED_NAMES, TRL, VERL
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
-from trmon.metrics.counters import PART_HELP, Counters
+from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
@@ -146,9 +146,9 @@ def routes_page() -> str:
 def metrics_page() -> str:
     """Return the page of every metric on /metrics."""
     counters = Counters()
-    counters.about(version="", page_url="")
-    for name in PART_HELP:
-        counters.gauge(name, float)
+    counters.set_info(version="", page_url="")
+    for name in COMPONENT_GAUGES:
+        counters.add_gauge(name, float)
     own = [(f"`{family.name}`", family.type, family.documentation) for family in counters.registry.collect()]
     of_runs = [(f"`{name}`", "gauge", text) for name, text in FIXED_HELP.items()]
     of_signals = {spec.stem: spec for spec in SIGNALS.values() if spec.core}

@@ -1,4 +1,4 @@
-"""/metrics: the design's names, its limits, and runs that leave."""
+"""/metrics: metric names, limits, and runs that drop out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from trmon.domain.policies.policy_version import default_version
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import Run, RunState
 from trmon.metrics.counters import DROPPED, Counters
-from trmon.metrics.exposition import Exposition, sample_line
+from trmon.metrics.exposition import Exposition
+from trmon.metrics.sample_lines import sample_line
 from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
 from trmon_client.core import wire
 from trmon_client.core.policies.acceptance import Policy
@@ -70,14 +71,14 @@ def samples(text: str) -> Samples:
 
 
 def scraped(client: httpx.Client, *, step: int) -> Samples:
-    """Return the metrics once the run `math/grpo` has closed a step."""
-    place = (("project", "math"), ("run", "grpo"))
+    """Wait until the run `math/grpo` has closed a step, and return the metrics."""
+    labels = (("project", "math"), ("run", "grpo"))
     return eventually(
-        lambda: samples(client.get("/metrics").text), lambda found: found.get("trmon_step", {}).get(place) == step
+        lambda: samples(client.get("/metrics").text), lambda found: found.get("trmon_step", {}).get(labels) == step
     )
 
 
-def test_a_run_and_the_service_are_shown_by_the_designs_names(client: httpx.Client) -> None:
+def test_metrics_of_runs_and_of_the_service_have_the_names_of_the_design(client: httpx.Client) -> None:
     train(client, steps=range(3))
     found = scraped(client, step=2)
     assert found.keys() >= RUN_METRICS | OWN_METRICS
@@ -90,38 +91,37 @@ def test_a_run_and_the_service_are_shown_by_the_designs_names(client: httpx.Clie
     assert found["trmon_kl_k3"][("project", "math"), ("run", "grpo")] == batch["signals"]["total_kl_k3"]
 
 
-def test_every_metric_says_what_it_is(client: httpx.Client) -> None:
+def test_every_metric_has_a_description(client: httpx.Client) -> None:
     train(client)
     families = list(text_string_to_metric_families(client.get("/metrics").text))
     assert [family.name for family in families if not family.documentation] == []
     assert len({family.name for family in families}) == len(families)
 
 
-def test_what_clients_lost_is_counted_as_it_grows(client: httpx.Client) -> None:
+def test_increases_of_clients_losses_are_counted(client: httpx.Client) -> None:
     for dropped in (2, 5, 5):
-        beat = wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": dropped}))
-        send(client, MATH, beat)
+        send(client, MATH, wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": dropped})))
     found = samples(client.get("/metrics").text)
     assert found["trmon_dropped_total"][("reason", "queue_full"),] == 5
 
 
-def test_what_may_be_counted_begins_at_zero_so_that_its_first_increase_shows() -> None:
+def test_every_counter_starts_at_zero_so_that_its_first_increase_is_visible() -> None:
     sampled = {family.name for family in Counters().registry.collect() if family.samples}
     counted = {family.name for family in Counters().registry.collect()}
     assert sampled == counted
 
 
-def test_every_reason_of_a_client_begins_at_zero() -> None:
+def test_every_loss_reason_of_the_client_starts_at_zero() -> None:
     assert set(DROPPED) == {loss.value for loss in LossReason} | {"unplaced_scalar"}
 
 
-def test_the_version_and_the_page_are_told(serve: Serve) -> None:
+def test_the_version_and_the_pages_url_are_exposed(serve: Serve) -> None:
     with serve(public_url="https://trmon.example/").client() as client:
         [labels] = samples(client.get("/metrics").text)["trmon_info"]
     assert dict(labels) == {"version": version("trmon"), "page_url": "https://trmon.example"}
 
 
-def test_bits_that_replay_cannot_reproduce_are_counted(client: httpx.Client) -> None:
+def test_decisions_that_replay_cannot_reproduce_are_counted(client: httpx.Client) -> None:
     send(client, MATH, wire.Start(**ORIGIN))
     policy = client.get("/api/v1/runs/math/grpo/policy").json()["hash"]
     send(client, MATH, report(step=0, policy=policy, accepted=b"\x0e"))
@@ -130,13 +130,13 @@ def test_bits_that_replay_cannot_reproduce_are_counted(client: httpx.Client) -> 
     assert found["trmon_decision_mismatch_total"][()] == 1
 
 
-def test_more_signals_by_setting(serve: Serve) -> None:
+def test_a_setting_adds_signals(serve: Serve) -> None:
     with serve(metrics_signals="staleness_kl_k2").client() as client:
         train(client)
         assert "trmon_staleness_kl_k2" in scraped(client, step=2)
 
 
-def test_at_most_so_many_runs_and_scalars_the_rest_counted(serve: Serve) -> None:
+def test_runs_and_scalars_are_limited_and_omitted_runs_counted(serve: Serve) -> None:
     with serve(metrics_max_runs=1, metrics_max_scalars=2).client() as client:
         train(client, RunKey("code", "ppo"), steps=[0])
         send(client, MATH, report(columns(), scalars=dict.fromkeys("edcba", 1.0)))
@@ -147,7 +147,7 @@ def test_at_most_so_many_runs_and_scalars_the_rest_counted(serve: Serve) -> None
         assert {dict(labels)["name"] for labels in found["trmon_scalar"]} == {"a", "b"}
 
 
-def test_a_projects_token_sees_its_runs_and_nothing_of_the_service(admin: httpx.Client) -> None:
+def test_a_projects_token_sees_its_runs_but_not_the_services_metrics(admin: httpx.Client) -> None:
     train(admin, MATH)
     train(admin, RunKey("code", "ppo"))
     token = make_token(admin, "prometheus", Scope.READ, project="code")
@@ -157,7 +157,7 @@ def test_a_projects_token_sees_its_runs_and_nothing_of_the_service(admin: httpx.
 
 
 @pytest.fixture
-def live() -> RunViewCache:
+def view_cache() -> RunViewCache:
     return RunViewCache(idle_after_seconds=100.0)
 
 
@@ -189,15 +189,15 @@ def an_exposition(**changed: Any) -> Exposition:
     return Exposition(**{"rules": tuple, "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
 
 
-def test_a_run_that_is_idle_leaves(live: RunViewCache) -> None:
-    live.put(a_view(1, name="old", last_report_at=10.0))
-    live.put(a_view(2, name="new", last_report_at=90.0))
+def test_an_idle_run_drops_out(view_cache: RunViewCache) -> None:
+    view_cache.put(a_view(1, name="old", last_report_at=10.0))
+    view_cache.put(a_view(2, name="new", last_report_at=90.0))
     exposition = an_exposition()
-    shown = samples(exposition.text(live.active(111.0), project=None))
+    shown = samples(exposition.text(view_cache.active(111.0), project=None))
     assert {dict(labels)["run"] for labels in shown["trmon_run_state"]} == {"new"}
 
 
-def test_a_runs_lines_change_with_its_view() -> None:
+def test_the_lines_of_a_run_change_with_its_view() -> None:
     exposition, view = an_exposition(), a_view(1, last_report_at=1.0)
     assert " 1.0\n" in exposition.text([view], project=None)
     later = replace(view, run=replace(view.run, last_report_at=2.0))
@@ -211,34 +211,40 @@ def with_label(found: Samples, metric: str, label: str, *, run: str) -> dict[str
     return {labels[label]: value for labels, value in of_run}
 
 
-def test_lines_that_runs_have_in_common_say_of_each_what_is_its_own() -> None:
+def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
     rules = builtin_rules()
-    quiet, ill = a_view(1, name="quiet"), a_view(2, name="ill")
-    fires = alert(run_id=2, rule=rules[0].name, severity=Severity.INFO)
-    over = alert(run_id=2, rule=rules[1].name, state=AlertState.RESOLVED)
-    ill = replace(
-        ill, run=replace(ill.run, state=RunState.STALLED), alerts=(fires, over), adaptation=AdaptationMode.APPLY
+    quiet, failing = a_view(1, name="quiet"), a_view(2, name="failing")
+    firing_alert = alert(run_id=2, rule=rules[0].name, severity=Severity.INFO)
+    resolved_alert = alert(run_id=2, rule=rules[1].name, state=AlertState.RESOLVED)
+    failing = replace(
+        failing,
+        run=replace(failing.run, state=RunState.STALLED),
+        alerts=(firing_alert, resolved_alert),
+        adaptation=AdaptationMode.APPLY,
     )
-    found = samples(an_exposition(rules=lambda: rules).text([quiet, ill], project=None))
-    for run, state, mode, firing in (("quiet", "running", "off", set()), ("ill", "stalled", "apply", {rules[0].name})):
+    found = samples(an_exposition(rules=lambda: rules).text([quiet, failing], project=None))
+    for run, state, mode, firing in (
+        ("quiet", "running", "off", set()),
+        ("failing", "stalled", "apply", {rules[0].name}),
+    ):
         alerts = with_label(found, "trmon_alert_active", "rule", run=run)
         assert alerts == {rule.name: float(rule.name in firing) for rule in rules}
         assert with_label(found, "trmon_run_state", "state", run=run)[state] == 1.0
         assert with_label(found, "trmon_adaptation", "mode", run=run)[mode] == 1.0
     severities = {dict(labels)["rule"]: dict(labels)["severity"] for labels in found["trmon_alert_active"]}
-    assert severities[rules[0].name] == "info", "an alert fires with the severity that it began with"
+    assert severities[rules[0].name] == "info", "an alert keeps the severity that it started with"
 
 
-def test_rules_that_are_read_again_show_at_once() -> None:
-    in_force = [builtin_rules()]
-    exposition, view = an_exposition(rules=lambda: in_force[-1]), a_view(1)
+def test_reloaded_rules_appear_at_once() -> None:
+    active = [builtin_rules()]
+    exposition, view = an_exposition(rules=lambda: active[-1]), a_view(1)
     for rules in (builtin_rules(), builtin_rules()[1:]):
-        in_force.append(rules)
+        active.append(rules)
         found = samples(exposition.text([view], project=None))
         assert with_label(found, "trmon_alert_active", "rule", run="grpo").keys() == {rule.name for rule in rules}
 
 
-def test_thresholds_that_adaptation_proposes_stand_under_the_active_policys_name() -> None:
+def test_proposed_thresholds_have_the_active_policys_name() -> None:
     view = replace(a_view(1), proposed=Policy.parse("geo_mask"))
     found = samples(an_exposition().text([view], project=None))
     assert with_label(found, "trmon_threshold", "policy", run="grpo").keys() == {view.policy.policy.name}
@@ -248,7 +254,7 @@ def test_thresholds_that_adaptation_proposes_stand_under_the_active_policys_name
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 1e-300])
-def test_every_number_can_be_read_back(value: float) -> None:
+def test_every_number_can_be_parsed_back(value: float) -> None:
     [(_, read)] = samples(f"# TYPE x gauge\n{sample_line('x', {'name': 'a'}, value)}")["x"].items()
     assert read == value or (math.isnan(read) and math.isnan(value))
 
@@ -259,7 +265,7 @@ def test_labels_are_escaped() -> None:
     assert dict(labels)["name"] == name
 
 
-def test_a_signal_that_is_asked_for_and_shown_anyway_is_shown_once(serve: Serve) -> None:
+def test_a_configured_signal_that_is_also_a_core_signal_appears_once(serve: Serve) -> None:
     with serve(metrics_signals=("reward_mean", "reward_mean")).client() as client:
         train(client, MATH, steps=range(2))
         text = eventually(lambda: client.get("/metrics").text, lambda text: "trmon_reward_mean{" in text)

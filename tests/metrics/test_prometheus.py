@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the service and is asked over its own HTTP API."""
+"""A real Prometheus scrapes the service and is queried through its HTTP API."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_run_can_be_queried(prometheus: httpx.Client, admin: httpx.Client) -> 
     assert [target["lastError"] for target in targets] == [""]
 
 
-def test_promtool_finds_no_fault(client: httpx.Client) -> None:
+def test_promtool_finds_no_problem(client: httpx.Client) -> None:
     train(client, steps=range(2))
     text = client.get("/metrics").text
     checked = subprocess.run(

@@ -207,8 +207,8 @@ def _connect(running: RunningService, event_poller: Poller | None) -> None:
             reevaluate_runs(services.worker, components.view_cache)
 
     components.rules.set_callbacks(on_change=on_rules_change, on_failure=counters.rules_reload_failures.inc)
-    counters.about(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
+    counters.set_info(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
     store.writer.on_commit(on_commit)
-    counters.gauge("trmon_queue_depth", lambda: store.writer.depth)
+    counters.add_gauge("trmon_queue_depth", lambda: store.writer.depth)
     if (folder := store.folder) is not None:
-        counters.gauge("trmon_disk_free_bytes", lambda: shutil.disk_usage(folder).free)
+        counters.add_gauge("trmon_disk_free_bytes", lambda: shutil.disk_usage(folder).free)

@@ -1,4 +1,4 @@
-"""The service's own counters, by the names of the design's section on Prometheus."""
+"""The service's own metrics."""
 
 from __future__ import annotations
 
@@ -24,40 +24,38 @@ DROPPED = (
     *("queue_full", "spool_full", "spool_error", "damaged", "unread", "refused", "conflict", "unencodable"),
     *("scalar", "internal", "unplaced_scalar"),
 )
-"""Why clients of today lose messages, and why the service does."""
+"""Reasons for which current clients and the service drop messages."""
 OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
 PRUNED = ("reports", "events", "deliveries", "silences", "failures")
 
-REDIS = ("publish", "listen", "read", "limits")
-PART_HELP = {
-    "trmon_queue_depth": "Operations that wait for the disk.",
-    "trmon_disk_free_bytes": "Free space of the database's disk, where that is one of this machine.",
+REDIS_OPERATIONS = ("publish", "listen", "read", "limits")
+COMPONENT_GAUGES = {
+    "trmon_queue_depth": "Number of queued write operations.",
+    "trmon_disk_free_bytes": "Free space of the database's disk, if it is local.",
 }
-"""Gauges that ask a part of the service."""
+"""Gauges that read a component of the service at each scrape."""
 
 
 class Counters:
-    """What the service counts of itself; a registry of its own, so that two services in a process stay apart."""
+    """The service's metrics, in a separate registry per service."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
-        self.reports = Counter(
-            "trmon_reports", "Messages received, by what became of them.", ["status"], registry=self.registry
-        )
+        self.reports = Counter("trmon_reports", "Received messages, by outcome.", ["status"], registry=self.registry)
         self.sequences = Counter(
-            "trmon_sequences", "Sequences received, by decision.", ["decision"], registry=self.registry
+            "trmon_sequences", "Received sequences, by decision.", ["decision"], registry=self.registry
         )
         self.ingest_seconds = Histogram(
             "trmon_ingest_seconds",
-            "Time from a request's body to its durable answer.",
+            "Time from a request's body to its durable acknowledgement.",
             buckets=INGEST_BUCKETS_SECONDS,
             registry=self.registry,
         )
         self.commit_seconds = Histogram(
             "trmon_commit_seconds",
-            "Time of one group commit.",
+            "Duration of a group commit.",
             buckets=INGEST_BUCKETS_SECONDS,
             registry=self.registry,
         )
@@ -68,7 +66,10 @@ class Counters:
             registry=self.registry,
         )
         self.dropped = Counter(
-            "trmon_dropped", "Messages lost by clients, or refused here, by reason.", ["reason"], registry=self.registry
+            "trmon_dropped",
+            "Messages dropped by clients or by the service, by reason.",
+            ["reason"],
+            registry=self.registry,
         )
         self.decision_mismatch = Counter(
             "trmon_decision_mismatch",
@@ -77,61 +78,64 @@ class Counters:
         )
         self.unreplayed = Counter(
             "trmon_unreplayed_reports",
-            "Reports whose policy the service does not know, or cannot decide by without columns they lack.",
+            "Reports that could not be replayed, because the policy is unknown or columns are missing.",
             registry=self.registry,
         )
         self.late = Counter(
-            "trmon_late_reports", "Reports that came after their batch was closed.", registry=self.registry
+            "trmon_late_reports", "Reports received after their batch was closed.", registry=self.registry
         )
         self.quarantined = Counter(
             "trmon_quarantined",
-            "Parts of runs that could not be processed and were set aside, by what they are; the log says why.",
+            "Quarantined parts of runs, by kind; see the log for the reason.",
             ["reason"],
             registry=self.registry,
         )
         self.worker_failures = Counter(
             "trmon_worker_failures",
-            "Passes over runs that failed and are tried again; the log says why.",
+            "Failed passes over runs, which are retried; see the log for the reason.",
             registry=self.registry,
         )
         self.delivery = Counter(
             "trmon_delivery",
-            "Looks at notifications that were due, by outcome; one that is held counts at each.",
+            "Attempts to send due notifications, by outcome; a held notification counts at each attempt.",
             ["outcome"],
             registry=self.registry,
         )
         self.rules_reload_failures = Counter(
             "trmon_rules_reload_failures",
-            "Times that the changed file of rules could not be read; the former rules stayed.",
+            "Failed reloads of the rules file; the previous rules stay active.",
             registry=self.registry,
         )
         self.pruned = Counter(
-            "trmon_pruned", "Rows deleted by retention, and its failures.", ["what"], registry=self.registry
+            "trmon_pruned", "Rows deleted by retention, and failures of it.", ["what"], registry=self.registry
         )
         self.redis_up = Gauge(
-            "trmon_redis_up", "1 while Redis tells this process of others, 0 without it.", registry=self.registry
+            "trmon_redis_up", "1 while this process receives change notices from Redis, else 0.", registry=self.registry
         )
         self.redis_failures = Counter(
             "trmon_redis_failures",
-            "Times that Redis was away or hung, by what failed.",
+            "Failed Redis operations, by operation.",
             ["what"],
             registry=self.registry,
         )
-        self._begin_at_zero()
+        self._initialize_labels()
 
-    def about(self, *, version: str, page_url: str) -> None:
-        """Say which version runs, and where people see it: dashboards link there."""
+    def set_info(self, *, version: str, page_url: str) -> None:
+        """Expose the version and the page's URL, which dashboards link to."""
         info = Gauge(
-            "trmon_info", "1; which version runs, and its page.", ["version", "page_url"], registry=self.registry
+            "trmon_info",
+            "Always 1; the running version, and the URL of its page.",
+            ["version", "page_url"],
+            registry=self.registry,
         )
         info.labels(version, page_url).set(1)
 
-    def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Show what a function returns at each scrape, under a name of PART_HELP."""
-        Gauge(name, PART_HELP[name], registry=self.registry).set_function(read)
+    def add_gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Expose the value of a function at each scrape. Args: name: one of COMPONENT_GAUGES."""
+        Gauge(name, COMPONENT_GAUGES[name], registry=self.registry).set_function(read)
 
-    def _begin_at_zero(self) -> None:
-        """Prometheus sees no increase in a series that begins at one: each begins at zero."""
+    def _initialize_labels(self) -> None:
+        """Start each series at zero, because Prometheus sees no increase in a series that starts at one."""
         for counter, values in (
             (self.reports, STATUSES),
             (self.sequences, ("accepted", "rejected")),
@@ -139,7 +143,7 @@ class Counters:
             (self.quarantined, [part.value for part in QuarantinePart]),
             (self.delivery, OUTCOMES),
             (self.pruned, PRUNED),
-            (self.redis_failures, REDIS),
+            (self.redis_failures, REDIS_OPERATIONS),
         ):
             for value in values:
                 counter.labels(value)

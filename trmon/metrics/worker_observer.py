@@ -1,4 +1,4 @@
-"""What the worker does, counted."""
+"""Counts the worker's passes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class CountingObserver:
         if tally.unplaced_scalars:
             self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
 
-    def pass_failed(self, error: Exception) -> None:  # noqa: ARG002 - of any kind: the log says which
+    def pass_failed(self, error: Exception) -> None:  # noqa: ARG002 - the log has the error
         """Count a pass that failed and will be retried."""
         self._counters.worker_failures.inc()
