@@ -155,7 +155,11 @@ def _arrivals(receiver: WebhookServer) -> Iterator[tuple[Told, float]]:
 def _print(watch: Watch, arrived: dict[Told, float], *, given: argparse.Namespace, loads: tuple[float, float]) -> None:
     table = Table("notification", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", title="From acknowledged to arrived")
     for state in ("firing", "resolved"):
-        milliseconds = [1000 * (arrived[told] - at) for told, at in watch.acknowledged.items() if told[2] == state]
+        milliseconds = [
+            1000 * (arrived[notification] - at)
+            for notification, at in watch.acknowledged.items()
+            if notification[2] == state
+        ]
         quantiles = np.quantile(milliseconds, (0.5, 0.9, 0.99, 1.0))
         table.add_row(state, str(len(milliseconds)), *(f"{value:.0f}" for value in quantiles))
     Console().print(table)

@@ -26,19 +26,19 @@ PAUSE_SECONDS = 0.37
 """Does not divide a second, so that steps fall at all times between two polls."""
 
 
-class Heard:
+class EventListener:
     """When the event of each step's batch arrived, on the monotonic clock."""
 
     def __init__(self, url: str) -> None:
         self.at: dict[int, float] = {}
-        self.begun = threading.Event()
+        self.connected = threading.Event()
         threading.Thread(target=self._follow, args=(url,), daemon=True).start()
 
     def _follow(self, url: str) -> None:
         with httpx.Client(base_url=url, timeout=None) as client, client.stream("GET", "/api/v1/events") as stream:
             kind = ""
             for line in stream.iter_lines():
-                self.begun.set()
+                self.connected.set()
                 name, _, value = line.partition(": ")
                 if name == "event":
                     kind = value
@@ -53,15 +53,15 @@ def waited(database_url: str, folder: Path, **settings: Any) -> list[float]:
         stack.callback(service.stop)
         stack.enter_context(WorkerProcess(database_url, log=folder / "worker.log", **settings))
         client = stack.enter_context(service.client())
-        heard, complete = Heard(service.url), {}
-        heard.begun.wait()
+        listener, complete = EventListener(service.url), {}
+        listener.connected.wait()
         train(client, steps=range(1), end=False)
         for step in STEPS:
             send_step(client, MATH, step=step)
             complete[step - 1] = time.monotonic()
             time.sleep(PAUSE_SECONDS)
-        eventually(lambda: heard.at.keys() >= complete.keys())
-        return [1000 * (heard.at[step] - at) for step, at in complete.items() if step]
+        eventually(lambda: listener.at.keys() >= complete.keys())
+        return [1000 * (listener.at[step] - at) for step, at in complete.items() if step]
 
 
 def main() -> None:

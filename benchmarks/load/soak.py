@@ -90,14 +90,14 @@ def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soake
             at = time.perf_counter() - began
             away = _kill(gear, name, away_seconds=chance.uniform(*AWAY_SECONDS))
             moments.append(Moment(victim=name, at_seconds=at, away_seconds=away))
-        _wait_for_illness(senders)
+        _wait_for_drift(senders)
     finally:
         senders.stop()
         sent, _ = senders.wait()
     assert not sent.failures, sent.failures[:3]
     verdict = verify(gear.url, WORKLOAD, sent.acknowledged)
     courses = _courses(gear.url)
-    told = _told(gear.url)
+    delivered = _delivered(gear.url)
     pages = _pages(pager)
     return Soaked(
         moments=tuple(moments),
@@ -107,7 +107,7 @@ def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soake
         repeated_events=sum(one == other for course in courses for one, other in pairwise(course)),
         n_pages=len(pages),
         repeated_pages=pages.total() - len(pages),
-        missing_pages=len(told - pages.keys()),
+        missing_pages=len(delivered - pages.keys()),
     )
 
 
@@ -130,7 +130,7 @@ def _kill(gear: Gear, name: str, *, away_seconds: float) -> float:
     return time.perf_counter() - began
 
 
-def _wait_for_illness(senders: Senders) -> None:
+def _wait_for_drift(senders: Senders) -> None:
     """Continue until every run has drifted for long enough to fire: a soak without alerts would not test them."""
     assert WORKLOAD.ill_from is not None
     needed = (WORKLOAD.ill_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
@@ -152,7 +152,7 @@ def _courses(url: str) -> list[list[str]]:
     return courses
 
 
-def _told(url: str) -> set[Page]:
+def _delivered(url: str) -> set[Page]:
     """Return the notifications that the service marked as delivered, once none is pending."""
     connection = Connection(url)
     deadline = time.monotonic() + CLOSE_SECONDS
@@ -160,16 +160,18 @@ def _told(url: str) -> set[Page]:
     while any(items(connection, f"{path}due")):
         assert time.monotonic() < deadline, f"deliveries still wait after {CLOSE_SECONDS} s"
         time.sleep(0.2)
-    told = {_page(one["run"], one["body"]["alert"], one["told_state"]) for one in items(connection, f"{path}delivered")}
+    delivered = {
+        _page(one["run"], one["body"]["alert"], one["told_state"]) for one in items(connection, f"{path}delivered")
+    }
     connection.close()
-    return told
+    return delivered
 
 
 def _pages(pager: WebhookServer) -> Counter[Page]:
     """Return the received notifications with their counts; a retry with the same key is not a repetition."""
     messages = [json.loads(posted.body) for posted in pager.posted]
-    told = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
-    return Counter(_page(run, alert, alert["status"]) for run, alert in told.values())
+    received = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
+    return Counter(_page(run, alert, alert["status"]) for run, alert in received.values())
 
 
 def _page(run: str, alert: Mapping[str, Any], state: str) -> Page:

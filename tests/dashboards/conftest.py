@@ -43,8 +43,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             service.client() as client,
             replaying(client, HEALTHY, ILL),
         ):
-            for told in (FIRING, SEEN):
-                eventually(partial(query, api, told), timeout_seconds=60.0)
+            for expression in (FIRING, SEEN):
+                eventually(partial(query, api, expression), timeout_seconds=60.0)
             yield Watched(api, service.url, since)
     finally:
         service.kill()

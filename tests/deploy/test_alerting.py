@@ -45,7 +45,7 @@ def of_alertmanager(on_call: str) -> str:
     return yaml.safe_dump(config)
 
 
-def told(on_call: WebhookServer) -> list[tuple[str, str, str]]:
+def notifications(on_call: WebhookServer) -> list[tuple[str, str, str]]:
     """Return the name, the rule and the status of each alert received."""
     alerts = [alert for posted in on_call.posted for alert in json.loads(posted.body)["alerts"]]
     return [(alert["labels"]["alertname"], alert["labels"].get("rule", ""), alert["status"]) for alert in alerts]
@@ -64,9 +64,13 @@ def test_a_page_reaches_the_on_call_receiver_and_resolves_with_the_run(tmp_path:
             for step in range(N_STEPS):
                 send_step(client, MATH, step=step, content=columns(seed=step, n_invalid=[1, 0, 0, 0]))
             page = ("TrmonRunActNow", "corrupt_logprobs")
-            eventually(lambda: told(on_call), lambda heard: (*page, "firing") in heard, timeout_seconds=90.0)
+            eventually(
+                lambda: notifications(on_call), lambda received: (*page, "firing") in received, timeout_seconds=90.0
+            )
             finished = [wire.ChunkCount(N_STEPS - 1, None, 1)]
             send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=finished))
-            eventually(lambda: told(on_call), lambda heard: (*page, "resolved") in heard, timeout_seconds=90.0)
+            eventually(
+                lambda: notifications(on_call), lambda received: (*page, "resolved") in received, timeout_seconds=90.0
+            )
     finally:
         service.kill()

@@ -34,8 +34,8 @@ def test_tokens_are_created_with_the_generated_password(server: Postgres, tmp_pa
     server.execute(f"ALTER ROLE trmon PASSWORD '{(folder / 'password').read_text().strip()}'")
     server.only(HBA)
 
-    told = SERVICES["tokens"]["environment"]["TRMON_DATABASE_URL"]
-    here = told.replace("postgres:5432/trmon", f"127.0.0.1:{place.port}{place.path}").replace(
+    url = SERVICES["tokens"]["environment"]["TRMON_DATABASE_URL"]
+    here = url.replace("postgres:5432/trmon", f"127.0.0.1:{place.port}{place.path}").replace(
         "/run/trmon/postgres", str(folder)
     )
     refused = container.run("tokens", TRMON_DATABASE_URL=here)

@@ -50,7 +50,7 @@ def story(*notes: dict[str, Any], falls: bool = True) -> DemoStory:
 
 
 @pytest.mark.parametrize(
-    ("told", "went_well"),
+    ("outcome", "went_well"),
     [
         pytest.param(story(note(60)), True, id="reported before the collapse"),
         pytest.param(story(note(150)), True, id="reported after the collapse"),
@@ -60,27 +60,27 @@ def story(*notes: dict[str, Any], falls: bool = True) -> DemoStory:
         pytest.param(story(note(60, status="resolved")), False, id="only an end was reported"),
     ],
 )
-def test_the_demo_succeeds_if_only_the_ill_run_was_reported(told: DemoStory, went_well: bool) -> None:
-    assert told.went_well is went_well
+def test_the_demo_succeeds_if_only_the_ill_run_was_reported(outcome: DemoStory, went_well: bool) -> None:
+    assert outcome.went_well is went_well
 
 
 def test_the_first_alert_is_the_one_of_the_earliest_step() -> None:
-    told = story(note(70, rule="mask_rate"), note(60))
-    assert told.first is not None
-    assert told.first["rule"] == "stale_rollouts"
+    outcome = story(note(70, rule="mask_rate"), note(60))
+    assert outcome.first is not None
+    assert outcome.first["rule"] == "stale_rollouts"
 
 
 def test_the_story_shows_the_finding_its_step_and_its_fix() -> None:
-    told = story(note(60))
-    text = "\n".join(story_lines(told, injection="stale", onset_step=40))
-    assert told.onset is not None
+    outcome = story(note(60))
+    text = "\n".join(story_lines(outcome, injection="stale", onset_step=40))
+    assert outcome.onset is not None
     for expected in (
         "from step 40 on, the injection 'stale'",
         "Detected at step 60: stale_rollouts (warn).",
         "it drifts",
         "do: sync",
-        f"collapsed at step {told.onset.step}",
-        f"{told.onset.step - 60} steps after the alert",
+        f"collapsed at step {outcome.onset.step}",
+        f"{outcome.onset.step - 60} steps after the alert",
         "The healthy run raised no alert",
         "asked to reject 5% of the healthy run, trmon moved its bounds 9 times, mean_k3 ≤ 0.001 to mean_k3 ≤ 5e-05",
         "it rejected 4.8% of the last 80 steps",
@@ -90,13 +90,13 @@ def test_the_story_shows_the_finding_its_step_and_its_fix() -> None:
 
 
 def test_a_run_too_short_to_adapt_is_reported() -> None:
-    told = replace(story(note(60)), adaptation=replace(ADAPTED, n_moves=0))
-    assert "left its bounds where they were" in story_lines(told, injection="stale", onset_step=40)[-1]
+    outcome = replace(story(note(60)), adaptation=replace(ADAPTED, n_moves=0))
+    assert "left its bounds where they were" in story_lines(outcome, injection="stale", onset_step=40)[-1]
 
 
 def test_a_late_alert_is_not_reported_as_early() -> None:
-    told = story(note(150))
-    assert told.onset is not None
-    assert f"{150 - told.onset.step} steps before the alert" in "\n".join(
-        story_lines(told, injection="lr", onset_step=40)
+    outcome = story(note(150))
+    assert outcome.onset is not None
+    assert f"{150 - outcome.onset.step} steps before the alert" in "\n".join(
+        story_lines(outcome, injection="lr", onset_step=40)
     )
