@@ -26,24 +26,27 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Watch LLM reinforcement-learning runs for off-policy drift."
 )
 
-for command in (
-    serve,
-    worker,
-    doctor,
-    ingest,
-    top,
-    show,
-    diagnose_command,
-    whatif_command,
-    migrate,
-    backup,
-    restore,
-    export,
-    version_command,
-    demo_command,
-):
-    app.command()(command)
-app.command("import")(import_)
-app.command("lab")(lab_command)
-for name, group in {"token": token, "notify": notify, "rules": rules, "grafana": grafana}.items():
+COMMANDS = {
+    "serve": serve,
+    "worker": worker,
+    "doctor": doctor,
+    "ingest": ingest,
+    "top": top,
+    "show": show,
+    "diagnose": diagnose_command,
+    "whatif": whatif_command,
+    "migrate": migrate,
+    "backup": backup,
+    "restore": restore,
+    "export": export,
+    "import": import_,
+    "version": version_command,
+    "demo": demo_command,
+    "lab": lab_command,
+}
+GROUPS = {"token": token, "notify": notify, "rules": rules, "grafana": grafana}
+
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+for name, group in GROUPS.items():
     app.add_typer(group, name=name)
