@@ -1,4 +1,4 @@
-"""Adaptation over HTTP: shown, applied, heard by the trainer, rolled back for good."""
+"""Adaptation over HTTP: shown, applied, received by the trainer, rolled back permanently."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_new_run_is_not_adapted(run: httpx.Client) -> None:
     assert (found["mode"], found["target_mask_rate"], found["recommended"]) == ("off", 0.05, None)
 
 
-def test_a_recommendation_shows_its_effect_and_changes_nothing(run: httpx.Client) -> None:
+def test_a_recommendation_shows_its_effect_without_changing_the_policy(run: httpx.Client) -> None:
     set_(run, "recommend")
     train(run, range(10))
     found = shown(run)["recommended"]
@@ -62,21 +62,21 @@ def test_a_recommendation_shows_its_effect_and_changes_nothing(run: httpx.Client
     assert len(run.get(f"{RUN}/policy/history").json()["items"]) == 2
 
 
-def test_too_few_sequences_are_said(run: httpx.Client) -> None:
+def test_too_few_sequences_are_reported(run: httpx.Client) -> None:
     set_(run, "recommend")
     found = shown(run)
     assert found["recommended"]["hold"] == "too_few_sequences"
     assert found["bound_budget"]["hold"] == "too_few_sequences"
 
 
-def test_the_bound_budget_says_why_it_holds(run: httpx.Client) -> None:
+def test_the_bound_budget_gives_its_reason_to_hold(run: httpx.Client) -> None:
     set_(run, "recommend")
     train(run, range(10))
     assert shown(run)["bound_budget"]["hold"] in ("no_measured_gain", "nothing_to_move")
 
 
 def applied(run: httpx.Client) -> dict[str, Any]:
-    """Train under `apply` until a version was made, and return it."""
+    """Train under `apply` until a version is created, and return it."""
     set_(run, "apply", every_steps=4)
     train(run, range(10))
     versions = eventually(lambda: run.get(f"{RUN}/policy/history").json()["items"], lambda versions: len(versions) > 2)
@@ -84,7 +84,7 @@ def applied(run: httpx.Client) -> dict[str, Any]:
     return made
 
 
-def test_an_applied_bound_is_a_version_that_the_trainer_hears_of(run: httpx.Client) -> None:
+def test_an_applied_bound_is_a_policy_version_that_the_trainer_receives(run: httpx.Client) -> None:
     version = applied(run)
     assert version["author"] == "trmon:target_mask_rate"
     assert version["evidence"]["mask_rate_after"] == pytest.approx(0.05, abs=0.01)
@@ -100,7 +100,7 @@ def test_an_applied_bound_is_a_version_that_the_trainer_hears_of(run: httpx.Clie
     assert update.spec["name"] == "k3 (adapted)"
 
 
-def test_rolling_back_a_controllers_change_pins_what_comes_back(run: httpx.Client) -> None:
+def test_rolling_back_a_controllers_change_pins_the_restored_version(run: httpx.Client) -> None:
     applied(run)
     back = run.post(f"{RUN}/policy/rollback", json={"hash": stream.K3.hash}).json()
     assert (back["policy"], back["pinned"]) == (K3, True)
@@ -121,7 +121,9 @@ def test_rolling_back_a_controllers_change_pins_what_comes_back(run: httpx.Clien
     ],
     ids=str,
 )
-def test_what_cannot_be_set_is_refused_by_name(run: httpx.Client, setting: dict[str, object], field: str) -> None:
+def test_an_invalid_setting_is_refused_with_its_field(
+    run: httpx.Client, setting: dict[str, object], field: str
+) -> None:
     answer = run.put(f"{RUN}/adaptation", json=setting)
     assert answer.status_code == 400
     assert answer.json()["field"] == field

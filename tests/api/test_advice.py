@@ -33,7 +33,7 @@ def acked(client: httpx.Client, *, step: int, **origin: str) -> dict[str, Any] |
 
 
 def drifted(client: httpx.Client) -> dict[str, Any]:
-    """Train on-policy for 24 steps, then far off it, and return what is advised then."""
+    """Train on-policy for 24 steps, then far off-policy, and return the advice."""
     send(client, MATH, wire.Start(**ORIGIN, config={"kl_target": 6.0}))
     for step in range(30):
         send_step(client, MATH, step=step, content=batch(step, drift=0.1 if step < 24 else 1.5))
@@ -43,7 +43,7 @@ def drifted(client: httpx.Client) -> dict[str, Any]:
     return eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 28)
 
 
-def test_a_drifting_run_is_advised_a_smaller_rate_with_the_reason(client: httpx.Client) -> None:
+def test_a_drifting_run_gets_advice_to_lower_its_learning_rate(client: httpx.Client) -> None:
     advice = drifted(client)
     assert 0 < advice["lr_scale_sgd"] < advice["lr_scale"] < 0.8
     assert advice["lr_scale_sgd"] == pytest.approx(advice["lr_scale"] ** 2)
@@ -51,7 +51,7 @@ def test_a_drifting_run_is_advised_a_smaller_rate_with_the_reason(client: httpx.
     assert (advice["lr_decay"], advice["kl_factor"]) == (None, None)
 
 
-def test_the_trainer_hears_of_it_with_the_acknowledgement(client: httpx.Client) -> None:
+def test_the_trainer_receives_advice_with_acknowledgements(client: httpx.Client) -> None:
     shown = drifted(client)
     heard = acked(client, step=40)
     assert heard is not None
@@ -59,12 +59,12 @@ def test_the_trainer_hears_of_it_with_the_acknowledgement(client: httpx.Client) 
     assert heard["reasons"].keys() == shown["reasons"].keys()
 
 
-def test_another_attempt_is_not_advised_by_the_last_ones_steps(client: httpx.Client) -> None:
+def test_a_new_attempt_gets_no_advice_from_the_previous_one(client: httpx.Client) -> None:
     drifted(client)
     assert acked(client, step=0, attempt="second", launch="launch-2") is None
 
 
-def test_before_the_first_step_there_is_none(client: httpx.Client) -> None:
+def test_there_is_no_advice_before_the_first_step(client: httpx.Client) -> None:
     send(client, MATH, wire.Start(**ORIGIN))
     assert client.get(ADVICE).status_code == 404
     assert acked(client, step=0) is None
@@ -84,7 +84,7 @@ def teach(watched: WatchedRun, steps: range, **fields: Any) -> None:
         watched.receive(healthy_report(step, finished=counts, **fields), at=10.0 * step)
 
 
-def test_a_run_whose_log_probs_are_corrupt_is_advised_to_stop() -> None:
+def test_a_run_with_corrupt_log_probs_gets_advice_to_stop() -> None:
     run = WatchedRun()
     teach(run, range(6))
     assert run.view.advice is not None
@@ -94,7 +94,7 @@ def test_a_run_whose_log_probs_are_corrupt_is_advised_to_stop() -> None:
     assert "corrupt" in run.view.advice.reasons["stop"]
 
 
-def test_a_surge_of_the_responses_cuts_the_rate_once() -> None:
+def test_a_jump_in_response_length_cuts_the_learning_rate_once() -> None:
     run = WatchedRun()
     for step in range(150):
         length = 32 if step < 120 else 64

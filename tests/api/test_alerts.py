@@ -1,4 +1,4 @@
-"""An alert from a trainer's word to a receiver's door: raised, listed, streamed, delivered once."""
+"""An alert from the trainer to the receiver: raised, listed, streamed, delivered once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_crash_is_an_alert(client: httpx.Client) -> None:
     eventually(lambda: client.get("/api/v1/runs/math/grpo").json()["firing"], lambda firing: firing == ["crashed"])
 
 
-def test_a_finished_run_raises_nothing(client: httpx.Client) -> None:
+def test_a_finished_run_raises_no_alert(client: httpx.Client) -> None:
     train(client)
     assert client.get("/api/v1/alerts").json()["items"] == []
 
@@ -76,7 +76,7 @@ def test_an_alert_reaches_its_receiver_signed_and_once(paging: ThreadedService, 
     assert posted.headers["X-Trmon-Signature"] == f"sha256={expected}"
 
 
-def test_a_restart_delivers_nothing_again(paging: ThreadedService, receiver: WebhookServer) -> None:
+def test_a_restart_sends_no_notification_twice(paging: ThreadedService, receiver: WebhookServer) -> None:
     with paging.client() as client:
         crash(client)
         delivered = 'trmon_delivery_total{outcome="delivered"} 1.0'
@@ -88,7 +88,7 @@ def test_a_restart_delivers_nothing_again(paging: ThreadedService, receiver: Web
     assert len(receiver.posted) == 1
 
 
-def test_a_receiver_that_fails_at_first_is_tried_again(paging: ThreadedService, receiver: WebhookServer) -> None:
+def test_a_delivery_that_fails_is_retried(paging: ThreadedService, receiver: WebhookServer) -> None:
     receiver.statuses = [503, 500, 200]
     with paging.client() as client:
         crash(client)

@@ -1,4 +1,4 @@
-"""A run's batches over HTTP, down to the sequences and why each was rejected."""
+"""A run's batches over HTTP, with their sequences and the reasons for rejection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_batch_has_its_signals_and_scalars(client: httpx.Client) -> None:
     assert batch["scalars"] == {"lr": 1e-3}
 
 
-def test_sequences_come_with_what_the_policy_read_of_them(two_chunks: httpx.Client) -> None:
+def test_sequences_have_the_values_that_the_policy_compared(two_chunks: httpx.Client) -> None:
     found = two_chunks.get(f"{BATCHES}/4/sequences", params={"names": "n_tokens", "first": 1, "limit": 2}).json()
     read = {criterion["statistic"]: criterion for criterion in found["criteria"]}
     assert set(read) == {"max_binary_kl", "max_abs_d", "mean_k3"}
@@ -68,14 +68,14 @@ def test_a_step_is_its_rollout_batch_or_else_its_last_update(client: httpx.Clien
     assert client.get(f"{BATCHES}/2", params={"update": 5}).status_code == 404
 
 
-def test_every_policy_says_what_it_rejected_and_why(two_chunks: httpx.Client) -> None:
+def test_every_policy_has_its_counts_by_reason(two_chunks: httpx.Client) -> None:
     active, *shadows = two_chunks.get(f"{BATCHES}/4/decisions").json()
     assert (active["policy"], active["role"], active["mask_rate"]) == ("trm", "active", 0.4)
     assert active["counts"] == {"accepted": 3, "invalid_logprobs": 1, "mean_k3": 1}
     assert {shadow["policy"] for shadow in shadows} == {"trm_max", "geo_mask", "token_veto"}
 
 
-def test_sequences_come_in_the_order_of_chunks_with_their_reasons(two_chunks: httpx.Client) -> None:
+def test_sequences_are_ordered_by_chunk_and_have_their_reasons(two_chunks: httpx.Client) -> None:
     found = two_chunks.get(f"{BATCHES}/4/sequences", params={"names": "n_tokens,n_invalid"}).json()
     assert found["n_sequences"] == 5
     assert found["columns"] == {"n_tokens": [16] * 5, "n_invalid": [0, 0, 2, 0, 0]}
@@ -84,14 +84,14 @@ def test_sequences_come_in_the_order_of_chunks_with_their_reasons(two_chunks: ht
     assert active["reasons"] == [None, "mean_k3", "invalid_logprobs", None, None]
 
 
-def test_sequences_are_shown_in_windows(two_chunks: httpx.Client) -> None:
+def test_sequences_are_returned_in_windows(two_chunks: httpx.Client) -> None:
     found = two_chunks.get(f"{BATCHES}/4/sequences", params={"first": 1, "limit": 2}).json()
     assert found["first"] == 1
     assert found["columns"]["n_invalid"] == [0, 2]
     assert found["decisions"][0]["reasons"] == ["mean_k3", "invalid_logprobs"]
 
 
-def test_values_json_cannot_say_are_null_or_named(client: httpx.Client) -> None:
+def test_values_that_json_lacks_are_null_or_strings(client: httpx.Client) -> None:
     odd = columns(3, reward=np.array([np.nan, np.inf, -np.inf]))
     send(client, MATH, report(odd, step=1))
     finish(client, wire.ChunkCount(1, None, 1))
@@ -99,7 +99,7 @@ def test_values_json_cannot_say_are_null_or_named(client: httpx.Client) -> None:
     assert found["columns"]["reward"] == [None, "inf", "-inf"]
 
 
-def test_what_is_answered_is_what_the_policy_decides(two_chunks: httpx.Client) -> None:
+def test_the_returned_decisions_equal_those_of_the_policy(two_chunks: httpx.Client) -> None:
     found = two_chunks.get(f"{BATCHES}/4/sequences").json()
     content = columns(5, **{name: np.array(values, float) for name, values in found["columns"].items()})
     for decision in found["decisions"]:

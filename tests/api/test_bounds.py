@@ -17,7 +17,7 @@ def test_the_bounds_of_a_long_horizon(client: httpx.Client) -> None:
     assert found["max_delta"] == pytest.approx(max(3 * 0.5 / (4 * 4096**1.5), (0.5 / 8192) ** 2 / 0.01))
 
 
-def test_what_json_cannot_say_is_named(client: httpx.Client) -> None:
+def test_values_that_json_lacks_are_null_or_strings(client: httpx.Client) -> None:
     found = client.get(PATH, params={"horizon": 10, "kl_max": "inf", "kl_seq": 0}).json()
     assert (found["mixed"], found["trpo"], found["max_delta"]) == ("inf", "inf", None)
     assert client.get(PATH, params={"horizon": 10, "kl_max": "nan", "kl_seq": 1}).json()["adaptive"] is None

@@ -1,4 +1,4 @@
-"""Why sequences were rejected, over the steps of a run."""
+"""The reasons for rejection over a run's steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trmon_client.core import wire
 PATH = f"/api/v1/runs/{MATH}/reasons"
 
 
-def test_every_step_says_which_share_was_rejected_for_which_reason(client: httpx.Client) -> None:
+def test_every_step_has_the_rejected_fraction_by_reason(client: httpx.Client) -> None:
     train(client, steps=range(2), end=False)
     bad = columns(
         4, total_sum_k3=np.array([9.0, 0, 0, 0]), total_max_k3=np.array([9, 0, 0, 0], "<f4"), n_invalid=[0, 2, 0, 0]
@@ -25,12 +25,12 @@ def test_every_step_says_which_share_was_rejected_for_which_reason(client: httpx
     assert found["reasons"] == {"invalid_logprobs": [0.0, 0.0, 0.25], "mean_k3": [0.0, 0.0, 0.25]}
 
 
-def test_of_many_steps_some_are_chosen_and_of_a_range_those_in_it(client: httpx.Client) -> None:
+def test_many_steps_are_sampled_evenly_and_a_range_is_respected(client: httpx.Client) -> None:
     train(client, steps=range(6))
     assert client.get(PATH, params={"points": 3}).json()["steps"] == [1, 3, 5]
     assert client.get(PATH, params={"from": 2, "to": 3}).json()["steps"] == [2, 3]
 
 
-def test_a_run_without_steps_has_rejected_nothing(client: httpx.Client) -> None:
+def test_a_run_without_steps_has_no_rejections(client: httpx.Client) -> None:
     train(client, steps=(), end=False)
     assert client.get(PATH).json() == {"steps": [], "mask_rate": [], "reasons": {}}

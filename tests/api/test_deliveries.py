@@ -1,4 +1,4 @@
-"""Deliveries over HTTP: what was given up can be seen."""
+"""Deliveries over HTTP: dead ones are listed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def deliveries(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
     return items
 
 
-def test_what_was_given_up_is_listed_with_the_reason_and_never_the_address(
+def test_dead_deliveries_are_listed_with_the_reason_but_without_the_address(
     serve: Serve, refusing: WebhookServer
 ) -> None:
     service = serve(slack_url=refusing.url, webhook_allow_hosts="127.0.0.1")

@@ -1,4 +1,4 @@
-"""The diagnosis over HTTP, and as the command shows it."""
+"""The diagnosis over HTTP, and in the command's output."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def ran(client: httpx.Client, *contents: Columns) -> None:
 
 
 def shifted() -> Columns:
-    """A batch whose engine sampled and scored a nucleus that held 0.8 of each distribution."""
+    """Return a batch whose engine sampled and scored a nucleus with 0.8 of each distribution."""
     rng = np.random.default_rng(0)
     old = -rng.gamma(0.5, 0.8, (8, 32))
     return columns(rollout_logprobs=np.minimum(old - np.log(0.8), -1e-3), old_logprobs=old, mask=np.ones((8, 32), bool))
 
 
-def test_a_run_is_diagnosed_since_the_step_at_which_it_went_wrong(client: httpx.Client) -> None:
+def test_a_diagnosis_names_the_step_at_which_the_run_went_wrong(client: httpx.Client) -> None:
     ran(client, *[made("healthy")] * 6, *[made("corrupt")] * 6)
     found = client.get(PATH).json()
     assert (found["primary"], found["step"], found["steps"]) == ("A'", 11, 12)
@@ -63,7 +63,7 @@ def test_a_shift_of_the_support_is_found_in_what_the_service_measured(client: ht
     assert found["remedy"]["trl"]["top_p"] == "1.0"
 
 
-def test_a_young_run_is_unknown_and_says_what_it_lacks(client: httpx.Client) -> None:
+def test_a_young_run_is_unknown_and_lists_the_missing_signals(client: httpx.Client) -> None:
     ran(client, *[made("healthy")] * 3)
     found = client.get(PATH).json()
     assert (found["primary"], found["observed"], found["remedy"]) == ("unknown", [], None)
@@ -83,9 +83,9 @@ def test_only_the_newest_steps_are_read(client: httpx.Client) -> None:
     assert client.get(PATH).json()["steps"] == STEPS
 
 
-def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Client, service: ThreadedService) -> None:
+def test_the_command_shows_the_diagnosis_of_the_service(client: httpx.Client, service: ThreadedService) -> None:
     ran(client, *[made("corrupt")] * 4)
-    found = fetch_diagnosis("math/grpo", asked=ApiClient(url=service.url, token=None))
+    found = fetch_diagnosis("math/grpo", client=ApiClient(url=service.url, token=None))
     text = io.StringIO()
     print_diagnosis(found, Console(file=text, width=100))
     for said in (
@@ -100,16 +100,16 @@ def test_the_command_asks_the_service_and_shows_what_it_says(client: httpx.Clien
 
 
 @pytest.mark.parametrize("name", ["grpo", "", "math/../x"])
-def test_a_run_is_named_with_its_project(name: str, service: ThreadedService) -> None:
+def test_the_command_requires_a_run_with_its_project(name: str, service: ThreadedService) -> None:
     with pytest.raises(InvalidInput):
-        fetch_diagnosis(name, asked=ApiClient(url=service.url, token=None))
+        fetch_diagnosis(name, client=ApiClient(url=service.url, token=None))
 
 
-def test_a_service_that_is_away_or_refuses_is_said_so(service: ThreadedService) -> None:
+def test_an_unreachable_or_refusing_service_is_reported(service: ThreadedService) -> None:
     with pytest.raises(NotReady, match="no service answers"):
-        fetch_diagnosis("math/grpo", asked=ApiClient(url="http://127.0.0.1:9", token=None))
+        fetch_diagnosis("math/grpo", client=ApiClient(url="http://127.0.0.1:9", token=None))
     with pytest.raises(NotReady, match="404"):
-        fetch_diagnosis("math/none", asked=ApiClient(url=service.url, token=None))
+        fetch_diagnosis("math/none", client=ApiClient(url=service.url, token=None))
 
 
 def test_a_log_line_is_diagnosed_without_a_service(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_log_line_is_diagnosed_without_a_service(tmp_path: Path) -> None:
     assert "ignored: perf/mfu" in text.getvalue()
 
 
-def test_a_healthy_line_between_the_limits_says_what_it_falls_short_of(tmp_path: Path) -> None:
+def test_a_log_line_between_the_limits_names_its_shortfall(tmp_path: Path) -> None:
     line = tmp_path / "line.json"
     line.write_text(json.dumps({"prob_pearson": 0.97}))
     text = io.StringIO()
@@ -132,7 +132,7 @@ def test_a_healthy_line_between_the_limits_says_what_it_falls_short_of(tmp_path:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "3", '{"kl": }'])
-def test_a_file_that_is_no_log_line_is_refused(content: str, tmp_path: Path) -> None:
+def test_a_file_without_a_valid_log_line_is_refused(content: str, tmp_path: Path) -> None:
     line = tmp_path / "line.json"
     line.write_text(content)
     with pytest.raises(InvalidInput, match="must be a JSON object"):

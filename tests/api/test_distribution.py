@@ -1,4 +1,4 @@
-"""The distribution of what a policy bounds, over HTTP."""
+"""The distribution of bounded statistics over HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def trained(client: httpx.Client) -> httpx.Client:
     return client
 
 
-def test_every_step_has_its_sequences_between_the_edges_and_its_bound(trained: httpx.Client) -> None:
+def test_every_step_has_a_histogram_and_its_bound(trained: httpx.Client) -> None:
     found = trained.get(PATH).json()
     assert found["steps"] == list(range(6))
     assert [sum(row) for row in found["counts"]] == [4] * 6
@@ -30,18 +30,18 @@ def test_every_step_has_its_sequences_between_the_edges_and_its_bound(trained: h
     assert found["n_steps_without_reports"] == 0
 
 
-def test_a_criterion_is_asked_for_by_what_it_reads(trained: httpx.Client) -> None:
+def test_a_criterion_is_selected_by_its_statistic(trained: httpx.Client) -> None:
     found = trained.get(PATH, params={"statistic": "mean_k3", "from": 2, "to": 3}).json()
     assert found["chosen"] == {"statistic": "mean_k3", "pair": "primary", "where": "kl_not_exact", "n_rejected": 0}
     assert (found["steps"], found["upper"]) == ([2, 3], [0.001, 0.001])
     assert {criterion["statistic"] for criterion in found["criteria"]} == {"max_binary_kl", "max_abs_d", "mean_k3"}
 
 
-def test_of_many_steps_some_are_chosen(trained: httpx.Client) -> None:
+def test_many_steps_are_sampled_evenly(trained: httpx.Client) -> None:
     assert trained.get(PATH, params={"points": 2}).json()["steps"] == [2, 5]
 
 
-def test_the_bound_of_a_step_is_the_one_it_was_decided_by(client: httpx.Client) -> None:
+def test_the_bound_of_a_step_is_the_one_active_at_the_step(client: httpx.Client) -> None:
     loose = Policy.parse(
         {"name": "loose", "criteria": [{"statistic": "mean_k3", "upper": 0.5, "where": "kl_not_exact"}]}
     )
@@ -55,13 +55,13 @@ def test_the_bound_of_a_step_is_the_one_it_was_decided_by(client: httpx.Client) 
     assert found["upper"] == [0.001, 0.5]
 
 
-def test_a_statistic_that_no_criterion_read_is_refused_by_naming_those_there_are(trained: httpx.Client) -> None:
+def test_an_unknown_statistic_is_refused_with_the_known_ones(trained: httpx.Client) -> None:
     answer = trained.get(PATH, params={"statistic": "seq_ratio"})
     assert answer.status_code == 400
     assert "max_abs_d, max_binary_kl, mean_k3" in answer.text
 
 
-def test_a_run_without_steps_has_none(client: httpx.Client) -> None:
+def test_a_run_without_steps_has_no_distribution(client: httpx.Client) -> None:
     train(client, steps=(), end=False)
     found = client.get(PATH).json()
     assert (found["chosen"], found["steps"], found["criteria"]) == (None, [], [])

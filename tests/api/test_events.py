@@ -1,4 +1,4 @@
-"""Server-Sent Events: as they happen, resumed where a reader left, and only what it may see."""
+"""Server-Sent Events: streamed live, resumed after a disconnect, limited to what the reader may see."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EVENTS = "/api/v1/events"
 
 
 @dataclass
-class Heard:
-    """One event as it came over the line."""
+class ReceivedEvent:
+    """A received event."""
 
     id: int
     kind: str
@@ -32,99 +32,99 @@ class Heard:
 
 
 @contextmanager
-def following(client: httpx.Client, **options: object) -> Iterator[Iterator[Heard]]:
+def streaming(client: httpx.Client, **options: object) -> Iterator[Iterator[ReceivedEvent]]:
     with client.stream("GET", EVENTS, **options) as answer:  # type: ignore[arg-type]
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")
-        yield _heard(answer.iter_lines())
+        yield _parse(answer.iter_lines())
 
 
-def _heard(lines: Iterator[str]) -> Iterator[Heard]:
+def _parse(lines: Iterator[str]) -> Iterator[ReceivedEvent]:
     fields: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(": ")
         if colon and name:
             fields[name] = value
         elif not line and "data" in fields:
-            yield Heard(int(fields["id"]), fields["event"], msgspec.json.decode(fields["data"]))
+            yield ReceivedEvent(int(fields["id"]), fields["event"], msgspec.json.decode(fields["data"]))
             fields = {}
 
 
-def take_steps(heard: Iterator[Heard], n: int) -> list[Heard]:
-    batches = (event for event in heard if event.kind == "batch")
+def take_steps(events: Iterator[ReceivedEvent], n: int) -> list[ReceivedEvent]:
+    batches = (event for event in events if event.kind == "batch")
     return [next(batches) for _ in range(n)]
 
 
-def test_batches_are_heard_of_as_they_close(client: httpx.Client, service: ThreadedService) -> None:
-    with following(client) as heard, service.client() as trainer:
+def test_batches_are_streamed_as_they_close(client: httpx.Client, service: ThreadedService) -> None:
+    with streaming(client) as events, service.client() as trainer:
         train(trainer, steps=range(3), end=False)
-        first, second = take_steps(heard, 2)
+        first, second = take_steps(events, 2)
     assert (first.data["step"], second.data["step"]) == (0, 1)
     assert (first.data["project"], first.data["run"]) == ("math", "grpo")
     assert first.id < second.id
 
 
-def test_a_reader_goes_on_where_it_was(client: httpx.Client) -> None:
+def test_a_reader_resumes_after_its_last_event(client: httpx.Client) -> None:
     train(client, steps=range(6))
-    with following(client, headers={"Last-Event-ID": "0"}) as heard:
-        seen = take_steps(heard, 3)
-    with following(client, headers={"Last-Event-ID": str(seen[-1].id)}) as heard:
-        rest = take_steps(heard, 3)
+    with streaming(client, headers={"Last-Event-ID": "0"}) as events:
+        seen = take_steps(events, 3)
+    with streaming(client, headers={"Last-Event-ID": str(seen[-1].id)}) as events:
+        rest = take_steps(events, 3)
     assert [event.data["step"] for event in seen + rest] == list(range(6))
 
 
-def test_a_reader_goes_on_after_a_restart(client: httpx.Client, service: ThreadedService) -> None:
+def test_a_reader_resumes_after_a_restart(client: httpx.Client, service: ThreadedService) -> None:
     train(client, steps=range(3), end=False)
-    with following(client, headers={"Last-Event-ID": "0"}) as heard:
-        seen = take_steps(heard, 2)
+    with streaming(client, headers={"Last-Event-ID": "0"}) as events:
+        seen = take_steps(events, 2)
     service.restart()
-    with service.client() as again, following(again, headers={"Last-Event-ID": str(seen[-1].id)}) as heard:
+    with service.client() as again, streaming(again, headers={"Last-Event-ID": str(seen[-1].id)}) as events:
         send_step(again, MATH, step=3)
-        assert take_steps(heard, 1)[0].data["step"] == 2
+        assert take_steps(events, 1)[0].data["step"] == 2
 
 
 @pytest.mark.parametrize(
     ("since_read_seconds", "expected"),
     [
-        pytest.param(0.0, 0.2, id="commits in a row are read together"),
-        pytest.param(0.15, 0.05, id="only the rest of the pause"),
-        pytest.param(14.0, 0.0, id="what comes after a quiet time is told at once"),
+        pytest.param(0.0, 0.2, id="successive commits are read together"),
+        pytest.param(0.15, 0.05, id="only the remaining pause"),
+        pytest.param(14.0, 0.0, id="an event after a quiet time is sent at once"),
     ],
 )
-def test_a_stream_pauses_between_two_reads_only(since_read_seconds: float, expected: float) -> None:
+def test_a_stream_pauses_only_between_two_reads(since_read_seconds: float, expected: float) -> None:
     assert pause_seconds(since_read_seconds=since_read_seconds) == pytest.approx(expected)
 
 
-def test_one_run_can_be_followed(client: httpx.Client) -> None:
+def test_the_stream_can_be_limited_to_one_run(client: httpx.Client) -> None:
     train(client, MATH, steps=range(2))
     train(client, CODE, steps=range(2))
-    with following(client, headers={"Last-Event-ID": "0"}, params={"run": "code/ppo"}) as heard:
-        assert {event.data["project"] for event in take_steps(heard, 2)} == {"code"}
+    with streaming(client, headers={"Last-Event-ID": "0"}, params={"run": "code/ppo"}) as events:
+        assert {event.data["project"] for event in take_steps(events, 2)} == {"code"}
 
 
-def test_a_projects_token_hears_of_its_project_only(admin: httpx.Client) -> None:
+def test_a_projects_token_streams_its_project_only(admin: httpx.Client) -> None:
     train(admin, MATH, steps=range(2))
     train(admin, CODE, steps=range(2))
     read = make_token(admin, "reader", Scope.READ, project="code")
     headers = {"Authorization": f"Bearer {read}", "Last-Event-ID": "0"}
-    with following(admin, headers=headers) as heard:
-        assert {event.data["project"] for event in take_steps(heard, 2)} == {"code"}
+    with streaming(admin, headers=headers) as events:
+        assert {event.data["project"] for event in take_steps(events, 2)} == {"code"}
 
 
 def test_a_stream_ends_once_its_token_is_revoked(admin: httpx.Client) -> None:
     train(admin, MATH, steps=range(2))
     headers = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ)}", "Last-Event-ID": "0"}
-    with following(admin, headers=headers) as heard:
-        take_steps(heard, 2)
+    with streaming(admin, headers=headers) as events:
+        take_steps(events, 2)
         admin.delete("/api/v1/tokens/reader").raise_for_status()
         train(admin, CODE, steps=range(1))
-        assert "code" not in {event.data["project"] for event in heard}
+        assert "code" not in {event.data["project"] for event in events}
 
 
-def test_a_stream_ends_with_the_service_and_never_holds_it_up(client: httpx.Client, service: ThreadedService) -> None:
-    with following(client) as heard:
+def test_a_stream_ends_at_shutdown_without_delaying_it(client: httpx.Client, service: ThreadedService) -> None:
+    with streaming(client) as events:
         began = time.monotonic()
         service.stop()
-        assert list(heard) == []
+        assert list(events) == []
         assert time.monotonic() - began < 9.0, "waited for the grace period to run out"
     service.start()

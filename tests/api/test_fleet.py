@@ -1,4 +1,4 @@
-"""The fleet over HTTP: every run with its verdict, its alerts and its newest course."""
+"""The fleet over HTTP: every run with its verdict, alerts and recent course."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def two_runs(client: httpx.Client) -> httpx.Client:
     return client
 
 
-def test_a_run_is_shown_with_its_verdict_and_its_course(two_runs: httpx.Client) -> None:
+def test_a_run_has_its_verdict_and_recent_course(two_runs: httpx.Client) -> None:
     ill, well = fleet(two_runs)
     assert (ill["project"], ill["run"], ill["owner"], ill["state"]) == ("math", "ill", "me", "running")
     assert (ill["verdict"]["kind"], ill["verdict"]["need"], ill["verdict"]["since_step"]) == ("act", "now", 0)
@@ -45,7 +45,7 @@ def test_a_run_is_shown_with_its_verdict_and_its_course(two_runs: httpx.Client) 
     assert well["mask_rate"] == 0.0
 
 
-def test_what_somebody_has_taken_up_needs_nobody_else(two_runs: httpx.Client) -> None:
+def test_an_acknowledged_run_is_no_longer_urgent(two_runs: httpx.Client) -> None:
     identity = two_runs.get("/api/v1/alerts").json()["items"][0]["identity"]
     two_runs.post(f"/api/v1/alerts/{identity}/ack", json={"author": "ana"})
     ill = fleet(two_runs)[0]
@@ -60,7 +60,7 @@ def test_a_run_before_its_first_step_is_unknown(client: httpx.Client) -> None:
     assert (run["step"], run["reward"], run["kl"], run["mask_rate"]) == (None, None, None, None)
 
 
-def test_a_glance_is_renewed_as_an_ill_run_goes_on(two_runs: httpx.Client) -> None:
+def test_the_summary_is_updated_while_a_failing_run_continues(two_runs: httpx.Client) -> None:
     send_step(two_runs, ILL, step=6)
     send_step(two_runs, ILL, step=7)
     eventually(
@@ -69,7 +69,7 @@ def test_a_glance_is_renewed_as_an_ill_run_goes_on(two_runs: httpx.Client) -> No
     )
 
 
-def test_a_run_that_has_ended_is_judged_by_its_last_step_at_once(client: httpx.Client) -> None:
+def test_the_verdict_on_an_ended_run_includes_its_last_step_at_once(client: httpx.Client) -> None:
     train(client, MATH, steps=range(3), end=False)
     eventually(lambda: fleet(client)[0]["reward"])
     for step in range(3, 6):
@@ -79,7 +79,7 @@ def test_a_run_that_has_ended_is_judged_by_its_last_step_at_once(client: httpx.C
     assert (run["state"], run["reward"]["last_step"]) == ("finished", 5)
 
 
-def test_pages_follow_each_other_and_projects_are_apart(two_runs: httpx.Client) -> None:
+def test_the_fleet_is_paginated_and_filtered_by_project(two_runs: httpx.Client) -> None:
     train(two_runs, CODE)
     first = two_runs.get("/api/v1/fleet", params={"limit": 2}).json()
     second = two_runs.get("/api/v1/fleet", params={"limit": 2, "after": first["next"]}).json()

@@ -1,4 +1,4 @@
-"""Health: alive is one thing, ready another."""
+"""Liveness and readiness probes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_running_service_is_alive_and_ready(client: httpx.Client) -> None:
     assert client.get("/readyz").json() == {"status": "ok"}
 
 
-def test_without_its_worker_it_is_alive_but_not_ready(client: httpx.Client, service: ThreadedService) -> None:
+def test_without_its_worker_the_service_is_alive_but_not_ready(client: httpx.Client, service: ThreadedService) -> None:
     service.app.state.services.worker.close()
     assert client.get("/healthz").status_code == 200
     answer = client.get("/readyz")
@@ -20,7 +20,7 @@ def test_without_its_worker_it_is_alive_but_not_ready(client: httpx.Client, serv
     assert "worker" in answer.json()["detail"]
 
 
-def test_without_its_writer_it_takes_nothing_in(client: httpx.Client, service: ThreadedService) -> None:
+def test_without_its_writer_the_service_accepts_no_messages(client: httpx.Client, service: ThreadedService) -> None:
     service.app.state.components.store.writer.close()
     answer = client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
@@ -28,7 +28,7 @@ def test_without_its_writer_it_takes_nothing_in(client: httpx.Client, service: T
     assert refused.status_code == 503
 
 
-def test_a_signal_ends_it_in_order(process: ServiceProcess) -> None:
+def test_a_signal_shuts_the_service_down_cleanly(process: ServiceProcess) -> None:
     assert httpx.get(f"{process.url}/readyz", trust_env=False).status_code == 200
     assert process.stop() in (0, -15)
     assert not (process.data_dir / "trmon.sqlite-wal").exists()

@@ -1,4 +1,4 @@
-"""A run's policy over HTTP: who set it, why, and the way back; trainers hear of it with their next report."""
+"""A run's policy over HTTP: author, reason and rollback; trainers receive it with their next acknowledgement."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def heard(client: httpx.Client, *, step: int) -> wire.PolicyUpdate | None:
     return wire.decode_ack(client.post(path, content=body, headers={"Content-Type": wire.MSGPACK}).content).policy
 
 
-def test_a_new_run_has_the_default(run: httpx.Client) -> None:
+def test_a_new_run_has_the_default_policy(run: httpx.Client) -> None:
     version = run.get(POLICY).json()
     assert (version["name"], version["author"]) == ("trm", "trmon")
     assert [shadow["name"] for shadow in version["shadows"]] == ["trm_max", "geo_mask", "token_veto"]
     assert len(run.get(f"{POLICY}/history").json()["items"]) == 1
 
 
-def test_the_trainer_hears_of_a_change_with_its_next_report(run: httpx.Client) -> None:
+def test_the_trainer_receives_a_change_with_its_next_acknowledgement(run: httpx.Client) -> None:
     assert heard(run, step=1) is None
     put(run, "geo_mask", from_step=7, reason="long answers")
     update = heard(run, step=2)
@@ -49,20 +49,20 @@ def test_the_trainer_hears_of_a_change_with_its_next_report(run: httpx.Client) -
     assert update.spec == preset("geo_mask").spec()
 
 
-def test_a_policy_of_ones_own_and_other_shadows(run: httpx.Client) -> None:
+def test_a_custom_policy_and_other_shadows_can_be_set(run: httpx.Client) -> None:
     version = put(run, CUSTOM, shadows=["seq_mis", CUSTOM])
     assert version["name"] == "mine"
     assert [shadow["name"] for shadow in version["shadows"]] == ["seq_mis", "mine"]  # type: ignore[union-attr,index]
 
 
-def test_a_token_policy_reaches_the_trainer_whole(run: httpx.Client) -> None:
+def test_a_token_policy_reaches_the_trainer_complete(run: httpx.Client) -> None:
     put(run, "icepop")
     update = heard(run, step=1)
     assert update is not None
     assert Policy.parse(update.spec) == preset("icepop")
 
 
-def test_shadows_stay_where_none_are_given(run: httpx.Client) -> None:
+def test_shadows_stay_if_a_change_has_none(run: httpx.Client) -> None:
     assert put(run, "geo_mask")["shadows"] == run.get(POLICY).json()["shadows"]
 
 
@@ -78,14 +78,14 @@ def test_shadows_stay_where_none_are_given(run: httpx.Client) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_policy_is_refused_by_name(run: httpx.Client, change: dict[str, object], field: str) -> None:
+def test_an_invalid_policy_is_refused_with_its_field(run: httpx.Client, change: dict[str, object], field: str) -> None:
     answer = run.put(POLICY, json=change)
     assert answer.status_code == 400
     assert answer.json()["field"] == field
     assert run.get(POLICY).json()["name"] == "trm"
 
 
-def test_the_way_back_is_a_version_of_its_own(run: httpx.Client) -> None:
+def test_a_rollback_creates_a_new_version(run: httpx.Client) -> None:
     put(run, "geo_mask")
     put(run, "seq_mis")
     back = run.post(f"{POLICY}/rollback", json={}).json()
@@ -102,12 +102,12 @@ def test_the_way_back_is_a_version_of_its_own(run: httpx.Client) -> None:
     assert names == ["trm", "geo_mask", "seq_mis", "geo_mask", "trm"]
 
 
-def test_there_may_be_no_way_back(run: httpx.Client) -> None:
+def test_a_rollback_without_an_earlier_version_is_a_conflict(run: httpx.Client) -> None:
     assert run.post(f"{POLICY}/rollback", json={}).status_code == 409
     assert run.post(f"{POLICY}/rollback", json={"hash": "beef"}).status_code == 404
 
 
-def test_a_persons_policy_outlives_the_trainers_wish(run: httpx.Client) -> None:
+def test_a_persons_policy_takes_precedence_over_the_trainers(run: httpx.Client) -> None:
     put(run, "geo_mask")
     send(run, MATH, wire.Start(**{**ORIGIN, "launch": "launch-2"}, sequence=1, policy=preset("seq_mis").spec()))
     assert run.get(POLICY).json()["name"] == "geo_mask"

@@ -1,4 +1,4 @@
-"""Every route, called with another project's token: it shows and changes nothing of this one.
+"""Every route, called with another project's token, shows and changes nothing of this project.
 
 A route without a case here fails the first test: whoever adds one says what a stranger gets.
 """
@@ -20,14 +20,14 @@ from trmon_client.core import wire
 
 RUN = "/api/v1/runs/{project}/{run}"
 TRACES = ("grpo", "dapo", "total_kl_k3", "root")
-"""Names of the run, its tag, its signals and its owner's token, which a stranger must never read."""
+"""Names of the run, its tag, its signals and its owner's token, which a stranger must never see."""
 
 CRASHED = "1/crashed"
 
 HIDDEN = 404
 FORBIDDEN = 403
 EMPTY = 200
-"""What a stranger gets: nothing there, not allowed, or an answer without a trace of the project."""
+"""The responses to a stranger: not found, forbidden, or a response without a trace of the project."""
 
 CASES: dict[tuple[str, str], int] = {
     ("POST", f"{RUN}/reports"): FORBIDDEN,
@@ -154,7 +154,7 @@ def test_a_stranger_sees_and_changes_nothing(
     assert everything(admin) == before
 
 
-def test_a_stranger_learns_not_even_that_a_run_exists(stranger: httpx.Client) -> None:
+def test_a_stranger_cannot_tell_whether_a_run_exists(stranger: httpx.Client) -> None:
     there = stranger.get("/api/v1/runs/math/grpo")
     nowhere = stranger.get("/api/v1/runs/math/none")
     assert there.json() | {"detail": ""} == nowhere.json() | {"detail": ""}
@@ -162,7 +162,7 @@ def test_a_stranger_learns_not_even_that_a_run_exists(stranger: httpx.Client) ->
 
 
 def everything(admin: httpx.Client) -> list[str]:
-    """What there is, as far as a stranger could have changed it."""
+    """Return everything that a stranger could have changed."""
     paths = (
         "/api/v1/alerts",
         "/api/v1/silences",

@@ -1,4 +1,4 @@
-"""What was set aside of a run, over HTTP: on its batch, in the fleet, among its alerts and in the service's metrics."""
+"""Quarantined parts of a run over HTTP: on its batch, in the fleet, in its alerts and in the service's metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN = "/api/v1/runs/math/grpo"
 
 
 @pytest.mark.parametrize("worker", ["thread", "process"])
-def test_a_damaged_report_is_seen_everywhere_and_the_run_goes_on(serve: Serve, worker: str) -> None:
+def test_a_damaged_report_is_shown_everywhere_and_the_run_continues(serve: Serve, worker: str) -> None:
     service = serve(worker=worker)
     with service.client() as client:
         train(client, steps=range(3), end=False)
@@ -49,7 +49,7 @@ def test_a_damaged_report_is_seen_everywhere_and_the_run_goes_on(serve: Serve, w
 
 
 def damage_the_newest_report(service: ThreadedService) -> None:
-    """Write over the newest report in the database of a service that is stopped."""
+    """Overwrite the newest report in the database of a stopped service."""
     [path] = service.data_dir.glob("*.sqlite")
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE report SET payload = x'c1' WHERE id = (SELECT max(id) FROM report)")

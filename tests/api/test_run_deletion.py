@@ -1,4 +1,4 @@
-"""A run is deleted or renamed while its alert fires: no incident stays open at whoever was told of it."""
+"""A run is deleted or renamed while its alert fires: no incident stays open at a receiver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def hook() -> Iterator[WebhookServer]:
 
 
 def paging(serve: Serve, pager: WebhookServer, hook: WebhookServer, **more: Any) -> ThreadedService:
-    """Return a service that tells a PagerDuty and a webhook."""
+    """Return a service that notifies PagerDuty and a webhook."""
     return serve(
         pagerduty_key="k" * 32,
         pagerduty_url=pager.url,
@@ -45,19 +45,17 @@ def paging(serve: Serve, pager: WebhookServer, hook: WebhookServer, **more: Any)
 
 
 def incidents(pager: WebhookServer) -> list[tuple[str, str]]:
-    """Return what PagerDuty was told: the action and the incident."""
+    """Return the events at PagerDuty: action and incident."""
     events = [json.loads(posted.body) for posted in pager.posted]
     return [(event["event_action"], event["dedup_key"]) for event in events]
 
 
 def statuses(hook: WebhookServer) -> list[tuple[str, str]]:
-    """Return what the webhook was told: the state and why."""
+    """Return the notifications at the webhook: state and reason."""
     return [(alert["status"], alert["reason"]) for posted in hook.posted for alert in json.loads(posted.body)["alerts"]]
 
 
-def test_a_deletion_resolves_what_the_receivers_were_told(
-    serve: Serve, pager: WebhookServer, hook: WebhookServer
-) -> None:
+def test_a_deletion_resolves_the_notified_alerts(serve: Serve, pager: WebhookServer, hook: WebhookServer) -> None:
     service = paging(serve, pager, hook)
     with service.client() as client:
         crash(client)
@@ -71,7 +69,7 @@ def test_a_deletion_resolves_what_the_receivers_were_told(
     assert statuses(hook)[-1][1] == "the run was deleted"
 
 
-def test_a_receiver_that_is_away_hears_of_it_after_a_restart(
+def test_a_receiver_in_an_outage_is_notified_after_a_restart(
     serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     service = paging(serve, pager, hook)
@@ -100,7 +98,7 @@ def test_an_alertmanager_drops_the_alert(serve: Serve, tmp_path: Path) -> None:
             eventually(lambda: active(api), lambda found: found == [])
 
 
-def test_a_run_that_begins_again_under_the_name_is_told_anew(
+def test_a_new_run_under_the_same_name_sends_new_notifications(
     serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     service = paging(serve, pager, hook)
@@ -117,7 +115,7 @@ def _crash_and_delete(client: httpx.Client, pager: WebhookServer, *, n_told: int
     eventually(lambda: len(pager.posted), lambda n: n == n_told)
 
 
-def test_a_renamed_run_is_told_under_its_new_name_and_over_under_the_old(
+def test_a_renamed_run_is_notified_under_its_new_name_and_resolved_under_the_old(
     serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     old, new = "trmon:math/grpo:crashed:", "trmon:math/other:crashed:"

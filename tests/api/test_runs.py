@@ -1,4 +1,4 @@
-"""Runs over HTTP: listed, found, changed, deleted."""
+"""Runs over HTTP: list, read, change, delete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def listed(client: httpx.Client, **query: str) -> list[str]:
     return [f"{run['project']}/{run['run']}" for run in answer.json()["items"]]
 
 
-def test_a_run_says_where_it_is(two_runs: httpx.Client) -> None:
+def test_a_run_has_its_state_and_last_step(two_runs: httpx.Client) -> None:
     run = two_runs.get("/api/v1/runs/math/grpo").json()
     assert (run["state"], run["last_step"], run["owner"], run["tags"]) == ("finished", 2, "me", ["dapo"])
     assert run["config"] == {"lr": 1e-3}
@@ -35,7 +35,7 @@ def test_a_run_says_where_it_is(two_runs: httpx.Client) -> None:
     assert run["firing"] == []
 
 
-def test_runs_are_listed_newest_first_and_by_what_is_asked(two_runs: httpx.Client) -> None:
+def test_runs_are_listed_newest_first_and_filtered(two_runs: httpx.Client) -> None:
     assert listed(two_runs) == ["code/ppo", "math/grpo"]
     assert listed(two_runs, project="math") == ["math/grpo"]
     assert listed(two_runs, state="finished") == ["math/grpo"]
@@ -44,14 +44,14 @@ def test_runs_are_listed_newest_first_and_by_what_is_asked(two_runs: httpx.Clien
     assert listed(two_runs, owner="nobody") == []
 
 
-def test_pages_follow_each_other(two_runs: httpx.Client) -> None:
+def test_runs_are_paginated(two_runs: httpx.Client) -> None:
     first = two_runs.get("/api/v1/runs", params={"limit": 1}).json()
     second = two_runs.get("/api/v1/runs", params={"limit": 1, "after": first["next"]}).json()
     assert [page["items"][0]["project"] for page in (first, second)] == ["code", "math"]
     assert second["next"] is None
 
 
-def test_a_run_is_tagged_given_away_archived_and_renamed(two_runs: httpx.Client) -> None:
+def test_a_run_can_be_tagged_archived_renamed_and_change_owner(two_runs: httpx.Client) -> None:
     change = {"tags": ["b", "a"], "owner": "you", "archived": True, "name": "grpo-1"}
     run = two_runs.patch("/api/v1/runs/math/grpo", json=change).json()
     assert (run["run"], run["tags"], run["owner"], run["archived"]) == ("grpo-1", ["a", "b"], "you", True)
@@ -69,7 +69,7 @@ def test_a_change_is_one_transaction(service: ThreadedService, two_runs: httpx.C
     assert edits == [run_id]
 
 
-def test_what_is_not_given_stays(two_runs: httpx.Client) -> None:
+def test_omitted_fields_stay(two_runs: httpx.Client) -> None:
     run = two_runs.patch("/api/v1/runs/math/grpo", json={"archived": False}).json()
     assert (run["owner"], run["tags"]) == ("me", ["dapo"])
 
@@ -82,7 +82,7 @@ def test_a_name_that_is_taken_is_a_conflict(two_runs: httpx.Client) -> None:
     assert (run["tags"], run["archived"]) == (["dapo"], False)
 
 
-def test_a_deleted_run_is_gone_with_everything_of_it(two_runs: httpx.Client) -> None:
+def test_a_deleted_run_is_gone_with_all_its_data(two_runs: httpx.Client) -> None:
     assert two_runs.delete("/api/v1/runs/math/grpo").status_code == 204
     assert listed(two_runs) == ["code/ppo"]
     assert two_runs.get("/api/v1/runs/math/grpo/batches").status_code == 404

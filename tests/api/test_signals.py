@@ -30,13 +30,13 @@ def run(client: httpx.Client) -> httpx.Client:
     return client
 
 
-def test_the_catalogue_says_what_each_signal_means(client: httpx.Client) -> None:
+def test_the_catalogue_describes_every_signal(client: httpx.Client) -> None:
     signals = client.get("/api/v1/signals").json()
     assert {signal["name"] for signal in signals} == SIGNALS.keys()
     assert all(signal["description"] and signal["formula"] and signal["unit"] for signal in signals)
 
 
-def test_a_run_names_its_signals_and_scalars(run: httpx.Client) -> None:
+def test_a_run_lists_its_signals_and_scalars(run: httpx.Client) -> None:
     names = run.get(f"{PATH}/names").json()
     assert {"total_kl_k3", "mask_rate", "mask_rate:geo_mask", "lr"} <= set(names)
 
@@ -62,11 +62,11 @@ def test_a_long_history_is_reduced_to_points(run: httpx.Client) -> None:
     assert band["mean"] == pytest.approx([sum(exact[:5]) / 5, sum(exact[5:]) / 5])
 
 
-def test_a_window_has_both_its_ends(run: httpx.Client) -> None:
+def test_a_range_includes_both_ends(run: httpx.Client) -> None:
     assert run.get(PATH, params={"names": "lr", "from": 2, "to": 4}).json()["step"] == [2, 3, 4]
 
 
-def test_csv_has_a_column_a_signal(run: httpx.Client) -> None:
+def test_csv_has_one_column_per_signal(run: httpx.Client) -> None:
     answer = run.get(PATH, params={"names": "lr,unheard_of", "format": "csv"})
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(answer.text.splitlines()))
@@ -76,7 +76,7 @@ def test_csv_has_a_column_a_signal(run: httpx.Client) -> None:
     assert reduced.splitlines()[0].endswith("lr.min,lr.max,lr.mean,lr.last")
 
 
-def test_a_reader_says_how_much_it_wants_to_know(run: httpx.Client) -> None:
+def test_statistics_and_digits_can_be_selected(run: httpx.Client) -> None:
     query = {"names": "total_kl_k3", "points": "2", "statistics": "min,mean", "digits": "3"}
     found = run.get(PATH, params=query).json()["signals"]["total_kl_k3"]
     whole = run.get(PATH, params={"names": "total_kl_k3", "points": 2}).json()["signals"]["total_kl_k3"]
@@ -108,7 +108,7 @@ def test_arrow_keeps_every_number(run: httpx.Client, form: str, media_type: str,
     assert reduced.column_names[-4:] == ["lr.min", "lr.max", "lr.mean", "lr.last"]
 
 
-def test_a_scalar_that_is_called_like_a_place_is_told_apart(client: httpx.Client) -> None:
+def test_a_scalar_named_like_a_position_column_gets_another_name(client: httpx.Client) -> None:
     send(client, MATH, report(step=0, scalars={"count": 0.5}))
     send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(0, None, 1)]))
     eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")

@@ -34,7 +34,7 @@ def paging(serve: Serve, receiver: WebhookServer) -> ThreadedService:
     return serve(webhook_url=receiver.url, webhook_allow_hosts="127.0.0.1")
 
 
-def test_a_silence_keeps_an_alert_from_receivers_over_a_restart_and_its_end_lets_it_through(
+def test_a_silence_mutes_an_alert_across_a_restart_until_it_ends(
     paging: ThreadedService, receiver: WebhookServer
 ) -> None:
     with paging.client() as client:
@@ -73,9 +73,7 @@ def test_a_silence_keeps_an_alert_from_receivers_over_a_restart_and_its_end_lets
         pytest.param({"project": "no/name"}, 400, "project", id="a name that is none"),
     ],
 )
-def test_a_silence_that_makes_no_sense_is_refused(
-    client: httpx.Client, changed: dict[str, Any], status: int, field: str
-) -> None:
+def test_an_invalid_silence_is_refused(client: httpx.Client, changed: dict[str, Any], status: int, field: str) -> None:
     answer = client.post("/api/v1/silences", json=CRASHED | changed)
     assert (answer.status_code, answer.json()["field"]) == (status, field)
 
@@ -89,7 +87,7 @@ def test_a_projects_token_silences_its_own_project(admin: httpx.Client) -> None:
     assert admin.post("/api/v1/silences", json=CRASHED, headers=reader).status_code == 403
 
 
-def test_an_acknowledgement_has_an_author_and_a_note_and_lasts_over_a_restart(service: ThreadedService) -> None:
+def test_an_acknowledgement_has_an_author_and_a_note_and_survives_a_restart(service: ThreadedService) -> None:
     with service.client() as client:
         alert = crash(client)
         assert alert["ack"] is None
@@ -102,11 +100,11 @@ def test_an_acknowledgement_has_an_author_and_a_note_and_lasts_over_a_restart(se
         assert listed["ack"] == acked["ack"]
 
 
-def test_an_alert_that_there_is_not_cannot_be_acknowledged(client: httpx.Client) -> None:
+def test_an_unknown_alert_cannot_be_acknowledged(client: httpx.Client) -> None:
     assert client.post("/api/v1/alerts/1/crashed/ack", json={}).status_code == 404
 
 
-def test_an_owner_is_told_through_their_receivers_only(serve: Serve, receiver: WebhookServer) -> None:
+def test_an_owners_alerts_go_to_their_receivers_only(serve: Serve, receiver: WebhookServer) -> None:
     service = serve(
         webhook_url=receiver.url, slack_url=receiver.url, webhook_allow_hosts="127.0.0.1", routes={"me": ["slack"]}
     )

@@ -1,4 +1,4 @@
-"""Tokens over HTTP: the secret is shown once, and a project's admin rules its project only."""
+"""Tokens over HTTP: the secret is shown once, and a project's admin manages its project only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trmon.domain.model.access import Scope
 TOKENS = "/api/v1/tokens"
 
 
-def test_a_token_is_made_listed_and_revoked(client: httpx.Client) -> None:
+def test_a_token_is_created_listed_and_revoked(client: httpx.Client) -> None:
     root = make_token(client, "root", Scope.ADMIN)
     client.headers["Authorization"] = f"Bearer {root}"
     make_token(client, "ci", Scope.READ, Scope.INGEST, project="math")
@@ -26,7 +26,7 @@ def test_a_token_is_made_listed_and_revoked(client: httpx.Client) -> None:
     assert [token["name"] for token in client.get(TOKENS).json()] == ["root"]
 
 
-def test_a_name_is_taken_once(admin: httpx.Client) -> None:
+def test_a_token_name_is_unique(admin: httpx.Client) -> None:
     assert admin.post(TOKENS, json={"name": "root", "scopes": ["read"]}).status_code == 409
 
 
@@ -42,13 +42,15 @@ def test_a_name_is_taken_once(admin: httpx.Client) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_token_is_refused_by_name(client: httpx.Client, wanted: dict[str, object], field: str) -> None:
+def test_an_invalid_token_is_refused_with_its_field(
+    client: httpx.Client, wanted: dict[str, object], field: str
+) -> None:
     answer = client.post(TOKENS, json=wanted)
     assert answer.status_code == 400
     assert answer.json()["field"] == field
 
 
-def test_a_projects_admin_rules_its_project_only(admin: httpx.Client) -> None:
+def test_a_projects_admin_manages_tokens_of_its_project_only(admin: httpx.Client) -> None:
     make_token(admin, "other", Scope.READ, project="code")
     own = make_token(admin, "boss", Scope.ADMIN, project="math")
     admin.headers["Authorization"] = f"Bearer {own}"

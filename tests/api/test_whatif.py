@@ -1,4 +1,4 @@
-"""What if, over HTTP: any policy over what is stored, and which steps that was."""
+"""What-if over HTTP: any policy over stored sequences, and the steps that they cover."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_policy_is_tried_over_every_stored_step(run: httpx.Client) -> None:
     assert tight["then"] == loose["then"]
 
 
-def test_token_rules_are_told_as_shares_of_tokens_between_bounds(run: httpx.Client) -> None:
+def test_token_rules_are_estimated_as_fractions_between_bounds(run: httpx.Client) -> None:
     found = ask(run, {"name": "both", "criteria": TIGHT["criteria"], "tokens": [{"rule": "token_k2", "upper": 1e-3}]})
     assert found["total"]["mask_rate"] == 1.0
     share = found["tokens"]["token_k2"]
@@ -56,13 +56,13 @@ def test_token_rules_are_told_as_shares_of_tokens_between_bounds(run: httpx.Clie
     assert (alone["total"]["mask_rate"], alone["tokens"].keys()) == (0.0, {"icepop"})
 
 
-def test_it_changes_nothing(run: httpx.Client) -> None:
+def test_what_if_changes_nothing(run: httpx.Client) -> None:
     before = run.get("/api/v1/runs/math/grpo/policy/history").text
     ask(run, TIGHT)
     assert run.get("/api/v1/runs/math/grpo/policy/history").text == before
 
 
-def test_a_range_of_steps_is_answered_for_alone(run: httpx.Client) -> None:
+def test_a_range_of_steps_can_be_selected(run: httpx.Client) -> None:
     assert ask(run, LOOSE, from_step=1, to_step=3)["range"]["n_steps"] == 3
     newest = ask(run, LOOSE, max_steps=2)["range"]
     assert (newest["first_step"], newest["last_step"]) == (3, 4)
@@ -77,7 +77,7 @@ def test_sequences_of_a_step_count_once(client: httpx.Client) -> None:
     assert ask(client, LOOSE)["total"]["n_sequences"] == 4
 
 
-def test_pruned_steps_are_said_to_be_missing(serve: Serve) -> None:
+def test_pruned_steps_are_counted_as_missing(serve: Serve) -> None:
     service = serve()
     with service.client() as client:
         train(client, MATH, steps=range(3))
@@ -88,7 +88,7 @@ def test_pruned_steps_are_said_to_be_missing(serve: Serve) -> None:
     assert found["total"] == {"n_sequences": 0, "mask_rate": None}
 
 
-def test_what_the_reports_lack_is_said(run: httpx.Client) -> None:
+def test_missing_columns_of_reports_are_listed(run: httpx.Client) -> None:
     found = ask(run, "opsm")
     ((why, n),) = found["undecided"].items()
     assert ("advantages" in why, n) == (True, 5)
@@ -105,13 +105,15 @@ def test_what_the_reports_lack_is_said(run: httpx.Client) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_asked_is_refused_by_name(run: httpx.Client, question: dict[str, object], field: str) -> None:
+def test_an_invalid_question_is_refused_with_its_field(
+    run: httpx.Client, question: dict[str, object], field: str
+) -> None:
     answer = run.post(WHATIF, json=question)
     assert answer.status_code == 400
     assert answer.json()["field"] == field
 
 
-def test_the_advantages_sign_is_told_apart(client: httpx.Client) -> None:
+def test_positive_and_negative_advantages_are_counted_separately(client: httpx.Client) -> None:
     content = columns(4, advantage=np.array([1.0, 1.0, -1.0, 0.0]))
     send(
         client, MATH, report(content, step=0), wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(0, None, 1)])
@@ -121,7 +123,7 @@ def test_the_advantages_sign_is_told_apart(client: httpx.Client) -> None:
     assert (found["positive_advantage"]["n_sequences"], found["negative_advantage"]["n_sequences"]) == (2, 1)
 
 
-def test_many_of_them_leave_threads_for_everybody_else(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_what_ifs_leave_threads_for_other_requests(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     service = serve()
     with service.client(limits=httpx.Limits(max_connections=None)) as client, ThreadPoolExecutor(60) as askers:
         train(client, MATH, steps=range(1))

@@ -1,4 +1,4 @@
-"""Who may call: open on loopback until a token exists, then bearer tokens with scopes, projects and an end."""
+"""Authentication: open on loopback until a token exists, then bearer tokens with scope, project and expiry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS = "/api/v1/runs"
 
 
 class FewTokens:
-    """The door's port, over a dictionary; counts the look-ups."""
+    """Token look-up over a dictionary; counts the look-ups."""
 
     def __init__(self, *tokens: Token) -> None:
         self.tokens = {token.digest: token for token in tokens}
@@ -56,13 +56,13 @@ def test_open_on_loopback_until_the_first_token(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer wrong", "Basic cm9vdA==", "trmon", "Bearer \xff"])
-def test_what_is_no_known_token_is_refused(admin: httpx.Client, header: str) -> None:
+def test_an_unknown_token_is_refused(admin: httpx.Client, header: str) -> None:
     answer = admin.get(RUNS, headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
     assert header.partition(" ")[2] not in answer.text or not header.partition(" ")[2]
 
 
-def test_a_scope_bounds_what_a_token_may_do(admin: httpx.Client) -> None:
+def test_a_scope_limits_what_a_token_may_do(admin: httpx.Client) -> None:
     ingest = bearer(make_token(admin, "sender", Scope.INGEST))
     read = bearer(make_token(admin, "reader", Scope.READ))
     assert admin.get(RUNS, headers=ingest).status_code == 403
@@ -93,7 +93,7 @@ def test_no_secret_is_listed_or_stored(service: ThreadedService, admin: httpx.Cl
     assert digest_of(secret).encode() in files
 
 
-def test_health_is_open_and_the_page_holds_nothing(admin: httpx.Client) -> None:
+def test_probes_and_the_page_need_no_token(admin: httpx.Client) -> None:
     del admin.headers["Authorization"]
     assert [admin.get(path).status_code for path in ("/healthz", "/readyz", "/")] == [200, 200, 200]
     assert admin.get("/metrics").status_code == 401
@@ -111,13 +111,13 @@ async def _access(authenticator: Authenticator, header: str | None, *, now: floa
     [(None, 1e9, True), (100.0, 99.9, True), (100.0, 100.0, False)],
     ids=["never ends", "not yet ended", "ended"],
 )
-def test_a_token_ends_to_the_second(expires_at: float | None, now: float, *, lives: bool) -> None:
+def test_a_token_expires_at_its_time(expires_at: float | None, now: float, *, lives: bool) -> None:
     authenticator = Authenticator(FewTokens(a_token("s", expires_at=expires_at)), is_loopback=True)
     found = run(_access(authenticator, "Bearer s", now=now))
     assert (found != "refused") is lives
 
 
-def test_look_ups_are_remembered_for_two_seconds() -> None:
+def test_look_ups_are_cached_for_two_seconds() -> None:
     tokens = FewTokens(a_token("s"))
     authenticator = Authenticator(tokens, is_loopback=True)
     for now in (0.0, 1.9):
@@ -127,18 +127,18 @@ def test_look_ups_are_remembered_for_two_seconds() -> None:
     assert run(_access(authenticator, "Bearer s", now=2.1)) == "refused"
 
 
-def test_beyond_loopback_nobody_is_let_in_without_a_token() -> None:
+def test_beyond_loopback_a_token_is_required() -> None:
     assert run(_access(Authenticator(FewTokens(), is_loopback=False), None)) == "refused"
     assert run(_access(Authenticator(FewTokens(), is_loopback=True), None)) == EVERYTHING
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "trmon.example"])
-def test_a_wider_bind_without_tokens_is_refused_with_the_command_that_makes_one(host: str) -> None:
+def test_a_bind_beyond_loopback_without_tokens_is_refused_with_the_command_that_creates_one(host: str) -> None:
     with pytest.raises(NotReady, match="trmon token create"):
         check_bind(Settings(host=host), FewTokens())
 
 
-def test_a_wider_bind_starts_once_there_is_a_token(serve: Serve, tmp_path: Path) -> None:
+def test_a_bind_beyond_loopback_starts_with_a_token(serve: Serve, tmp_path: Path) -> None:
     service = serve()
     with service.client() as client:
         secret = make_token(client, "root", Scope.ADMIN)
@@ -148,7 +148,7 @@ def test_a_wider_bind_starts_once_there_is_a_token(serve: Serve, tmp_path: Path)
     assert httpx.get(url, trust_env=False).status_code == 401
 
 
-def test_a_service_that_may_not_start_says_why(tmp_path: Path) -> None:
+def test_a_service_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="needs a token"):
         ThreadedService(tmp_path, host="0.0.0.0")
 

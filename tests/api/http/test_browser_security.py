@@ -1,4 +1,4 @@
-"""The browser's side: who may be called by which name, by whose pages, and with which headers."""
+"""Browser security: accepted hosts, cross-site requests and response headers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKEN = {"name": "x", "scopes": ["read"]}
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/runs", "/metrics", "/healthz", "/nothing", "/api/v1/runs/no/run"])
-def test_every_answer_has_the_security_headers(client: httpx.Client, path: str) -> None:
+def test_every_response_has_the_security_headers(client: httpx.Client, path: str) -> None:
     answer = client.get(path)
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
     assert "server" not in answer.headers
@@ -30,7 +30,7 @@ def test_a_foreign_host_is_refused(client: httpx.Client, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "[::1]", "[::1]:8642"])
-def test_loopback_goes_by_its_names(client: httpx.Client, host: str) -> None:
+def test_loopback_names_are_accepted_hosts(client: httpx.Client, host: str) -> None:
     assert client.get("/api/v1/runs", headers={"Host": host}).status_code == 200
 
 
@@ -61,12 +61,12 @@ def test_our_own_page_may_write(service: ThreadedService, client: httpx.Client) 
     assert client.post("/api/v1/tokens", json=TOKEN, headers=headers).status_code == 201
 
 
-def test_no_other_site_is_let_read(client: httpx.Client) -> None:
+def test_no_other_site_may_read(client: httpx.Client) -> None:
     answer = client.get("/api/v1/runs", headers={"Origin": "https://evil.example"})
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_a_page_by_any_name_needs_the_api(client: httpx.Client) -> None:
+def test_the_page_is_served_at_its_paths_without_inline_scripts(client: httpx.Client) -> None:
     page = client.get("/").text
     script = client.get("/static/app.js")
     assert "/static/app.js" in page
@@ -79,14 +79,14 @@ def test_a_page_by_any_name_needs_the_api(client: httpx.Client) -> None:
     assert client.get("/runs/math/grpo").text == client.get("/alerts").text == page
 
 
-def test_the_page_is_sent_again_only_when_it_has_changed(client: httpx.Client) -> None:
+def test_an_unchanged_page_is_not_sent_again(client: httpx.Client) -> None:
     first = client.get("/static/app.js")
     again = client.get("/static/app.js", headers={"If-None-Match": first.headers["etag"]})
     other = client.get("/static/app.js", headers={"If-None-Match": '"of-an-older-version"'})
     assert (first.status_code, again.status_code, again.content, other.status_code) == (200, 304, b"", 200)
 
 
-def test_what_is_read_is_compressed_and_what_trainers_hear_is_not(client: httpx.Client) -> None:
+def test_reads_are_compressed_and_acknowledgements_are_not(client: httpx.Client) -> None:
     assert client.get("/api/v1/signals").headers["content-encoding"] == "gzip"
     assert "content-encoding" not in client.get("/api/v1/signals", headers={"Accept-Encoding": "identity"}).headers
     assert "content-encoding" not in client.get("/api/v1/runs").headers
@@ -96,7 +96,7 @@ def test_what_is_read_is_compressed_and_what_trainers_hear_is_not(client: httpx.
     assert "content-encoding" not in refused.headers
 
 
-def test_garbage_on_the_line_harms_nobody(service: ThreadedService, client: httpx.Client) -> None:
+def test_garbage_on_a_connection_does_not_affect_others(service: ThreadedService, client: httpx.Client) -> None:
     address = urlsplit(service.url)
     with socket.create_connection((address.hostname, address.port), timeout=5) as line:
         line.sendall(b"\x16\x03\x01 hello\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Errors: always problem details, always a status that fits, never what is inside."""
+"""Errors are problem details with a matching status and without internals."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_error_is_a_problem_that_names_the_field(
     assert problem.get("field") == field
 
 
-def test_a_failure_inside_says_nothing_of_itself(service: ThreadedService, client: httpx.Client) -> None:
+def test_an_internal_error_reveals_no_details(service: ThreadedService, client: httpx.Client) -> None:
     async def broken() -> None:
         raise RuntimeError("the password is swordfish")
 
@@ -89,7 +89,7 @@ def test_a_failure_inside_says_nothing_of_itself(service: ThreadedService, clien
     assert answer.json()["type"] == "urn:trmon:problem:internal"
 
 
-def test_a_domain_error_without_a_kind_of_its_own_is_a_problem(service: ThreadedService, client: httpx.Client) -> None:
+def test_a_plain_domain_error_is_a_problem(service: ThreadedService, client: httpx.Client) -> None:
     async def damaged() -> None:
         raise errors.TrmonError("a stored report is damaged")
 
@@ -106,7 +106,7 @@ def test_a_domain_error_without_a_kind_of_its_own_is_a_problem(service: Threaded
 
 
 def subclasses(root: type[errors.TrmonError]) -> set[type[errors.TrmonError]]:
-    """Return all classes below one."""
+    """Return all subclasses of a class."""
     return {found for child in root.__subclasses__() for found in (child, *subclasses(child))}
 
 
@@ -116,12 +116,12 @@ def test_every_domain_error_has_a_status() -> None:
     assert all(status_of(error)[0] >= HTTPStatus.BAD_REQUEST for error in tree)
 
 
-def test_a_subclass_without_a_status_has_that_of_its_base() -> None:
+def test_a_subclass_without_a_status_inherits_its_bases() -> None:
     class Moved(errors.NotFound):
-        """A thing that is now elsewhere."""
+        """An error class without a status of its own."""
 
     class Broken(errors.TrmonError):
-        """A fault of the service."""
+        """An internal error class."""
 
     assert [status_of(Moved), status_of(Broken)] == [STATUSES[errors.NotFound], STATUSES[errors.TrmonError]]
 
@@ -129,12 +129,12 @@ def test_a_subclass_without_a_status_has_that_of_its_base() -> None:
 @pytest.mark.parametrize(
     "path", ["batches?attempt_id=", "batches/1?attempt_id=", "signals?names=x&attempt_id=", "reasons?attempt_id="]
 )
-def test_an_id_that_no_database_holds_is_refused(client: httpx.Client, path: str) -> None:
+def test_an_id_above_the_databases_range_is_refused(client: httpx.Client, path: str) -> None:
     train(client, steps=range(2))
     answer = client.get(f"/api/v1/runs/math/grpo/{path}{10**30}")
     assert (answer.status_code, answer.json()["field"]) == (400, "attempt_id")
 
 
-def test_a_cursor_beyond_every_id_is_refused(client: httpx.Client) -> None:
+def test_a_cursor_above_the_databases_range_is_refused(client: httpx.Client) -> None:
     answer = client.get("/api/v1/runs", params={"after": keyset_page.encode_cursor((1 << 63,))})
     assert (answer.status_code, answer.json()["field"]) == (400, "after")

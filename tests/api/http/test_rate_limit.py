@@ -1,4 +1,4 @@
-"""Rate limits: a burst, then a pace, each caller for itself."""
+"""Rate limits: a burst, then a rate, per caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trmon.api.http.rate_limit import MAX_BUCKETS, RateLimit
 from trmon.domain.model.access import Scope, Token
 
 
-def test_a_burst_then_the_pace() -> None:
+def test_after_a_burst_requests_are_limited_to_the_rate() -> None:
     limit = RateLimit(per_second=2.0, burst=3)
     assert [limit.take("a", now=0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     assert limit.take("a", now=0.25) == 0.25
@@ -22,13 +22,13 @@ def test_each_caller_has_its_own_burst() -> None:
     assert [limit.take(caller, now=0.0) for caller in ("a", "b", "a")] == [0.0, 0.0, 1.0]
 
 
-def test_a_burst_never_grows_beyond_itself() -> None:
+def test_a_bucket_never_exceeds_the_burst() -> None:
     limit = RateLimit(per_second=1000.0, burst=2)
     limit.take("a", now=0.0)
     assert [limit.take("a", now=1e6) > 0 for _ in range(3)] == [False, False, True]
 
 
-def test_many_callers_do_not_fill_the_memory() -> None:
+def test_the_number_of_buckets_is_bounded() -> None:
     limit = RateLimit(per_second=1.0, burst=1)
     for caller in range(MAX_BUCKETS + 50):
         limit.take(str(caller), now=0.0)
@@ -36,7 +36,7 @@ def test_many_callers_do_not_fill_the_memory() -> None:
     assert limit.take(str(MAX_BUCKETS), now=0.0) == 1.0
 
 
-def test_beyond_it_there_is_429_and_when_to_come_again(serve: Serve) -> None:
+def test_requests_above_the_limit_get_429_with_a_retry_time(serve: Serve) -> None:
     with serve(rate_per_second=0.1, rate_burst=3).client() as client:
         answers = [client.get("/api/v1/runs") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -45,7 +45,7 @@ def test_beyond_it_there_is_429_and_when_to_come_again(serve: Serve) -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_tokens_are_limited_apart(serve: Serve) -> None:
+def test_each_token_has_its_own_limit(serve: Serve) -> None:
     with serve(rate_per_second=0.1, rate_burst=3).client() as client:
         client.headers["Authorization"] = f"Bearer {make_token(client, 'root', Scope.ADMIN)}"
         second = {"Authorization": f"Bearer {make_token(client, 'second', Scope.READ)}"}
@@ -53,7 +53,7 @@ def test_tokens_are_limited_apart(serve: Serve) -> None:
         assert client.get("/api/v1/runs", headers=second).status_code == 200
 
 
-def test_wrong_tokens_are_not_looked_up_without_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_ups_of_invalid_tokens_are_limited(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     service = serve(rate_per_second=0.001, rate_burst=20)
     tokens, looked_up = service.app.state.components.store.tokens, list[str]()
     by_digest = tokens.by_digest

@@ -1,4 +1,4 @@
-"""Rate limits of replicas: one bucket for all of them while Redis is there, each its own while it is not."""
+"""Rate limits of replicas: one shared bucket, or one per replica during a Redis outage."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ Replica = Callable[[], RateLimit]
 
 @pytest.fixture
 def failures() -> Counter[str]:
-    """How often Redis failed."""
+    """The number of Redis failures."""
     return Counter()
 
 
 @pytest.fixture
 def server() -> Iterator[Redis]:
-    """A running server."""
+    """A running Redis server."""
     with Redis() as server:
         yield server
 
 
 @pytest.fixture
 def replica(server: Redis, failures: Counter[str]) -> Iterator[Replica]:
-    """Return a function that starts replicas, whose buckets of ten hardly fill."""
+    """Return a function that starts replicas with buckets of ten that hardly refill."""
     started: list[RateLimitSync] = []
 
     def start() -> RateLimit:
@@ -52,12 +52,12 @@ def replica(server: Redis, failures: Counter[str]) -> Iterator[Replica]:
 
 
 def taken(limit: RateLimit, n: int, *, caller: str = "ana") -> int:
-    """Try n requests and return how many were let through."""
+    """Try n requests and return how many were allowed."""
     return sum(limit.take(caller, now=time.monotonic()) == 0.0 for _ in range(n))
 
 
 def let_through(limit: RateLimit, *, caller: str) -> int:
-    """Try again and again, slower than replicas hear of each other, and return how often it went until it did not."""
+    """Try requests more slowly than replicas sync, and return how many were allowed before the first refusal."""
     for n in range(BURST + 1):
         if not taken(limit, 1, caller=caller):
             return n
@@ -65,14 +65,14 @@ def let_through(limit: RateLimit, *, caller: str) -> int:
     return BURST + 1
 
 
-def test_replicas_have_one_bucket_for_a_caller(replica: Replica) -> None:
+def test_replicas_share_one_bucket_per_caller(replica: Replica) -> None:
     one, other = replica(), replica()
     assert taken(one, BURST - 1) == BURST - 1
     assert let_through(other, caller="ana") < BURST
     assert taken(one, 3, caller="bob") == 3
 
 
-def test_while_redis_is_away_each_replica_counts_for_itself(
+def test_during_a_redis_outage_each_replica_limits_on_its_own(
     server: Redis, replica: Replica, failures: Counter[str]
 ) -> None:
     server.kill()
@@ -84,7 +84,7 @@ def test_while_redis_is_away_each_replica_counts_for_itself(
     assert let_through(other, caller="bob") < BURST
 
 
-def test_a_redis_that_hangs_keeps_no_request_waiting(server: Redis, replica: Replica, failures: Counter[str]) -> None:
+def test_a_hanging_redis_blocks_no_request(server: Redis, replica: Replica, failures: Counter[str]) -> None:
     limit = replica()
     assert taken(limit, 1) == 1
     server.hold()
@@ -93,7 +93,7 @@ def test_a_redis_that_hangs_keeps_no_request_waiting(server: Redis, replica: Rep
     server.go_on()
 
 
-def test_requests_to_replicas_come_off_one_limit(server: Redis, serve: Serve) -> None:
+def test_requests_to_all_replicas_count_against_one_limit(server: Redis, serve: Serve) -> None:
     replicas = [serve(redis_url=server.url, rate_per_second=0.001, rate_burst=BURST) for _ in range(2)]
     with replicas[0].client() as one, replicas[1].client() as other:
         assert [one.get("/api/v1/runs").status_code for _ in range(BURST)] == [200] * BURST
@@ -105,7 +105,7 @@ def test_requests_to_replicas_come_off_one_limit(server: Redis, serve: Serve) ->
     assert len(answered) <= BURST
 
 
-def test_what_a_caller_spends_while_it_is_settled_counts_too() -> None:
+def test_requests_made_during_a_sync_count() -> None:
     limit = RateLimit(per_second=SLOW, burst=BURST, is_shared=True)
     limit.take("ana", now=0.0)
     assert limit.take_spent() == {"ana": 1}
@@ -115,7 +115,7 @@ def test_what_a_caller_spends_while_it_is_settled_counts_too() -> None:
     assert limit.take_spent() == {"ana": 1}
 
 
-def test_nobody_counts_what_nobody_asks_for() -> None:
+def test_a_limit_that_is_not_shared_counts_no_requests() -> None:
     limit = RateLimit(per_second=SLOW, burst=BURST)
     limit.take("ana", now=0.0)
     assert limit.take_spent() == {}

@@ -1,4 +1,4 @@
-"""What leaves together: an answer in one packet, and nothing kept back for longer than a turn of the loop."""
+"""Write coalescing: a response is one packet, and nothing is delayed for more than a turn of the loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trmon.api.http.write_coalescing import CoalescingTransport
 
 
 class Wire(asyncio.Transport):
-    """A transport that remembers what was done with it."""
+    """A transport that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,40 +31,40 @@ class Wire(asyncio.Transport):
         return "closed" in self.done
 
 
-def test_what_is_written_in_one_turn_leaves_at_once() -> None:
+def test_writes_of_one_turn_are_sent_together() -> None:
     async def write() -> None:
         wire = Wire()
-        cork = CoalescingTransport(wire, loop=asyncio.get_running_loop())
-        cork.write(b"head ")
-        cork.write(b"body")
+        transport = CoalescingTransport(wire, loop=asyncio.get_running_loop())
+        transport.write(b"head ")
+        transport.write(b"body")
         assert wire.done == []
         await asyncio.sleep(0)
         assert wire.done == [b"head body"]
-        cork.write(b"more")
-        cork.flush()
+        transport.write(b"more")
+        transport.flush()
         await asyncio.sleep(0)
         assert wire.done == [b"head body", b"more"]
 
     run(write())
 
 
-def test_what_waits_is_sent_before_the_end() -> None:
+def test_buffered_data_is_sent_before_the_connection_closes() -> None:
     async def end() -> None:
         wire = Wire()
-        cork = CoalescingTransport(wire, loop=asyncio.get_running_loop())
-        cork.write(b"last")
-        cork.close()
+        transport = CoalescingTransport(wire, loop=asyncio.get_running_loop())
+        transport.write(b"last")
+        transport.close()
         assert wire.done == [b"last", "closed"]
-        assert cork.is_closing()
+        assert transport.is_closing()
 
     run(end())
 
 
-def test_who_has_gone_is_sent_nothing_more() -> None:
+def test_a_closed_connection_gets_no_more_data() -> None:
     async def go() -> None:
         wire = Wire()
-        cork = CoalescingTransport(wire, loop=asyncio.get_running_loop())
-        cork.write(b"late")
+        transport = CoalescingTransport(wire, loop=asyncio.get_running_loop())
+        transport.write(b"late")
         wire.close()
         await asyncio.sleep(0)
         assert wire.done == ["closed"]
@@ -80,7 +80,7 @@ def line(service: ThreadedService) -> Iterator[socket.socket]:
         yield line
 
 
-def test_an_answer_comes_in_one_packet_and_the_connection_is_kept(line: socket.socket) -> None:
+def test_a_response_is_one_packet_and_the_connection_stays_open(line: socket.socket) -> None:
     for _ in range(3):
         line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         answer = line.recv(1 << 16)
@@ -88,12 +88,12 @@ def test_an_answer_comes_in_one_packet_and_the_connection_is_kept(line: socket.s
         assert answer.endswith(b'\r\n\r\n{"status":"ok"}')
 
 
-def test_what_has_no_end_is_not_waited_for(line: socket.socket) -> None:
+def test_an_endless_response_is_sent_without_delay(line: socket.socket) -> None:
     line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
     answer = b""
     while b"retry: " not in answer:
         answer += line.recv(1 << 16)
-    head, _, begun = answer.partition(b"\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"transfer-encoding: chunked" in head
-    assert begun.endswith(b"\n\n\r\n")
+    assert body.endswith(b"\n\n\r\n")
