@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import httpx
 
-from tests.cli.test_cli import trmon
+from tests.fixtures.command import trmon
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.trainer import MATH, send, send_step, statuses, step_report

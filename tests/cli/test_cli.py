@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,7 @@ from threading import Thread
 import httpx
 import pytest
 
+from tests.fixtures.command import trmon
 from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
@@ -61,17 +61,6 @@ class Stranger:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-def trmon(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from trmon.cli import app; app()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **{f"TRMON_{name.upper()}": value for name, value in variables.items()}},
-        timeout=100,
-        check=False,
-    )
 
 
 def spooled(directory: Path, *messages: wire.Message, tail: bytes = b"") -> Path:

@@ -11,7 +11,7 @@ import duckdb
 import httpx
 import pytest
 
-from tests.cli.test_cli import trmon
+from tests.fixtures.command import trmon
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send, send_step, train

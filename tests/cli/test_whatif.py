@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import trmon
+from tests.fixtures.command import trmon
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.image import Container, Image, install
-from tests.deploy.test_image import served
+from tests.deploy.running_image import served
 
 pytestmark = pytest.mark.timeout(1200)
 

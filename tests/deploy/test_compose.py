@@ -6,20 +6,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 
+from tests.deploy.compose import COMPOSE, FILE, SERVICES, Json
 from tests.deploy.image import ROOT, Image
 from trmon.config.settings import Settings
 
-Json = dict[str, Any]
-
-FILE = ROOT / "deploy" / "compose.yaml"
-COMPOSE: Json = yaml.safe_load(FILE.read_text())
-SERVICES: dict[str, Json] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("trmon:")}
 ENTRYPOINT = (ROOT / "deploy" / "entrypoint.sh").read_text()
 PROFILES = {"embedded", "fleet"}

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.deploy.compose import SERVICES
 from tests.deploy.image import Container, Image
-from tests.deploy.test_compose import SERVICES
 from tests.fixtures.postgres import Postgres
 
 pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(500)]

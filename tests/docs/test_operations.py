@@ -13,8 +13,8 @@ import duckdb
 import pytest
 import typer
 
-from tests.cli.test_cli import trmon
 from tests.fixtures import postgres
+from tests.fixtures.command import trmon
 from tests.fixtures.postgres import Postgres
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake
 from trmon.cli import app

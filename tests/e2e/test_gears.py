@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.test_cli import trmon
+from tests.fixtures.command import trmon
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake
-from tests.store.test_durability import CHILD, ENOUGH, ROOT
+from tests.store.writing_child import CHILD, ENOUGH, ROOT
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
