@@ -1,4 +1,4 @@
-"""A peer that speaks the wire over real sockets and does as it is told: answers, refuses, hangs, hangs up."""
+"""A server of the wire format over real sockets that answers, refuses, hangs or hangs up as a test scripts it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from trmon_client.core import wire
 
 PATIENCE_SECONDS = 20.0
-"""How long a test waits for what must happen; nothing depends on its length."""
+"""How long a test waits for an expected event; no result depends on it."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Answer:
 
 
 def problem(status: int, detail: str, **headers: str) -> Answer:
-    """Return a refusal as the service words it."""
+    """Return a refusal with problem details, as the service sends it."""
     body = json.dumps({"title": "refused", "detail": detail}).encode()
     return Answer(status, {"Content-Type": "application/problem+json", **headers}, body)
 
 
 CERTIFICATE = Path(__file__).parent / "tls.pem"
-"""A certificate for 127.0.0.1, localhost, service.test and proxy.test, signed by itself, with its key."""
+"""A certificate for 127.0.0.1, localhost, service.test and proxy.test, self-signed, with its key."""
 
 
 def tls_context() -> ssl.SSLContext:
@@ -55,17 +55,17 @@ HANG_UP = Answer(hangs_up=True)
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came."""
+    """One received request."""
 
     path: str
     headers: dict[str, str]
     messages: list[Any]
     port: int
-    """Of the client: one per connection."""
+    """The client's port, which identifies the connection."""
 
 
 def stored(_message: Any) -> wire.Ack:
-    """Acknowledge whatever comes."""
+    """Acknowledge any message."""
     return wire.Ack("stored")
 
 
@@ -116,7 +116,7 @@ class Peer:
         self._thread.join()
 
     def wait_until(self, happened: Callable[[Peer], bool]) -> None:
-        """Return when it happened; fail when it does not."""
+        """Wait until the condition holds; fail if it does not in time."""
         with self._changed:
             assert self._changed.wait_for(lambda: happened(self), PATIENCE_SECONDS), [
                 (type(message).__name__, getattr(message, "step", None)) for message in self.messages
@@ -128,11 +128,11 @@ class Peer:
 
     @property
     def steps(self) -> list[int]:
-        """The steps of the acknowledged reports, in the order they came."""
+        """The steps of the acknowledged reports, in the order of arrival."""
         return [message.step for message in self.of(wire.Report)]
 
     def answer(self, request: Request) -> Answer:
-        """Note a request and return what to do with it."""
+        """Record a request and return the answer to it."""
         with self._changed:
             self.requests.append(request)
             answer = self.script.popleft() if self.script else self.otherwise
@@ -166,6 +166,6 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the test says what matters."""
+            """Log nothing."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Advice that a trainer opts into, on real optimizers and in a real process group."""
+"""Opt-in advice on real optimizers and in a real process group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plain(*, lr: float = 1.0) -> tuple[torch.optim.Optimizer, torch.Tensor]:
 
 
 def moved(optimizer: torch.optim.Optimizer, weight: torch.Tensor) -> float:
-    """Return how far one step goes: the rate that was in force."""
+    """Return the size of one step: the rate in force."""
     before = weight.item()
     optimizer.step()
     return before - weight.item()
@@ -46,14 +46,14 @@ def test_the_step_is_scaled_and_the_trainers_rate_stays() -> None:
     assert optimizer.param_groups[0]["lr"] == 1.0
 
 
-def test_saying_it_again_scales_no_further() -> None:
+def test_repeated_advice_does_not_scale_further() -> None:
     optimizer, weight = plain()
     for _ in range(3):
         scale_lr(optimizer, decided(ADVICE))
         assert moved(optimizer, weight) == pytest.approx(0.25)
 
 
-def test_adam_takes_the_root() -> None:
+def test_adam_uses_the_square_root() -> None:
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.ones(1)
     optimizer = torch.optim.AdamW([weight], lr=0.1, weight_decay=0.0)
@@ -67,7 +67,7 @@ def test_without_advice_nothing_changes() -> None:
     assert moved(optimizer, weight) == 1.0
 
 
-def test_advice_that_is_over_ends() -> None:
+def test_expired_advice_stops_scaling() -> None:
     optimizer, weight = plain()
     scale_lr(optimizer, decided(ADVICE))
     scale_lr(optimizer, decided({**ADVICE, "lr_scale_sgd": 1.0}))
@@ -150,7 +150,7 @@ def test_a_step_that_raised_leaves_no_scaled_rate_behind() -> None:
         pytest.param({**ADVICE, "lr_decay": {"factor": 0.0, "step": 1}}, id="a cut to nothing"),
     ],
 )
-def test_advice_that_cannot_be_is_counted_and_changes_nothing(advice: dict[str, Any]) -> None:
+def test_invalid_advice_is_counted_and_changes_nothing(advice: dict[str, Any]) -> None:
     optimizer, weight = plain()
     decision = decided(advice)
     assert scale_lr(optimizer, decision) == 1.0
@@ -158,13 +158,13 @@ def test_advice_that_cannot_be_is_counted_and_changes_nothing(advice: dict[str, 
     assert decision.error_guard.losses.snapshot() == {"internal": 1}
 
 
-def test_a_failure_keeps_the_cuts_of_before() -> None:
+def test_a_failure_keeps_earlier_cuts() -> None:
     optimizer, _ = plain()
     scale_lr(optimizer, decided({**ADVICE, "lr_decay": CUT}))
     assert scale_lr(optimizer, decided({})) == 0.5
 
 
-def test_what_is_no_optimizer_raises_nothing() -> None:
+def test_an_object_that_is_not_an_optimizer_raises_nothing() -> None:
     assert scale_lr(object(), decided(ADVICE)) == 1.0
 
 
@@ -185,7 +185,7 @@ torch.distributed.destroy_process_group()
 
 
 def told_by_ranks(script: str, tmp_path: Path) -> list[list[str]]:
-    """Run two processes of one group to their ends and return the lines that each of them printed."""
+    """Run two processes of one group until they end and return the lines that each of them printed."""
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", script, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
@@ -220,13 +220,13 @@ torch.distributed.destroy_process_group()
 """
 
 
-def test_a_rank_whose_optimizer_holds_nothing_takes_part(tmp_path: Path) -> None:
+def test_a_rank_whose_optimizer_has_no_parameters_takes_part(tmp_path: Path) -> None:
     told = told_by_ranks(WITHOUT_PARAMETERS, tmp_path)
     assert told[0] == ["0.125 {}", "1.0 {'internal': 2}", "0.125 {}"]
     assert told[1] == ["0.125 {}", "0.25 {}", "0.125 {}"]
 
 
-def test_where_nothing_is_agreed_the_cuts_of_before_stay(tmp_path: Path) -> None:
+def test_without_agreement_earlier_cuts_stay(tmp_path: Path) -> None:
     optimizer, _ = plain()
     scale_lr(optimizer, decided({**ADVICE, "lr_decay": CUT}))
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

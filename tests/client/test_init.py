@@ -1,4 +1,4 @@
-"""The public surface: its names, and what importing and starting it costs."""
+"""The public names, and what importing and initialising the client costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_public_names_are_these() -> None:
     assert all(hasattr(trmon, name) for name in trmon.__all__)
 
 
-def test_importing_brings_neither_torch_nor_threads_nor_exit_hooks() -> None:
+def test_importing_loads_neither_torch_nor_threads_nor_exit_hooks() -> None:
     script = """
         import atexit, sys, threading
         before = atexit._ncallbacks()

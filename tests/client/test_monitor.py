@@ -1,4 +1,4 @@
-"""The two lines of a trainer, against a service that works."""
+"""A trainer's calls against a working service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_run_is_a_start_its_reports_and_a_finish(tmp_path: Path) -> None:
     assert not (tmp_path / "spool").exists()
 
 
-def test_a_report_says_what_the_policy_decided_and_which_it_was(tmp_path: Path) -> None:
+def test_a_report_contains_the_decision_and_the_policy(tmp_path: Path) -> None:
     with Peer() as peer:
         with Monitor(settings(tmp_path, url=peer.url, policy="trm_max")) as monitor:
             decision = monitor.log_batch(step=3, update=1, **batch(far=(1,)))
@@ -67,7 +67,7 @@ def test_micro_batches_are_numbered_and_counted(tmp_path: Path) -> None:
     assert finish.finished == [wire.ChunkCount(1, None, 1)]
 
 
-def test_a_known_number_of_chunks_is_stated_with_the_last_one(tmp_path: Path) -> None:
+def test_a_known_number_of_chunks_is_reported_with_the_last_one(tmp_path: Path) -> None:
     with Peer() as peer:
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
             for _ in range(2):
@@ -91,7 +91,7 @@ def test_the_mask_is_all_true_unless_the_policy_is_enforced(tmp_path: Path, mode
     monitor.close()
 
 
-def test_off_makes_no_thread_no_file_and_no_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_off_mode_creates_no_thread_no_file_and_no_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = threading.active_count()
     with Monitor(settings(tmp_path, environment={"TRMON_MODE": "off"}, mode="enforce")) as monitor:
         decision = monitor.log_batch(step=0, **batch(dead=(0,)))
@@ -134,12 +134,12 @@ def test_a_mistake_raises_on_the_first_call_only(tmp_path: Path, mistake: dict[s
     assert spooled(tmp_path)[-1].losses.dropped == {"internal": 1}
 
 
-def test_a_policy_that_needs_what_is_not_logged_is_a_mistake_too(tmp_path: Path) -> None:
+def test_a_policy_that_needs_a_missing_argument_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="advantages"):
         Monitor(settings(tmp_path, policy="opsm")).log_batch(step=0, **batch())
 
 
-def test_scalars_that_are_no_numbers_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_scalars_that_are_not_numbers_are_left_out_and_counted(tmp_path: Path) -> None:
     monitor = Monitor(settings(tmp_path))
     norm = torch.tensor(0.25, requires_grad=True)
     values = {"norm": norm, "loss": float("nan"), "note": "high", "shape": [1, 2], "": 1.0, "off": True}
@@ -155,13 +155,13 @@ def test_scalars_that_are_no_numbers_are_left_out_and_counted(tmp_path: Path) ->
 
 
 class Raising:
-    """A number that cannot be told."""
+    """A number whose conversion raises."""
 
     def __float__(self) -> float:
         raise KeyError("???")
 
 
-def test_arrays_of_one_number_are_scalars_and_what_raises_costs_itself_alone(tmp_path: Path) -> None:
+def test_arrays_of_one_number_are_scalars_and_a_scalar_that_raises_loses_only_itself(tmp_path: Path) -> None:
     flat, alone = np.array([1.0]), np.array(2.0)
     monitor = Monitor(settings(tmp_path))
     monitor.log_batch(step=0, **batch(), scalars={"flat": flat, "alone": alone, "raises": Raising(), "two": np.ones(2)})
@@ -190,7 +190,7 @@ def test_a_number_that_changes_is_reported_as_it_was(tmp_path: Path) -> None:
     assert report.scalars == {"loss": 0.5}
 
 
-def test_a_part_of_a_distributed_scalar_costs_the_scalar_and_not_the_report(tmp_path: Path) -> None:
+def test_a_sharded_scalar_is_lost_without_its_report(tmp_path: Path) -> None:
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         mesh = init_device_mesh("cpu", (1,))
@@ -207,7 +207,7 @@ def test_a_part_of_a_distributed_scalar_costs_the_scalar_and_not_the_report(tmp_
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_log_probs_are_refused_with_what_makes_them_plain(tmp_path: Path, layout: torch.layout) -> None:
+def test_nested_log_probs_are_refused_with_the_conversion_to_use(tmp_path: Path, layout: torch.layout) -> None:
     nested = torch.nested.nested_tensor([torch.full((3,), -1.0), torch.full((5,), -1.0)], layout=layout)
     with pytest.raises(ValueError, match=r"^rollout_logprobs is nested.*to_padded_tensor.*unbind"):
         Monitor(settings(tmp_path)).log_batch(step=0, rollout_logprobs=nested, logprobs=nested)
@@ -217,7 +217,7 @@ def test_nested_log_probs_are_refused_with_what_makes_them_plain(tmp_path: Path,
     assert steps(spooled(tmp_path)) == [0]
 
 
-def test_distributed_log_probs_are_refused_with_what_makes_them_plain(tmp_path: Path) -> None:
+def test_distributed_log_probs_are_refused_with_the_conversion_to_use(tmp_path: Path) -> None:
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         sharded = DTensor.from_local(torch.full((2, 3), -1.0), init_device_mesh("cpu", (1,)), [Shard(0)])
@@ -231,7 +231,7 @@ def test_distributed_log_probs_are_refused_with_what_makes_them_plain(tmp_path: 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_what_cannot_be_read_is_answered_in_any_mode(tmp_path: Path, layout: torch.layout) -> None:
+def test_unreadable_arguments_get_a_neutral_decision_in_any_mode(tmp_path: Path, layout: torch.layout) -> None:
     nested = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)], layout=layout)
     off, on = Monitor(settings(tmp_path, mode="off")), Monitor(settings(tmp_path))
     on.log_batch(step=0, **batch())
@@ -240,7 +240,7 @@ def test_what_cannot_be_read_is_answered_in_any_mode(tmp_path: Path, layout: tor
     on.close()
 
 
-def test_what_the_trainer_overwrites_after_the_call_is_reported_as_it_was(tmp_path: Path) -> None:
+def test_tensors_overwritten_after_the_call_are_reported_as_they_were(tmp_path: Path) -> None:
     rewards, norm = torch.ones(4, dtype=torch.float64), torch.tensor(1.0)
     with Peer() as peer:
         with Monitor(settings(tmp_path, url=peer.url, mode="enforce")) as monitor:
@@ -254,7 +254,7 @@ def test_what_the_trainer_overwrites_after_the_call_is_reported_as_it_was(tmp_pa
     assert wire.unpack_bits(report.accepted, 4).all()
 
 
-def test_after_close_calls_are_answered_and_reach_nobody(tmp_path: Path) -> None:
+def test_calls_after_close_return_and_send_nothing(tmp_path: Path) -> None:
     monitor = Monitor(settings(tmp_path))
     monitor.log_batch(step=0, **batch())
     monitor.close()
@@ -286,7 +286,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("raised", "outcome", "error"), ENDINGS.values(), ids=ENDINGS.keys())
-def test_how_the_with_block_ends_is_how_the_run_ends(
+def test_the_end_of_the_with_block_decides_the_outcome_of_the_run(
     tmp_path: Path, raised: BaseException | None, outcome: str, error: str
 ) -> None:
     def train() -> None:
@@ -304,7 +304,7 @@ def test_how_the_with_block_ends_is_how_the_run_ends(
     assert (finish.outcome, finish.error) == (outcome, error)
 
 
-def test_the_first_report_prints_one_line_of_what_is_seen_and_missing(
+def test_the_first_report_prints_one_line_of_what_it_contains_and_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Peer() as peer:

@@ -1,4 +1,4 @@
-"""What the tests' trainers have at hand: settings with short intervals, batches, and a look into the spool."""
+"""Settings with short intervals, batches, and the spooled messages, for tests that act as a trainer."""
 
 from __future__ import annotations
 

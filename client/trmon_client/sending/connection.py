@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-# A name is looked up in the uploader's thread, which must not import a module: see encoder._transport.
+# Used by a request, in the uploader's thread, which must not import a module: see encoder._transport.
 import encodings.idna  # noqa: F401
+import importlib.util  # noqa: F401
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from urllib3.connection import HTTPConnection
 
 from trmon_client.config.limits import Limits
 from trmon_client.sending.route import Route
+
+# urllib3-future, which takes the place of urllib3 where it is installed, would import its protocols in that thread.
+for _module in ("http1._h11", "http2._h2"):
+    with suppress(ImportError):
+        import_module(f"urllib3.contrib.hface.protocols.{_module}")
 
 MAX_ANSWER_BYTES = 32 << 20
 """The maximum size of an answer; 64 reports of a million sequences each are acknowledged in 8 MB."""

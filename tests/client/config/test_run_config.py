@@ -1,4 +1,4 @@
-"""The configuration: anything a trainer holds becomes plain, bounded values."""
+"""Any configuration of a trainer becomes plain, bounded values."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def test_values_become_plain(config: Any, expected: dict[str, Any]) -> None:
     assert plain_config(config) == expected
 
 
-def test_a_configuration_that_holds_itself_ends() -> None:
+def test_a_recursive_configuration_ends() -> None:
     assert msgspec.msgpack.encode(plain_config(NESTED))
 
 
-def test_what_does_not_fit_is_left_out_and_the_rest_stays() -> None:
+def test_an_entry_that_does_not_fit_is_left_out_and_the_rest_stays() -> None:
     config = {"lr": 0.5, **{f"text{i}": "x" * 4096 for i in range(200)}, "seed": 1}
     kept = plain_config(config)
     assert len(msgspec.msgpack.encode(kept)) <= MAX_BYTES

@@ -1,4 +1,4 @@
-"""Settings: arguments over variables, and mistakes that name themselves without showing a secret."""
+"""Settings: arguments override variables, and errors name the argument without showing a secret."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_every_argument_has_a_variable() -> None:
     assert found.mode is Mode.ENFORCE
 
 
-def test_an_argument_beats_its_variable_but_the_mode() -> None:
+def test_an_argument_overrides_its_variable_except_the_mode() -> None:
     environment = {"TRMON_OWNER": "other", "TRMON_MODE": "off", "TRMON_URL": ""}
     found = resolve_settings({**NAMED, "owner": "me", "mode": "enforce"}, environment=environment)
     assert (found.owner, found.mode, found.url) == ("me", Mode.OFF, None)
 
 
-def test_the_defaults_observe_with_trm_into_a_local_spool() -> None:
+def test_the_defaults_are_observe_mode_trm_and_a_local_spool() -> None:
     found = resolve_settings(NAMED, environment={})
     assert (found.mode, found.policy.name, found.is_policy_asked_for) == (Mode.OBSERVE, "trm", False)
     assert found.run_spool_dir == Path.cwd() / "trmon-spool/math/grpo"
@@ -72,13 +72,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("given", "message"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_names_the_argument(given: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_argument(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         resolve_settings({**NAMED, **given}, environment={})
 
 
 @pytest.mark.parametrize("given", [{"token": "s3cret \n"}, {"url": "https://me:s3cret@trmon.example"}])
-def test_a_secret_is_shown_neither_in_errors_nor_in_the_settings(given: dict[str, str]) -> None:
+def test_neither_errors_nor_settings_show_a_secret(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="must be") as caught:
         resolve_settings({**NAMED, **given}, environment={})
     assert "s3cret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Policies of the service's: taken up, refused, reported."""
+"""Policies that the service offers: adopted, refused, reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def update(policy: Policy, **changed: Any) -> wire.PolicyUpdate:
 
 
 def policies_used(tmp_path: Path, offered: wire.PolicyUpdate, *, steps: int = 3) -> tuple[list[str], wire.Finish]:
-    """Log one step after the other, each after the answer to the one before; return the policies and the finish."""
+    """Log steps one by one, each after the answer to the previous one; return the policies and the finish."""
     with Peer(acknowledge=lambda _: wire.Ack("stored", policy=offered)) as peer:
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
             for step in range(steps):
@@ -30,14 +30,14 @@ def policies_used(tmp_path: Path, offered: wire.PolicyUpdate, *, steps: int = 3)
         return [report.policy for report in peer.of(wire.Report)], peer.of(wire.Finish)[0]
 
 
-def test_the_policy_that_came_back_decides_from_the_next_call_on(tmp_path: Path) -> None:
+def test_an_offered_policy_decides_from_the_next_call_on(tmp_path: Path) -> None:
     wanted = preset("trm_max", delta=0.02)
     used, finish = policies_used(tmp_path, update(wanted))
     assert used == [preset("trm").hash, wanted.hash, wanted.hash]
     assert finish.losses.refused_policies == {}
 
 
-def test_it_waits_for_its_step(tmp_path: Path) -> None:
+def test_an_offered_policy_waits_for_its_step(tmp_path: Path) -> None:
     wanted = preset("geo_mask")
     used, _ = policies_used(tmp_path, update(wanted, from_step=2))
     assert used == [preset("trm").hash, preset("trm").hash, wanted.hash]
@@ -53,7 +53,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("offered", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_policy_is_refused_said_once_and_reported_and_the_previous_one_stays(
+def test_a_bad_policy_is_refused_warned_about_once_and_reported_and_the_previous_one_stays(
     tmp_path: Path, offered: wire.PolicyUpdate, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     used, finish = policies_used(tmp_path, offered)

@@ -1,4 +1,4 @@
-"""How long advice holds, and in a trainer whose service has gone away."""
+"""How long advice is valid, also after the service became unreachable."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from trmon_client.monitor import Monitor
 ADVICE = {"step": 7, "lr_scale": 0.5}
 NEWER = {"step": 8, "lr_scale": 0.25}
 SAMPLES = 4096
-"""A trainer may number its steps by what they have seen."""
+"""A trainer may number its steps by the samples they have seen."""
 
 
 def after(advice_cache: AdviceCache, n_steps: int) -> list[object]:
-    """Return what is advised at each of the next steps, of two updates each."""
+    """Return the advice at each of the next steps, of two updates each."""
     return [advice_cache.at(SAMPLES * step) for step in range(n_steps) for _update in (0, 1)]
 
 
-def test_without_any_there_is_none() -> None:
+def test_without_advice_there_is_none() -> None:
     assert AdviceCache().at(0) is None
 
 
-def test_advice_holds_for_a_hundred_steps_however_they_are_numbered() -> None:
+def test_advice_is_valid_for_a_hundred_steps_however_they_are_numbered() -> None:
     advice_cache = AdviceCache()
     advice_cache.update(ADVICE)
     found = after(advice_cache, VALID_STEPS + 2)
     assert found == [ADVICE] * (2 * VALID_STEPS) + [None] * 4
 
 
-def test_newer_advice_holds_anew_and_the_same_again_does_not() -> None:
+def test_newer_advice_is_valid_again_and_repeated_advice_is_not() -> None:
     advice_cache = AdviceCache()
     advice_cache.update(ADVICE)
     after(advice_cache, VALID_STEPS)
@@ -42,7 +42,7 @@ def test_newer_advice_holds_anew_and_the_same_again_does_not() -> None:
     assert advice_cache.at(2) == NEWER
 
 
-def test_advice_of_a_service_that_went_away_ends(tmp_path: Path) -> None:
+def test_advice_of_an_unreachable_service_expires(tmp_path: Path) -> None:
     with Peer(acknowledge=lambda _: wire.Ack("stored", advice=ADVICE)) as peer:
         monitor = Monitor(settings(tmp_path, url=peer.url))
         for n in (1, 2):

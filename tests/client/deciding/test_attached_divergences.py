@@ -57,7 +57,7 @@ def test_with_logits_the_policy_decides_by_the_exact_kl(tmp_path: Path) -> None:
     np.testing.assert_allclose(wire.unpack_columns(report)["max_kl"], kl.max(axis=-1), rtol=1e-5)
 
 
-def test_with_the_engines_top_k_a_rejection_is_certified(tmp_path: Path) -> None:
+def test_with_the_engines_top_k_the_kl_is_a_certified_lower_bound(tmp_path: Path) -> None:
     given = batch()
     logprobs = log_softmax(given.pop("rollout_logits"))
     ids = np.argsort(-logprobs, axis=-1)[..., :8]
@@ -66,7 +66,7 @@ def test_with_the_engines_top_k_a_rejection_is_certified(tmp_path: Path) -> None
     assert decision.reasons[ILL] == "max_kl"
 
 
-def test_without_logits_nothing_changes(tmp_path: Path) -> None:
+def test_without_logits_the_kl_is_sampled(tmp_path: Path) -> None:
     given = {name: value for name, value in batch().items() if name not in ("rollout_logits", "logits", "token_ids")}
     _, report = logged(tmp_path, given)
     assert report.kl_is == "sampled"
@@ -82,7 +82,7 @@ def test_without_logits_nothing_changes(tmp_path: Path) -> None:
         pytest.param(("logits",), "logits", id="the rollout engine's only"),
     ],
 )
-def test_half_of_what_is_needed_is_refused_on_the_first_call(
+def test_an_incomplete_set_of_logits_is_refused_on_the_first_call(
     tmp_path: Path, left_out: tuple[str, ...], message: str
 ) -> None:
     given = {name: value for name, value in batch().items() if name not in left_out}

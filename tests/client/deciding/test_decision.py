@@ -1,4 +1,4 @@
-"""Decisions as the trainer uses them: masks of its own kind, and gradients that stay finite."""
+"""Decisions as the trainer uses them: masks of the inputs' kind, and gradients that stay finite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tensors() -> dict[str, Any]:
 
 
 def loss(decision: BatchDecision, mu: torch.Tensor, pi: torch.Tensor) -> torch.Tensor:
-    """The loss of the two lines."""
+    """Return the loss as the README computes it."""
     per_sequence_loss = -(pi - mu).exp().sum(-1)
     return torch.where(decision.mask, per_sequence_loss, 0).sum() / len(decision.mask)
 
@@ -67,7 +67,7 @@ def test_clean_changes_rejected_rows_only_and_nothing_in_observe(tmp_path: Path)
     assert decide(tmp_path, given, mode="observe").clean(mu, pi) is mu
 
 
-def test_clean_keeps_the_dtype_of_mu_and_takes_numpy_and_lists(tmp_path: Path) -> None:
+def test_clean_keeps_the_dtype_of_mu_and_accepts_numpy_and_lists(tmp_path: Path) -> None:
     given = tensors()
     decision = decide(tmp_path, given)
     half = given["rollout_logprobs"].bfloat16()
@@ -116,11 +116,11 @@ def test_no_sequences_give_an_empty_mask(tmp_path: Path) -> None:
     assert np.isnan(decision.mask_rate)
 
 
-def test_there_is_no_advice_before_the_service_gave_some(tmp_path: Path) -> None:
+def test_there_is_no_advice_before_the_service_sends_some(tmp_path: Path) -> None:
     assert decide(tmp_path, batch()).advice is None
 
 
-def test_a_token_policy_masks_and_weighs_tokens_of_accepted_sequences(tmp_path: Path) -> None:
+def test_a_token_policy_masks_and_weights_tokens_of_accepted_sequences(tmp_path: Path) -> None:
     given = tensors()
     decision = decide(tmp_path, given, policy="icepop")
     rho = (given["logprobs"] - given["rollout_logprobs"]).exp()
@@ -135,7 +135,7 @@ def test_a_token_policy_masks_and_weighs_tokens_of_accepted_sequences(tmp_path: 
     assert decision.signals["token_weight_mean"] == pytest.approx(rho[expected].sum().item() / 18)
 
 
-def test_a_loss_that_is_weighed_has_finite_gradients(tmp_path: Path) -> None:
+def test_a_weighted_loss_has_finite_gradients(tmp_path: Path) -> None:
     given = tensors()
     mu, pi = given["rollout_logprobs"], given["logprobs"].requires_grad_()
     decision = decide(tmp_path, given, policy="tis")
@@ -147,7 +147,7 @@ def test_a_loss_that_is_weighed_has_finite_gradients(tmp_path: Path) -> None:
     assert mu[2].isnan().all()
 
 
-def test_in_observe_every_token_of_the_trainers_mask_teaches_with_weight_1(tmp_path: Path) -> None:
+def test_in_observe_mode_every_token_of_the_trainers_mask_has_weight_1(tmp_path: Path) -> None:
     given = batch(far=(1,), dead=(2,))
     given["mask"][0, 3:] = 0
     decision = decide(tmp_path, given, policy="icepop", mode="observe")
@@ -160,7 +160,7 @@ def test_in_observe_every_token_of_the_trainers_mask_teaches_with_weight_1(tmp_p
 
 
 @pytest.mark.parametrize("convert", [np.array, torch.tensor], ids=["numpy", "torch"])
-def test_token_masks_are_the_trainers_to_change(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
+def test_the_trainer_may_change_token_masks(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
     given = {name: convert(array) for name, array in batch().items()}
     given["mask"] = given["mask"] != 0
     decision = decide(tmp_path, given, mode="observe")
@@ -169,8 +169,8 @@ def test_token_masks_are_the_trainers_to_change(tmp_path: Path, convert: Callabl
     assert given["mask"].all()
 
 
-def test_without_token_rules_tokens_of_accepted_sequences_teach_with_weight_1(tmp_path: Path) -> None:
-    """So that a trainer that weighs its loss goes on when the service puts another policy in force."""
+def test_without_token_rules_tokens_of_accepted_sequences_have_weight_1(tmp_path: Path) -> None:
+    """A trainer that weights its loss keeps working when the service changes the policy."""
     decision = decide(tmp_path, tensors())
     assert decision.tokens is None
     assert decision.token_mask is not None
@@ -181,7 +181,7 @@ def test_without_token_rules_tokens_of_accepted_sequences_teach_with_weight_1(tm
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
-def test_what_is_said_of_tokens_has_the_form_of_the_inputs(
+def test_token_masks_and_weights_have_the_layout_of_the_inputs(
     tmp_path: Path, kind: Callable[[np.ndarray], Any], mode: str
 ) -> None:
     given = {name: kind(array) for name, array in batch(dead=(1,)).items()}
@@ -203,7 +203,7 @@ def packed(convert: Callable[[np.ndarray], Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("convert", [np.array, torch.tensor], ids=["numpy", "torch"])
-def test_packed_input_is_decided_cleaned_and_weighed(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
+def test_packed_input_is_decided_cleaned_and_weighted(tmp_path: Path, convert: Callable[[np.ndarray], Any]) -> None:
     given = packed(convert)
     decision = decide(tmp_path, given, policy={"name": "p", "criteria": [FAR], "tokens": [TIS]})
     assert decision.mask.tolist() == [True, False, False]
@@ -220,14 +220,14 @@ FAR = {"statistic": "max_abs_d", "upper": 0.5}
 TIS = {"rule": "tis", "upper": 2.0}
 
 
-def test_packed_input_is_left_alone_in_observe(tmp_path: Path) -> None:
+def test_packed_input_is_unchanged_in_observe_mode(tmp_path: Path) -> None:
     decision = decide(tmp_path, packed(np.array), mode="observe")
     assert decision.mask.tolist() == [True] * 3
     assert decision.token_mask is not None
     assert decision.token_mask.tolist() == [True] * 12
 
 
-def test_the_report_of_a_token_policy_has_what_became_of_tokens_and_bits_of_sequences(tmp_path: Path) -> None:
+def test_the_report_of_a_token_policy_has_token_columns_and_accepted_bits(tmp_path: Path) -> None:
     decision = decide(tmp_path, tensors(), policy="icepop")
     (report,) = [message for message in spooled(tmp_path) if isinstance(message, wire.Report)]
     assert report.policy == preset("icepop").hash

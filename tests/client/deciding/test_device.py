@@ -1,4 +1,4 @@
-"""Tensors of a device: `log_batch` asks for none of their values, so that it never waits for the device.
+"""Tensors of a device: `log_batch` reads none of their values, so it never waits for the device.
 
 Tensors of the `meta` device have no values: whatever would read one raises. With a card the same calls run on CUDA
 under the mode of torch that raises where the host would wait.
@@ -30,7 +30,7 @@ WAITING = frozenset(
         *("_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave.Tensor"),
     )
 )
-"""Operators that ask a device for a value, or for the shape of their result."""
+"""Operators that read a value from a device, or compute the shape of their result there."""
 
 
 class NeverWaits(TorchDispatchMode):
@@ -88,7 +88,7 @@ def batch(device: str) -> dict[str, Any]:
 
 
 def labels_of_the_host(device: str) -> dict[str, Any]:
-    """Return the same with labels that the host holds, as lists and arrays."""
+    """Return the same with labels on the host, as lists and arrays."""
     rows = {"rewards": [0.5] * B, "group_ids": [f"prompt {i}" for i in range(B)], "versions": np.arange(B)}
     return batch(device) | rows | {"advantages": np.ones(B)}
 
@@ -106,7 +106,7 @@ def packed(device: str) -> dict[str, Any]:
 
 
 def ragged(device: str) -> dict[str, Any]:
-    """Return lists of sequences, all of whose tokens count."""
+    """Return lists of sequences in which all tokens count."""
     given = {name: value for name, value in batch(device).items() if name.endswith("logprobs")}
     return {name: [row[: T - i] for i, row in enumerate(value)] for name, value in given.items()}
 
@@ -136,7 +136,7 @@ def test_a_batch_is_logged_and_decided_on_the_device(form: Any, mode: str, devic
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("form", [batch, packed, ragged])
 @pytest.mark.parametrize("policy", TOKEN_POLICIES)
-def test_tokens_are_masked_and_weighed_on_the_device(policy: str, form: Any, device: str, tmp_path: Path) -> None:
+def test_tokens_are_masked_and_weighted_on_the_device(policy: str, form: Any, device: str, tmp_path: Path) -> None:
     given = form(device)
     with Monitor(settings(tmp_path, mode="enforce", policy=policy)) as monitor, never_waiting(device):
         decision = monitor.log_batch(step=0, **given)
@@ -167,6 +167,6 @@ def test_every_preset_decides_on_the_device(policy: str, device: str, tmp_path: 
         lambda tensor: torch.unique(tensor),
     ],
 )
-def test_what_waits_is_noticed(wait: Any) -> None:
+def test_a_wait_for_the_device_is_detected(wait: Any) -> None:
     with pytest.raises(AssertionError, match="waits"), never_waiting("cpu"):
         wait(torch.ones(3))

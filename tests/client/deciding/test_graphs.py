@@ -1,4 +1,4 @@
-"""Autograd graphs: neither a decision nor the sender's queue keeps alive what the trainer has dropped."""
+"""Autograd graphs: neither a decision nor the queue keeps a graph alive that the trainer has dropped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VOCABULARY = 5
 
 
 class Saved:
-    """What a graph keeps for its backward pass."""
+    """The data that a graph keeps for its backward pass."""
 
 
 class Identity(torch.autograd.Function):
@@ -46,7 +46,7 @@ class Identity(torch.autograd.Function):
 
 
 class Graphs:
-    """Makes tensors with graphs and knows which of these are alive."""
+    """Makes tensors with graphs and counts the graphs that are alive."""
 
     def __init__(self) -> None:
         self._made: list[ref[Saved]] = []
@@ -106,7 +106,7 @@ def with_logits(graphs: Graphs) -> dict[str, Any]:
 
 
 def refused(graphs: Graphs) -> dict[str, Any]:
-    """Arguments that are no batch: the decision is neutral."""
+    """Return invalid arguments, which get a neutral decision."""
     return padded(graphs) | {"mask": graphs.on(np.ones((4, 5)))}
 
 
@@ -114,7 +114,7 @@ FORMS = {form.__name__: form for form in (padded, views, ragged, scattered, pack
 
 
 def read(decision: BatchDecision) -> list[Any]:
-    """Return all that a decision says."""
+    """Return everything that a decision computes."""
     lazy = (decision.mask, decision.accepted, decision.token_mask, decision.weights)
     return [*lazy, decision.signals, decision.reasons, decision.mask_rate, decision.policy]
 
@@ -137,7 +137,7 @@ def test_a_decision_keeps_no_graph_read_or_not(
     monitor.close()
 
 
-def test_what_a_decision_says_of_tokens_is_read_from_what_it_keeps(tmp_path: Path) -> None:
+def test_token_masks_are_read_after_the_inputs_are_gone(tmp_path: Path) -> None:
     monitor = Monitor(settings(tmp_path, mode="enforce"))
     decisions = [monitor.log_batch(step=step, **form(Graphs())) for step, form in enumerate((padded, ragged, packed))]
     monitor.close()
@@ -163,7 +163,7 @@ def test_a_decision_keeps_the_mask_but_none_of_the_log_probs(tmp_path: Path, pol
 
 
 class Meter:
-    """A number of the trainer's own that keeps the tensor it is of."""
+    """A trainer's number that holds the tensor it comes from."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -203,7 +203,7 @@ def of_a_report(graphs: Graphs) -> PendingMessage:
 
 
 @pytest.mark.parametrize("leave", [of_a_report, of_scalars, of_an_error])
-def test_what_waits_for_the_sender_keeps_no_graph(leave: Callable[[Graphs], PendingMessage]) -> None:
+def test_a_queued_message_keeps_no_graph(leave: Callable[[Graphs], PendingMessage]) -> None:
     graphs = Graphs()
     draft = leave(graphs)
     assert graphs.n_made > 0

@@ -1,4 +1,4 @@
-"""How a trainer's process ends: real processes, a real service."""
+"""How a trainer's process ends, with real processes and a real server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(tmp_path: Path, end: str, *, url: str = "") -> subprocess.CompletedProce
     )
 
 
-def test_an_exception_nobody_caught_is_a_crash_and_still_prints(tmp_path: Path) -> None:
+def test_an_uncaught_exception_is_a_crash_and_still_prints(tmp_path: Path) -> None:
     with Peer() as peer:
         done = run(tmp_path, "raise RuntimeError('loss is NaN')", url=peer.url)
         (finish,) = peer.of(wire.Finish)
@@ -47,7 +47,7 @@ def test_an_exception_nobody_caught_is_a_crash_and_still_prints(tmp_path: Path) 
     assert done.returncode == 1
 
 
-def test_an_end_without_close_flushes_and_says_nothing(tmp_path: Path) -> None:
+def test_an_end_without_close_sends_queued_messages_and_no_finish(tmp_path: Path) -> None:
     with Peer() as peer:
         done = run(tmp_path, "", url=peer.url)
         assert (peer.steps, peer.of(wire.Finish)) == ([0], [])
@@ -55,7 +55,7 @@ def test_an_end_without_close_flushes_and_says_nothing(tmp_path: Path) -> None:
     assert spooled(tmp_path) == []
 
 
-def test_an_end_without_close_spools_what_a_hanging_service_did_not_take(tmp_path: Path) -> None:
+def test_an_end_without_close_spools_what_a_hanging_service_did_not_acknowledge(tmp_path: Path) -> None:
     with Peer(otherwise=HANG) as peer:
         done = run(tmp_path, "", url=peer.url)
     assert done.returncode == 0
@@ -84,7 +84,7 @@ def test_a_kill_leaves_what_was_spooled_and_the_next_process_sends_it(tmp_path: 
     assert spooled(tmp_path) == []
 
 
-def test_a_forked_child_that_outlives_its_parent_keeps_the_spool_from_nobody(tmp_path: Path) -> None:
+def test_a_forked_child_that_outlives_its_parent_does_not_lock_the_spool(tmp_path: Path) -> None:
     fork = """
         child = os.fork()
         if child == 0:
@@ -102,7 +102,7 @@ def test_a_forked_child_that_outlives_its_parent_keeps_the_spool_from_nobody(tmp
         os.kill(int(done.stdout), signal.SIGKILL)
 
 
-def test_a_forked_child_speaks_for_itself_and_cannot_end_its_parents_run(tmp_path: Path) -> None:
+def test_a_forked_child_reports_on_its_own_and_cannot_end_its_parents_run(tmp_path: Path) -> None:
     fork = """
         def in_child(work):
             pid = os.fork()
@@ -138,7 +138,7 @@ def test_a_forked_child_speaks_for_itself_and_cannot_end_its_parents_run(tmp_pat
     assert sorted(finish.launch for finish in finishes) == sorted({report.launch for report in by_step.values()})
 
 
-def test_a_signals_handler_may_close_in_the_middle_of_a_call(tmp_path: Path) -> None:
+def test_a_signal_handler_may_close_in_the_middle_of_a_call(tmp_path: Path) -> None:
     interrupt = """
         class Interrupting(dict):
             def items(self):
@@ -153,7 +153,7 @@ def test_a_signals_handler_may_close_in_the_middle_of_a_call(tmp_path: Path) -> 
     assert isinstance(spooled(tmp_path)[-1], wire.Finish)
 
 
-def test_a_child_of_multiprocessing_that_ends_without_close_flushes(tmp_path: Path) -> None:
+def test_a_child_of_multiprocessing_that_ends_without_close_sends_queued_messages(tmp_path: Path) -> None:
     fork = """
         import multiprocessing
 

@@ -1,4 +1,4 @@
-"""Identity: launchers, process groups, forks, and ids that ranks agree on."""
+"""The identity of a process: launchers, process groups, forks, and ids that ranks agree on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_long_launcher_id_stays_a_name_and_distinct() -> None:
 
 
 @pytest.mark.parametrize("end", [pytest.param("x" * 500, id="and long"), pytest.param("", id="and short")])
-def test_a_launcher_id_that_no_message_takes_is_sent_and_distinct(tmp_path: Path, end: str) -> None:
+def test_a_launcher_id_that_cannot_be_encoded_is_replaced_and_stays_distinct(tmp_path: Path, end: str) -> None:
     for unprintable in ("\udcff", "\udcfe", "\n"):
         environment = {**TORCHRUN, "TORCHELASTIC_RUN_ID": f"job{unprintable}{end}"}
         monitor = Monitor(settings(tmp_path, environment=environment))
@@ -64,18 +64,18 @@ def settled(tmp_path: Path, *, is_fork: bool = False, **given: Any) -> Identity:
     return resolve_identity(chosen, discover_ranks(chosen), is_fork=is_fork, give_up=threading.Event())
 
 
-def test_the_attempt_that_was_given_beats_the_launchers(tmp_path: Path) -> None:
+def test_a_given_attempt_overrides_the_launchers(tmp_path: Path) -> None:
     identity = settled(tmp_path, environment={**TORCHRUN, "TRMON_ATTEMPT": "third"})
     assert (identity.attempt, identity.launch, identity.is_attempt_local) == ("third", "torchrun-job7-2-2950", False)
 
 
-def test_without_anyone_to_agree_with_the_attempt_is_local_and_says_so(tmp_path: Path) -> None:
+def test_without_a_launcher_and_a_group_the_attempt_is_local_and_marked_so(tmp_path: Path) -> None:
     first, second = settled(tmp_path), settled(tmp_path)
     assert first.is_attempt_local
     assert first.attempt != second.attempt
 
 
-def test_a_fork_keeps_the_attempt_and_launches_on_its_own(tmp_path: Path) -> None:
+def test_a_fork_keeps_the_attempt_and_gets_its_own_launch(tmp_path: Path) -> None:
     parent = settled(tmp_path, environment=TORCHRUN)
     child = settled(tmp_path, environment=TORCHRUN, is_fork=True)
     assert child.attempt == parent.attempt
@@ -83,9 +83,7 @@ def test_a_fork_keeps_the_attempt_and_launches_on_its_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("environment", [TORCHRUN, {"SLURM_JOB_ID": "41"}, {}], ids=["torchrun", "slurm", "nobody"])
-def test_a_monitor_after_another_repeats_its_steps_under_a_launch_of_its_own(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_second_monitor_repeats_steps_under_its_own_launch(tmp_path: Path, environment: dict[str, str]) -> None:
     for seed in (0, 1):
         monitor = Monitor(settings(tmp_path, environment=environment, run=f"again-{len(environment)}"))
         monitor.log_batch(step=0, **batch(seed=seed))
@@ -94,7 +92,7 @@ def test_a_monitor_after_another_repeats_its_steps_under_a_launch_of_its_own(
     assert len({(report.launch, report.step, report.chunk) for report in reports}) == len(reports) == 2
 
 
-def test_ranks_that_all_start_again_share_the_new_launch(tmp_path: Path) -> None:
+def test_ranks_that_all_restart_share_the_new_launch(tmp_path: Path) -> None:
     again = [
         resolve_identity(
             settings(tmp_path, environment=TORCHRUN),
@@ -122,21 +120,21 @@ def join() -> Iterator[Join]:
     distributed.destroy_process_group()
 
 
-def test_rank_zero_leaves_its_start_id_in_the_store_for_all(tmp_path: Path, join: Join) -> None:
+def test_rank_zero_writes_its_start_id_to_the_store(tmp_path: Path, join: Join) -> None:
     store = join(0, 2)
     identity = settled(tmp_path)
     assert not identity.is_attempt_local
     assert store.get("trmon/start/math/grpo/0").decode() == identity.attempt == identity.launch
 
 
-def test_another_rank_takes_the_start_id_over(tmp_path: Path, join: Join) -> None:
+def test_another_rank_reads_the_start_id(tmp_path: Path, join: Join) -> None:
     join(1, 2).set("trmon/start/math/grpo/0", "started-by-rank-0")
     identity = settled(tmp_path, environment={"SLURM_JOB_ID": "41"})
     assert (identity.attempt, identity.launch) == ("slurm-41-0", "started-by-rank-0")
     assert settled(tmp_path).attempt == "started-by-rank-0"
 
 
-def test_workers_that_torchrun_starts_anew_take_no_id_from_the_store_it_kept(tmp_path: Path, join: Join) -> None:
+def test_workers_that_torchrun_restarts_ignore_the_id_that_the_store_kept(tmp_path: Path, join: Join) -> None:
     join(0, 2)
     unnamed = {"TORCHELASTIC_RUN_ID": "none"}
     first, again = (
@@ -146,7 +144,7 @@ def test_workers_that_torchrun_starts_anew_take_no_id_from_the_store_it_kept(tmp
     assert first.launch != again.launch
 
 
-def test_without_word_from_rank_zero_the_attempt_is_local(tmp_path: Path, join: Join) -> None:
+def test_without_an_id_from_rank_zero_the_attempt_is_local(tmp_path: Path, join: Join) -> None:
     join(1, 2)
     assert settled(tmp_path, limits={"store_timeout_seconds": 0.02}).is_attempt_local
 
@@ -159,9 +157,7 @@ def test_closing_ends_the_wait_for_rank_zero(tmp_path: Path, join: Join) -> None
     assert resolve_identity(chosen, discover_ranks(chosen), is_fork=False, give_up=closing).is_attempt_local
 
 
-def test_what_the_queue_cannot_hold_meanwhile_is_counted_and_the_finish_gets_through(
-    tmp_path: Path, join: Join
-) -> None:
+def test_messages_beyond_the_queue_are_counted_meanwhile_and_the_finish_is_sent(tmp_path: Path, join: Join) -> None:
     join(1, 2)
     monitor = Monitor(settings(tmp_path, limits={"store_timeout_seconds": 3600.0, "queue_reports": 4}))
     for step in range(10):

@@ -1,4 +1,4 @@
-"""Chunks: numbers within an update, and counts that are owed until they are handed over."""
+"""Chunk numbers within an update, and counts that stay unreported until a message carries them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trmon_client.core.wire import ChunkCount
 from trmon_client.sending.chunk_counter import REMEMBERED, ChunkCounter
 
 
-def test_a_count_is_owed_until_it_is_stated() -> None:
+def test_a_count_stays_unreported_until_a_message_reports_it() -> None:
     chunks = ChunkCounter()
     chunks.next(0, None, chunks=None)
     chunks.next(1, None, chunks=None)
@@ -15,7 +15,7 @@ def test_a_count_is_owed_until_it_is_stated() -> None:
     assert chunks.unreported() == []
 
 
-def test_coming_back_to_an_update_goes_on_counting_and_states_it_anew() -> None:
+def test_returning_to_an_update_continues_its_count_and_reports_it_again() -> None:
     chunks = ChunkCounter()
     numbers = [chunks.next(0, update, chunks=None).index for update in (None, 0, None)]
     assert numbers == [0, 0, 1]
@@ -23,7 +23,7 @@ def test_coming_back_to_an_update_goes_on_counting_and_states_it_anew() -> None:
     assert set(map(tuple_of, chunks.unreported())) == {(0, None, 2), (0, 0, 1)}
 
 
-def test_more_calls_than_announced_state_the_larger_count() -> None:
+def test_more_calls_than_announced_report_the_larger_count() -> None:
     chunks = ChunkCounter()
     chunks.next(0, None, chunks=1)
     chunks.mark_reported(chunks.unreported())
@@ -32,7 +32,7 @@ def test_more_calls_than_announced_state_the_larger_count() -> None:
     assert chunks.unreported() == [ChunkCount(0, None, 2)]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_remembered_updates_is_bounded() -> None:
     chunks = ChunkCounter()
     for step in range(3 * REMEMBERED):
         chunks.next(step, None, chunks=None)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 from base64 import b64encode
 from contextlib import suppress
@@ -84,6 +87,29 @@ def test_an_answer_that_comes_before_the_body_is_read_counts() -> None:
         thread.join()
     assert result.outcome is UploadOutcome.REFUSED
     assert result.detail.startswith("HTTP 413: ")
+
+
+def test_an_upload_imports_no_module() -> None:
+    """A trainer that forks while the uploader's thread imports a module leaves the child unable to import it."""
+    script = """
+        import os, sys
+        from tests.client.server import CERTIFICATE, Peer
+        from trmon_client.config.limits import Limits
+        from trmon_client.core import wire
+        from trmon_client.sending.transport import HttpTransport
+
+        os.environ["SSL_CERT_FILE"] = str(CERTIFICATE)
+        for is_secure in (False, True):
+            with Peer(is_secure=is_secure) as peer:
+                transport = HttpTransport(peer.url, token="t", limits=Limits())
+                before = set(sys.modules)
+                result = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+                print(result.outcome.value, sorted(set(sys.modules) - before))
+                transport.close()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["answered []"] * 2
 
 
 def test_a_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

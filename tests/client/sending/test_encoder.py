@@ -1,4 +1,4 @@
-"""The sender against services that are away, slow, busy, broken or wrong: nothing waits, nothing is lost silently."""
+"""Sending to services that are unreachable, slow, busy or broken: no call waits, and no loss is silent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AWAY = {
 
 
 @pytest.mark.parametrize("answer", AWAY.values(), ids=AWAY.keys())
-def test_what_fails_is_sent_again_until_it_is_acknowledged_once_and_in_order(tmp_path: Path, answer: Answer) -> None:
+def test_a_failed_upload_is_repeated_until_acknowledged_once_and_in_order(tmp_path: Path, answer: Answer) -> None:
     n_failures = 1 if answer is HANG else 4
     with Peer([answer] * n_failures) as peer:
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
@@ -55,7 +55,7 @@ def test_what_fails_is_sent_again_until_it_is_acknowledged_once_and_in_order(tmp
     assert spooled(tmp_path) == []
 
 
-def test_while_the_service_is_away_reports_wait_on_disk_and_arrive_later_in_order(
+def test_while_the_service_is_unreachable_reports_wait_on_disk_and_arrive_later_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Peer(otherwise=Answer(503)) as peer:
@@ -75,10 +75,10 @@ def test_while_the_service_is_away_reports_wait_on_disk_and_arrive_later_in_orde
     assert said.count("answers again") == 1
 
 
-def test_a_service_that_never_was_there_costs_nothing_but_the_spool(tmp_path: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        with Monitor(settings(tmp_path, url=f"http://127.0.0.1:{nobody.getsockname()[1]}")) as monitor:
+def test_without_a_running_service_all_reports_are_spooled(tmp_path: Path) -> None:
+    with socket.socket() as unbound:
+        unbound.bind(("127.0.0.1", 0))
+        with Monitor(settings(tmp_path, url=f"http://127.0.0.1:{unbound.getsockname()[1]}")) as monitor:
             for step in range(50):
                 monitor.log_batch(step=step, **batch())
     messages = spooled(tmp_path)
@@ -86,7 +86,7 @@ def test_a_service_that_never_was_there_costs_nothing_but_the_spool(tmp_path: Pa
     assert isinstance(messages[-1], wire.Finish)
 
 
-def test_the_next_process_of_the_run_sends_what_the_last_one_left(tmp_path: Path) -> None:
+def test_the_next_process_of_the_run_sends_what_the_last_one_spooled(tmp_path: Path) -> None:
     with Peer(otherwise=Answer(503)) as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
         for step in range(3):
             monitor.log_batch(step=step, **batch())
@@ -99,7 +99,7 @@ def test_the_next_process_of_the_run_sends_what_the_last_one_left(tmp_path: Path
     assert list((tmp_path / "spool" / "math" / "grpo").iterdir()) == []
 
 
-def test_a_denied_token_keeps_everything_and_says_what_to_do_once(
+def test_with_a_denied_token_all_reports_are_kept_and_one_warning_explains_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Peer(otherwise=problem(401, "unknown token")) as peer:
@@ -116,7 +116,7 @@ def test_a_denied_token_keeps_everything_and_says_what_to_do_once(
 
 
 @pytest.mark.parametrize("status", [400, 409, 422])
-def test_a_message_the_service_refuses_is_counted_said_once_and_dropped(
+def test_a_refused_message_is_dropped_counted_and_warned_about_once(
     tmp_path: Path, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Peer([problem(status, "columns.n_tokens: is required")]) as peer:
@@ -129,7 +129,7 @@ def test_a_message_the_service_refuses_is_counted_said_once_and_dropped(
     assert capsys.readouterr().err.count("columns.n_tokens: is required") == 1
 
 
-def test_one_message_does_not_spoil_its_bundle(tmp_path: Path) -> None:
+def test_a_refused_message_does_not_block_its_bundle(tmp_path: Path) -> None:
     def refuse_step_two(message: Any) -> wire.Ack:
         is_bad = isinstance(message, wire.Report) and message.step == 2
         return wire.Ack("invalid", problem="step: is bad") if is_bad else wire.Ack("stored")
@@ -149,7 +149,7 @@ def test_one_message_does_not_spoil_its_bundle(tmp_path: Path) -> None:
         assert peer.of(wire.Finish)[0].losses.dropped == {"refused": 1}
 
 
-def test_a_conflict_is_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conflict_is_counted_and_warned_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Peer(acknowledge=lambda _: wire.Ack("conflict", problem="another payload")) as peer:
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
             monitor.log_batch(step=0, **batch())
@@ -162,7 +162,7 @@ def test_a_conflict_is_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().err.count("another payload") == 1
 
 
-def test_a_spool_that_cannot_be_written_costs_only_what_memory_cannot_hold(
+def test_with_an_unwritable_spool_only_messages_beyond_memory_are_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "spool").write_text("a file where the folder should be")
@@ -179,7 +179,7 @@ def test_a_spool_that_cannot_be_written_costs_only_what_memory_cannot_hold(
     assert "cannot write to the spool" in capsys.readouterr().err
 
 
-def test_close_returns_in_time_and_spools_what_hangs(tmp_path: Path) -> None:
+def test_close_returns_in_time_and_spools_a_hanging_upload(tmp_path: Path) -> None:
     with Peer(otherwise=HANG) as peer:
         monitor = Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": 60.0}))
         monitor.log_batch(step=0, **batch())
@@ -190,7 +190,7 @@ def test_close_returns_in_time_and_spools_what_hangs(tmp_path: Path) -> None:
     assert isinstance(kept[-1], wire.Finish)
 
 
-def test_heartbeats_tell_that_the_process_lives_and_are_never_spooled(tmp_path: Path) -> None:
+def test_heartbeats_are_sent_and_never_spooled(tmp_path: Path) -> None:
     with Peer() as peer:
         with Monitor(settings(tmp_path, url=peer.url, limits={"heartbeat_seconds": 0.01})) as monitor:
             monitor.log_batch(step=0, **batch())
@@ -204,7 +204,7 @@ def test_heartbeats_tell_that_the_process_lives_and_are_never_spooled(tmp_path: 
     assert not any(isinstance(message, wire.Heartbeat) for message in kept)
 
 
-def test_what_waits_travels_together(tmp_path: Path) -> None:
+def test_waiting_messages_are_sent_in_one_bundle(tmp_path: Path) -> None:
     with Peer([Answer(503)]) as peer:
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
             for step in range(10):
@@ -239,7 +239,7 @@ PROXIES = [("ALL_PROXY", "gopher://proxy:70"), ("HTTP_PROXY", "http://proxy:port
 
 
 @pytest.mark.parametrize(("variable", "value"), PROXIES)
-def test_a_proxy_that_cannot_be_used_leaves_everything_in_the_spool(
+def test_with_an_unusable_proxy_all_reports_are_spooled(
     variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -256,22 +256,22 @@ RETRY_AFTER = {"0.25": 0.25, "7": 7.0, "-3": 0.0, "nan": 0.0, "1e9": 600.0, "soo
 def test_retry_after_is_honoured_within_reason(value: str, seconds: float) -> None:
     with Peer(otherwise=problem(429, "busy", **{"Retry-After": value})) as peer:
         transport = HttpTransport(peer.url, token=None, limits=Limits())
-        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        result = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
         transport.close()
-    assert (reply.outcome, reply.retry_after_seconds) == (UploadOutcome.AGAIN, seconds)
-    assert reply.detail == "HTTP 429: busy"
+    assert (result.outcome, result.retry_after_seconds) == (UploadOutcome.AGAIN, seconds)
+    assert result.detail == "HTTP 429: busy"
 
 
 def test_retry_after_may_be_a_date() -> None:
     dates = {"Date": "Wed, 21 Oct 2026 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT"}
     with Peer(otherwise=problem(503, "later", **dates)) as peer:
         transport = HttpTransport(peer.url, token=None, limits=Limits())
-        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        result = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
         transport.close()
-    assert reply.retry_after_seconds == 30.0
+    assert result.retry_after_seconds == 30.0
 
 
-def test_an_answer_that_comes_after_close_ends_the_courier(tmp_path: Path) -> None:
+def test_an_answer_after_close_ends_the_uploader(tmp_path: Path) -> None:
     is_asked, is_late = threading.Event(), threading.Event()
 
     def acknowledge(_: Any) -> wire.Ack:
@@ -332,14 +332,14 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize(("part", "seconds", "detail"), ENDLESS.values(), ids=ENDLESS.keys())
-def test_an_answer_without_end_is_left(part: bytes, seconds: float, detail: str) -> None:
+def test_an_endless_answer_is_abandoned(part: bytes, seconds: float, detail: str) -> None:
     head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
     with endless(head, part) as url:
         transport = HttpTransport(url, token=None, limits=Limits(read_timeout_seconds=seconds))
-        reply = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
+        result = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])
         transport.close()
-    assert reply.outcome is UploadOutcome.AGAIN
-    assert detail in reply.detail
+    assert result.outcome is UploadOutcome.AGAIN
+    assert detail in result.detail
 
 
 def transports() -> list[HttpTransport]:
@@ -347,11 +347,11 @@ def transports() -> list[HttpTransport]:
     return [found for found in gc.get_objects() if type(found) is HttpTransport]
 
 
-def test_without_a_free_thread_nothing_is_made_twice_and_the_next_call_tries_again(tmp_path: Path) -> None:
+def test_without_a_free_thread_nothing_is_created_twice_and_the_next_call_tries_again(tmp_path: Path) -> None:
     before, made = transports(), []
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        monitor = Monitor(settings(tmp_path, url=f"http://127.0.0.1:{nobody.getsockname()[1]}"))
+    with socket.socket() as unbound:
+        unbound.bind(("127.0.0.1", 0))
+        monitor = Monitor(settings(tmp_path, url=f"http://127.0.0.1:{unbound.getsockname()[1]}"))
         threading.stack_size(1 << 46)  # more than there is: no thread can start
         try:
             for step in range(3):

@@ -12,7 +12,7 @@ def message(size_bytes: int = 1) -> PendingMessage:
     return PendingMessage(lambda _identity, _losses: pytest.fail("nothing builds here"), size_bytes=size_bytes)
 
 
-def test_it_is_full_by_count_and_takes_more_after_a_take() -> None:
+def test_it_is_full_by_count_and_accepts_more_after_a_get() -> None:
     queue = MessageQueue(Limits(queue_reports=2))
     assert [queue.put(message()) for _ in range(3)] == [True, True, False]
     queue.get()
@@ -24,7 +24,7 @@ def test_it_is_full_by_bytes() -> None:
     assert [queue.put(message(size)) for size in (6, 5, 4)] == [True, False, True]
 
 
-def test_the_last_word_always_fits() -> None:
+def test_the_last_message_always_fits() -> None:
     queue = MessageQueue(Limits(queue_reports=1))
     first, last = message(), message()
     queue.put(first)
@@ -33,7 +33,7 @@ def test_the_last_word_always_fits() -> None:
     assert [queue.get(), queue.get(), queue.get()] == [first, last, None]
 
 
-def test_once_closed_it_gives_what_it_has_and_then_nothing() -> None:
+def test_once_closed_it_returns_what_it_holds_and_then_none() -> None:
     queue = MessageQueue(Limits())
     last = message()
     queue.put(last)

@@ -1,4 +1,4 @@
-"""The backlog: order, and where a message is while it waits."""
+"""The retry buffer: the order of messages, and where they are while they wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MakeRetryBuffer(Protocol):
 
 @pytest.fixture
 def retry_buffer() -> Iterator[MakeRetryBuffer]:
-    """Makes backlogs that spool below a folder and closes them with the test."""
+    """Makes buffers that spool below a folder and closes them with the test."""
     made: list[RetryBuffer] = []
 
     def make(folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
@@ -62,7 +62,9 @@ def test_beyond_half_full_memory_moves_to_the_spool_by_count_or_bytes(
         assert (queue.queued, on_disk(folder)) == (0, numbered(5))
 
 
-def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
+def test_messages_in_flight_are_returned_again_until_acknowledged(
+    tmp_path: Path, retry_buffer: MakeRetryBuffer
+) -> None:
     queue = retry_buffer(tmp_path)
     for message in numbered(6):
         queue.add(message)
@@ -76,7 +78,9 @@ def test_what_is_in_flight_is_taken_again_until_acknowledged(tmp_path: Path, ret
     assert queue.is_empty
 
 
-def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
+def test_spooling_while_messages_are_in_flight_sends_nothing_twice(
+    tmp_path: Path, retry_buffer: MakeRetryBuffer
+) -> None:
     queue = retry_buffer(tmp_path, queue_reports=4)
     queue.add(b"0")
     assert queue.next_bundle(4) == [b"0"]
@@ -89,7 +93,7 @@ def test_a_spill_during_a_flight_sends_nothing_twice(tmp_path: Path, retry_buffe
     assert queue.next_bundle(4) == [b"4"]
 
 
-def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
+def test_with_write_through_all_messages_are_on_disk_in_order(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     queue.add(b"0")
     queue.add(b"1")
@@ -105,7 +109,7 @@ def test_while_written_through_all_is_on_disk_in_order(tmp_path: Path, retry_buf
     assert queue.next_bundle(4) == [b"3"]
 
 
-def test_close_puts_all_on_disk_and_a_late_acknowledgement_changes_nothing(
+def test_close_writes_all_to_disk_and_a_late_acknowledgement_changes_nothing(
     tmp_path: Path, retry_buffer: MakeRetryBuffer
 ) -> None:
     queue = retry_buffer(tmp_path)
@@ -119,7 +123,9 @@ def test_close_puts_all_on_disk_and_a_late_acknowledgement_changes_nothing(
     assert on_disk(tmp_path) == numbered(3)
 
 
-def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
+def test_without_room_in_memory_and_spool_the_newest_is_dropped_and_counted(
+    tmp_path: Path, retry_buffer: MakeRetryBuffer
+) -> None:
     (tmp_path / "run").write_text("no folder")
     losses = LossCounter()
     queue = retry_buffer(tmp_path, losses=losses, queue_reports=4)
@@ -131,7 +137,7 @@ def test_without_room_anywhere_the_newest_is_dropped_and_counted(tmp_path: Path,
     assert losses.snapshot() == {"queue_full": 3, "spool_error": 4}
 
 
-def test_waiting_ends_at_once_when_something_came_before(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
+def test_waiting_ends_at_once_after_an_earlier_message(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     queue.add(b"0")
     queue.wait(3600.0)

@@ -1,4 +1,4 @@
-"""The spool: order, caps, damage, full disks, and spools of the dead."""
+"""The spool: order, size limits, damage, full disks, and spools of dead processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def spool(tmp_path: Path) -> Iterator[MakeSpool]:
 
 
 def drained(queue: Spool, *, n_messages: int = 2) -> list[bytes]:
-    """Everything, taken bundle by bundle."""
+    """Return all messages, read bundle by bundle."""
     found: list[bytes] = []
     while bundle := queue.peek(n_messages=n_messages, size_bytes=1 << 20):
         found += bundle
@@ -51,7 +51,7 @@ def numbered(n: int) -> list[bytes]:
     return [b"%0*d" % (len(MESSAGE), i) for i in range(n)]
 
 
-def test_messages_come_out_in_order_over_many_segments_and_the_files_go(tmp_path: Path, spool: MakeSpool) -> None:
+def test_messages_are_read_in_order_over_many_segments_and_the_files_deleted(tmp_path: Path, spool: MakeSpool) -> None:
     queue = spool(segment_bytes=3 * RECORD_BYTES)
     for message in numbered(10):
         queue.append(message)
@@ -93,7 +93,7 @@ def test_beyond_the_cap_the_oldest_segment_is_dropped_and_its_messages_counted(s
     assert drained(queue) == numbered(9)[4:]
 
 
-def test_what_is_being_read_is_never_dropped(spool: MakeSpool) -> None:
+def test_a_segment_that_is_being_read_is_never_deleted(spool: MakeSpool) -> None:
     losses = LossCounter()
     segment_bytes = len(HEADER) + RECORD_BYTES
     queue = spool(losses=losses, segment_bytes=segment_bytes, spool_bytes=2 * segment_bytes)
@@ -107,7 +107,7 @@ def test_what_is_being_read_is_never_dropped(spool: MakeSpool) -> None:
 
 @contextmanager
 def largest_file(size_bytes: int) -> Iterator[None]:
-    """Let the kernel cut every write at this size, as a full disk does."""
+    """Make the kernel cut every write at this size, as a full disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:
@@ -116,7 +116,7 @@ def largest_file(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_cut_short_raises_and_leaves_what_was_written_whole(spool: MakeSpool) -> None:
+def test_a_partial_write_raises_and_keeps_complete_records(spool: MakeSpool) -> None:
     losses = LossCounter()
     queue = spool(losses=losses)
     first, second, third = numbered(3)
@@ -141,7 +141,7 @@ def test_a_disk_that_stays_full_is_not_filled_with_empty_files(tmp_path: Path, s
     assert drained(queue) == [MESSAGE]
 
 
-def test_what_cannot_be_opened_for_a_moment_is_read_later(spool: MakeSpool) -> None:
+def test_a_segment_that_cannot_be_opened_now_is_read_later(spool: MakeSpool) -> None:
     losses = LossCounter()
     queue = spool(losses=losses, segment_bytes=RECORD_BYTES)
     for message in numbered(3):
@@ -157,21 +157,21 @@ def test_what_cannot_be_opened_for_a_moment_is_read_later(spool: MakeSpool) -> N
     assert losses.snapshot() == {}
 
 
-def test_a_segment_of_another_version_stays_for_one_that_can_read_it(tmp_path: Path, spool: MakeSpool) -> None:
+def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeSpool) -> None:
     path = tmp_path / "newer" / "00000000.seg"
     path.parent.mkdir()
     path.write_bytes(HEADER[:-1] + b"\x02 whatever")
     losses = LossCounter()
-    heir = spool("heir", losses=losses)
-    heir.adopt()
-    heir.append(MESSAGE)
-    assert drained(heir) == [MESSAGE]
+    adopter = spool("adopter", losses=losses)
+    adopter.adopt()
+    adopter.append(MESSAGE)
+    assert drained(adopter) == [MESSAGE]
     assert losses.snapshot() == {"unread": 1}
-    heir.close()
+    adopter.close()
     assert path.exists()
 
 
-def test_damage_costs_the_damaged_records_only_and_is_counted(tmp_path: Path, spool: MakeSpool) -> None:
+def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSpool) -> None:
     queue = spool()
     for message in numbered(3):
         queue.append(message)
@@ -182,43 +182,43 @@ def test_damage_costs_the_damaged_records_only_and_is_counted(tmp_path: Path, sp
     path.write_bytes(bytes(data) + encode_record(b"torn")[:-1])
     (tmp_path / "a" / "00000001.seg").write_bytes(b"no segment at all")
     losses = LossCounter()
-    heir = spool("b", losses=losses)
-    heir.adopt()
-    assert drained(heir) == [numbered(3)[0], numbered(3)[2]]
+    adopter = spool("b", losses=losses)
+    adopter.adopt()
+    assert drained(adopter) == [numbered(3)[0], numbered(3)[2]]
     assert losses.snapshot() == {"damaged": 3}
 
 
-def test_the_spool_of_the_dead_is_adopted_by_one_heir_before_its_own(tmp_path: Path, spool: MakeSpool) -> None:
+def test_the_spool_of_a_dead_process_is_adopted_by_one_process_and_read_first(tmp_path: Path, spool: MakeSpool) -> None:
     dead = spool("dead")
     for message in numbered(2):
         dead.append(message)
     dead.close()
-    heir, other = spool("heir"), spool("other")
-    heir.adopt()
+    adopter, other = spool("adopter"), spool("other")
+    adopter.adopt()
     other.adopt()
-    heir.append(b"own")
+    adopter.append(b"own")
     assert other.is_empty
-    assert drained(heir) == [*numbered(2), b"own"]
-    heir.close()
+    assert drained(adopter) == [*numbered(2), b"own"]
+    adopter.close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_heir_that_dies_passes_on_what_it_did_not_send(spool: MakeSpool) -> None:
+def test_an_adopting_process_that_dies_leaves_the_rest_to_the_next(spool: MakeSpool) -> None:
     dead = spool("dead", segment_bytes=RECORD_BYTES)
     for message in numbered(3):
         dead.append(message)
     dead.close()
-    heir = spool("heir")
-    heir.adopt()
-    heir.peek(n_messages=1, size_bytes=1)
-    heir.advance(1)
-    heir.close()
+    adopter = spool("adopter")
+    adopter.adopt()
+    adopter.peek(n_messages=1, size_bytes=1)
+    adopter.advance(1)
+    adopter.close()
     last = spool("last")
     last.adopt()
     assert drained(last) == numbered(3)[1:]
 
 
-def test_the_spool_of_the_living_is_left_alone(tmp_path: Path, spool: MakeSpool) -> None:
+def test_the_spool_of_a_living_process_is_not_adopted(tmp_path: Path, spool: MakeSpool) -> None:
     living = spool("living")
     living.append(MESSAGE)
     (tmp_path / "about to lock").mkdir()
@@ -229,7 +229,7 @@ def test_the_spool_of_the_living_is_left_alone(tmp_path: Path, spool: MakeSpool)
     assert drained(living) == [MESSAGE]
 
 
-def test_a_lock_is_held_once_and_given_back(tmp_path: Path) -> None:
+def test_a_lock_is_held_once_and_released(tmp_path: Path) -> None:
     held = DirectoryLock.acquire(tmp_path)
     assert held is not None
     assert DirectoryLock.acquire(tmp_path) is None
@@ -240,7 +240,7 @@ def test_a_lock_is_held_once_and_given_back(tmp_path: Path) -> None:
     assert DirectoryLock.acquire(tmp_path / "absent") is None
 
 
-def test_a_process_killed_while_it_writes_leaves_whole_records(tmp_path: Path, spool: MakeSpool) -> None:
+def test_a_process_killed_during_a_write_leaves_complete_records(tmp_path: Path, spool: MakeSpool) -> None:
     queue = spool()
     for message in numbered(3):
         queue.append(message)
