@@ -10,16 +10,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.fixtures.messages import ORIGIN
+from tests.fixtures.alerting import crash
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, send, train
+from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
-from trmon_client.core import wire
-
-CRASH = wire.Finish(**ORIGIN, sequence=9, outcome="crashed", error="CUDA out of memory")
 
 
 @pytest.fixture
@@ -36,15 +33,6 @@ def paging(serve: Serve, receiver: WebhookServer) -> ThreadedService:
         webhook_allow_hosts="127.0.0.1",
         delivery_backoff_seconds=0.05,
     )
-
-
-def crash(client: httpx.Client) -> dict[str, object]:
-    train(client, end=False)
-    send(client, MATH, CRASH)
-    query = {"state": "firing", "project": "math", "run": "grpo"}
-    [alert] = eventually(lambda: client.get("/api/v1/alerts", params=query).json()["items"])
-    found: dict[str, object] = alert
-    return found
 
 
 def test_a_crash_is_an_alert(client: httpx.Client) -> None:

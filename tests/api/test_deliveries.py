@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.api.test_alerts import crash
+from tests.fixtures.alerting import crash, deliveries
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve
 from tests.fixtures.waiting import eventually
@@ -18,11 +17,6 @@ from tests.fixtures.waiting import eventually
 def refusing() -> Iterator[WebhookServer]:
     with WebhookServer(statuses=[404]) as server:
         yield server
-
-
-def deliveries(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = client.get("/api/v1/deliveries", params=query).json()["items"]
-    return items
 
 
 def test_dead_deliveries_are_listed_with_the_reason_but_without_the_address(

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tests.api.test_alerts import crash
+from tests.fixtures.alerting import crash
 from tests.fixtures.messages import report
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.test_alerts import crash
+from tests.fixtures.alerting import crash
 from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve

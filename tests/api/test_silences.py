@@ -10,8 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.api.test_alerts import CRASH, crash
-from tests.api.test_deliveries import deliveries
+from tests.fixtures.alerting import CRASH, crash, deliveries
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService

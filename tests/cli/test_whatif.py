@@ -49,7 +49,7 @@ WRONG = [
     pytest.param("wisdom", "--policy: ", id="no preset"),
     pytest.param("trm_max(depth=1)", "bounds are delta, lower and upper", id="no bound"),
     pytest.param("trm_max(delta=much)", "must be a number", id="no number"),
-    pytest.param("{", "is no JSON object", id="no JSON"),
+    pytest.param("{", "is not a JSON object", id="no JSON"),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_alerts import CRASH
+from tests.fixtures.alerting import CRASH
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, train

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from trmon.cli.backup import backup, restore
@@ -26,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Watch LLM reinforcement-learning runs for off-policy drift."
 )
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "worker": worker,
     "doctor": doctor,
