@@ -315,7 +315,7 @@ def test_a_page_of_another_program_is_not_printed(command: str, tmp_path: Path) 
     with Stranger(page=b"<!DOCTYPE html>\n<html>\n<p>Nothing\n</html>") as stranger:
         refused = trmon(*arguments, "--url", stranger.url)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1), refused.stderr
-    assert "answered 404: Not Found, with a page that is none of trmon's" in refused.stderr
+    assert "answered 404: Not Found, with a page that is not from trmon" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_something_else_is_there(grafana: Grafana, tmp_path: Path, page: str | N
     with files_served(tmp_path) as url:
         error = refused(grafana, url=url)
     assert isinstance(error, NotReady)
-    assert "--url is the address of Grafana itself" in str(error)
+    assert "pass the URL of Grafana itself by --url" in str(error)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The fleet as a frame: who needs somebody first, in words that the page has too, within the terminal."""
+"""The fleet as a frame: runs by urgency, in the page's words, within the terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def shown(runs: list[FleetRunOut], *, width: int = 140, height: int | None = Non
 
 
 ANSWERS = [
-    ("nobody reports yet", [], "no runs yet: a trainer's first report makes one"),
+    ("nobody reports yet", [], "no runs yet: a trainer's first report creates one"),
     ("all is well", [a_run(), a_run()], "no run needs you, 2 healthy"),
     (
         "one is ill",

@@ -83,5 +83,5 @@ def problem_line(answer: httpx.Response) -> str:
         with suppress(ValueError, KeyError, TypeError):
             return str(answer.json()["detail"])
     if kind.startswith("text/html"):
-        return f"{answer.reason_phrase}, with a page that is none of trmon's; --url is the address of one"
+        return f"{answer.reason_phrase}, with a page that is not from trmon; pass the URL of a trmon service by --url"
     return " ".join(answer.text[:200].split())
