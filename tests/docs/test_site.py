@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,4 +21,17 @@ def test_every_decision_has_a_line_in_the_index() -> None:
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text()
     missing = [page.name for page in sorted(folder.glob("0*.md")) if f"]({page.name}): " not in index]
+    assert not missing
+
+
+def test_every_path_on_the_architecture_page_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = {path.rstrip("/") for path in re.findall(r"`([\w.-]+/[\w/.-]*)`", page)}
+    bases = ("", "trmon", "client/trmon_client")
+    missing = {
+        path
+        for path in named
+        if not any((ROOT / base / f"{path}{suffix}").exists() for base in bases for suffix in ("", ".py"))
+    }
+    assert named
     assert not missing
