@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -26,9 +28,10 @@ def demo_command(
 ) -> None:
     """Train a healthy and a drifting run against a local service, and print what trmon reported."""
     with plain_errors():
-        lab = _lab()
-        choices = lab.Choices(lab.injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
-        if not lab.demo(choices, console=Console()):
+        with _needs_torch():
+            from trmon.lab.commands import DemoChoices, injection, run_demo
+        choices = DemoChoices(injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
+        if not run_demo(choices, console=Console()):
             raise typer.Exit(1)
 
 
@@ -42,16 +45,17 @@ def lab_command(
 ) -> None:
     """Train one small policy by reinforcement learning and report to a running service."""
     with plain_errors():
-        lab = _lab()
-        config = lab.configured(inject, seed=seed, n_steps=steps)
-        for result in lab.train(config, url=url, project=project, name=run):
+        with _needs_torch():
+            from trmon.lab.commands import lab_config_of, train_watched
+        config = lab_config_of(inject, seed=seed, n_steps=steps)
+        for result in train_watched(config, url=url, project=project, name=run):
             typer.echo(f"step {result.step} reward {result.reward:.3f} exact {result.exact:.3f}")
 
 
-def _lab() -> Any:
-    """Return the lab, which needs torch. Errors: NotReady if torch is not installed."""
+@contextmanager
+def _needs_torch() -> Iterator[None]:
+    """Import from the lab inside this context. Errors: NotReady if torch is not installed."""
     try:
-        from trmon.lab import commands
+        yield
     except ModuleNotFoundError as error:
         raise NotReady(f"the lab needs {error.name}; pip install 'trmon[lab]' brings it") from error
-    return commands
