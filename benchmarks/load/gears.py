@@ -89,7 +89,7 @@ class Worker:
         self.process.__exit__()
 
 
-class Apart:
+class EmbeddedWorker:
     """The worker process of an embedded service, which the service restarts by itself."""
 
     def __init__(self, service: ServiceProcess) -> None:
@@ -108,7 +108,7 @@ class Apart:
         os.kill(self._killed, signal.SIGKILL)
 
     def start(self) -> None:
-        """Wait until its successor has opened the database."""
+        """Wait until the replacement has opened the database."""
         eventually(lambda: self.pid, lambda pid: pid != self._killed)
         eventually(lambda: any(name.suffix == ".sqlite" for name in _open_files(self.pid)))
 
@@ -117,7 +117,7 @@ class Apart:
 def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
     """Run `trmon serve` on SQLite, with its worker process."""
     service = ServiceProcess(data_of(folder), **UNLIMITED, **variables)
-    worker = Apart(service)
+    worker = EmbeddedWorker(service)
     try:
         worker.start()
         yield Gear(

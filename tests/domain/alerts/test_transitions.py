@@ -30,15 +30,15 @@ def transitions_of(values: list[float], *, rule: Rule = RULE, seconds: float = 1
     """Return the transitions of a rule, one per step, for the values of its signal."""
     track, transitions = AlertTrack(), []
     for step, value in enumerate(values, start=1):
-        readout = SignalReader({"x": value}, "total")
+        reader = SignalReader({"x": value}, "total")
         finding = RuleFinding(
             rule=rule.name,
             key=BatchKey(1, step, None),
             at=seconds * step,
             steps=step,
             mode="observe",
-            raised=rule.condition.evaluate(readout).raised,
-            lingering=rule.condition.evaluate(readout).lingering,
+            raised=rule.condition.evaluate(reader).raised,
+            lingering=rule.condition.evaluate(reader).lingering,
         )
         transition = advance_alert(track, finding, rule=rule, run_id=1, run="math/grpo")
         track = transition.track

@@ -26,8 +26,8 @@ def below(signal: str, threshold: float) -> Comparison:
     return Comparison(signal=signal, bound=ThresholdSide.BELOW, threshold=threshold, clear=threshold)
 
 
-def readout(**numbers: float) -> SignalReader:
-    """Return a readout whose primary pair is total."""
+def reader(**numbers: float) -> SignalReader:
+    """Return a signal reader whose primary pair is total."""
     return SignalReader(numbers, "total")
 
 
@@ -41,7 +41,7 @@ def readout(**numbers: float) -> SignalReader:
     ],
 )
 def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, float], value: float) -> None:
-    assert readout(**numbers)["kl"] == pytest.approx(value, nan_ok=True)
+    assert reader(**numbers)["kl"] == pytest.approx(value, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -68,20 +68,20 @@ def test_a_name_without_prefix_means_mismatch_or_primary(numbers: dict[str, floa
 def test_conditions_have_three_truths(
     condition: Comparison | SignalAbsent | AnyOf | AllOf, numbers: dict[str, float], truth: Truth
 ) -> None:
-    assert condition.evaluate(readout(**numbers)).raised.truth is truth
+    assert condition.evaluate(reader(**numbers)).raised.truth is truth
 
 
 def test_a_condition_names_the_comparison_that_decided() -> None:
     condition = AnyOf((above("x", 1), AllOf((below("lag", 1), above("y", 5)))))
-    found = condition.evaluate(readout(x=0.0, lag=0.0, y=7.0)).raised
+    found = condition.evaluate(reader(x=0.0, lag=0.0, y=7.0)).raised
     assert found == Evaluation(Truth.TRUE, "y", 7.0, 5.0)
 
 
 def test_a_trainer_scalar_may_be_named_with_a_prefix() -> None:
-    assert readout(pi_norm=3.0)["scalar:pi_norm"] == 3.0
+    assert reader(pi_norm=3.0)["scalar:pi_norm"] == 3.0
 
 
 def test_a_lingering_condition_uses_the_clear_threshold() -> None:
     condition = above("x", 1.0, clear=0.5)
-    assert condition.evaluate(readout(x=0.7)).raised.truth is Truth.FALSE
-    assert condition.evaluate(readout(x=0.7)).lingering == Evaluation(Truth.TRUE, "x", 0.7, 0.5)
+    assert condition.evaluate(reader(x=0.7)).raised.truth is Truth.FALSE
+    assert condition.evaluate(reader(x=0.7)).lingering == Evaluation(Truth.TRUE, "x", 0.7, 0.5)

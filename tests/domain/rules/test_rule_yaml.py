@@ -63,19 +63,19 @@ def test_thresholds_are_those_of_the_formulas() -> None:
     ("signals", "true"),
     [
         pytest.param({"prob_pearson": 0.9, "engine_lag": 0.0}, {"engine_mismatch"}, id="engines that differ"),
-        pytest.param({"prob_pearson": 0.9, "engine_lag": 4.0}, {"stale_rollouts"}, id="old weights, not engines"),
+        pytest.param({"prob_pearson": 0.9, "engine_lag": 4.0}, {"stale_rollouts"}, id="stale weights, not engines"),
         pytest.param({"prob_pearson": 0.95, "engine_lag": 0.0}, set(), id="at the threshold"),
-        pytest.param({"prob_diff_max": 0.6, "engine_lag": 0.0}, {"engine_mismatch"}, id="one token far off"),
-        pytest.param({"prob_diff_max": 0.6, "engine_lag": 4.0}, set(), id="one token far off, of old weights"),
+        pytest.param({"prob_diff_max": 0.6, "engine_lag": 0.0}, {"engine_mismatch"}, id="one outlier token"),
+        pytest.param({"prob_diff_max": 0.6, "engine_lag": 4.0}, set(), id="one outlier token, stale weights"),
         pytest.param({"prob_pearson": 0.999, "kl_k3": 0.06, "engine_lag": 1.0}, {"stale_rollouts"}, id="weights drift"),
-        pytest.param({"prob_pearson": 0.9, "engine_lag": math.nan}, set(), id="an unknown lag blames nobody"),
+        pytest.param({"prob_pearson": 0.9, "engine_lag": math.nan}, set(), id="an unknown lag has no cause"),
     ],
 )
-def test_weights_that_moved_are_not_blamed_on_the_engines(signals: dict[str, float], true: set[str]) -> None:
+def test_stale_weights_do_not_trip_engine_mismatch(signals: dict[str, float], true: set[str]) -> None:
     healthy = {"prob_diff_max": 0.1, "ppl_ratio": 1.0, "kl_k1": 0.0, "kl_k3": 0.0, "chi2_token": 0.0}
-    readout = SignalReader({"prob_pearson": 1.0, **healthy, **signals}, "mismatch")
+    reader = SignalReader({"prob_pearson": 1.0, **healthy, **signals}, "mismatch")
     rules = {name: by_name(name).when for name in ("engine_mismatch", "stale_rollouts")}
-    evaluations = {name: when.evaluate(readout).raised for name, when in rules.items() if isinstance(when, AllOf)}
+    evaluations = {name: when.evaluate(reader).raised for name, when in rules.items() if isinstance(when, AllOf)}
     assert {name for name, found in evaluations.items() if found.truth is Truth.TRUE} == true
     assert all(evaluations[name].signal != "engine_lag" for name in true)
 

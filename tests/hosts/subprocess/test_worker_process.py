@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.load.gears import Apart
+from benchmarks.load.gears import EmbeddedWorker
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
@@ -79,7 +79,7 @@ def test_an_edit_through_the_api_reaches_the_worker(process: ServiceProcess, cli
 def test_a_worker_that_dies_is_restarted_and_every_batch_is_closed_once(
     process: ServiceProcess, client: httpx.Client
 ) -> None:
-    worker = Apart(process)
+    worker = EmbeddedWorker(process)
     with Sending(process.url, KEY) as sending:
         for n in range(1, 3):
             closed(client, at_least=10 * n)
@@ -97,7 +97,7 @@ def test_a_worker_that_hangs_does_not_delay_acknowledgements_and_catches_up(
 ) -> None:
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=2)
-        hanging = Apart(process).pid
+        hanging = EmbeddedWorker(process).pid
         os.kill(hanging, signal.SIGSTOP)
         n = len(sending.acknowledged)
         eventually(lambda: len(sending.acknowledged) > n + 200)
@@ -112,7 +112,7 @@ def test_a_worker_that_hangs_does_not_delay_acknowledgements_and_catches_up(
 def test_on_shutdown_the_worker_writes_a_checkpoint_of_every_run(process: ServiceProcess, client: httpx.Client) -> None:
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
-    worker = Apart(process).pid
+    worker = EmbeddedWorker(process).pid
     assert process.stop() in (0, -signal.SIGTERM)
     assert not Path(f"/proc/{worker}").exists()
     with store_of(process) as store:
@@ -123,7 +123,7 @@ def test_on_shutdown_the_worker_writes_a_checkpoint_of_every_run(process: Servic
 
 
 def test_the_worker_exits_when_the_service_is_killed(process: ServiceProcess) -> None:
-    worker = Apart(process).pid
+    worker = EmbeddedWorker(process).pid
     process.kill()
     eventually(lambda: not Path(f"/proc/{worker}").exists())
 
@@ -134,7 +134,7 @@ def test_the_worker_ignores_a_signal_to_the_process_group_until_the_service_shut
     """A terminal or a process manager signals every process at once."""
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
-    os.kill(Apart(process).pid, signal.SIGTERM)
+    os.kill(EmbeddedWorker(process).pid, signal.SIGTERM)
     assert process.stop() in (0, -signal.SIGTERM)
     with store_of(process) as store:
         (run,) = store.run_log.unfinished_runs()
