@@ -34,7 +34,7 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
     assert {receipt.status for receipt in resent} == {WriteOutcome.DUPLICATE}
 
 
-def test_another_process_reads_while_this_one_writes(store: Store, url: str) -> None:
+def test_another_process_can_read_during_writes(store: Store, url: str) -> None:
     append(store, report_intake(step=0))
     reading = (
         "import sys; from trmon.store import Store; store = Store.open(sys.argv[1]); store.check();"

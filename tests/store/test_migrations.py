@@ -30,14 +30,14 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     opened.dispose()
 
 
-def test_the_migrated_schema_is_the_one_in_the_code(engine: Engine) -> None:
+def test_the_migrated_schema_matches_the_code(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
         migrations.check_revision(connection)
 
 
-def test_a_newer_schema_is_not_told_to_migrate(engine: Engine) -> None:
+def test_the_error_for_a_newer_schema_does_not_suggest_migrating(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
@@ -45,7 +45,7 @@ def test_a_newer_schema_is_not_told_to_migrate(engine: Engine) -> None:
         migrations.check_revision(connection)
 
 
-def test_generated_ids_are_never_used_again_where_the_code_says_so(tmp_path: Path) -> None:
+def test_autoincrement_tables_never_reuse_ids(tmp_path: Path) -> None:
     engine = sqlite.writer_engine(tmp_path / "trmon.db")
     migrations.upgrade_schema(engine)
     with engine.connect() as connection:
@@ -61,7 +61,7 @@ def _autoincrements(table: tables.Table) -> bool:
     return bool(table.dialect_options["sqlite"]["autoincrement"])
 
 
-def test_down_to_the_base_nothing_is_left(engine: Engine) -> None:
+def test_downgrading_to_base_drops_every_table(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
     migrations.downgrade_schema(engine, revision="base")
     assert inspect(engine).get_table_names() == ["alembic_version"]
@@ -84,7 +84,7 @@ def put_old_delivery(connection: Connection, key: str, *, project: str, status: 
     connection.execute(old, {"key": key, "body": body})
 
 
-def test_deliveries_from_before_are_of_their_run_and_come_back_as_they_were(engine: Engine) -> None:
+def test_0002_links_deliveries_to_their_run_and_its_downgrade_restores_them(engine: Engine) -> None:
     migrations.upgrade_schema(engine, revision="0001")
     with engine.begin() as connection:
         for statement in OLD_RUN:
@@ -104,7 +104,7 @@ def test_deliveries_from_before_are_of_their_run_and_come_back_as_they_were(engi
     assert after == [before[0], {**before[1], "state": "delivered"}]
 
 
-def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> None:
+def test_downgrading_0004_makes_held_deliveries_due(engine: Engine) -> None:
     migrations.upgrade_schema(engine, revision="0003")
     alert = (
         "INSERT INTO alert (run_id, identity, attempt_id, step, update_index, rule, severity, state, since_at, "
@@ -136,7 +136,7 @@ def test_what_was_held_is_due_again_where_nothing_holds_it(engine: Engine) -> No
         assert not inspect(connection).has_table("silence")
 
 
-def test_launches_that_spoke_before_their_hearts_were_kept_apart_are_still_known(engine: Engine) -> None:
+def test_0008_keeps_existing_claims(engine: Engine) -> None:
     migrations.upgrade_schema(engine, revision="0007")
     rows = (
         *OLD_RUN,
@@ -157,13 +157,13 @@ def test_launches_that_spoke_before_their_hearts_were_kept_apart_are_still_known
         assert connection.exec_driver_sql("SELECT * FROM claim").mappings().one() == before
 
 
-def test_upgrading_again_keeps_what_is_there(store: Store) -> None:
+def test_upgrading_twice_keeps_the_rows(store: Store) -> None:
     [receipt] = append(store, report_intake())
     store.migrate()
     assert len(store.reports.after(receipt.run_id, 0, limit=10)) == 1
 
 
-def test_a_schema_of_a_newer_trmon_is_refused(engine: Engine) -> None:
+def test_upgrading_a_newer_schema_is_refused(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))

@@ -146,7 +146,7 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
     return [{name: repr(known.get(name, lambda value: value)(value)) for name, value in row.items()} for row in read]
 
 
-def test_a_damaged_report_is_kept_as_it_is(store: Store, other: Store, tmp_path: Path) -> None:
+def test_a_damaged_report_is_archived_unchanged(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     first = update(tables.report).where(tables.report.c.step == 0).values(payload=b"\xc1")
     every = update(tables.report).where(tables.report.c.step > 30).values(payload=b"\xc1")
@@ -158,7 +158,7 @@ def test_a_damaged_report_is_kept_as_it_is(store: Store, other: Store, tmp_path:
     assert rows(other, tables.report, RunKey("again", "grpo")) == before
 
 
-def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) -> None:
+def test_every_row_round_trips(store: Store, other: Store, root: Path) -> None:
     assert [run.outcome for run in other.archives.import_project(root, project="again")] == [ImportOutcome.IMPORTED]
     for table in COMPARED:
         before = rows(store, table, RunKey("math", "grpo"))
@@ -166,7 +166,7 @@ def test_every_row_comes_back_as_it_was(store: Store, other: Store, root: Path) 
         assert rows(other, table, RunKey("again", "grpo")) == before, table.name
 
 
-def test_every_table_of_a_run_is_kept_or_left_out_on_purpose() -> None:
+def test_every_table_is_either_archived_or_listed_as_excluded() -> None:
     of_runs = {table.name for table in tables.metadata.sorted_tables if {"run_id", "attempt_id"} & {*table.c.keys()}}
     kept = {kept.table.name for kept in PLAIN_TABLES} | {"batch", "report"}
     assert kept | NOT_ARCHIVED == of_runs | {"run"}
@@ -174,7 +174,7 @@ def test_every_table_of_a_run_is_kept_or_left_out_on_purpose() -> None:
     assert kept == {table.name for table in COMPARED}
 
 
-def test_history_reads_the_same(store: Store, other: Store, root: Path) -> None:
+def test_history_is_the_same_after_import(store: Store, other: Store, root: Path) -> None:
     [run] = other.archives.import_project(root)
     read = [
         opened.signals.series(
@@ -189,14 +189,14 @@ def test_history_reads_the_same(store: Store, other: Store, root: Path) -> None:
         assert repr(read[0].bands[name].last.tolist()) == repr(read[1].bands[name].last.tolist())
 
 
-def test_again_changes_nothing(other: Store, root: Path) -> None:
+def test_importing_twice_changes_nothing(other: Store, root: Path) -> None:
     list(other.archives.import_project(root))
     before = [rows(other, table, RunKey("math", "grpo")) for table in COMPARED]
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
     assert [rows(other, table, RunKey("math", "grpo")) for table in COMPARED] == before
 
 
-def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path) -> None:
+def test_a_run_that_has_continued_since_the_export_is_unchanged(store: Store, root: Path) -> None:
     append(store, report_intake(step=len(STEPS)))
     assert [run.outcome for run in store.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
 
@@ -209,7 +209,7 @@ def test_a_run_that_has_gone_on_since_is_left_as_it_is(store: Store, root: Path)
         pytest.param({"attempt": "z"}, id="the attempt has another name"),
     ],
 )
-def test_nothing_is_mixed_into_another_run(other: Store, root: Path, changed: dict[str, Any]) -> None:
+def test_an_import_into_a_different_run_is_refused(other: Store, root: Path, changed: dict[str, Any]) -> None:
     append(other, start_intake(), report_intake(**{"step": 0, "seed": 0} | changed))
     before = rows(other, tables.report, RunKey("math", "grpo"))
     with pytest.raises(Conflict, match="another run has the name 'math/grpo'; import into another project"):
@@ -217,7 +217,7 @@ def test_nothing_is_mixed_into_another_run(other: Store, root: Path, changed: di
     assert rows(other, tables.report, RunKey("math", "grpo")) == before
 
 
-def test_what_a_broken_import_left_is_neither_seen_nor_kept(other: Store, root: Path) -> None:
+def test_the_rows_of_an_interrupted_import_are_hidden_and_then_deleted(other: Store, root: Path) -> None:
     [alerts] = (root / "table=alerts" / "run=grpo").iterdir()
     whole = alerts.read_bytes()
     alerts.write_bytes(whole[: len(whole) // 2])
@@ -229,7 +229,7 @@ def test_what_a_broken_import_left_is_neither_seen_nor_kept(other: Store, root: 
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
 
 
-def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
+def test_a_flipped_bit_is_detected(other: Store, root: Path) -> None:
     [reports] = (root / "table=reports" / "run=grpo").iterdir()
     damaged = bytearray(reports.read_bytes())
     damaged[len(damaged) // 3] ^= 1
@@ -241,7 +241,7 @@ def test_a_flipped_bit_is_noticed(other: Store, root: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["runs", "reports", "batches", "alerts"])
-def test_an_archive_of_which_files_are_missing_is_not_taken_in(other: Store, root: Path, table: str) -> None:
+def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, table: str) -> None:
     [file] = (root / f"table={table}" / "run=grpo").iterdir()
     file.unlink()
     with pytest.raises(InvalidInput, match=rf"table={table} has 0 of \d+ rows: files are missing"):
@@ -249,13 +249,13 @@ def test_an_archive_of_which_files_are_missing_is_not_taken_in(other: Store, roo
     assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
 
 
-def test_sequences_are_for_people_and_may_be_left_behind(other: Store, root: Path) -> None:
+def test_sequence_files_are_optional(other: Store, root: Path) -> None:
     [file] = (root / "table=sequences" / "run=grpo").iterdir()
     file.unlink()
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
 
 
-def test_an_alert_on_a_run_that_never_reported_comes_back(store: Store, other: Store, tmp_path: Path) -> None:
+def test_an_alert_of_a_run_without_reports_round_trips(store: Store, other: Store, tmp_path: Path) -> None:
     [receipt] = append(store, start_intake())
     of_none = {"attempt_id": 0, "identity": f"{receipt.run_id}/stalled"}
     commit(store, receipt.run_id, alerts=(alert(run_id=receipt.run_id, **of_none),))
@@ -265,12 +265,14 @@ def test_an_alert_on_a_run_that_never_reported_comes_back(store: Store, other: S
     assert [(found.attempt_id, found.identity) for found in other.run_log.open_alerts(id_)] == [(0, f"{id_}/stalled")]
 
 
-def test_half_of_an_import_is_not_exported(store: Store, tmp_path: Path) -> None:
+def test_a_partial_import_is_not_exported(store: Store, tmp_path: Path) -> None:
     append(store, start_intake(), start_intake(run="~grpo"))
     assert store.archives.export_project("math", tmp_path / "archive", now=NOW).runs == ("grpo",)
 
 
-def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store, root: Path, tmp_path: Path) -> None:
+def test_of_two_concurrent_imports_one_is_refused_and_the_other_completes(
+    other: Store, root: Path, tmp_path: Path
+) -> None:
     second = Store.open(f"sqlite:///{tmp_path}/other/trmon.db")
     came: list[ImportedRun] = []
 
@@ -286,7 +288,7 @@ def test_of_two_imports_at_once_one_says_so_and_the_other_is_whole(other: Store,
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
 
 
-def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, root: Path) -> None:
+def test_open_alerts_are_still_open_after_import(store: Store, other: Store, root: Path) -> None:
     [run] = other.archives.import_project(root)
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert id_ in {unfinished.id for unfinished in other.run_log.unfinished_runs()}
@@ -296,7 +298,7 @@ def test_a_worker_finds_what_was_open_still_open(store: Store, other: Store, roo
     assert other.run_log.progress(id_).checkpoint is None
 
 
-def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: Store, tmp_path: Path) -> None:
+def test_batches_whose_reports_were_pruned_refer_to_no_report(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     store.retention.prune(now=NOW + 10, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
     written = store.archives.export_project("math", tmp_path / "archive", now=NOW)
@@ -307,7 +309,7 @@ def test_pruned_reports_leave_batches_that_come_after_none(store: Store, other: 
     assert other.run_log.progress(id_).frontier.report_id == 0
 
 
-def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, tmp_path: Path) -> None:
+def test_an_export_has_one_partition_per_run_of_the_project(store: Store, tmp_path: Path) -> None:
     for run in ("one", "two.2"):
         append(store, start_intake(run=run))
     append(store, start_intake(project="code"))
@@ -316,7 +318,7 @@ def test_runs_lie_side_by_side_and_those_of_other_projects_do_not(store: Store, 
     assert {path.name for path in (tmp_path / "archive" / "table=runs").iterdir()} == {"run=one", "run=two.2"}
 
 
-def test_what_an_export_left_that_was_ended_is_said_to_be_that(store: Store, tmp_path: Path) -> None:
+def test_an_unfinished_export_is_reported(store: Store, tmp_path: Path) -> None:
     append(store, start_intake(), report_intake())
     store.archives.export_project("math", tmp_path / "archive", now=NOW)
     (tmp_path / "archive" / "manifest.json").rename(tmp_path / "archive" / ".manifest.json.part")
@@ -324,7 +326,7 @@ def test_what_an_export_left_that_was_ended_is_said_to_be_that(store: Store, tmp
         store.archives.export_project("math", tmp_path / "archive", now=NOW)
 
 
-def test_what_cannot_be_exported_leaves_no_folder(store: Store, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_folder(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no project 'math'"):
         store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert not (tmp_path / "archive").exists()
@@ -350,7 +352,7 @@ MANIFESTS = [
 
 
 @pytest.mark.parametrize(("text", "said"), MANIFESTS)
-def test_what_is_no_archive_is_said_so(store: Store, tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_folder_that_is_not_an_archive_is_refused(store: Store, tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InvalidInput, match=said):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.server("postgres")
         (LargeBinary(), [b"", bytes(range(256)), None]),
     ],
 )
-def test_an_array_arrives_as_it_was(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
+def test_an_array_round_trips(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
     statement = PgStatement(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
     engines = postgres.postgres_engines(postgres_url)
     with engines.writing.begin() as connection:

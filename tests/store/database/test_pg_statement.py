@@ -36,7 +36,7 @@ def projects(engine: Engine) -> int:
         return connection.scalar(select(func.count()).select_from(tables.project)) or 0
 
 
-def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
+def test_the_next_query_sees_sent_statements(engine: Engine) -> None:
     with engine.connect() as connection, defer_waits(connection):
         with connection.begin():
             PROJECT.send(connection, ROW)
@@ -47,7 +47,7 @@ def test_what_is_sent_is_seen_by_what_is_asked_next(engine: Engine) -> None:
     assert projects(engine) == 2
 
 
-def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
+def test_the_next_query_raises_the_error_of_a_sent_statement(engine: Engine) -> None:
     with engine.connect() as connection, defer_waits(connection):
         with connection.begin() as transaction:
             PROJECT.send(connection, ROW)
@@ -60,7 +60,7 @@ def test_what_fails_is_said_by_what_is_asked_next(engine: Engine) -> None:
     assert projects(engine) == 1
 
 
-def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
+def test_the_commit_raises_the_error_of_a_sent_statement(engine: Engine) -> None:
     orphan = {"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}
 
     def write(connection: Connection) -> None:
@@ -75,7 +75,7 @@ def test_what_fails_is_said_by_the_commit_at_the_latest(engine: Engine) -> None:
     assert projects(engine) == 1
 
 
-def test_a_commit_that_failed_leaves_a_connection_for_others(engine: Engine) -> None:
+def test_a_connection_is_usable_after_a_failed_commit(engine: Engine) -> None:
     def write(connection: Connection, *rows: dict[str, object]) -> None:
         with connection.begin():
             for row in rows:
@@ -88,7 +88,7 @@ def test_a_commit_that_failed_leaves_a_connection_for_others(engine: Engine) -> 
     assert projects(engine) == 1
 
 
-def test_much_that_is_sent_and_comes_back_at_once_is_taken_in_turns(engine: Engine) -> None:
+def test_large_requests_and_responses_in_a_pipeline_do_not_deadlock(engine: Engine) -> None:
     echo = PgStatement(select(bindparam("given", type_=ARRAY(LargeBinary, dimensions=1))))
     with engine.connect() as connection, defer_waits(connection), connection.begin():
         for number in range(200):
@@ -96,7 +96,7 @@ def test_much_that_is_sent_and_comes_back_at_once_is_taken_in_turns(engine: Engi
         assert echo.rows(connection, {"given": [b"last"]}) == [([b"last"],)]
 
 
-def test_what_the_driver_does_meanwhile_leaves_the_server_what_was_prepared(engine: Engine) -> None:
+def test_other_statements_of_the_driver_keep_prepared_statements(engine: Engine) -> None:
     with engine.connect() as connection:
         with connection.begin() as transaction:
             PROJECT.send(connection, ROW)
@@ -110,7 +110,7 @@ def test_what_the_driver_does_meanwhile_leaves_the_server_what_was_prepared(engi
     assert projects(engine) == 1
 
 
-def test_after_a_failure_nothing_more_lies_prepared(engine: Engine) -> None:
+def test_a_failure_leaves_no_extra_prepared_statements(engine: Engine) -> None:
     def write_twice(connection: Connection) -> None:
         with connection.begin():
             PROJECT.send(connection, ROW)
@@ -126,14 +126,14 @@ def test_after_a_failure_nothing_more_lies_prepared(engine: Engine) -> None:
     assert projects(engine) == 1
 
 
-def test_where_nobody_is_patient_each_says_itself_what_fails(engine: Engine) -> None:
+def test_without_deferred_waits_each_statement_raises_its_own_error(engine: Engine) -> None:
     with engine.connect() as connection, connection.begin():
         PROJECT.send(connection, ROW)
         with pytest.raises(IntegrityError, match="project"):
             PROJECT.send(connection, ROW)
 
 
-def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_server: Postgres) -> None:
+def test_a_terminated_session_raises_not_ready_and_commits_nothing(engine: Engine, postgres_server: Postgres) -> None:
     connection = engine.connect()
     with defer_waits(connection):
 
@@ -149,6 +149,6 @@ def test_a_session_that_was_ended_is_left_as_it_is(engine: Engine, postgres_serv
     assert projects(engine) == 0
 
 
-def test_outside_a_transaction_nothing_is_sent(engine: Engine) -> None:
+def test_sending_outside_a_transaction_raises(engine: Engine) -> None:
     with engine.connect() as connection, pytest.raises(RuntimeError, match="transaction"):
         PROJECT.send(connection, ROW)

@@ -15,19 +15,19 @@ from trmon.store import Store
 pytestmark = pytest.mark.server("postgres")
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_the_error_names_an_unreachable_server() -> None:
     with pytest.raises(NotReady, match=r"postgresql://me:\*\*\*@127.0.0.1:1/trmon: .*nothing listens there") as said:
         Store.open("postgresql://me:secret@127.0.0.1:1/trmon")
     assert "secret" not in str(said.value)
 
 
-def test_a_database_that_is_not_there_is_named(postgres_url: str) -> None:
+def test_the_error_names_a_missing_database(postgres_url: str) -> None:
     with pytest.raises(NotReady, match=r'database "nowhere" does not exist; create it'):
         Store.open(postgres_url.rsplit("/", 1)[0] + "/nowhere")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
-def test_a_url_may_begin_as_people_write_it(postgres_url: str, scheme: str) -> None:
+def test_common_url_schemes_are_accepted(postgres_url: str, scheme: str) -> None:
     store = Store.open(postgres_url.replace("postgresql", scheme, 1))
     store.check()
     assert (store.is_shared, store.folder) == (True, None)
@@ -42,7 +42,7 @@ def test_an_empty_database_is_not_ready(postgres_url: str) -> None:
     store.close()
 
 
-def test_a_character_that_it_does_not_take_is_refused(postgres_url: str) -> None:
+def test_an_unsupported_character_is_refused(postgres_url: str) -> None:
     store = Store.open(postgres_url)
     append(store, report_intake())
     with pytest.raises(InvalidInput, match="NUL"):
@@ -54,7 +54,7 @@ def test_a_character_that_it_does_not_take_is_refused(postgres_url: str) -> None
     store.close()
 
 
-def test_a_session_that_was_ended_costs_one_group_and_one_read(postgres_server: Postgres, postgres_url: str) -> None:
+def test_a_terminated_session_fails_one_group_and_one_read(postgres_server: Postgres, postgres_url: str) -> None:
     store = Store.open(postgres_url)
     append(store, report_intake(step=0))
     store.check()
@@ -68,7 +68,7 @@ def test_a_session_that_was_ended_costs_one_group_and_one_read(postgres_server: 
     store.close()
 
 
-def test_what_a_process_that_stops_has_locked_does_not_stay_locked(postgres_url: str) -> None:
+def test_locks_of_a_stopped_process_are_released(postgres_url: str) -> None:
     store = Store.open(postgres_url)
 
     def limits(name: str) -> str:

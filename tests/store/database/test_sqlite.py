@@ -29,31 +29,31 @@ BAD_URLS = [
 
 
 @pytest.mark.parametrize(("url", "expected"), BAD_URLS)
-def test_only_files_are_opened_and_passwords_are_never_shown(url: str, expected: str) -> None:
+def test_only_file_urls_are_accepted_and_passwords_are_hidden(url: str, expected: str) -> None:
     with pytest.raises(NotReady, match=expected) as refused:
         Store.open(url)
     assert "secret" not in str(refused.value)
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotReady, match=rf"{tmp_path}/file/trmon.db: cannot create its directory"):
         Store.open(f"sqlite:///{tmp_path}/file/trmon.db")
 
 
-def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match=rf"{tmp_path}: unable to open database file; its directory must exist"):
         Store.open(f"sqlite:///{tmp_path}")
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "trmon.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(NotReady, match=rf"{path}: file is not a database"):
         Store.open(f"sqlite:///{path}")
 
 
-def test_a_lock_that_another_process_keeps_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_another_process_locks(tmp_path: Path) -> None:
     path = tmp_path / "trmon.db"
     engine = sqlite.writer_engine(path, busy_seconds=0.01)
     engine.connect().close()
@@ -65,7 +65,7 @@ def test_a_lock_that_another_process_keeps_is_named(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_a_full_disk_fails_the_reports_of_its_group_and_no_later_ones(store: Store) -> None:
+def test_a_full_disk_fails_only_the_reports_of_that_group(store: Store) -> None:
     [receipt] = append(store, start_intake())
     store.writer.submit(lambda tx: tx.connection.execute(text("PRAGMA max_page_count = 1")).close()).result()
     [future] = store.reports.append([report_intake(step=0, n=512)], now=0.0)
@@ -77,7 +77,7 @@ def test_a_full_disk_fails_the_reports_of_its_group_and_no_later_ones(store: Sto
     assert [stored.report.step for stored in store.reports.after(receipt.run_id, 0, limit=10)] == [1]
 
 
-def test_a_file_that_became_read_only_is_named(store: Store) -> None:
+def test_the_error_names_a_file_that_became_read_only(store: Store) -> None:
     append(store, start_intake())
     store.writer.submit(lambda tx: tx.connection.execute(text("PRAGMA query_only = ON")).close()).result()
     [future] = store.reports.append([report_intake()], now=0.0)
@@ -99,7 +99,7 @@ def test_a_closed_store_is_not_ready(store: Store) -> None:
         store.check()
 
 
-def test_what_is_written_is_synced_to_the_disk(store: Store) -> None:
+def test_commits_are_synced_to_disk(store: Store) -> None:
     def pragmas(transaction: object) -> dict[str, object]:
         names = ("journal_mode", "synchronous", "foreign_keys")
         return {name: transaction.connection.scalar(text(f"PRAGMA {name}")) for name in names}
@@ -107,7 +107,7 @@ def test_what_is_written_is_synced_to_the_disk(store: Store) -> None:
     assert store.writer.submit(pragmas).result() == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_a_database_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/trmon.db")
     store.migrate()
     append(store, report_intake())

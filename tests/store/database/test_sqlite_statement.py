@@ -35,19 +35,19 @@ def connection(engine: Engine) -> Iterator[Connection]:
         yield opened
 
 
-def test_ids_are_those_of_the_rows(connection: Connection) -> None:
+def test_returned_ids_match_the_rows(connection: Connection) -> None:
     names = SqliteStatement(insert(tables.name_set), ("names",))
     assert names.insert_returning_ids(connection, [{"names": "a"}, {"names": "b"}]) == [1, 2]
 
 
 @pytest.mark.parametrize("run", [STATEMENT.write, STATEMENT.insert_returning_ids])
-def test_a_row_that_stands_is_refused(connection: Connection, run: Callable[..., object]) -> None:
+def test_a_duplicate_row_is_refused(connection: Connection, run: Callable[..., object]) -> None:
     STATEMENT.write(connection, [ROW])
     with pytest.raises(IntegrityError, match=r"project\.name"):
         run(connection, [ROW])
 
 
-def test_the_file_and_what_to_do_are_named(engine: Engine, tmp_path: Path) -> None:
+def test_the_error_names_the_file_and_the_remedy(engine: Engine, tmp_path: Path) -> None:
     with (
         engine.begin() as connection,
         pytest.raises(NotReady, match=rf"{tmp_path}/trmon.db: no such table: project; run"),
@@ -55,6 +55,6 @@ def test_the_file_and_what_to_do_are_named(engine: Engine, tmp_path: Path) -> No
         STATEMENT.write(connection, [ROW])
 
 
-def test_outside_a_transaction_nothing_is_written(engine: Engine) -> None:
+def test_writing_outside_a_transaction_raises(engine: Engine) -> None:
     with engine.connect() as connection, pytest.raises(RuntimeError, match="transaction"):
         STATEMENT.write(connection, [ROW])

@@ -37,7 +37,7 @@ def notes(connection: Connection) -> list[tuple[str, float]]:
     return [tuple(row) for row in connection.execute(select(table.note, table.ends_at).order_by(table.id))]
 
 
-def test_no_rows_are_no_statement(connection: Connection) -> None:
+def test_no_rows_execute_no_statement(connection: Connection) -> None:
     insert_rows(connection, tables.silence, rows=[])
     insert_new(connection, tables.project, rows=[])
     upsert(connection, tables.project, key=("name",), rows=[])
@@ -46,7 +46,7 @@ def test_no_rows_are_no_statement(connection: Connection) -> None:
     assert notes(connection) == []
 
 
-def test_what_stands_is_left_alone_or_written_over(connection: Connection) -> None:
+def test_existing_rows_are_skipped_or_replaced(connection: Connection) -> None:
     table = tables.project.c
     rows = [{"name": "math", "created_at": 1.0}, {"name": "code", "created_at": 2.0}]
     insert_new(connection, tables.project, rows=rows[:1])
@@ -56,7 +56,7 @@ def test_what_stands_is_left_alone_or_written_over(connection: Connection) -> No
     assert connection.scalars(select(table.created_at)).all() == [4.0, 4.0]
 
 
-def test_new_rows_get_ids_in_their_order_and_known_ones_none(connection: Connection) -> None:
+def test_new_rows_get_ids_in_order_and_existing_rows_get_none(connection: Connection) -> None:
     rows = [{"names": name} for name in "abc"]
     first = insert_new_ids(connection, tables.name_set, key=("names",), rows=rows[1:2])
     then = insert_new_ids(connection, tables.name_set, key=("names",), rows=rows)
@@ -67,7 +67,7 @@ def test_new_rows_get_ids_in_their_order_and_known_ones_none(connection: Connect
     assert {(row.names,): row.id for row in written} == first | then
 
 
-def test_values_are_written_as_their_columns_write_them(connection: Connection) -> None:
+def test_values_use_their_column_types(connection: Connection) -> None:
     insert_rows(connection, tables.silence, rows=[silence("one"), silence("two", matchers=[])])
     assert connection.scalars(select(tables.silence.c.matchers).order_by(tables.silence.c.id)).all() == [
         [{"label": "rule"}],
@@ -75,7 +75,7 @@ def test_values_are_written_as_their_columns_write_them(connection: Connection) 
     ]
 
 
-def test_each_row_is_changed_by_its_id_and_the_others_stay(connection: Connection) -> None:
+def test_rows_are_updated_by_id_and_others_are_unchanged(connection: Connection) -> None:
     insert_rows(connection, tables.silence, rows=[silence(note) for note in "abc"])
     ids = connection.scalars(select(tables.silence.c.id).order_by(tables.silence.c.id)).all()
     update_rows(
@@ -86,7 +86,7 @@ def test_each_row_is_changed_by_its_id_and_the_others_stay(connection: Connectio
     assert notes(connection) == [("A", 1.0), ("b", NOW + 1), ("C", 2.0)]
 
 
-def test_a_row_that_may_not_be_is_refused(connection: Connection) -> None:
+def test_a_constraint_violation_is_refused(connection: Connection) -> None:
     orphan = {"run_id": 1, "at": NOW, "kind": "batch", "data": {}}
     with pytest.raises(IntegrityError), connection.begin_nested():
         insert_rows(connection, tables.event, rows=[orphan])

@@ -33,7 +33,7 @@ def steps_in(url: str) -> list[int]:
     return found
 
 
-def test_a_backup_beside_a_writer_holds_all_that_was_acknowledged_before_it(url: str, tmp_path: Path) -> None:
+def test_a_backup_during_writes_holds_every_report_acknowledged_before_it(url: str, tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     acknowledged = [int(child.stdout.readline().split()[0]) for _ in range(ENOUGH)]
@@ -52,7 +52,7 @@ def test_a_backup_beside_a_writer_holds_all_that_was_acknowledged_before_it(url:
     assert len(found) <= len(steps_in(url))
 
 
-def test_it_is_one_file_that_only_its_owner_reads(store: Store, url: str, tmp_path: Path) -> None:
+def test_a_backup_is_one_file_readable_by_its_owner_only(store: Store, url: str, tmp_path: Path) -> None:
     append(store, report_intake())
     folder = tmp_path / "backups"
     folder.mkdir()
@@ -62,7 +62,7 @@ def test_it_is_one_file_that_only_its_owner_reads(store: Store, url: str, tmp_pa
     assert copy.n_bytes == copy.file.stat().st_size > 0
 
 
-def test_a_file_that_is_there_is_kept_unless_told_otherwise(store: Store, url: str, tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_only_on_request(store: Store, url: str, tmp_path: Path) -> None:
     file = tmp_path / "backup.sqlite"
     file.write_text("mine")
     with pytest.raises(Conflict, match="already exists"):
@@ -72,12 +72,12 @@ def test_a_file_that_is_there_is_kept_unless_told_otherwise(store: Store, url: s
     assert file.read_bytes().startswith(b"SQLite format 3")
 
 
-def test_the_database_itself_is_never_overwritten(store: Store, url: str) -> None:
+def test_a_backup_never_overwrites_its_database(store: Store, url: str) -> None:
     with pytest.raises(Conflict, match="is the database itself"):
         back_up(url, Path(url.removeprefix("sqlite:///")), overwrite=True)
 
 
-def test_a_damaged_database_makes_no_backup(store: Store, url: str, tmp_path: Path) -> None:
+def test_a_damaged_database_is_not_backed_up(store: Store, url: str, tmp_path: Path) -> None:
     append(store, *(report_intake(step=step) for step in range(64)))
     store.close()
     with Path(url.removeprefix("sqlite:///")).open("r+b") as file:
@@ -88,18 +88,18 @@ def test_a_damaged_database_makes_no_backup(store: Store, url: str, tmp_path: Pa
     assert not list(tmp_path.glob("*backup*"))
 
 
-def test_for_postgresql_restore_names_what_does_it(tmp_path: Path) -> None:
+def test_restore_names_the_command_for_postgresql(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match=r"pg_restore --no-owner --dbname=URL .*b\.dump"):
         restore_backup("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
 
 
-def test_for_postgresql_the_command_is_said_without_the_password(tmp_path: Path) -> None:
+def test_the_postgresql_command_omits_the_password(tmp_path: Path) -> None:
     with pytest.raises(NotReady) as said:
         back_up("postgresql+psycopg://me:secret@db:5432/trmon", tmp_path / "b.dump")
     assert f"pg_dump --format=custom --file={tmp_path}/b.dump postgresql://me@db:5432/trmon" in str(said.value)
 
 
-def test_it_is_not_put_back_under_a_service(store: Store, url: str, tmp_path: Path) -> None:
+def test_restore_is_refused_while_a_service_runs(store: Store, url: str, tmp_path: Path) -> None:
     append(store, report_intake(step=0))
     copy = back_up(url, tmp_path / "backup.sqlite")
     with pytest.raises(Conflict, match="a service uses"):
@@ -108,7 +108,7 @@ def test_it_is_not_put_back_under_a_service(store: Store, url: str, tmp_path: Pa
     store.check()
 
 
-def test_what_was_there_is_kept_beside_it(store: Store, url: str, tmp_path: Path) -> None:
+def test_restore_keeps_the_previous_database(store: Store, url: str, tmp_path: Path) -> None:
     append(store, report_intake(step=0))
     copy = back_up(url, tmp_path / "backup.sqlite")
     append(store, report_intake(step=1))
@@ -140,7 +140,7 @@ restore_backup(sys.argv[1], Path(sys.argv[2]))
 """A restore that is killed right before it changes a name for the nth time."""
 
 
-def test_wherever_it_is_killed_one_of_the_two_is_in_place(store: Store, url: str, tmp_path: Path) -> None:
+def test_a_killed_restore_leaves_the_old_or_the_new_database(store: Store, url: str, tmp_path: Path) -> None:
     append(store, report_intake(step=0))
     copy = back_up(url, tmp_path / "backup.sqlite")
     append(store, report_intake(step=1))
@@ -158,14 +158,14 @@ def test_wherever_it_is_killed_one_of_the_two_is_in_place(store: Store, url: str
     assert steps_in(f"{url}.replaced-1") == [0, 1]
 
 
-def test_it_is_not_put_back_where_a_service_starts(store: Store, url: str, tmp_path: Path) -> None:
+def test_restore_is_refused_while_a_service_starts(store: Store, url: str, tmp_path: Path) -> None:
     copy = back_up(url, tmp_path / "backup.sqlite")
     store.close()
     with exclusive_use(url), pytest.raises(NotReady, match="a service uses"):
         restore_backup(url, copy.file)
 
 
-def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str, tmp_path: Path) -> None:
+def test_restore_is_refused_next_to_a_leftover_wal_of_another_database(url: str, tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     child.stdout.readline()
@@ -184,7 +184,7 @@ def test_the_log_of_a_database_that_was_moved_away_is_not_read_into_it(url: str,
     assert len(steps_in(url)) < len(steps_in(f"sqlite:///{tmp_path}/moved.db"))
 
 
-def test_ids_are_not_used_again_after_the_newest_rows_were_pruned(store: Store, url: str, tmp_path: Path) -> None:
+def test_ids_are_not_reused_after_the_newest_rows_were_pruned(store: Store, url: str, tmp_path: Path) -> None:
     append(store, *(report_intake(step=step) for step in range(3)))
     commit(store, 1, frontier=Frontier(report_id=3))
     store.retention.prune(now=NOW + 10, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
@@ -197,7 +197,7 @@ def test_ids_are_not_used_again_after_the_newest_rows_were_pruned(store: Store, 
     other.close()
 
 
-def test_what_is_no_backup_is_not_put_in_place(store: Store, url: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_not_restored(store: Store, url: str, tmp_path: Path) -> None:
     store.close()
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as connection:
@@ -210,7 +210,7 @@ def test_what_is_no_backup_is_not_put_in_place(store: Store, url: str, tmp_path:
     Store.open(url).close()
 
 
-def test_a_newer_schema_is_not_put_in_place(store: Store, url: str, tmp_path: Path) -> None:
+def test_a_backup_with_a_newer_schema_is_not_restored(store: Store, url: str, tmp_path: Path) -> None:
     copy = back_up(url, tmp_path / "backup.sqlite")
     with sqlite3.connect(copy.file) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")

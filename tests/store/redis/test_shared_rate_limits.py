@@ -27,7 +27,7 @@ def replicas(server: Redis) -> Iterator[tuple[SharedBuckets, SharedBuckets]]:
         buckets.close()
 
 
-def test_replicas_take_from_the_same_bucket(replicas: tuple[SharedBuckets, SharedBuckets]) -> None:
+def test_replicas_share_a_bucket(replicas: tuple[SharedBuckets, SharedBuckets]) -> None:
     one, other = replicas
     assert one.spend({"ana": 3})["ana"] == pytest.approx(7, abs=0.01)
     left = other.spend({"ana": 4, "bob": 1})
@@ -35,11 +35,11 @@ def test_replicas_take_from_the_same_bucket(replicas: tuple[SharedBuckets, Share
     assert one.spend({"ana": 0})["ana"] == pytest.approx(3, abs=0.01)
 
 
-def test_a_bucket_owes_at_most_a_burst(replicas: tuple[SharedBuckets, SharedBuckets]) -> None:
+def test_the_debt_of_a_bucket_is_at_most_one_burst(replicas: tuple[SharedBuckets, SharedBuckets]) -> None:
     assert replicas[0].spend({"ana": 1000})["ana"] == pytest.approx(-10, abs=0.01)
 
 
-def test_a_bucket_fills_and_is_then_forgotten(server: Redis) -> None:
+def test_a_full_bucket_expires(server: Redis) -> None:
     buckets = SharedBuckets(server.url, per_second=20.0, burst=10)
     assert buckets.spend({"ana": 10})["ana"] < 10
     eventually(lambda: buckets.spend({"ana": 0})["ana"] == 10)
@@ -48,7 +48,7 @@ def test_a_bucket_fills_and_is_then_forgotten(server: Redis) -> None:
     buckets.close()
 
 
-def test_a_redis_that_hangs_or_is_away_fails_at_once(server: Redis) -> None:
+def test_an_unreachable_or_hanging_redis_fails_at_once(server: Redis) -> None:
     buckets = SharedBuckets(server.url, per_second=1.0, burst=10)
     buckets.spend({"ana": 1})
     server.hold()

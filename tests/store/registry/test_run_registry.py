@@ -16,19 +16,19 @@ def names(store: Store, run_id: int) -> list[str]:
     return [attempt.name for attempt in store.runs.attempts(run_id)]
 
 
-def test_the_first_message_makes_project_run_and_attempt(store: Store) -> None:
+def test_the_first_message_creates_project_run_and_attempt(store: Store) -> None:
     [receipt] = append(store, start_intake(world_size=4, rank=2, ranks_unverified=True))
     [attempt] = store.runs.attempts(receipt.run_id)
     assert (attempt.name, attempt.ordinal, attempt.world_size, attempt.ranks_unverified) == ("a", 1, 4, True)
     assert attempt.fork_of is None
 
 
-def test_runs_of_one_name_in_two_projects_are_two(store: Store) -> None:
+def test_runs_with_the_same_name_in_two_projects_are_distinct(store: Store) -> None:
     one, other = append(store, start_intake(project="math"), start_intake(project="code"))
     assert one.run_id != other.run_id
 
 
-def test_two_live_trainers_under_one_attempt_are_kept_apart(store: Store) -> None:
+def test_two_active_trainers_with_the_same_attempt_are_separated(store: Store) -> None:
     first, second, third, fourth = append(
         store,
         report_intake(step=1, launch="launch-1"),
@@ -42,7 +42,7 @@ def test_two_live_trainers_under_one_attempt_are_kept_apart(store: Store) -> Non
     assert fork.fork_reason is Resolution.TWO_TRAINERS
 
 
-def test_a_restart_that_goes_back_forks_and_all_its_ranks_follow(store: Store) -> None:
+def test_a_restart_from_an_earlier_step_forks_the_attempt_for_all_ranks(store: Store) -> None:
     old = [report_intake(step=step, rank=rank, world_size=2) for step in (9, 10) for rank in (0, 1)]
     append(store, *old)
     new = [report_intake(step=10, rank=rank, world_size=2, launch="launch-2", seed=1) for rank in (0, 1)]
@@ -51,13 +51,13 @@ def test_a_restart_that_goes_back_forks_and_all_its_ranks_follow(store: Store) -
     assert store.runs.attempts(zero.run_id)[1].fork_reason is Resolution.WENT_BACK
 
 
-def test_a_restart_that_goes_on_shares_the_attempt(store: Store) -> None:
+def test_a_restart_that_continues_keeps_the_attempt(store: Store) -> None:
     [old] = append(store, report_intake(step=10))
     start, new = append(store, start_intake(launch="launch-2"), report_intake(step=11, launch="launch-2"), now=LATER)
     assert old.attempt_id == start.attempt_id == new.attempt_id
 
 
-def test_a_crash_frees_the_attempt_at_once(store: Store) -> None:
+def test_a_crash_releases_the_attempt_at_once(store: Store) -> None:
     finish = intake(wire.Finish(attempt="a", launch="launch-1", sequence=1, outcome="crashed"))
     append(store, report_intake(step=10), finish)
     [receipt] = append(store, report_intake(step=11, launch="launch-2"))
@@ -82,7 +82,7 @@ def test_attempts_are_listed_newest_first_in_pages(store: Store) -> None:
     assert [*seen, *(attempt.name for attempt in page.items)] == ["e", "d", "c", "b", "a"]
 
 
-def test_forks_and_claims_outlive_the_process(store: Store, url: str) -> None:
+def test_forks_and_claims_survive_a_restart(store: Store, url: str) -> None:
     append(store, report_intake(step=1, launch="launch-1"), report_intake(step=1, launch="launch-2", seed=1))
     store.close()
     again = Store.open(url)
@@ -92,7 +92,7 @@ def test_forks_and_claims_outlive_the_process(store: Store, url: str) -> None:
     again.close()
 
 
-def test_launches_that_begin_alike_get_forks_of_their_own(store: Store) -> None:
+def test_launches_with_a_common_prefix_get_separate_forks(store: Store) -> None:
     receipts = append(
         store,
         report_intake(launch="launch-1"),

@@ -31,7 +31,7 @@ def adapted(over: PolicyVersion) -> PolicyVersion:
     return replace(MINE, policy=preset("seq_mis"), author="trmon:target_mask_rate", evidence=evidence)
 
 
-def test_it_is_off_until_it_is_set(store: Store, run_id: int) -> None:
+def test_adaptation_is_off_by_default(store: Store, run_id: int) -> None:
     assert store.adaptations.get(run_id) == AdaptationSetting()
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), author="ann", now=NOW).result()
@@ -39,7 +39,7 @@ def test_it_is_off_until_it_is_set(store: Store, run_id: int) -> None:
     assert store.run_log.adaptation(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
 
 
-def test_another_project_does_not_see_it(store: Store, run_id: int) -> None:
+def test_another_project_cannot_read_the_setting(store: Store, run_id: int) -> None:
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     stranger = Access(name="x", scopes=frozenset(Scope), project="code")
     assert store.adaptations.get(run_id, access=stranger) == AdaptationSetting()
@@ -58,21 +58,21 @@ def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> 
         pytest.param(replace(MINE, pinned=True), id="pinned the one it rests on"),
     ],
 )
-def test_a_person_who_was_quicker_wins(store: Store, run_id: int, since: PolicyVersion) -> None:
+def test_a_manual_change_takes_precedence_over_the_controller(store: Store, run_id: int, since: PolicyVersion) -> None:
     store.policies.put(run_id, MINE).result()
     store.policies.put(run_id, since).result()
     commit(store, run_id, policy=adapted(MINE))
     assert store.policies.current(run_id) == since
 
 
-def test_a_run_that_is_deleted_takes_its_setting_along(store: Store, run_id: int) -> None:
+def test_deleting_a_run_deletes_its_setting(store: Store, run_id: int) -> None:
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     run = store.runs.by_id(run_id)
     store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
     assert store.adaptations.get(run_id) == AdaptationSetting()
 
 
-def test_versions_from_before_rest_on_nothing(tmp_path: Path) -> None:
+def test_versions_of_an_older_schema_have_no_evidence(tmp_path: Path) -> None:
     engine = sqlite.writer_engine(tmp_path / "trmon.db")
     migrations.upgrade_schema(engine, revision="0002")
     spec = json.dumps(MINE.policy.spec())

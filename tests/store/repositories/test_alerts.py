@@ -52,7 +52,7 @@ def test_alerts_are_counted_by_state(store: Store, alerts: list[Alert]) -> None:
     }
 
 
-def test_what_fires_is_found_for_many_runs_at_once(store: Store, alerts: list[Alert]) -> None:
+def test_firing_alerts_of_many_runs_are_read_together(store: Store, alerts: list[Alert]) -> None:
     grpo, sort = alerts[0].run_id, alerts[2].run_id
     firing = store.alerts.firing([grpo, sort, 77], access=EVERYTHING)
     assert {run_id: [listed.alert for listed in found] for run_id, found in firing.items()} == {
@@ -63,13 +63,13 @@ def test_what_fires_is_found_for_many_runs_at_once(store: Store, alerts: list[Al
     assert store.alerts.firing([grpo], access=CODE) == {grpo: ()}
 
 
-def test_another_projects_alerts_do_not_exist(store: Store, alerts: list[Alert]) -> None:
+def test_alerts_of_another_project_are_not_found(store: Store, alerts: list[Alert]) -> None:
     assert [listed.alert for listed in store.alerts.list(access=CODE).items] == alerts[2:]
     assert store.alerts.events(alerts[0].identity, access=CODE).items == ()
     assert store.alerts.counts(access=CODE)[AlertState.FIRING] == 1
 
 
-def test_transitions_come_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
+def test_transitions_are_listed_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
     later = replace(alerts[1], state=AlertState.RESOLVED)
     commit(store, later.run_id, alert_events=(alert_event(later),))
     states = [event.state for event in store.alerts.events(later.identity, access=EVERYTHING).items]
@@ -83,7 +83,7 @@ def test_transitions_come_newest_first_in_pages(store: Store, alerts: list[Alert
 ACK = Acknowledgement(author="ana", note="looking", at=NOW)
 
 
-def test_an_acknowledgement_stays_while_its_alert_is_written_again(store: Store, alerts: list[Alert]) -> None:
+def test_an_acknowledgement_survives_updates_of_its_alert(store: Store, alerts: list[Alert]) -> None:
     firing = alerts[2]
     taken = store.alerts.acknowledge(firing.identity, ACK, access=EVERYTHING).result()
     commit(store, firing.run_id, alerts=(replace(firing, value=99.0),))
@@ -101,7 +101,7 @@ def test_only_a_firing_alert_that_the_caller_may_see_can_be_acknowledged(store: 
         store.alerts.acknowledge(grpo.identity, ACK, access=EVERYTHING).result()
 
 
-def test_an_acknowledgement_is_not_of_what_fires_again_at_the_same_step(store: Store) -> None:
+def test_an_alert_that_fires_again_at_the_same_step_is_not_acknowledged(store: Store) -> None:
     run_id = append(store, start_intake())[0].run_id
     crashed = alert(run_id=run_id, identity="1/crashed", rule="crashed")
     ack = Acknowledgement(author="ana", note="", at=NOW + 1)

@@ -28,7 +28,7 @@ def test_batches_are_listed_newest_first_in_pages(store: Store, run_id: int) -> 
     assert second.next is None
 
 
-def test_the_batches_of_one_step_are_found(store: Store, run_id: int) -> None:
+def test_batches_are_filtered_by_step(store: Store, run_id: int) -> None:
     found = store.batches.list(run_id, access=EVERYTHING, attempt_id=1, step=3)
     assert [(row.key.step, row.key.update) for row in found.items] == [(3, 0), (3, None)]
     assert store.batches.list(run_id, access=EVERYTHING, attempt_id=2).items == ()
@@ -40,14 +40,14 @@ def test_a_batch_is_found_by_its_key(store: Store, run_id: int) -> None:
         store.batches.get(batch_key(1, 9), access=EVERYTHING)
 
 
-def test_another_projects_batches_do_not_exist(store: Store, run_id: int) -> None:
+def test_batches_of_another_project_are_not_found(store: Store, run_id: int) -> None:
     assert store.batches.list(run_id, access=CODE).items == ()
     assert store.batches.decisions(batch_key(1, 3), access=CODE) == ()
     with pytest.raises(NotFound):
         store.batches.get(batch_key(1, 3), access=CODE)
 
 
-def test_of_each_step_the_row_that_gauges_read_is_found_page_by_page(store: Store, run_id: int) -> None:
+def test_gauge_rows_are_listed_one_per_step_in_pages(store: Store, run_id: int) -> None:
     append(store, start_intake(attempt="b", launch="launch-2"))
     later = [batch_key(2, step, update) for step in (3, 4) for update in (0, 1)]
     commit(store, run_id, batches=tuple(batch(key, run_id=run_id, ordinal=11 + i) for i, key in enumerate(later)))
@@ -59,7 +59,7 @@ def test_of_each_step_the_row_that_gauges_read_is_found_page_by_page(store: Stor
     assert [len(page) for page in pages] == [3, 3, 1, 0]
 
 
-def test_gauge_rows_of_a_range_and_of_an_attempt(store: Store, run_id: int) -> None:
+def test_gauge_rows_are_filtered_by_range_and_attempt(store: Store, run_id: int) -> None:
     def steps(**wanted: int) -> list[int]:
         return [key.step for key in store.batches.gauge_keys(run_id, access=EVERYTHING, **wanted)]
 

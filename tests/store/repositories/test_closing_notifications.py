@@ -90,7 +90,7 @@ def left(store: Store, *, now: float = LATER) -> list[tuple[str, str]]:
     return sorted((one.receiver, one.told_state.value) for one in due)
 
 
-def test_receivers_that_were_told_are_told_that_it_is_over_as_the_alert_was_named(store: Store, run_id: int) -> None:
+def test_notified_receivers_get_a_resolved_notification_when_the_run_is_deleted(store: Store, run_id: int) -> None:
     settle(store, "told", "pager")
     settle(store, "standing", "hook")
     assert left(store) == [("hook", "resolved"), ("pager", "resolved")]
@@ -103,20 +103,20 @@ def test_receivers_that_were_told_are_told_that_it_is_over_as_the_alert_was_name
 
 
 @pytest.mark.usefixtures("run_id")
-def test_a_failed_try_may_have_arrived(store: Store) -> None:
+def test_a_failed_attempt_counts_as_possibly_delivered(store: Store) -> None:
     settle(store, "failed", "pager")
     settle(store, "silenced", "hook")
     assert left(store) == [("pager", "resolved")]
 
 
 @pytest.mark.usefixtures("run_id")
-def test_what_may_be_on_its_way_is_answered_after_it(store: Store) -> None:
+def test_a_notification_in_flight_delays_its_closing_notification(store: Store) -> None:
     settle(store, "silenced", "hook")
     assert left(store) == []
     assert [one.receiver for one in store.outbox.due(now=LATER + IN_FLIGHT_SECONDS)] == ["pager"]
 
 
-def test_an_end_that_waits_to_be_told_is_told_and_one_that_was_is_not_again(store: Store, run_id: int) -> None:
+def test_a_pending_resolved_notification_is_sent_and_a_delivered_one_is_not_repeated(store: Store, run_id: int) -> None:
     settle(store, "told", "pager")
     settle(store, "told", "hook")
     put(store, run_id, AlertState.RESOLVED, "pager", "hook", "mail")

@@ -28,7 +28,7 @@ def steps(store: Store, after: int, **options: object) -> list[int]:
     return [stored.event.data["step"] for stored in found]
 
 
-def test_events_go_on_after_the_last_one_seen(store: Store, run_ids: list[int]) -> None:
+def test_reading_events_continues_after_the_last_one_read(store: Store, run_ids: list[int]) -> None:
     [first, *_] = store.events.after(0, access=EVERYTHING)
     assert (first.run_id, first.key, first.event.at) == (run_ids[0], RunKey("math", "grpo"), NOW)
     assert steps(store, 0) == [1, 2, 3]
@@ -37,16 +37,16 @@ def test_events_go_on_after_the_last_one_seen(store: Store, run_ids: list[int]) 
     assert steps(store, store.events.last_id()) == []
 
 
-def test_events_of_one_run(store: Store, run_ids: list[int]) -> None:
+def test_events_are_filtered_by_run(store: Store, run_ids: list[int]) -> None:
     assert steps(store, 0, run=RunKey("math", "grpo")) == [1, 3]
 
 
-def test_another_projects_events_do_not_exist(store: Store, run_ids: list[int]) -> None:
+def test_events_of_another_project_are_not_returned(store: Store, run_ids: list[int]) -> None:
     assert steps(store, 0, access=CODE) == [2]
     assert steps(store, 0, access=CODE, run=RunKey("math", "grpo")) == []
 
 
-def test_ids_are_never_used_again(store: Store, run_ids: list[int]) -> None:
+def test_ids_are_never_reused(store: Store, run_ids: list[int]) -> None:
     last = store.events.last_id()
     store.retention.prune(now=NOW + 1e6, max_age_seconds=0, max_bytes_per_run=0, max_bytes=0)
     assert store.events.last_id() == 0
@@ -54,13 +54,13 @@ def test_ids_are_never_used_again(store: Store, run_ids: list[int]) -> None:
     assert store.events.last_id() == last + 1
 
 
-def test_others_events_are_passed_over_once(store: Store, run_ids: list[int]) -> None:
+def test_events_of_other_runs_are_skipped_once(store: Store, run_ids: list[int]) -> None:
     found, place = store.events.read_after(0, access=EVERYTHING, run=RunKey("code", "sort"), limit=10)
     assert ([stored.event.data["step"] for stored in found], place) == ([2], store.events.last_id())
     assert store.events.read_after(place, access=EVERYTHING, run=RunKey("code", "sort"), limit=10) == ([], place)
     assert store.events.read_after(place + 5, access=EVERYTHING, run=None, limit=10) == ([], place + 5)
 
 
-def test_where_there_is_more_one_looks_on_from_what_was_read(store: Store, run_ids: list[int]) -> None:
+def test_a_full_page_continues_after_its_last_event(store: Store, run_ids: list[int]) -> None:
     [first], place = store.events.read_after(0, access=EVERYTHING, run=RunKey("math", "grpo"), limit=1)
     assert place == first.id

@@ -49,14 +49,14 @@ def expire(engines: Engines, holder: str) -> None:
         connection.execute(update(tables.worker).where(tables.worker.c.holder == holder).values(seen_at=0.0))
 
 
-def test_who_is_alone_takes_all(one: Leases) -> None:
+def test_a_single_worker_holds_every_slot(one: Leases) -> None:
     standing = one.renew()
     assert (set(standing.fences), standing.n_workers) == (set(range(SLOTS)), 1)
     assert set(standing.fences.values()) == {1}
     assert one.renew() == standing
 
 
-def test_a_second_one_gets_its_share_once_the_first_gives_it_up(one: Leases, other: Leases) -> None:
+def test_a_second_worker_gets_its_share_after_the_first_releases_it(one: Leases, other: Leases) -> None:
     one.renew()
     assert other.renew().fences == {}
     standing = one.renew()
@@ -67,27 +67,27 @@ def test_a_second_one_gets_its_share_once_the_first_gives_it_up(one: Leases, oth
     assert one.renew().surplus == taken.surplus == frozenset()
 
 
-def test_what_nobody_renews_is_taken_when_its_time_is_over(one: Leases, other: Leases, engines: Engines) -> None:
+def test_expired_leases_are_taken_over(one: Leases, other: Leases, engines: Engines) -> None:
     one.renew()
     expire(engines, "one")
     assert set(other.renew().fences.values()) == {2}
     assert one.renew().fences == {}
 
 
-def test_what_is_late_but_not_taken_is_kept(one: Leases, engines: Engines) -> None:
+def test_an_expired_lease_that_nobody_took_is_renewed(one: Leases, engines: Engines) -> None:
     first = one.renew()
     expire(engines, "one")
     assert one.renew() == first
 
 
-def test_who_leaves_leaves_everything(one: Leases, other: Leases) -> None:
+def test_leaving_releases_every_slot(one: Leases, other: Leases) -> None:
     one.renew()
     one.leave()
     standing = other.renew()
     assert (len(standing.fences), standing.n_workers) == (SLOTS, 1)
 
 
-def test_two_that_begin_at_once_never_hold_the_same_slot(engines: Engines) -> None:
+def test_two_workers_that_start_together_never_hold_the_same_slot(engines: Engines) -> None:
     processes = [Leases(engines.writing, holder=str(i)) for i in range(4)]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
@@ -100,7 +100,7 @@ def test_two_that_begin_at_once_never_hold_the_same_slot(engines: Engines) -> No
     assert [len(standing.fences) for standing in standings] == [SLOTS // 4] * 4
 
 
-def test_an_outcome_is_written_under_its_fence_alone(
+def test_a_run_update_is_written_only_under_its_fence(
     one: Leases, other: Leases, engines: Engines, postgres_url: str
 ) -> None:
     store = Store.open(postgres_url)
@@ -118,7 +118,7 @@ def test_an_outcome_is_written_under_its_fence_alone(
     store.close()
 
 
-def test_a_slot_is_not_taken_while_a_commit_under_it_is_under_way(one: Leases, other: Leases, engines: Engines) -> None:
+def test_a_slot_is_not_taken_over_during_a_commit_under_it(one: Leases, other: Leases, engines: Engines) -> None:
     fence = one.renew().fences[5]
     with engines.writing.begin() as connection:
         check_fences(connection, {5: fence})
@@ -127,14 +127,14 @@ def test_a_slot_is_not_taken_while_a_commit_under_it_is_under_way(one: Leases, o
     assert set(other.renew().fences) == set(range(SLOTS))
 
 
-def test_a_lost_fence_is_noticed_in_the_transaction_that_would_write(one: Leases, engines: Engines) -> None:
+def test_the_writing_transaction_detects_a_lost_fence(one: Leases, engines: Engines) -> None:
     fence = one.renew().fences[5]
     one.leave()
     with pytest.raises(Fenced), engines.writing.begin() as connection:
         check_fences(connection, {5: fence})
 
 
-def test_an_outcome_from_before_a_slot_was_lost_is_not_written_beside_one_from_after(
+def test_a_run_update_from_before_a_lost_lease_is_not_written_with_a_later_one(
     one: Leases, other: Leases, engines: Engines, postgres_url: str
 ) -> None:
     store = Store.open(postgres_url)
@@ -156,7 +156,7 @@ def test_an_outcome_from_before_a_slot_was_lost_is_not_written_beside_one_from_a
     store.close()
 
 
-def test_those_that_come_back_at_once_after_a_long_absence_do_not_wait_for_each_other(
+def test_workers_that_return_together_do_not_wait_for_each_other(
     one: Leases, other: Leases, engines: Engines, impatient: Engines
 ) -> None:
     one.renew()
@@ -186,7 +186,7 @@ def begin_to_renew(connection: Connection, holder: str) -> None:
         assert connection.execute(own).all()
 
 
-def test_a_session_that_would_wait_fails(one: Leases, engines: Engines, impatient: Engines) -> None:
+def test_the_impatient_session_fails_instead_of_waiting(one: Leases, engines: Engines, impatient: Engines) -> None:
     one.renew()
     with engines.writing.begin() as connection:
         begin_to_renew(connection, "one")
@@ -194,7 +194,7 @@ def test_a_session_that_would_wait_fails(one: Leases, engines: Engines, impatien
             Leases(impatient.writing, holder="one").renew()
 
 
-def test_who_was_said_to_live_by_a_clock_that_ran_ahead_holds_nothing(
+def test_a_worker_seen_in_the_future_by_a_fast_clock_holds_nothing(
     one: Leases, other: Leases, engines: Engines
 ) -> None:
     one.renew()

@@ -38,7 +38,7 @@ def made(key: str, state: DeliveryState, *, at: float = OLD, of: Alert | None = 
     return replace(delivery(key), state=state, made_at=at, episode=None if of is None else of.episode)
 
 
-def test_what_is_done_with_goes_when_it_is_old(store: Store) -> None:
+def test_old_finished_deliveries_are_deleted(store: Store) -> None:
     waiting = (DeliveryState.DUE, DeliveryState.HELD, DeliveryState.STANDING)
     put(
         store,
@@ -54,21 +54,21 @@ def test_what_is_done_with_goes_when_it_is_old(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("state", "stays"), [(AlertState.FIRING, True), (AlertState.RESOLVED, False)])
-def test_who_was_told_of_an_alert_is_known_while_it_fires(store: Store, state: AlertState, *, stays: bool) -> None:
+def test_deliveries_of_an_alert_are_kept_only_while_it_fires(store: Store, state: AlertState, *, stays: bool) -> None:
     of = alert(run_id=1, since_at=OLD, state=state)
     put(store, made("told", DeliveryState.DELIVERED, of=of), made("dead", DeliveryState.DEAD, of=of), of=of)
     prune(store, now=NOW + 9 * AGE_SECONDS)
     assert kept(store) == ({"told", "dead"} if stays else set())
 
 
-def test_of_what_was_given_up_the_newest_stay(store: Store) -> None:
+def test_the_newest_dead_deliveries_are_kept(store: Store) -> None:
     put(store, *(made(f"dead-{i}", DeliveryState.DEAD, at=NOW) for i in range(DEAD_ROWS + 2)))
     assert prune(store).deliveries == 2
     assert store.outbox.counts()["dead"] == DEAD_ROWS
     assert kept(store) >= {f"dead-{DEAD_ROWS + 1}"}
 
 
-def test_a_silence_goes_long_after_its_end(store: Store) -> None:
+def test_a_silence_is_deleted_long_after_its_end(store: Store) -> None:
     matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value="stalled")
     for ends_at in (OLD, NOW - 1, NOW + 1):
         silence = Silence(

@@ -44,21 +44,21 @@ def due(store: Store, *, now: float) -> list[str]:
     return [waiting.dedup_key for waiting in store.outbox.due(now=now, limit=10)]
 
 
-def test_only_what_is_due_is_tried_the_longest_overdue_first(outbox: Store) -> None:
+def test_due_deliveries_are_attempted_longest_overdue_first(outbox: Store) -> None:
     assert due(outbox, now=NOW - 1) == []
     assert due(outbox, now=NOW) == ["late"]
     assert due(outbox, now=NOW + 60) == ["late", "soon"]
     assert len(outbox.outbox.due(now=NOW + 60, limit=1)) == 1
 
 
-def test_what_was_taken_is_not_tried_again(outbox: Store) -> None:
+def test_a_delivered_notification_is_not_attempted_again(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.record([update_after_success(late, now=NOW, repeat_seconds=None)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
 
-def test_what_failed_waits_and_counts_its_attempts(outbox: Store) -> None:
+def test_a_failed_delivery_waits_and_counts_its_attempts(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.record([fails(late)])
     assert due(outbox, now=NOW + 9) == []
@@ -66,14 +66,14 @@ def test_what_failed_waits_and_counts_its_attempts(outbox: Store) -> None:
     assert (again.id, again.attempts, again.notification) == (late.id, 1, late.notification)
 
 
-def test_what_was_given_up_is_not_tried_again(outbox: Store) -> None:
+def test_a_dead_delivery_is_not_attempted_again(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.record([fails(late, may_succeed=False)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "dead": 1}
 
 
-def test_what_stands_is_due_again_as_another_round(outbox: Store) -> None:
+def test_a_repeated_notification_is_due_again_as_a_new_round(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.record([fails(late)])
     outbox.outbox.record([update_after_success(late, now=NOW, repeat_seconds=30.0)])
@@ -83,14 +83,14 @@ def test_what_stands_is_due_again_as_another_round(outbox: Store) -> None:
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
 
-def test_what_is_muted_says_why(outbox: Store) -> None:
+def test_a_muted_delivery_is_not_due(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.record([update_after_mute(late, now=NOW, reason=MuteReason.ENDED)])
     assert due(outbox, now=NOW) == []
     assert outbox.outbox.counts() == NONE | {"due": 1, "muted": 1}
 
 
-def test_a_situation_is_what_fires_and_what_was_tried(store: Store) -> None:
+def test_the_delivery_context_holds_firing_alerts_and_attempted_deliveries(store: Store) -> None:
     [receipt] = append(store, start_intake())
     firing = alert(run_id=receipt.run_id)
     over = alert(run_id=receipt.run_id, step=1, state=AlertState.RESOLVED)

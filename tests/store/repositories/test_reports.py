@@ -15,7 +15,7 @@ from trmon.store import Store
 from trmon_client.core import wire
 
 
-def test_a_report_comes_back_as_it_was_sent(store: Store) -> None:
+def test_a_report_round_trips(store: Store) -> None:
     sent = report(step=7, update=2, rank=1, world_size=4, chunk=3, scalars={"grad_norm": 0.5})
     [receipt] = append(store, intake(sent))
     [stored] = store.reports.after(receipt.run_id, 0, limit=10)
@@ -27,7 +27,7 @@ def test_a_report_comes_back_as_it_was_sent(store: Store) -> None:
         np.testing.assert_array_equal(stored.columns()[name], expected)
 
 
-def test_the_same_report_twice_is_a_duplicate_with_the_bits_that_stand(store: Store) -> None:
+def test_a_repeated_report_is_a_duplicate_with_the_stored_bits(store: Store) -> None:
     first = append(store, report_intake(accepted=b"\x0f"))
     second = append(store, report_intake(accepted=b"\x0f"))
     assert [first[0].status, second[0].status] == [WriteOutcome.STORED, WriteOutcome.DUPLICATE]
@@ -35,25 +35,25 @@ def test_the_same_report_twice_is_a_duplicate_with_the_bits_that_stand(store: St
     assert len(store.reports.after(first[0].run_id, 0, limit=10)) == 1
 
 
-def test_another_payload_under_one_identity_is_a_conflict(store: Store) -> None:
+def test_another_payload_with_the_same_key_is_a_conflict(store: Store) -> None:
     append(store, report_intake(seed=1))
     [receipt] = append(store, report_intake(seed=2))
     assert receipt.status is WriteOutcome.CONFLICT
 
 
-def test_what_another_version_stored_with_another_digest_is_known_again(store: Store) -> None:
+def test_a_report_stored_with_an_older_digest_is_a_duplicate(store: Store) -> None:
     append(store, replace(report_intake(seed=1), digest=b"of sixteen bytes"))
     statuses = [receipt.status for receipt in append(store, report_intake(seed=1), report_intake(seed=2))]
     assert statuses == [WriteOutcome.DUPLICATE, WriteOutcome.CONFLICT]
 
 
-def test_one_group_judges_its_own_reports_as_if_they_had_come_apart(store: Store) -> None:
+def test_duplicates_within_a_group_are_detected(store: Store) -> None:
     same, other = report_intake(seed=1), report_intake(seed=2)
     statuses = [receipt.status for receipt in append(store, same, same, other, report_intake(step=1))]
     assert statuses == [WriteOutcome.STORED, WriteOutcome.DUPLICATE, WriteOutcome.CONFLICT, WriteOutcome.STORED]
 
 
-def test_when_it_was_sent_and_what_was_lost_do_not_make_another_report(store: Store) -> None:
+def test_send_time_and_losses_do_not_change_the_identity_of_a_report(store: Store) -> None:
     append(store, report_intake(sent_at=1.0))
     [receipt] = append(store, report_intake(sent_at=2.0, losses=wire.Losses({"full": 3})))
     assert receipt.status is WriteOutcome.DUPLICATE
@@ -73,7 +73,7 @@ def test_notices_are_stored_once_and_read_in_order(store: Store) -> None:
     assert store.reports.notices_after(receipts[0].run_id, notices[0].id, limit=10) == notices[1:]
 
 
-def test_the_reports_of_a_batch_come_by_rank_and_chunk(store: Store) -> None:
+def test_reports_of_a_batch_are_ordered_by_rank_and_chunk(store: Store) -> None:
     places = [(1, 0), (0, 1), (0, 0), (1, 1)]
     receipts = append(store, *(report_intake(rank=rank, chunk=chunk, world_size=2) for rank, chunk in places))
     append(store, report_intake(update=0))
@@ -87,7 +87,7 @@ def test_a_report_without_sequences_is_stored(store: Store) -> None:
     assert stored.columns().n_sequences == 0
 
 
-def test_heartbeats_are_seen_and_not_stored(store: Store) -> None:
+def test_heartbeats_are_recorded_but_not_stored(store: Store) -> None:
     [receipt] = append(store, start_intake())
     beat(store, at=NOW + 30)
     append(store, report_intake())
@@ -95,13 +95,13 @@ def test_heartbeats_are_seen_and_not_stored(store: Store) -> None:
     assert len(store.reports.notices_after(receipt.run_id, 0, limit=10)) == 1
 
 
-def test_a_heartbeat_of_a_run_nobody_knows_makes_none(store: Store) -> None:
+def test_a_heartbeat_of_an_unknown_run_creates_no_run(store: Store) -> None:
     beat(store, at=NOW, run="stranger")
     append(store, start_intake())
     assert [run.key.run for run in store.run_log.unfinished_runs()] == ["grpo"]
 
 
-def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
+def test_heartbeat_times_survive_a_restart(store: Store, url: str) -> None:
     [receipt] = append(store, start_intake())
     beat(store, at=NOW + 30)
     beat(store, at=NOW + 31)
@@ -111,12 +111,12 @@ def test_signs_of_life_outlive_the_process(store: Store, url: str) -> None:
     again.close()
 
 
-def test_a_heartbeat_may_not_be_appended(store: Store) -> None:
+def test_appending_a_heartbeat_is_refused(store: Store) -> None:
     with pytest.raises(TypeError, match="touch"):
         append(store, intake(wire.Heartbeat(attempt="a", launch="launch-1")))
 
 
-def test_what_comes_again_is_looked_up_together(store: Store, url: str) -> None:
+def test_repeated_reports_are_looked_up_together(store: Store, url: str) -> None:
     sent = [report_intake(step=step, rank=rank) for step in range(4) for rank in range(4)]
     stored = append(store, *sent)
     asked: list[str] = []

@@ -46,24 +46,24 @@ def prune(store: Store, **limits: float) -> Pruned:
     return store.retention.prune(now=NOW + STEPS, **unlimited | limits)
 
 
-def test_within_its_limits_everything_stays(store: Store, run_ids: list[int]) -> None:
+def test_nothing_is_pruned_within_the_limits(store: Store, run_ids: list[int]) -> None:
     assert prune(store) == Pruned(reports=0, events=0, deliveries=0, silences=0)
     assert kept(store, run_ids[0]) == list(range(STEPS))
 
 
-def test_what_is_too_old_goes(store: Store, run_ids: list[int]) -> None:
+def test_reports_over_the_age_limit_are_pruned(store: Store, run_ids: list[int]) -> None:
     assert prune(store, max_age_seconds=2.0).reports == 2 * (STEPS - 2)
     assert [kept(store, run_id) for run_id in run_ids] == [[4, 5], [4, 5]]
 
 
-def test_a_clock_that_was_behind_for_a_moment_takes_nothing_with_it(store: Store, run_ids: list[int]) -> None:
+def test_a_clock_that_was_briefly_behind_prunes_no_newer_reports(store: Store, run_ids: list[int]) -> None:
     append(store, report_intake(run="a", step=STEPS), now=NOW - 1e6)
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 1))
     assert prune(store, max_age_seconds=1e5).reports == 1
     assert kept(store, run_ids[0]) == list(range(STEPS))
 
 
-def test_it_ends_between_two_small_transactions(store: Store, run_ids: list[int]) -> None:
+def test_pruning_stops_between_two_small_transactions(store: Store, run_ids: list[int]) -> None:
     append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(2 * BATCH_ROWS)))
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + 2 * BATCH_ROWS))
     answers = iter([True])
@@ -78,7 +78,7 @@ def test_it_ends_between_two_small_transactions(store: Store, run_ids: list[int]
 
 
 @pytest.mark.server("postgres")
-def test_adding_up_what_all_reports_take_may_take_longer_than_anything_else(postgres_url: str) -> None:
+def test_summing_the_size_of_all_reports_has_a_longer_timeout(postgres_url: str) -> None:
     impatient = Store.open(f"{postgres_url}?options=-c%20statement_timeout%3D200ms")
     with closing(impatient), psycopg.connect(postgres_url) as other:
         other.execute("LOCK TABLE report")
@@ -86,17 +86,17 @@ def test_adding_up_what_all_reports_take_may_take_longer_than_anything_else(post
         assert prune(impatient) == Pruned(reports=0, events=0, deliveries=0, silences=0)
 
 
-def test_a_run_keeps_its_newest_bytes(store: Store, run_ids: list[int]) -> None:
+def test_the_run_limit_keeps_the_newest_bytes_of_a_run(store: Store, run_ids: list[int]) -> None:
     prune(store, max_bytes_per_run=int(2.5 * payload_bytes(store)))
     assert [kept(store, run_id) for run_id in run_ids] == [[4, 5], [4, 5]]
 
 
-def test_all_runs_together_keep_the_newest_bytes(store: Store, run_ids: list[int]) -> None:
+def test_the_total_limit_keeps_the_newest_bytes_of_all_runs(store: Store, run_ids: list[int]) -> None:
     prune(store, max_bytes=int(3.5 * payload_bytes(store)))
     assert [kept(store, run_id) for run_id in run_ids] == [[5], [4, 5]]
 
 
-def test_much_goes_in_small_transactions(store: Store, run_ids: list[int]) -> None:
+def test_pruning_uses_small_transactions(store: Store, run_ids: list[int]) -> None:
     n_reports = 2 * BATCH_ROWS + 10
     append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(n_reports)))
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + n_reports))
@@ -108,26 +108,26 @@ def test_much_goes_in_small_transactions(store: Store, run_ids: list[int]) -> No
     assert max(pieces) == BATCH_ROWS
 
 
-def test_what_a_worker_has_yet_to_read_stays(store: Store, run_ids: list[int]) -> None:
+def test_unread_reports_are_not_pruned(store: Store, run_ids: list[int]) -> None:
     commit(store, run_ids[0], frontier=Frontier(report_id=3))
     prune(store, max_bytes=0)
     assert [kept(store, run_id) for run_id in run_ids] == [[2, 3, 4, 5], []]
 
 
-def test_report_ids_grow_on_after_all_were_pruned(store: Store, run_ids: list[int]) -> None:
+def test_report_ids_keep_growing_after_all_reports_are_pruned(store: Store, run_ids: list[int]) -> None:
     prune(store, max_bytes=0)
     append(store, report_intake(run="a", step=STEPS))
     assert [stored.report.step for stored in store.reports.after(run_ids[0], 2 * STEPS, limit=10)] == [STEPS]
 
 
-def test_batches_stay(store: Store, run_ids: list[int]) -> None:
+def test_batches_are_not_pruned(store: Store, run_ids: list[int]) -> None:
     row = batch(batch_key(1, 0), run_id=run_ids[0], ordinal=1)
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS), batches=(row,))
     prune(store, max_bytes=0)
     assert store.run_log.batch(row.key) == row
 
 
-def test_events_go_after_a_day(store: Store, run_ids: list[int]) -> None:
+def test_events_are_pruned_after_a_day(store: Store, run_ids: list[int]) -> None:
     old = Event(kind="x", data={}, at=NOW + STEPS - EVENT_SECONDS - 1)
     commit(store, run_ids[0], frontier=Frontier(report_id=12), events=(old, Event(kind="x", data={}, at=NOW)))
     assert prune(store).events == 1

@@ -51,7 +51,7 @@ def log(store: Store) -> RunLog:
     return store.run_log
 
 
-def test_a_new_run_has_nothing_behind_it(log: RunLog, run_id: int) -> None:
+def test_a_new_run_has_no_progress(log: RunLog, run_id: int) -> None:
     assert log.progress(run_id).frontier == Frontier()
     assert log.progress(run_id).checkpoint is None
     assert log.batches_after(run_id, 0, limit=10) == []
@@ -60,7 +60,7 @@ def test_a_new_run_has_nothing_behind_it(log: RunLog, run_id: int) -> None:
     assert log.policy_versions(run_id) == []
 
 
-def test_a_run_that_is_not_there_is_not_found(log: RunLog) -> None:
+def test_an_unknown_run_is_not_found(log: RunLog) -> None:
     with pytest.raises(NotFound):
         log.run(404)
     with pytest.raises(NotFound):
@@ -68,7 +68,7 @@ def test_a_run_that_is_not_there_is_not_found(log: RunLog) -> None:
     assert log.last_seen(404) is None
 
 
-def test_a_batch_comes_back_as_it_was(store: Store, log: RunLog, run_id: int) -> None:
+def test_a_batch_round_trips(store: Store, log: RunLog, run_id: int) -> None:
     signals = {"total_kl_k3": 1e-3, "chi2": math.inf, "low": -math.inf}
     row = batch(
         batch_key(1, 7, 2),
@@ -103,7 +103,7 @@ def test_a_revised_batch_replaces_the_row(store: Store, log: RunLog, run_id: int
     assert log.batches_after(run_id, 0, limit=10) == [revised]
 
 
-def test_decisions_come_back_the_active_one_first(store: Store, run_id: int) -> None:
+def test_decisions_are_returned_with_the_active_one_first(store: Store, run_id: int) -> None:
     key = batch_key(1, 1)
     rows = tuple(
         DecisionRow(
@@ -130,7 +130,7 @@ def test_the_frontier_and_the_checkpoint_move_together_or_alone(store: Store, lo
     assert log.progress(run_id).checkpoint == checkpoint
 
 
-def test_what_an_outcome_says_of_the_run_is_written_and_the_rest_stays(store: Store, log: RunLog, run_id: int) -> None:
+def test_a_run_update_writes_only_its_own_fields(store: Store, log: RunLog, run_id: int) -> None:
     commit(store, run_id, owner="me", tags=("dapo", "a"), config={"lr": 1e-6}, mode="enforce", attempt_id=1)
     commit(store, run_id, state=RunState.STALLED, last_step=12)
     run = log.run(run_id)
@@ -145,7 +145,7 @@ def test_the_last_report_is_the_newest_of_any_rank(store: Store, log: RunLog, ru
     assert log.run(run_id).last_report_at == NOW + 5
 
 
-def test_an_alert_lives_through_its_states(store: Store, log: RunLog, run_id: int) -> None:
+def test_an_alert_moves_through_its_states(store: Store, log: RunLog, run_id: int) -> None:
     pending = alert(run_id=run_id, state=AlertState.PENDING)
     firing = replace(pending, state=AlertState.FIRING, value=math.inf, updated_at=NOW + 1)
     for state in (pending, firing):
@@ -155,7 +155,7 @@ def test_an_alert_lives_through_its_states(store: Store, log: RunLog, run_id: in
     assert log.open_alerts(run_id) == []
 
 
-def test_an_alert_that_never_fired_leaves_nothing(store: Store, log: RunLog, run_id: int) -> None:
+def test_an_alert_that_never_fired_is_deleted(store: Store, log: RunLog, run_id: int) -> None:
     pending = alert(run_id=run_id, state=AlertState.PENDING)
     other = replace(pending, step=9)
     commit(store, run_id, alerts=(pending, other))
@@ -163,12 +163,12 @@ def test_an_alert_that_never_fired_leaves_nothing(store: Store, log: RunLog, run
     assert log.open_alerts(run_id) == [other]
 
 
-def test_an_alert_without_a_value_keeps_it_unknown(store: Store, log: RunLog, run_id: int) -> None:
+def test_an_alert_without_a_value_is_stored_without_one(store: Store, log: RunLog, run_id: int) -> None:
     commit(store, run_id, alerts=(alert(run_id=run_id, value=math.nan),))
     assert math.isnan(log.open_alerts(run_id)[0].value)
 
 
-def test_the_same_transition_and_delivery_twice_are_one(store: Store, run_id: int) -> None:
+def test_a_repeated_transition_and_delivery_are_stored_once(store: Store, run_id: int) -> None:
     firing = alert(run_id=run_id)
     silence = alert_event(firing, silence_started_at=NOW)
     for _ in range(2):
@@ -198,7 +198,7 @@ def test_policy_versions_are_added(store: Store, log: RunLog, run_id: int) -> No
     assert log.policy(run_id) == later
 
 
-def test_an_outcome_is_written_whole_or_not_at_all(store: Store, log: RunLog, run_id: int) -> None:
+def test_a_run_update_is_atomic(store: Store, log: RunLog, run_id: int) -> None:
     first = batch(batch_key(1, 1), run_id=run_id, ordinal=1)
     clash = batch(batch_key(404, 1), run_id=run_id, ordinal=2)
     with pytest.raises(Exception, match=r"(?i)foreign key"):
@@ -207,7 +207,7 @@ def test_an_outcome_is_written_whole_or_not_at_all(store: Store, log: RunLog, ru
     assert log.progress(run_id).frontier == Frontier()
 
 
-def test_unfinished_are_runs_that_live_or_have_something_unread(store: Store, log: RunLog) -> None:
+def test_unfinished_runs_are_running_or_have_unread_messages(store: Store, log: RunLog) -> None:
     ended, unread, lives = (append(store, start_intake(run=run))[0].run_id for run in ("ended", "unread", "lives"))
     for run_id in (ended, unread):
         [notice] = store.reports.notices_after(run_id, 0, limit=10)
@@ -216,9 +216,7 @@ def test_unfinished_are_runs_that_live_or_have_something_unread(store: Store, lo
     assert [run.id for run in log.unfinished_runs()] == [unread, lives]
 
 
-def test_commits_tell_listeners_for_which_runs_something_came_but_not_what_the_worker_wrote_itself(
-    store: Store, run_id: int
-) -> None:
+def test_listeners_get_runs_with_new_messages_but_not_the_writes_of_the_worker(store: Store, run_id: int) -> None:
     heard: list[frozenset[int]] = []
     store.on_commit(heard.append)
     commit(store, run_id, events=(Event(kind="batch", data={}, at=NOW),))
@@ -227,9 +225,7 @@ def test_commits_tell_listeners_for_which_runs_something_came_but_not_what_the_w
     assert heard == [frozenset(), {run_id}]
 
 
-def test_a_revision_is_another_one_after_an_edit_and_the_same_after_what_the_worker_wrote(
-    store: Store, run_id: int
-) -> None:
+def test_edits_change_the_revision_and_writes_of_the_worker_do_not(store: Store, run_id: int) -> None:
     key = store.runs.by_id(run_id).key
     before = store.run_log.revision(run_id)
     commit(store, run_id, state=RunState.PAUSED)
@@ -247,9 +243,7 @@ def test_a_revision_is_another_one_after_an_edit_and_the_same_after_what_the_wor
         assert store.run_log.revision(run_id) > before
 
 
-def test_speakers_are_those_whose_hearts_beat_and_those_that_have_just_begun(
-    store: Store, log: RunLog, run_id: int
-) -> None:
+def test_active_launches_sent_a_heartbeat_or_have_just_started(store: Store, log: RunLog, run_id: int) -> None:
     append(store, report_intake(step=4), report_intake(step=9, launch="launch-2", seed=1), now=NOW + 50)
     beat(store, at=NOW + 60)
     append(store, intake(wire.Finish(attempt="a", launch="launch-2", sequence=1)), now=NOW + 70)

@@ -49,7 +49,7 @@ def test_a_run_is_found_by_name_and_id(store: Store) -> None:
     assert store.runs.get(GRPO, access=MATH) == store.runs.by_id(run_id, access=MATH)
 
 
-def test_another_projects_run_does_not_exist(store: Store) -> None:
+def test_a_run_of_another_project_is_not_found(store: Store) -> None:
     [run_id] = begin(store, "code/grpo")
     for read in (
         lambda: store.runs.get(RunKey("code", "grpo"), access=MATH),
@@ -79,7 +79,7 @@ def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "no", "!!", "kwECAw", "kc-AAAAAAAAAAA"])
-def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidInput, match="must be the `next`"):
         store.runs.list(access=EVERYTHING, after=cursor)
 
@@ -95,7 +95,7 @@ def test_runs_are_filtered(store: Store) -> None:
     assert listed(store, archived=True) == ["math/b"]
 
 
-def test_only_what_is_given_changes(store: Store) -> None:
+def test_an_update_changes_only_the_given_fields(store: Store) -> None:
     begin(store, "math/grpo")
     store.runs.update(GRPO, access=MATH, now=NOW, tags=["b", "a", "a"], owner="me").result(10)
     run = store.runs.update(GRPO, access=MATH, now=NOW, archived=True).result(10)
@@ -103,14 +103,14 @@ def test_only_what_is_given_changes(store: Store) -> None:
     assert store.runs.update(GRPO, access=MATH, now=NOW, tags=[]).result(10).tags == ()
 
 
-def test_a_renamed_run_leaves_its_name_free(store: Store) -> None:
+def test_renaming_a_run_frees_its_old_name(store: Store) -> None:
     [old] = begin(store, "math/grpo")
     assert store.runs.update(GRPO, access=MATH, now=NOW, name="first").result(10).key == RunKey("math", "first")
     [new] = begin(store, "math/grpo")
     assert new != old
 
 
-def test_a_name_is_given_once_and_must_be_one(store: Store) -> None:
+def test_a_duplicate_or_invalid_name_is_refused(store: Store) -> None:
     begin(store, "math/grpo", "math/taken")
     with pytest.raises(Conflict, match="math/taken"):
         store.runs.update(GRPO, access=MATH, now=NOW, name="taken").result(10)
@@ -132,7 +132,7 @@ FAILING = FailingHandover(routes=Routes(), public_url=None, now=NOW)
 @pytest.mark.parametrize(
     ("name", "owner_change", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)]
 )
-def test_of_a_change_that_fails_nothing_is_kept(
+def test_a_failed_update_changes_nothing(
     store: Store, name: str, owner_change: OwnerChange | None, error: type[Exception]
 ) -> None:
     begin(store, "math/grpo", "math/taken")
@@ -146,14 +146,14 @@ def test_of_a_change_that_fails_nothing_is_kept(
     assert listed(store) == ["math/taken", "math/grpo"]
 
 
-def test_a_name_and_all_else_change_together(store: Store) -> None:
+def test_a_name_and_other_fields_change_together(store: Store) -> None:
     [run_id] = begin(store, "math/grpo")
     run = store.runs.update(GRPO, access=MATH, now=NOW, name="first", tags=["x"], owner="you").result(10)
     assert (run.id, str(run.key), run.tags, run.owner) == (run_id, "math/first", ("x",), "you")
     assert store.runs.by_id(run_id) == run
 
 
-def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store) -> None:
+def test_deleting_a_run_deletes_its_rows_and_frees_its_name(store: Store) -> None:
     run_id, other_id = begin(store, "math/grpo", "math/other")
     for run, id_ in (("grpo", run_id), ("other", other_id)):
         append(store, *(report_intake(run=run, step=step) for step in range(3)))
@@ -185,7 +185,7 @@ def counts(store: Store) -> dict[str, int]:
     ).result(10)
 
 
-def test_what_was_said_of_a_run_that_goes_in_the_same_group_spoils_no_other(store: Store) -> None:
+def test_updates_of_a_run_deleted_in_the_same_group_do_not_fail_other_runs(store: Store) -> None:
     gone, stays = begin(store, "math/grpo", "math/other")
     said = Event(kind="x", data={}, at=NOW)
     with Gate(store.writer):

@@ -71,7 +71,7 @@ def last(found: SignalSeries, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("n", [1, CHUNK_BATCHES - 1, CHUNK_BATCHES, CHUNK_BATCHES + 1, 3 * CHUNK_BATCHES + 7])
-def test_every_batch_is_a_point_while_there_are_points(store: Store, run_id: int, n: int) -> None:
+def test_each_batch_is_a_point_if_the_points_suffice(store: Store, run_id: int, n: int) -> None:
     write(store, run_id, range(n))
     found = series(store, run_id, "kl", "lr", points=n)
     assert found.exact
@@ -82,7 +82,7 @@ def test_every_batch_is_a_point_while_there_are_points(store: Store, run_id: int
     assert set(found.count) == {1}
 
 
-def test_more_batches_than_points_are_gathered(store: Store, run_id: int) -> None:
+def test_batches_are_aggregated_if_they_outnumber_the_points(store: Store, run_id: int) -> None:
     write(store, run_id, range(1000))
     found = series(store, run_id, "kl", points=10)
     band = found.bands["kl"]
@@ -93,14 +93,14 @@ def test_more_batches_than_points_are_gathered(store: Store, run_id: int) -> Non
     assert band.mean.tolist() == [first + 49.5 for first in range(0, 1000, 100)]
 
 
-def test_steps_are_cut_at_both_ends_included(store: Store, run_id: int) -> None:
+def test_a_range_of_steps_includes_both_ends(store: Store, run_id: int) -> None:
     write(store, run_id, range(600))
     assert series(store, run_id, "kl", from_step=250, to_step=260).step.tolist() == list(range(250, 261))
     assert series(store, run_id, "kl", from_step=590).step.tolist() == list(range(590, 600))
     assert series(store, run_id, "kl", from_step=601).step.tolist() == []
 
 
-def test_a_revised_batch_is_drawn_as_revised(store: Store, run_id: int) -> None:
+def test_history_shows_the_revised_batch(store: Store, run_id: int) -> None:
     rows = write(store, run_id, range(CHUNK_BATCHES + 20))
     revised = tuple(
         structs.replace(rows[i], revised=True, signals={"kl": -1.0, "late": 5.0}) for i in (3, 7, CHUNK_BATCHES + 2)
@@ -112,7 +112,7 @@ def test_a_revised_batch_is_drawn_as_revised(store: Store, run_id: int) -> None:
     assert np.flatnonzero(found.bands["late"].last == 5.0).tolist() == changed
 
 
-def test_a_signal_that_begins_late_is_nan_before(store: Store, run_id: int) -> None:
+def test_a_signal_is_nan_before_its_first_value(store: Store, run_id: int) -> None:
     rows = write(store, run_id, range(CHUNK_BATCHES))
     later = structs.replace(rows[-1], key=batch_key(1, 999), ordinal=CHUNK_BATCHES + 1, signals={"new": 1.0})
     commit(store, run_id, batches=(later,))
@@ -121,7 +121,7 @@ def test_a_signal_that_begins_late_is_nan_before(store: Store, run_id: int) -> N
     assert np.isnan(found.bands["nobody"].last).all()
 
 
-def test_nan_is_left_out_of_a_points_range_and_mean(store: Store, run_id: int) -> None:
+def test_the_range_and_mean_of_a_point_ignore_nan(store: Store, run_id: int) -> None:
     values = [1.0, math.nan, 3.0, math.nan, math.nan, math.inf]
     rows = [
         batch(batch_key(1, i), run_id=run_id, ordinal=i + 1, signals={"x": value}) for i, value in enumerate(values)
@@ -141,7 +141,7 @@ def test_a_point_without_any_value_is_nan(store: Store, run_id: int) -> None:
         assert np.isnan(column).tolist() == [True, True]
 
 
-def test_gauges_read_the_whole_rollout_batch_else_the_last_update(store: Store, run_id: int) -> None:
+def test_gauges_use_the_rollout_batch_or_else_the_last_update(store: Store, run_id: int) -> None:
     keys = [(0, None), (0, 0), (0, 1), (1, 0), (1, 1), (2, None)]
     rows = [
         batch(batch_key(1, *key), run_id=run_id, ordinal=i + 1, signals={"x": float(i)}) for i, key in enumerate(keys)
@@ -152,7 +152,7 @@ def test_gauges_read_the_whole_rollout_batch_else_the_last_update(store: Store, 
     assert last(everything, "x") == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_restart_that_went_back_replaces_what_it_trained_again(store: Store, run_id: int) -> None:
+def test_a_restart_from_an_earlier_step_replaces_the_repeated_steps(store: Store, run_id: int) -> None:
     write(store, run_id, range(300))
     append(store, report_intake(step=300))
     [restart] = append(store, report_intake(step=200, launch="launch-2"), now=NOW + 1e6)
@@ -163,7 +163,7 @@ def test_a_restart_that_went_back_replaces_what_it_trained_again(store: Store, r
     assert len(series(store, run_id, "kl", attempt_id=1).step) == 300
 
 
-def test_a_second_trainer_is_read_only_when_asked_for(store: Store, run_id: int) -> None:
+def test_a_second_trainer_is_read_only_on_request(store: Store, run_id: int) -> None:
     write(store, run_id, range(5))
     [second] = append(store, report_intake(launch="launch-2"))
     write(store, run_id, range(3), attempt_id=second.attempt_id, first_ordinal=6)
@@ -178,26 +178,26 @@ def test_a_run_without_batches_has_no_points(store: Store, run_id: int) -> None:
     assert store.signals.names(run_id, access=EVERYTHING) == []
 
 
-def test_the_names_of_a_runs_signals_and_scalars(store: Store, run_id: int) -> None:
+def test_the_names_of_signals_and_scalars_are_listed(store: Store, run_id: int) -> None:
     write(store, run_id, range(3))
     assert store.signals.names(run_id, access=EVERYTHING) == ["kl", "lr", "nan"]
 
 
-def test_another_projects_history_does_not_exist(store: Store, run_id: int) -> None:
+def test_history_of_another_project_is_not_found(store: Store, run_id: int) -> None:
     write(store, run_id, range(300))
     assert len(series(store, run_id, "kl", access=CODE).step) == 0
     assert len(series(store, run_id, "kl", access=CODE, attempt_id=1).step) == 0
     assert store.signals.names(run_id, access=CODE) == []
 
 
-def test_history_is_the_same_for_who_opens_the_file_anew(store: Store, run_id: int, url: str) -> None:
+def test_history_is_the_same_after_reopening_the_database(store: Store, run_id: int, url: str) -> None:
     write(store, run_id, range(300))
     again = Store.open(url)
     assert last(series(again, run_id, "kl"), "kl") == list(range(300))
     again.close()
 
 
-def test_the_newest_steps_are_those_of_the_line_that_is_drawn(store: Store, run_id: int) -> None:
+def test_the_newest_steps_come_from_the_displayed_attempts(store: Store, run_id: int) -> None:
     write(store, run_id, range(10))
     newer = append(store, start_intake(attempt="b", launch="launch-2"))[0].attempt_id
     write(store, run_id, range(6, 9), attempt_id=newer, first_ordinal=11)

@@ -31,7 +31,7 @@ def test_silences_are_listed_newest_first_in_pages(store: Store, silences: list[
     assert store.silences.list(access=EVERYTHING, ending_after=NOW + 60).items == ()
 
 
-def test_a_run_is_under_those_of_its_project_and_of_all_that_are_in_force(
+def test_active_silences_of_a_run_are_those_of_its_project_and_global_ones(
     store: Store, silences: list[Silence]
 ) -> None:
     [receipt] = append(store, start_intake("math", "grpo"))
@@ -40,7 +40,7 @@ def test_a_run_is_under_those_of_its_project_and_of_all_that_are_in_force(
     assert found == [(), (everywhere,), (everywhere, of_math), ()]
 
 
-def test_another_projects_silences_do_not_exist(store: Store, silences: list[Silence]) -> None:
+def test_silences_of_another_project_are_not_found(store: Store, silences: list[Silence]) -> None:
     assert store.silences.list(access=CODE).items == (silences[1],)
     for other in (silences[0], silences[2]):
         with pytest.raises(NotFound):
@@ -48,7 +48,7 @@ def test_another_projects_silences_do_not_exist(store: Store, silences: list[Sil
     assert list(store.silences.list(access=EVERYTHING).items) == silences[::-1]
 
 
-def test_a_silence_that_is_ended_stays_listed_with_its_end(store: Store, silences: list[Silence]) -> None:
+def test_an_ended_silence_stays_listed_with_its_end(store: Store, silences: list[Silence]) -> None:
     of_code = silences[1]
     for now in (NOW + 10, NOW + 20):
         store.silences.expire(of_code.id, access=CODE, now=now).result()

@@ -25,7 +25,7 @@ def test_a_token_is_found_by_its_digest(store: Store) -> None:
     assert store.tokens.by_digest("another") is None
 
 
-def test_a_name_is_given_once(store: Store) -> None:
+def test_a_duplicate_name_is_refused(store: Store) -> None:
     create(store, "ci")
     with pytest.raises(Conflict, match="'ci'"):
         create(store, "ci")
@@ -36,7 +36,7 @@ def test_tokens_are_listed_by_name(store: Store) -> None:
     assert store.tokens.list() == tuple(reversed(tokens))
 
 
-def test_a_revoked_token_is_gone(store: Store) -> None:
+def test_a_revoked_token_is_not_found(store: Store) -> None:
     create(store, "ci")
     store.tokens.revoke("ci").result(10)
     assert store.tokens.by_digest("digest of ci") is None

@@ -51,7 +51,7 @@ def vars_of(report: StoredReport) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_run_gets_what_it_would_read_alone(store: Store, seed: int) -> None:
+def test_each_run_gets_the_messages_that_it_would_read_alone(store: Store, seed: int) -> None:
     run_ids, chance = filled(store, seed=seed)
     for _ in range(5):
         asked = chance.sample(run_ids, k=chance.randint(1, N_RUNS))
@@ -67,7 +67,7 @@ def test_each_run_gets_what_it_would_read_alone(store: Store, seed: int) -> None
             assert said(mail[run_id]) == said(alone)
 
 
-def test_where_there_is_as_much_as_the_limit_there_is_no_telling_whose_is_missing(store: Store) -> None:
+def test_a_result_that_reaches_the_limit_is_discarded(store: Store) -> None:
     run_ids = [append(store, *(report_intake(run=run, step=step) for step in range(3)))[0].run_id for run in "ab"]
     read = dict.fromkeys(run_ids, Frontier())
     assert store.run_log.unread(read, limit=6) is None
@@ -76,7 +76,7 @@ def test_where_there_is_as_much_as_the_limit_there_is_no_telling_whose_is_missin
     assert [len(mail[run_id].reports) for run_id in run_ids] == [3, 3]
 
 
-def test_a_row_that_cannot_be_decoded_is_named_among_the_others(store: Store) -> None:
+def test_an_undecodable_row_is_returned_as_damaged(store: Store) -> None:
     broken, sound = (append(store, report_intake(run=run))[0] for run in ("broken", "sound"))
     spoil = update(tables.report).where(tables.report.c.id == broken.id).values(payload=b"\xc1")
     store.writer.submit(lambda transaction: transaction.connection.execute(spoil) and None).result(30)
@@ -89,7 +89,7 @@ def test_a_row_that_cannot_be_decoded_is_named_among_the_others(store: Store) ->
     assert isinstance(whole, StoredReport)
 
 
-def test_it_is_read_from_an_index_however_few_runs_the_database_has_counted(url: str, store: Store) -> None:
+def test_the_query_uses_an_index_even_with_few_runs(url: str, store: Store) -> None:
     """Where a run has a large share of all rows, a planner that may begin with the rows does so."""
     for batch in range(4):
         append(store, *(report_intake(step=step) for step in range(batch * 100, batch * 100 + 100)))

@@ -9,7 +9,7 @@ from trmon.store.database.connect import engines_of
 from trmon.store.rows.name_dictionary import NameDictionary
 
 
-def test_names_are_read_while_the_writer_forgets_them(store: Store, url: str) -> None:
+def test_names_can_be_read_while_the_writer_evicts_them(store: Store, url: str) -> None:
     wanted = (("kl",), ("reward", "lr"))
     added = store.writer.submit(
         lambda transaction: [NameDictionary().id_of(transaction.connection, one) for one in wanted]

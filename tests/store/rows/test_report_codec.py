@@ -51,37 +51,37 @@ def assert_same(found: Columns, expected: Columns) -> None:
 
 
 @pytest.mark.parametrize("case", cases())
-def test_every_bit_of_the_golden_columns_comes_back(case: str) -> None:
+def test_golden_columns_round_trip_bit_for_bit(case: str) -> None:
     expected = columns(**inputs(case))
     assert_same(report_codec.unpack_report(packed(expected))[1](), expected)
 
 
-def test_the_report_comes_back_without_its_columns() -> None:
+def test_a_report_can_be_read_without_its_columns() -> None:
     sent = report(step=3, update=1, scalars={"lr": 1e-6, "bad": None, "far": "-inf"}, accepted=b"\xff", kl_is="exact")
     found, unpacked = report_codec.unpack_report(stored(sent))
     assert found == without_columns(sent)
     assert_same(unpacked(), wire.unpack_columns(sent))
 
 
-def test_what_the_columns_say_of_themselves_comes_back() -> None:
+def test_column_metadata_round_trips() -> None:
     sent = report(kl_is="lower_bound", kl_pair="total", trainer_version=7, old_version=6)
     found = report_codec.unpack_report(stored(sent))[1]()
     assert (found.kl_is, found.kl_pair, found.trainer_version, found.old_version) == ("lower_bound", "total", 7, 6)
 
 
-def test_columns_without_sequences_or_histograms_come_back() -> None:
+def test_columns_without_sequences_or_histograms_round_trip() -> None:
     expected = replace(realistic_columns(n=0), histograms={})
     assert_same(report_codec.unpack_report(packed(expected))[1](), expected)
 
 
 @pytest.mark.parametrize(("n", "length"), [(8, 64), (64, 64), (64, 512)])
-def test_realistic_columns_take_at_most_six_tenths_of_their_bytes(n: int, length: int) -> None:
+def test_realistic_columns_compress_to_at_most_60_percent(n: int, length: int) -> None:
     made = realistic_columns(n=n, length=length)
     raw = sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
     assert len(packed(made)) <= 0.6 * raw
 
 
-def test_a_damaged_payload_is_not_read() -> None:
+def test_a_damaged_payload_is_refused() -> None:
     payload = bytearray(packed(realistic_columns()))
     payload[-20] ^= 1
     with pytest.raises(TrmonError, match=r"a stored report is damaged: parcel.data: is not one zstd frame"):
@@ -117,7 +117,7 @@ def changed(sent: wire.Report, name: str, values: list[float]) -> wire.Report:
     return msgspec.structs.replace(sent, columns=sent.columns | {name: column})
 
 
-def test_a_digest_tells_what_is_said_and_not_how_it_was_sent() -> None:
+def test_a_digest_depends_on_content_and_not_on_transport() -> None:
     sent = report(step=1, accepted=b"\x05", policy="ab")
     again = msgspec.structs.replace(sent, sent_at=5.0, losses=wire.Losses({"full": 1}), wire=(1, 1))
     reordered = msgspec.structs.replace(sent, columns=dict(reversed(sent.columns.items())))
@@ -136,7 +136,7 @@ def test_a_digest_tells_what_is_said_and_not_how_it_was_sent() -> None:
     assert len({digest(sent), *map(digest, others)}) == 1 + len(others)
 
 
-def test_the_same_numbers_are_the_same_bytes_whatever_their_nans_and_zeros() -> None:
+def test_nan_payloads_and_signed_zeros_do_not_change_the_digest() -> None:
     plain = changed(report(step=1), "reward", [0.0, np.nan, np.inf])
     odd = changed(report(step=1), "reward", [-0.0, np.uint64(0xFFF8000000000001).view(np.float64), np.inf])
     assert plain.columns != odd.columns
@@ -144,7 +144,7 @@ def test_the_same_numbers_are_the_same_bytes_whatever_their_nans_and_zeros() -> 
     assert stored(plain) == stored(odd)
 
 
-def test_the_same_numbers_are_the_same_bytes_in_every_encoding() -> None:
+def test_the_encoding_does_not_change_the_digest() -> None:
     sent = changed(report(step=1, accepted=b"\x05"), "reward", [-0.0, np.nan, np.inf])
     read = wire.decode(as_json(sent), media_type=wire.JSON)
     assert isinstance(read, wire.Report)
@@ -152,14 +152,14 @@ def test_the_same_numbers_are_the_same_bytes_in_every_encoding() -> None:
     assert stored(read) == stored(sent)
 
 
-def test_a_digest_of_a_message_without_columns_tells_what_is_said_and_stays_as_it_lies_in_databases() -> None:
+def test_the_digest_of_a_message_without_columns_depends_on_content_and_is_stable() -> None:
     said = [wire.Pause(attempt="a", launch="l", sequence=sequence, sent_at=at) for sequence in (1, 2) for at in (0, 9)]
     assert len({report_codec.message_digest(message) for message in said}) == 2
     assert report_codec.message_digest(said[0]).hex() == "5c3bbb37fd1954d91f3390dcd7f346b7"
 
 
 @pytest.mark.parametrize("accepted", [b"\x05", None], ids=["decided by its sender", "left to the service"])
-def test_a_report_is_known_again_whatever_packed_it(accepted: bytes | None) -> None:
+def test_reports_packed_by_different_zstd_versions_match(accepted: bytes | None) -> None:
     sent = report(step=1, accepted=accepted, policy="ab")
     decided = msgspec.structs.replace(sent, policy=sent.policy if accepted else "cd", sent_at=9.0)
     payload = stored(sent)
@@ -182,7 +182,7 @@ def test_a_report_is_known_again_whatever_packed_it(accepted: bytes | None) -> N
         pytest.param(lambda fields: [fields[0], 1 << 40, *fields[2:]], id="another number of sequences"),
     ],
 )
-def test_whatever_is_damaged_is_said_to_be(spoil: Callable[[list[Any]], list[Any]]) -> None:
+def test_damaged_fields_are_reported(spoil: Callable[[list[Any]], list[Any]]) -> None:
     payload = packed(realistic_columns())
     damaged = msgspec.msgpack.encode(spoil(msgspec.msgpack.decode(payload)))
     with pytest.raises(Damaged, match="a stored report is damaged"):
@@ -190,10 +190,10 @@ def test_whatever_is_damaged_is_said_to_be(spoil: Callable[[list[Any]], list[Any
 
 
 @pytest.mark.parametrize("damaged", [b"\xc1", packed(realistic_columns())[:-1] + b"\0"])
-def test_what_is_damaged_is_the_same_as_nothing(damaged: bytes) -> None:
+def test_damaged_bytes_do_not_match(damaged: bytes) -> None:
     assert not report_codec.is_same_report(packed(realistic_columns()), damaged)
 
 
-def test_a_damaged_notice_is_said_to_be() -> None:
+def test_a_damaged_notice_is_reported() -> None:
     with pytest.raises(Damaged, match="a stored notice is damaged"):
         report_codec.unpack_notice(b"\xc1")

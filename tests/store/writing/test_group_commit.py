@@ -65,14 +65,14 @@ def projects(engine: Engine) -> list[str]:
         return list(connection.scalars(select(tables.project.c.name)))
 
 
-def test_operations_are_done_in_their_order(writer: GroupCommit, engine: Engine) -> None:
+def test_operations_run_in_order(writer: GroupCommit, engine: Engine) -> None:
     with Gate(writer):
         futures = [writer.submit(add(name)) for name in "abc"]
     assert [future.result(10) for future in futures] == ["a", "b", "c"]
     assert projects(engine) == ["a", "b", "c"]
 
 
-def test_what_waits_is_committed_together(writer: GroupCommit) -> None:
+def test_waiting_operations_are_committed_together(writer: GroupCommit) -> None:
     commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
     with Gate(writer):
@@ -84,7 +84,7 @@ def test_what_waits_is_committed_together(writer: GroupCommit) -> None:
     assert len(commits) < 4
 
 
-def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> None:
+def test_a_failing_operation_does_not_fail_others(writer: GroupCommit, engine: Engine) -> None:
     with Gate(writer):
         good = writer.submit(add("good"))
         bad = writer.submit(add("bad", error=Conflict("no")))
@@ -95,7 +95,7 @@ def test_one_that_fails_spoils_no_other(writer: GroupCommit, engine: Engine) -> 
     assert projects(engine) == ["good", "later"]
 
 
-def test_a_row_that_may_not_be_fails_its_own_work_alone(writer: GroupCommit, engine: Engine) -> None:
+def test_a_constraint_violation_fails_only_its_own_operation(writer: GroupCommit, engine: Engine) -> None:
     def orphan(transaction: Transaction) -> None:
         rows = [{"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}]
         insert_rows(transaction.connection, tables.event, rows=rows)
@@ -109,16 +109,14 @@ def test_a_row_that_may_not_be_fails_its_own_work_alone(writer: GroupCommit, eng
 
 
 @pytest.mark.parametrize("error", [Conflict("no"), ValueError("no")], ids=["a refusal", "a failure"])
-def test_those_who_remember_hear_that_the_group_of_one_that_fails_was_undone(
-    writer: GroupCommit, error: Exception
-) -> None:
+def test_rollback_listeners_are_called_when_an_operation_fails(writer: GroupCommit, error: Exception) -> None:
     undone = Event()
     writer.on_rollback(undone.set)
     assert writer.submit(add("bad", error=error)).exception(10) is error
     assert undone.is_set()
 
 
-def test_a_group_without_a_failure_is_written_once_and_one_with_it_twice(writer: GroupCommit) -> None:
+def test_a_group_is_written_again_only_after_a_failure(writer: GroupCommit) -> None:
     done: list[str] = []
 
     def noting(name: str, *, error: Exception | None = None) -> Operation[str]:
@@ -138,7 +136,7 @@ def test_a_group_without_a_failure_is_written_once_and_one_with_it_twice(writer:
     assert done == ["a", "b", "c", "d", "c", "d"]
 
 
-def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
+def test_a_failing_listener_does_not_stop_the_writer(writer: GroupCommit) -> None:
     def fail(_: CommittedGroup) -> None:
         raise RuntimeError("no")
 
@@ -148,7 +146,7 @@ def test_a_listener_that_fails_ends_nothing(writer: GroupCommit) -> None:
     writer.close()
 
 
-def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:
+def test_listeners_get_the_changed_runs(writer: GroupCommit) -> None:
     commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
     writer.submit(lambda transaction: transaction.touched.update({3, 4})).result(10)
@@ -156,7 +154,7 @@ def test_listeners_hear_which_runs_were_touched(writer: GroupCommit) -> None:
     assert [commit.touched for commit in commits] == [frozenset({3, 4})]
 
 
-def test_a_handler_gets_in_one_call_what_waits_in_a_row(writer: GroupCommit) -> None:
+def test_consecutive_items_for_a_handler_are_passed_in_one_call(writer: GroupCommit) -> None:
     calls: list[list[int]] = []
 
     def double(_: Transaction, items: list[int]) -> list[int]:
@@ -169,7 +167,7 @@ def test_a_handler_gets_in_one_call_what_waits_in_a_row(writer: GroupCommit) -> 
     assert calls == [[1, 2, 3]]
 
 
-def test_a_full_queue_takes_all_or_nothing_and_says_when_to_come_back(writer: GroupCommit) -> None:
+def test_a_full_queue_refuses_the_whole_request_with_a_retry_time(writer: GroupCommit) -> None:
     with Gate(writer):
         for i in range(8):
             writer.submit(add(str(i)))
@@ -179,7 +177,7 @@ def test_a_full_queue_takes_all_or_nothing_and_says_when_to_come_back(writer: Gr
     assert 1 <= refused.value.retry_after_seconds <= 60
 
 
-def test_who_goes_away_before_the_writer_comes_is_left_out(writer: GroupCommit, engine: Engine) -> None:
+def test_an_operation_cancelled_before_it_starts_is_skipped(writer: GroupCommit, engine: Engine) -> None:
     with Gate(writer):
         gone = writer.submit(add("gone"))
         assert gone.cancel()
@@ -188,7 +186,7 @@ def test_who_goes_away_before_the_writer_comes_is_left_out(writer: GroupCommit, 
     assert projects(engine) == ["stays"]
 
 
-def test_closing_writes_what_waits_and_takes_no_more(writer: GroupCommit, engine: Engine) -> None:
+def test_closing_writes_waiting_operations_and_refuses_new_ones(writer: GroupCommit, engine: Engine) -> None:
     with Gate(writer):
         future = writer.submit(add("last"))
         closing = Thread(target=writer.close)
@@ -200,6 +198,6 @@ def test_closing_writes_what_waits_and_takes_no_more(writer: GroupCommit, engine
     assert projects(engine) == ["last"]
 
 
-def test_nothing_is_answered_before_it_is_committed(writer: GroupCommit, engine: Engine) -> None:
+def test_a_future_resolves_only_after_the_commit(writer: GroupCommit, engine: Engine) -> None:
     for i in range(50):
         assert writer.submit(add(str(i))).result(10) in projects(engine)

@@ -33,7 +33,7 @@ def stores(postgres_url: str) -> Iterator[tuple[Store, Store]]:
         store.close()
 
 
-def test_a_reader_that_goes_on_from_the_newest_id_misses_nothing(stores: tuple[Store, Store]) -> None:
+def test_a_reader_that_continues_from_the_newest_id_misses_nothing(stores: tuple[Store, Store]) -> None:
     one, other = stores
     [first] = append(one, start_intake(run="grpo"))
 
@@ -60,7 +60,7 @@ def test_a_reader_that_goes_on_from_the_newest_id_misses_nothing(stores: tuple[S
     assert len(seen) == len(set(seen)) == 160
 
 
-def test_a_report_that_both_get_is_stored_once_and_another_payload_conflicts(stores: tuple[Store, Store]) -> None:
+def test_a_report_sent_to_both_is_stored_once_and_another_payload_conflicts(stores: tuple[Store, Store]) -> None:
     one, other = stores
     intakes = [report_intake(step=step) for step in range(50)]
     sent = [store.reports.append(intakes, now=NOW) for store in (one, other)]
@@ -70,7 +70,7 @@ def test_a_report_that_both_get_is_stored_once_and_another_payload_conflicts(sto
     assert conflict.status is WriteOutcome.CONFLICT
 
 
-def test_runs_that_begin_on_both_at_once_are_made_once(stores: tuple[Store, Store]) -> None:
+def test_runs_that_start_on_both_at_once_are_created_once(stores: tuple[Store, Store]) -> None:
     runs = [f"run-{i}" for i in range(30)]
     futures = [
         (store, store.reports.append([report_intake(run=run, rank=rank, world_size=2) for run in order], now=NOW))
@@ -81,7 +81,7 @@ def test_runs_that_begin_on_both_at_once_are_made_once(stores: tuple[Store, Stor
     assert len({receipt.attempt_id for receipt in chain.from_iterable(receipts)}) == 30
 
 
-def test_each_knows_who_spoke_to_the_other(stores: tuple[Store, Store]) -> None:
+def test_each_store_sees_the_launches_of_the_other(stores: tuple[Store, Store]) -> None:
     one, other = stores
     append(one, report_intake(step=1, launch="launch-1"))
     [second] = append(other, report_intake(step=1, launch="launch-2", seed=1))
@@ -91,7 +91,7 @@ def test_each_knows_who_spoke_to_the_other(stores: tuple[Store, Store]) -> None:
     assert fork.fork_reason is Resolution.TWO_TRAINERS
 
 
-def test_a_heartbeat_to_one_keeps_the_attempt_at_the_other(stores: tuple[Store, Store]) -> None:
+def test_a_heartbeat_to_one_store_keeps_the_attempt_on_the_other(stores: tuple[Store, Store]) -> None:
     one, other = stores
     append(one, report_intake(step=10))
     beat(other, at=NOW + 3600)
@@ -100,7 +100,7 @@ def test_a_heartbeat_to_one_keeps_the_attempt_at_the_other(stores: tuple[Store, 
     assert [attempt.name for attempt in one.runs.attempts(receipt.run_id)] == ["a", "a~launch-2"]
 
 
-def test_a_run_that_one_renames_begins_anew_at_the_other(stores: tuple[Store, Store]) -> None:
+def test_after_one_store_renames_a_run_the_other_creates_a_new_one(stores: tuple[Store, Store]) -> None:
     one, other = stores
     [before] = append(one, report_intake(step=1))
     run = other.runs.by_id(before.run_id)
@@ -110,7 +110,7 @@ def test_a_run_that_one_renames_begins_anew_at_the_other(stores: tuple[Store, St
     assert [found.report.step for found in one.reports.after(before.run_id, 0, limit=10)] == [1]
 
 
-def test_a_run_that_one_deletes_begins_anew_at_the_other(stores: tuple[Store, Store]) -> None:
+def test_after_one_store_deletes_a_run_the_other_creates_a_new_one(stores: tuple[Store, Store]) -> None:
     one, other = stores
     [before] = append(one, report_intake(step=1))
     other.runs.delete(other.runs.by_id(before.run_id).key, access=EVERYTHING, now=NOW)
@@ -120,7 +120,7 @@ def test_a_run_that_one_deletes_begins_anew_at_the_other(stores: tuple[Store, St
         one.runs.by_id(before.run_id)
 
 
-def test_outcomes_in_opposite_orders_wait_for_each_other_and_not_in_a_circle(stores: tuple[Store, Store]) -> None:
+def test_run_updates_in_opposite_orders_do_not_deadlock(stores: tuple[Store, Store]) -> None:
     receipts = append(stores[0], *(report_intake(run=f"run-{i}") for i in range(20)))
     ids = [receipt.run_id for receipt in receipts]
     outcomes = {id_: RunUpdate(run_id=id_, last_step=id_, frontier=Frontier(report_id=1)) for id_ in ids}
@@ -129,7 +129,7 @@ def test_outcomes_in_opposite_orders_wait_for_each_other_and_not_in_a_circle(sto
     assert [future.result(30) for future in futures] == [None] * 200
 
 
-def test_events_become_visible_in_the_order_of_their_ids(stores: tuple[Store, Store], postgres_url: str) -> None:
+def test_events_become_visible_in_id_order(stores: tuple[Store, Store], postgres_url: str) -> None:
     one, other = stores
     [receipt] = append(one, report_intake())
 
