@@ -1,4 +1,4 @@
-"""Messages as trainers send them, prepared for the store."""
+"""Builds trainer messages, batches, alerts and deliveries for store tests."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from trmon_client.core.columns.columns import Columns
 from trmon_client.core.statistics import columns
 
 NOW = 1_800_000_000.0
-"""A moment on the server's clock, seconds since the epoch."""
+"""The server's time, in seconds since the epoch."""
 
 
 @cache
 def realistic_columns(*, n: int = 8, length: int = 64, seed: int = 0) -> Columns:
-    """Return columns of three policies with small noise between them and a few tokens far off."""
+    """Return columns of three policies with small noise between them and a few outlier tokens."""
     rng = np.random.default_rng(seed)
     rollout = -rng.gamma(0.4, 0.8, (n, length))
     old = np.minimum(rollout + rng.normal(0, 0.004, (n, length)) * rng.gamma(0.5, 2.0, (n, length)), 0)
@@ -48,14 +48,14 @@ def realistic_columns(*, n: int = 8, length: int = 64, seed: int = 0) -> Columns
 
 
 def report(*, step: int = 0, n: int = 8, seed: int = 0, **fields: Any) -> wire.Report:
-    """Return a report of attempt "a", launch "launch-1"; other fields of wire.Report by name."""
+    """Return a report of attempt "a", launch "launch-1"; accepts other fields of wire.Report."""
     made = realistic_columns(n=n, seed=seed)
     given = {"attempt": "a", "launch": "launch-1"} | fields
     return wire.Report(step=step, **one_by_one(made), **given)
 
 
 def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -> PreparedMessage:
-    """Return a message of a run on its way to the disk; a report without bits accepts every sequence."""
+    """Return a prepared message of a run; a report without acceptance bits accepts every sequence."""
     key = RunKey(project, run)
     message = msgspec.structs.replace(message, project=project, run=run)
     if not isinstance(message, wire.Report):
@@ -66,25 +66,25 @@ def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -
             payload=report_codec.pack_notice(message),
         )
     parcel, n_tokens = wire.storable_columns(message)
-    said = msgspec.structs.replace(message, columns={}, histograms={}, parcel=None)
+    fields = msgspec.structs.replace(message, columns={}, histograms={}, parcel=None)
     return PreparedMessage(
         key=key,
-        message=said,
-        digest=report_codec.report_digest(said, parcel=parcel),
-        payload=report_codec.pack_report(said, parcel=parcel),
+        message=fields,
+        digest=report_codec.report_digest(fields, parcel=parcel),
+        payload=report_codec.pack_report(fields, parcel=parcel),
         n_sequences=parcel.n_sequences,
         n_tokens=n_tokens,
-        accepted=said.accepted or wire.pack_bits(np.ones(parcel.n_sequences, bool)),
+        accepted=fields.accepted or wire.pack_bits(np.ones(parcel.n_sequences, bool)),
     )
 
 
 def report_intake(project: str = "math", run: str = "grpo", **fields: Any) -> PreparedMessage:
-    """Return a report of a run on its way to the disk; fields as of `report`."""
+    """Return a prepared report of a run; accepts the fields of `report`."""
     return intake(report(**fields), project=project, run=run)
 
 
 def start_intake(project: str = "math", run: str = "grpo", **fields: Any) -> PreparedMessage:
-    """Return a start of a run on its way to the disk; fields of wire.Start by name."""
+    """Return a prepared start of a run; accepts the fields of wire.Start."""
     return intake(wire.Start(**{"attempt": "a", "launch": "launch-1"} | fields), project=project, run=run)
 
 
@@ -94,7 +94,7 @@ def batch_key(attempt_id: int, step: int, update: int | None = None) -> BatchKey
 
 
 def batch(key: BatchKey, *, run_id: int, ordinal: int, **fields: Any) -> BatchRow:
-    """Return a closed batch; other fields of BatchRow by name."""
+    """Return a closed batch; accepts other fields of BatchRow."""
     usual = {
         "closed_at": NOW + ordinal,
         "n_sequences": 8,
@@ -116,7 +116,7 @@ def batch(key: BatchKey, *, run_id: int, ordinal: int, **fields: Any) -> BatchRo
 
 
 def append(store: Store, *intakes: PreparedMessage, now: float = NOW) -> list[WriteResult]:
-    """Append and wait until all of it is on the disk."""
+    """Append messages and wait until they are committed."""
     return [future.result(timeout=30) for future in store.reports.append(intakes, now=now)]
 
 
@@ -127,7 +127,7 @@ def beat(store: Store, *, at: float, project: str = "math", run: str = "grpo", l
 
 
 def alert(*, run_id: int, step: int = 3, **fields: Any) -> Alert:
-    """Return a firing alert; other fields of Alert by name."""
+    """Return a firing alert; accepts other fields of Alert."""
     usual = {
         "identity": "corrupt_logprobs",
         "rule": "corrupt_logprobs",
@@ -146,7 +146,7 @@ def alert(*, run_id: int, step: int = 3, **fields: Any) -> Alert:
 
 
 def alert_event(of: Alert, **fields: Any) -> AlertEvent:
-    """Return the transition that brought an alert to its state; other fields of AlertEvent by name."""
+    """Return the transition of an alert to its state; accepts other fields of AlertEvent."""
     usual = {"silence_started_at": None, "state": of.state, "at": of.updated_at, "value": of.value}
     return AlertEvent(
         identity=of.identity,
@@ -167,6 +167,6 @@ def delivery(dedup_key: str, *, due_at: float = NOW) -> Delivery:
 
 
 def commit(store: Store, run_id: int, **fields: Any) -> None:
-    """Write an outcome, fields of Outcome by name, and wait until it is on the disk."""
+    """Commit a run update with the given fields of RunUpdate and wait for it."""
     frontier = fields.pop("frontier", Frontier())
     store.run_log.commit([RunUpdate(run_id=run_id, frontier=frontier, **fields)])[0].result(timeout=30)

@@ -1,4 +1,4 @@
-"""A real store: every test that uses it runs on SQLite and on PostgreSQL."""
+"""Provides a real store: each test that uses it runs on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postg
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database for one test: a file that does not exist yet, or PostgreSQL tables without rows."""
+    """The URL of a database for one test: a file that does not exist yet, or empty PostgreSQL tables."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/data/trmon.db"
     found: str = request.getfixturevalue("postgres_url")

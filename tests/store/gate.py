@@ -1,4 +1,4 @@
-"""Holding the writer, so that operations pile up behind it."""
+"""Blocks the writer so that operations queue up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trmon.store.writing.transaction import Transaction
 
 
 class Gate:
-    """While it is entered, the writer is inside a transaction and does nothing else."""
+    """Keeps the writer blocked inside a transaction until the context exits."""
 
     def __init__(self, writer: GroupCommit) -> None:
         self._entered, self._opened = Event(), Event()

@@ -1,4 +1,4 @@
-"""Durability: what was acknowledged outlives the process that acknowledged it."""
+"""Tests durability: acknowledged reports survive the process that acknowledged them."""
 
 from __future__ import annotations
 

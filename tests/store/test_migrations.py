@@ -1,4 +1,4 @@
-"""Migrations: up to the schema in the code, down to nothing, and never a row lost on the way up."""
+"""Tests migrations: upgrades match the schema in the code and keep every row, and downgrades drop every table."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ OLD_RUN = (
 
 
 def put_old_delivery(connection: Connection, key: str, *, project: str, status: str) -> None:
-    """Write a delivery as the first schema has it."""
+    """Insert a delivery in the format of the first schema."""
     body = json.dumps({"run": {"project": project, "run": "grpo"}, "status": status})
     columns = "receiver, dedup_key, body, state, attempts, due_at"
     old = text(f"INSERT INTO delivery ({columns}) VALUES ('hook', :key, :body, 'due', 2, 5)")

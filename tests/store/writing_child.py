@@ -1,4 +1,4 @@
-"""A process that appends reports until it is killed, and prints what was acknowledged."""
+"""The code of a process that appends reports until it is killed and prints each acknowledgement."""
 
 from __future__ import annotations
 

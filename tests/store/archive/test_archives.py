@@ -1,4 +1,4 @@
-"""Archives: nothing of a run is lost on the way out and in, it comes in whole or not at all, and never into another."""
+"""Tests archives: export and import lose nothing, and an import is atomic and never changes another run."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from trmon.store.schema import tables
 from trmon.store.writing.group_commit import CommittedGroup
 
 STEPS = range(300)
-"""More than a chunk of history has."""
+"""More steps than one chunk of history holds."""
 REPORTS = range(40)
-"""The first steps, whose reports are not pruned yet."""
+"""The first steps, whose reports are still stored."""
 ASIDE = quarantined(QuarantinePart.REPORT, "rank 0, chunk 0", "a stored report is damaged")
 COMPARED = (
     *(tables.run, tables.run_tag, tables.attempt, tables.claim, tables.report, tables.notice, tables.batch),
@@ -51,7 +51,7 @@ COMPARED = (
 
 
 def signals(step: int) -> dict[str, float]:
-    """Signals with a NaN, an infinity, and one that only some batches have."""
+    """Return signals with a NaN, an infinity, and one that only some batches have."""
     rare = {"staleness_kl_k3": math.inf} if step % 7 == 0 else {}
     return {"total_kl_k3": 1e-3 * step, "mask_rate": math.nan, **rare}
 
@@ -74,7 +74,7 @@ def decision(key: BatchKey) -> DecisionRow:
 
 
 def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
-    """Store a run with everything a run has, whose last report is not folded yet."""
+    """Store a run with every kind of row and one unprocessed report."""
     [receipt] = append(store, start_intake(run=run, owner="me"))
     run_id, attempt_id = receipt.run_id, receipt.attempt_id
     append(store, *(report_intake(run=run, step=step, seed=step % 3) for step in REPORTS))
@@ -105,7 +105,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Store]:
-    """Another database, in which the ids are others."""
+    """Another database, with different ids."""
     opened = open_migrated_store(tmp_path / "other" / "trmon.db")
     append(opened, *(report_intake(project="code", run="ppo", step=step) for step in range(3)))
     yield opened
@@ -121,7 +121,7 @@ def root(store: Store, tmp_path: Path) -> Path:
 
 
 def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
-    """Return a run's rows without ids, those that refer to others replaced by what they refer to."""
+    """Return a run's rows without ids; references are replaced by the referenced rows."""
     run = store.runs.get(key, access=EVERYTHING)
     names = {attempt.id: attempt.name for attempt in store.runs.attempts(run.id)}
     places = {stored.id: place for place, stored in enumerate(store.reports.after(run.id, 0, limit=10_000), 1)}
@@ -204,7 +204,7 @@ def test_a_run_that_has_continued_since_the_export_is_unchanged(store: Store, ro
 @pytest.mark.parametrize(
     "changed",
     [
-        pytest.param({"seed": 99}, id="a report says something else"),
+        pytest.param({"seed": 99}, id="a report differs"),
         pytest.param({"step": 1}, id="a report is missing"),
         pytest.param({"attempt": "z"}, id="the attempt has another name"),
     ],
@@ -343,11 +343,11 @@ def manifest(**changed: Any) -> str:
 
 
 MANIFESTS = [
-    pytest.param(None, "is not a complete archive", id="an export that did not come to its end"),
-    pytest.param('{"format": 1', "cannot read", id="no JSON"),
+    pytest.param(None, "is not a complete archive", id="an unfinished export"),
+    pytest.param('{"format": 1', "cannot read", id="invalid JSON"),
     pytest.param(manifest(format=2), "upgrade", id="a newer format"),
     pytest.param(manifest(revision="9999"), "upgrade", id="a newer schema"),
-    pytest.param(manifest(runs=["../x"]), "is not a valid name", id="a run outside of it"),
+    pytest.param(manifest(runs=["../x"]), "is not a valid name", id="a run outside the folder"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Parameters in PostgreSQL's binary form: a real server reads what was meant, and says so."""
+"""Tests parameters in PostgreSQL's binary format against a real server."""
 
 from __future__ import annotations
 

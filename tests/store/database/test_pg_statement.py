@@ -1,4 +1,4 @@
-"""Statements that are sent on: what they did is there for the next one, and what failed is never committed."""
+"""Tests pipelined statements: later statements see their effects, and a failed one is never committed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROJECT = PgStatement(insert(tables.project))
 
 @pytest.fixture
 def engine(postgres_url: str) -> Iterator[Engine]:
-    """What writes a migrated database."""
+    """The writing engine of a migrated database."""
     engines = postgres.postgres_engines(postgres_url)
     yield engines.writing
     engines.dispose()
 
 
 def projects(engine: Engine) -> int:
-    """Return how many are committed."""
+    """Return the number of committed projects."""
     with engine.connect() as connection:
         return connection.scalar(select(func.count()).select_from(tables.project)) or 0
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors, in plain words that never show a password; after them the store goes on."""
+"""Tests PostgreSQL errors: the message hides the password, and the store keeps working."""
 
 from __future__ import annotations
 

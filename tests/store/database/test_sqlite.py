@@ -1,4 +1,4 @@
-"""SQLite's errors, in plain words that name the file; after them the store goes on."""
+"""Tests SQLite errors: the message names the file, and the store keeps working."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon.store.database import sqlite
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """The URL of a file: all of this is SQLite's own."""
+    """The URL of a file: these tests apply to SQLite only."""
     return f"sqlite:///{tmp_path}/data/trmon.db"
 
 

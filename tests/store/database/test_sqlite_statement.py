@@ -1,4 +1,4 @@
-"""Statements without SQLAlchemy: its errors in the same words, and never outside a transaction."""
+"""Tests statements that bypass SQLAlchemy: same error messages, and only inside a transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROW = {"name": "math", "created_at": 0.0}
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """What writes a file without tables."""
+    """The writing engine of a file without tables."""
     made = sqlite.writer_engine(tmp_path / "trmon.db")
     yield made
     made.dispose()

@@ -1,4 +1,4 @@
-"""Rows are written alike on both databases: inserted, left alone, written over or changed."""
+"""Tests that inserts, upserts and updates behave the same on both databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon.store.schema import tables
 
 @pytest.fixture
 def connection(url: str) -> Iterator[Connection]:
-    """A transaction in a migrated database, never committed."""
+    """A transaction in a migrated database that is never committed."""
     engines = engines_of(url)
     migrations.upgrade_schema(engines.writing)
     with engines.writing.connect() as opened, opened.begin():
@@ -32,7 +32,7 @@ def silence(note: str, **fields: object) -> dict[str, object]:
 
 
 def notes(connection: Connection) -> list[tuple[str, float]]:
-    """Return what silences say and when they end, by id."""
+    """Return the notes and end times of silences in id order."""
     table = tables.silence.c
     return [tuple(row) for row in connection.execute(select(table.note, table.ends_at).order_by(table.id))]
 

@@ -1,4 +1,4 @@
-"""Backups: the state of one moment in one file, taken beside a writer, and put back only where nobody writes."""
+"""Tests backup and restore: a consistent file taken during writes, restored only if no service runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trmon.store.maintenance.restore import restore_backup
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """The URL of a file: all of this is SQLite's own."""
+    """The URL of a file: these tests apply to SQLite only."""
     return f"sqlite:///{tmp_path}/data/trmon.db"
 
 
@@ -39,7 +39,7 @@ def test_a_backup_during_writes_holds_every_report_acknowledged_before_it(url: s
     acknowledged = [int(child.stdout.readline().split()[0]) for _ in range(ENOUGH)]
     copy = back_up(url, tmp_path / "backup.sqlite")
     while int(child.stdout.readline().split()[0]) < 2 * ENOUGH:
-        pass  # it goes on writing
+        pass  # let the child write more
     child.kill()
     child.stdout.close()
     child.wait(10)
@@ -127,17 +127,17 @@ from trmon.store.maintenance.restore import restore_backup
 
 left = int(sys.argv[3])
 
-def heard(event, arguments):
+def kill_at(event, arguments):
     global left
     if event in ("os.link", "os.rename", "os.remove"):
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-sys.addaudithook(heard)
+sys.addaudithook(kill_at)
 restore_backup(sys.argv[1], Path(sys.argv[2]))
 """
-"""A restore that is killed right before it changes a name for the nth time."""
+"""Runs a restore and kills it right before its nth link, rename or remove."""
 
 
 def test_a_killed_restore_leaves_the_old_or_the_new_database(store: Store, url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a database is examined for, and what is said when it is so."""
+"""Tests the database checks and the observations they return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trmon.store.database.connect import engines_of
 
 
 def observed(store: Store) -> dict[str, HealthCheckResult]:
-    """Return the observations by what was looked at."""
+    """Return the observations by check."""
     return {one.name: one for one in store.examine()}
 
 

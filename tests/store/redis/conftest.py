@@ -1,4 +1,4 @@
-"""A real Redis for each test."""
+"""Provides a real Redis server for each test."""
 
 from __future__ import annotations
 

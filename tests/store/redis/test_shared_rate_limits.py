@@ -1,4 +1,4 @@
-"""Token buckets in Redis: what replicas let through comes off one bucket, which fills by itself."""
+"""Tests token buckets in Redis: replicas share one bucket, which refills by itself."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from trmon.store.redis.shared_rate_limits import SharedBuckets
 pytestmark = pytest.mark.server("redis-server")
 
 SLOW = 1e-6
-"""Tokens a second: none comes while a test runs."""
+"""Tokens per second: too few to add one during a test."""
 
 
 @pytest.fixture
 def replicas(server: Redis) -> Iterator[tuple[SharedBuckets, SharedBuckets]]:
-    """Two replicas over one Redis, with buckets of ten that hardly fill."""
+    """Two replicas on one Redis, with buckets of ten tokens that hardly refill."""
     both = [SharedBuckets(server.url, per_second=SLOW, burst=10) for _ in range(2)]
     yield both[0], both[1]
     for buckets in both:

@@ -1,4 +1,4 @@
-"""The directory: runs and attempts as messages arrive."""
+"""Tests the run registry, which creates runs and attempts as messages arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The setting of a run, and the versions of its controller, on the disk."""
+"""Tests the adaptation setting of a run and the policy versions of its controller."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> 
 @pytest.mark.parametrize(
     "since",
     [
-        pytest.param(replace(MINE, policy=preset("token_veto")), id="put another in force"),
-        pytest.param(replace(MINE, pinned=True), id="pinned the one it rests on"),
+        pytest.param(replace(MINE, policy=preset("token_veto")), id="another policy was activated"),
+        pytest.param(replace(MINE, pinned=True), id="the base policy was pinned"),
     ],
 )
 def test_a_manual_change_takes_precedence_over_the_controller(store: Store, run_id: int, since: PolicyVersion) -> None:

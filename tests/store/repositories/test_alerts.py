@@ -1,4 +1,4 @@
-"""Alerts, for readers."""
+"""Tests listing, filtering and acknowledging alerts."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ ACK = Acknowledgement(author="ana", note="looking", at=NOW)
 
 def test_an_acknowledgement_survives_updates_of_its_alert(store: Store, alerts: list[Alert]) -> None:
     firing = alerts[2]
-    taken = store.alerts.acknowledge(firing.identity, ACK, access=EVERYTHING).result()
+    acknowledged = store.alerts.acknowledge(firing.identity, ACK, access=EVERYTHING).result()
     commit(store, firing.run_id, alerts=(replace(firing, value=99.0),))
     [listed, *_] = store.alerts.list(access=EVERYTHING).items
-    assert (taken.ack, listed.ack, listed.alert.value) == (ACK, ACK, 99.0)
+    assert (acknowledged.ack, listed.ack, listed.alert.value) == (ACK, ACK, 99.0)
     assert store.events.after(0, access=EVERYTHING, limit=10)[-1].event.kind == "ack"
 
 

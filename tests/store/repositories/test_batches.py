@@ -1,4 +1,4 @@
-"""Batches, for readers."""
+"""Tests listing, filtering and finding batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
 
 @pytest.fixture
 def run_id(store: Store) -> int:
-    """A run with the updates None and 0 of the steps 0 to 4."""
+    """A run with steps 0 to 4, each with the updates None and 0."""
     run_id = append(store, start_intake())[0].run_id
     keys = [batch_key(1, step, update) for step in range(5) for update in (None, 0)]
     commit(store, run_id, batches=tuple(batch(key, run_id=run_id, ordinal=i + 1) for i, key in enumerate(keys)))

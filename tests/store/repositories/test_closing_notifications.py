@@ -1,4 +1,4 @@
-"""Farewells: whoever heard that an alert fires hears that it is over, also when its run is deleted."""
+"""Tests closing notifications: receivers of a firing alert get a resolved notification when its run is deleted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATER = NOW + 100.0
 
 @pytest.fixture
 def run_id(store: Store) -> int:
-    """A run whose alert has fired and was put into the outbox for "pager" and for "hook"."""
+    """A run with a firing alert whose notifications to "pager" and "hook" are in the outbox."""
     [receipt] = append(store, start_intake())
     firing = alert(run_id=receipt.run_id)
     put(store, receipt.run_id, AlertState.FIRING, "pager", "hook")
@@ -39,11 +39,11 @@ def run_id(store: Store) -> int:
 
 
 def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
-    """Put what tells of the alert's state into the outbox."""
-    said = replace(alert(run_id=run_id), state=state)
+    """Add notifications of the alert's state to the outbox."""
+    changed = replace(alert(run_id=run_id), state=state)
     notification = build_notification(
-        said,
-        transition_event(said),
+        changed,
+        transition_event(changed),
         reason=TransitionReason.FIRED,
         run=store.runs.by_id(run_id),
         public_url="https://x",
@@ -57,7 +57,7 @@ def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
             due_at=NOW,
             made_at=NOW,
             run_id=run_id,
-            episode=said.episode,
+            episode=changed.episode,
             told_state=state,
         )
         for receiver in receivers
@@ -65,25 +65,25 @@ def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
     commit(store, run_id, deliveries=tuple(deliveries))
 
 
-def settle(store: Store, how: str, receiver: str) -> None:
-    """Let what waits for a receiver become so."""
+def record_result(store: Store, result: str, receiver: str) -> None:
+    """Record this result for the pending deliveries of a receiver."""
     store.outbox.record(
-        [_update(one, how) for one in store.outbox.due(now=LATER) if one.receiver == receiver],
+        [_update(one, result) for one in store.outbox.due(now=LATER) if one.receiver == receiver],
     )
 
 
-def _update(one: Delivery, how: str) -> DeliveryUpdate:
-    if how == "failed":
+def _update(one: Delivery, result: str) -> DeliveryUpdate:
+    if result == "failed":
         return update_after_failure(
             one, now=NOW, error="503", retry=RetryPolicy(max_attempts=9, backoff_seconds=1.0), may_succeed=True
         )
-    if how == "silenced":
+    if result == "silenced":
         return update_after_mute(one, now=NOW, reason=MuteReason.SILENCED)
-    return update_after_success(one, now=NOW, repeat_seconds=3600.0 if how == "standing" else None)
+    return update_after_success(one, now=NOW, repeat_seconds=3600.0 if result == "standing" else None)
 
 
-def left(store: Store, *, now: float = LATER) -> list[tuple[str, str]]:
-    """Delete the run, and return what is due of the outbox by receiver."""
+def due_after_deletion(store: Store, *, now: float = LATER) -> list[tuple[str, str]]:
+    """Delete the run and return the due deliveries: receiver and alert state."""
     store.runs.delete(GRPO, access=EVERYTHING, now=LATER)
     due = store.outbox.due(now=now)
     assert all(one.run_id is None for one in due)
@@ -91,9 +91,9 @@ def left(store: Store, *, now: float = LATER) -> list[tuple[str, str]]:
 
 
 def test_notified_receivers_get_a_resolved_notification_when_the_run_is_deleted(store: Store, run_id: int) -> None:
-    settle(store, "told", "pager")
-    settle(store, "standing", "hook")
-    assert left(store) == [("hook", "resolved"), ("pager", "resolved")]
+    record_result(store, "delivered", "pager")
+    record_result(store, "standing", "hook")
+    assert due_after_deletion(store) == [("hook", "resolved"), ("pager", "resolved")]
     [one, _] = store.outbox.due(now=LATER)
     assert (one.state, one.made_at, one.notification.alert.at) == (DeliveryState.DUE, LATER, LATER)
     assert (one.notification.status.value, one.notification.reason) == ("resolved", "the run was deleted")
@@ -104,23 +104,23 @@ def test_notified_receivers_get_a_resolved_notification_when_the_run_is_deleted(
 
 @pytest.mark.usefixtures("run_id")
 def test_a_failed_attempt_counts_as_possibly_delivered(store: Store) -> None:
-    settle(store, "failed", "pager")
-    settle(store, "silenced", "hook")
-    assert left(store) == [("pager", "resolved")]
+    record_result(store, "failed", "pager")
+    record_result(store, "silenced", "hook")
+    assert due_after_deletion(store) == [("pager", "resolved")]
 
 
 @pytest.mark.usefixtures("run_id")
 def test_a_notification_in_flight_delays_its_closing_notification(store: Store) -> None:
-    settle(store, "silenced", "hook")
-    assert left(store) == []
+    record_result(store, "silenced", "hook")
+    assert due_after_deletion(store) == []
     assert [one.receiver for one in store.outbox.due(now=LATER + IN_FLIGHT_SECONDS)] == ["pager"]
 
 
 def test_a_pending_resolved_notification_is_sent_and_a_delivered_one_is_not_repeated(store: Store, run_id: int) -> None:
-    settle(store, "told", "pager")
-    settle(store, "told", "hook")
+    record_result(store, "delivered", "pager")
+    record_result(store, "delivered", "hook")
     put(store, run_id, AlertState.RESOLVED, "pager", "hook", "mail")
-    settle(store, "told", "hook")
-    assert left(store) == [("pager", "resolved")]
+    record_result(store, "delivered", "hook")
+    assert due_after_deletion(store) == [("pager", "resolved")]
     [waiting] = store.outbox.due(now=LATER)
     assert waiting.dedup_key == "pager:resolved"

@@ -1,4 +1,4 @@
-"""The stream of events."""
+"""Tests reading the stream of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_ids(store: Store) -> list[int]:
 
 
 def steps(store: Store, after: int, **options: object) -> list[int]:
-    """Return the steps that the events tell."""
+    """Return the steps of the events."""
     found = store.events.after(after, **{"access": EVERYTHING} | options)
     return [stored.event.data["step"] for stored in found]
 

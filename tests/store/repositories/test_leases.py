@@ -1,4 +1,4 @@
-"""Leases: one holder a slot, shared evenly, and no commit of one who has lost his."""
+"""Tests leases: one holder per slot, evenly shared, and no commits under a lost lease."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def engines(postgres_url: str) -> Iterator[Engines]:
 
 @pytest.fixture
 def one(engines: Engines) -> Leases:
-    """The leases of a process."""
+    """The leases of one worker."""
     return Leases(engines.writing, holder="one")
 
 
 @pytest.fixture
 def other(engines: Engines) -> Leases:
-    """The leases of another one."""
+    """The leases of another worker."""
     return Leases(engines.writing, holder="other")
 
 
 def expire(engines: Engines, holder: str) -> None:
-    """Let the time of a holder's leases be over."""
+    """Make a holder's leases expire."""
     with engines.writing.begin() as connection:
         connection.execute(update(tables.lease).where(tables.lease.c.holder == holder).values(expires_at=0.0))
         connection.execute(update(tables.worker).where(tables.worker.c.holder == holder).values(seen_at=0.0))
@@ -173,14 +173,14 @@ def test_workers_that_return_together_do_not_wait_for_each_other(
 
 @pytest.fixture
 def impatient(postgres_url: str) -> Iterator[Engines]:
-    """The same database, for sessions that fail as soon as they would wait for a lock."""
+    """The same database, with sessions that fail instead of waiting for a lock."""
     opened = engines_of(f"{postgres_url}?options=-c%20lock_timeout%3D1s")
     yield opened
     opened.dispose()
 
 
 def begin_to_renew(connection: Connection, holder: str) -> None:
-    """Lock, until the transaction ends, the rows that a renewal of the holder writes."""
+    """Lock the rows that a renewal by the holder writes until the transaction ends."""
     for table in (tables.lease, tables.worker):
         own = select(table).where(table.c.holder == holder).with_for_update()
         assert connection.execute(own).all()

@@ -1,4 +1,4 @@
-"""What is done with goes when it is old; who was told of what still fires is known for as long as it does."""
+"""Tests notification cleanup: old finished deliveries are deleted, those of firing alerts are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prune(store: Store, *, now: float = NOW) -> Pruned:
 
 
 def put(store: Store, *made: Delivery, of: Alert | None = None) -> None:
-    """Put deliveries into the outbox of a run, beside an alert of it."""
+    """Add deliveries, and optionally an alert, to a run."""
     [receipt] = append(store, start_intake())
     alerts = () if of is None else (replace(of, run_id=receipt.run_id),)
     commit(store, receipt.run_id, alerts=alerts, deliveries=[replace(one, run_id=receipt.run_id) for one in made])
@@ -56,9 +56,9 @@ def test_old_finished_deliveries_are_deleted(store: Store) -> None:
 @pytest.mark.parametrize(("state", "stays"), [(AlertState.FIRING, True), (AlertState.RESOLVED, False)])
 def test_deliveries_of_an_alert_are_kept_only_while_it_fires(store: Store, state: AlertState, *, stays: bool) -> None:
     of = alert(run_id=1, since_at=OLD, state=state)
-    put(store, made("told", DeliveryState.DELIVERED, of=of), made("dead", DeliveryState.DEAD, of=of), of=of)
+    put(store, made("delivered", DeliveryState.DELIVERED, of=of), made("dead", DeliveryState.DEAD, of=of), of=of)
     prune(store, now=NOW + 9 * AGE_SECONDS)
-    assert kept(store) == ({"told", "dead"} if stays else set())
+    assert kept(store) == ({"delivered", "dead"} if stays else set())
 
 
 def test_the_newest_dead_deliveries_are_kept(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The outbox: tried until it was taken or given up."""
+"""Tests the outbox: deliveries are attempted until they succeed or are given up."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def outbox(store: Store) -> Store:
 
 
 def fails(delivery: Delivery, *, may_succeed: bool = True) -> DeliveryUpdate:
-    """Return that a try failed, and is due again in ten seconds if it may succeed."""
+    """Return the update after a failed attempt; the next one is due in ten seconds if it may succeed."""
     retry = RetryPolicy(max_attempts=3, backoff_seconds=10.0)
     return update_after_failure(delivery, now=NOW, error="answered 503", retry=retry, may_succeed=may_succeed)
 
 
 def due(store: Store, *, now: float) -> list[str]:
-    """Return the keys of what is to be tried."""
+    """Return the keys of the due deliveries."""
     return [waiting.dedup_key for waiting in store.outbox.due(now=now, limit=10)]
 
 
@@ -121,8 +121,8 @@ def test_the_delivery_context_holds_firing_alerts_and_attempted_deliveries(store
 def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store: Store) -> None:
     for names in (("math", "grpo"), ("code", "sort")):
         [receipt] = append(store, start_intake(*names))
-        told = [replace(delivery(f"{names[1]}-{i}"), run_id=receipt.run_id) for i in range(2)]
-        commit(store, receipt.run_id, deliveries=told)
+        deliveries = [replace(delivery(f"{names[1]}-{i}"), run_id=receipt.run_id) for i in range(2)]
+        commit(store, receipt.run_id, deliveries=deliveries)
     for waiting in store.outbox.due(now=NOW)[::2]:
         store.outbox.record([fails(waiting, may_succeed=False)])
     first = store.deliveries.list(access=EVERYTHING, limit=3)

@@ -1,4 +1,4 @@
-"""Reports: durable once, whatever is sent twice."""
+"""Tests appending reports: each is stored once, even if it is sent twice."""
 
 from __future__ import annotations
 
@@ -119,16 +119,16 @@ def test_appending_a_heartbeat_is_refused(store: Store) -> None:
 def test_repeated_reports_are_looked_up_together(store: Store, url: str) -> None:
     sent = [report_intake(step=step, rank=rank) for step in range(4) for rank in range(4)]
     stored = append(store, *sent)
-    asked: list[str] = []
+    statements: list[str] = []
 
-    def hear(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
-        asked.append(statement)
+    def record(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
+        statements.append(statement)
 
-    event.listen(Engine, "before_cursor_execute", hear)
+    event.listen(Engine, "before_cursor_execute", record)
     try:
         again = append(store, *sent)
     finally:
-        event.remove(Engine, "before_cursor_execute", hear)
+        event.remove(Engine, "before_cursor_execute", record)
     assert [(receipt.status, receipt.id) for receipt in again] == [(WriteOutcome.DUPLICATE, one.id) for one in stored]
-    looked_up = [statement for statement in asked if statement.startswith("SELECT report.")]
+    looked_up = [statement for statement in statements if statement.startswith("SELECT report.")]
     assert len(looked_up) == (1 if url.startswith("postgresql") else len(sent))

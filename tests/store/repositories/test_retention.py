@@ -1,4 +1,4 @@
-"""Retention: the oldest reports go first, batches stay, and nothing goes that a worker has yet to read."""
+"""Tests retention: the oldest reports are deleted first; batches and unread reports are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 6
 
 @pytest.fixture
 def run_ids(store: Store) -> list[int]:
-    """Two runs with a report a second, taking turns, all of them folded."""
+    """Two runs that report in turn, one report per second; all reports are processed."""
     ids = [append(store, start_intake(run=run))[0].run_id for run in ("a", "b")]
     for step in range(STEPS):
         append(store, report_intake(run="a", step=step), report_intake(run="b", step=step), now=NOW + step)
@@ -31,17 +31,17 @@ def run_ids(store: Store) -> list[int]:
 
 
 def kept(store: Store, run_id: int) -> list[int]:
-    """Return the steps whose reports are still there."""
+    """Return the steps whose reports are stored."""
     return [stored.report.step for stored in store.reports.after(run_id, 0, limit=100)]
 
 
 def payload_bytes(store: Store) -> int:
-    """Return the size of one report; all are the same but for their step."""
+    """Return the size of one report; they differ only in their step."""
     return len(report_intake(run="a", step=STEPS - 1).payload)
 
 
 def prune(store: Store, **limits: float) -> Pruned:
-    """Prune at the end of the reports, without limits but for those given."""
+    """Prune at the time of the last report, with only the given limits."""
     unlimited = {"max_age_seconds": FOREVER, "max_bytes_per_run": UNLIMITED, "max_bytes": UNLIMITED}
     return store.retention.prune(now=NOW + STEPS, **unlimited | limits)
 

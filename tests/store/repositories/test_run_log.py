@@ -1,4 +1,4 @@
-"""The run log: an outcome is written whole, read back as it was, and repeats nothing."""
+"""Tests the run log: a run update is written atomically, round-trips and can be repeated."""
 
 from __future__ import annotations
 
@@ -217,12 +217,12 @@ def test_unfinished_runs_are_running_or_have_unread_messages(store: Store, log: 
 
 
 def test_listeners_get_runs_with_new_messages_but_not_the_writes_of_the_worker(store: Store, run_id: int) -> None:
-    heard: list[frozenset[int]] = []
-    store.on_commit(heard.append)
+    notified: list[frozenset[int]] = []
+    store.on_commit(notified.append)
     commit(store, run_id, events=(Event(kind="batch", data={}, at=NOW),))
     append(store, report_intake())
     store.writer.close()
-    assert heard == [frozenset(), {run_id}]
+    assert notified == [frozenset(), {run_id}]
 
 
 def test_edits_change_the_revision_and_writes_of_the_worker_do_not(store: Store, run_id: int) -> None:
@@ -230,7 +230,9 @@ def test_edits_change_the_revision_and_writes_of_the_worker_do_not(store: Store,
     before = store.run_log.revision(run_id)
     commit(store, run_id, state=RunState.PAUSED)
     append(store, report_intake())
-    assert store.is_shared or store.run_log.revision(run_id) == before, "alone, it hears of every edit"
+    assert store.is_shared or store.run_log.revision(run_id) == before, (
+        "a store that is not shared is notified of every edit"
+    )
     edits: tuple[Callable[[], Future[Any]], ...] = (
         lambda: store.policies.put(run_id, default_version(now=NOW)),
         lambda: store.adaptations.put(run_id, AdaptationSetting(), author="me", now=NOW),

@@ -1,4 +1,4 @@
-"""Runs: found, listed, changed and deleted, by those who may see them."""
+"""Tests finding, listing, updating and deleting runs, with access control."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ GRPO = RunKey("math", "grpo")
 
 
 def begin(store: Store, *runs: str) -> list[int]:
-    """Begin runs, named project/run, and return their ids."""
+    """Start runs named project/run and return their ids."""
     return [append(store, start_intake(*run.split("/")))[0].run_id for run in runs]
 
 
 def listed(store: Store, **filters: object) -> list[str]:
-    """Return the names of the runs a list holds."""
+    """Return the names of the listed runs."""
     return [str(run.key) for run in store.runs.list(**{"access": EVERYTHING} | filters).items]
 
 
@@ -118,15 +118,15 @@ def test_a_duplicate_or_invalid_name_is_refused(store: Store) -> None:
         store.runs.update(GRPO, access=MATH, now=NOW, name="../etc")
 
 
-class FailingHandover(OwnerChange):
-    """One whose deliveries cannot be made."""
+class FailingOwnerChange(OwnerChange):
+    """An owner change that fails to create deliveries."""
 
     def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
-        """See Handover."""
+        """Fail."""
         raise ArithmeticError("no deliveries")
 
 
-FAILING = FailingHandover(routes=Routes(), public_url=None, now=NOW)
+FAILING = FailingOwnerChange(routes=Routes(), public_url=None, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_deleting_a_run_deletes_its_rows_and_frees_its_name(store: Store) -> Non
 
 
 def counts(store: Store) -> dict[str, int]:
-    """Return how many rows each table has."""
+    """Return the number of rows of each table."""
     return store.writer.submit(
         lambda tx: {
             name: len(tx.connection.execute(table.select()).all()) for name, table in tables.metadata.tables.items()
@@ -187,10 +187,10 @@ def counts(store: Store) -> dict[str, int]:
 
 def test_updates_of_a_run_deleted_in_the_same_group_do_not_fail_other_runs(store: Store) -> None:
     gone, stays = begin(store, "math/grpo", "math/other")
-    said = Event(kind="x", data={}, at=NOW)
+    stored_event = Event(kind="x", data={}, at=NOW)
     with Gate(store.writer):
-        told = [RunUpdate(run_id=run_id, frontier=Frontier(), events=(said,)) for run_id in (gone, stays)]
-        outcomes = store.run_log.commit(told)
+        updates = [RunUpdate(run_id=run_id, frontier=Frontier(), events=(stored_event,)) for run_id in (gone, stays)]
+        outcomes = store.run_log.commit(updates)
         deleted = store.writer.submit(partial(store.runs._delete_run, run_id=gone, now=NOW), run=GRPO)
         reports = store.reports.append([report_intake("math", "other")], now=NOW)
     for future in (*outcomes, deleted, *reports):

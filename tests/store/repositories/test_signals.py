@@ -1,4 +1,4 @@
-"""The history of signals: what was committed is what is drawn, however it lies on the disk."""
+"""Tests the history of signals: it returns the committed values, however they are stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_id(store: Store) -> int:
 
 
 def write(store: Store, run_id: int, steps: range, *, attempt_id: int = 1, first_ordinal: int = 1) -> list[BatchRow]:
-    """Write a batch a step, in passes of 100, whose signal kl is the step and whose scalar lr is its negative."""
+    """Write one batch per step in passes of 100; the signal kl is the step, the scalar lr its negative."""
     rows = [
         batch(
             batch_key(attempt_id, step),
@@ -61,7 +61,7 @@ def test_a_damaged_row_has_no_values_in_history(store: Store, run_id: int, damag
 
 
 def series(store: Store, run_id: int, *names: str, **options: Any) -> SignalSeries:
-    """Read signals of a run as everybody may."""
+    """Read the signals of a run with access to everything."""
     return store.signals.series(run_id, names=names, **{"access": EVERYTHING} | options)
 
 

@@ -1,4 +1,4 @@
-"""Silences: of a project or of all, in force for a while, and kept afterwards."""
+"""Tests silences of one project or all: active for a time and listed afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MATCHER = Matcher(label="run", operator=MatchOperator.LIKE, value="gr*")
 
 @pytest.fixture
 def silences(store: Store) -> list[Silence]:
-    """One of every project, one of `code`, and one of `math` that is still to begin."""
+    """A silence of all projects, one of `code`, and one of `math` that has not started."""
     usual = Silence(id=0, project=None, matchers=(MATCHER,), author="ana", note="n", starts_at=NOW, ends_at=NOW + 60)
     wanted = (usual, replace(usual, project="code"), replace(usual, project="math", starts_at=NOW + 30))
     return [store.silences.create(silence).result() for silence in wanted]

@@ -1,4 +1,4 @@
-"""Tokens, by the digest of their secret."""
+"""Tests tokens, which are found by the digest of their secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mail of many runs: what each would read alone, from an index, and all of it or nothing."""
+"""Tests unread messages of many runs: the same as one by one, read from an index, complete or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N_RUNS = 12
 
 
 def messages(chance: random.Random, *, n: int) -> list[PreparedMessage]:
-    """Return messages of runs that speak unlike often, a few of them never."""
+    """Return messages of runs that send at different rates; some send none."""
     runs = [run for run in range(N_RUNS) for _ in range(run)]
     made = []
     for step, run in enumerate(chance.choices(runs, k=n)):
@@ -32,16 +32,16 @@ def messages(chance: random.Random, *, n: int) -> list[PreparedMessage]:
 
 
 def filled(store: Store, *, seed: int) -> tuple[list[int], random.Random]:
-    """Fill a store by chance, and return its runs."""
+    """Fill a store at random and return its run ids."""
     chance = random.Random(seed)
     starts = append(store, *(start_intake(run=f"run-{run}") for run in range(N_RUNS)))
     append(store, *messages(chance, n=60))
     return [receipt.run_id for receipt in starts], chance
 
 
-def said(mail: Unread) -> tuple[list[object], list[object]]:
-    """Return what mail says, in its order: columns are compared as the bytes they were decoded from."""
-    return [vars_of(report) for report in mail.reports], list(mail.notices)
+def contents(unread: Unread) -> tuple[list[object], list[object]]:
+    """Return the contents of unread messages in order; columns as their stored bytes."""
+    return [vars_of(report) for report in unread.reports], list(unread.notices)
 
 
 def vars_of(report: StoredReport) -> tuple[object, ...]:
@@ -54,35 +54,35 @@ def vars_of(report: StoredReport) -> tuple[object, ...]:
 def test_each_run_gets_the_messages_that_it_would_read_alone(store: Store, seed: int) -> None:
     run_ids, chance = filled(store, seed=seed)
     for _ in range(5):
-        asked = chance.sample(run_ids, k=chance.randint(1, N_RUNS))
-        read = {id_: Frontier(report_id=chance.randint(0, 70), notice_id=chance.randint(0, 70)) for id_ in asked}
-        mail = store.run_log.unread(read, limit=100)
-        assert mail is not None
-        assert list(mail) == asked
+        requested = chance.sample(run_ids, k=chance.randint(1, N_RUNS))
+        read = {id_: Frontier(report_id=chance.randint(0, 70), notice_id=chance.randint(0, 70)) for id_ in requested}
+        unread = store.run_log.unread(read, limit=100)
+        assert unread is not None
+        assert list(unread) == requested
         for run_id, frontier in read.items():
             alone = Unread(
                 notices=store.run_log.notices_after(run_id, frontier.notice_id, limit=100),
                 reports=store.run_log.reports_after(run_id, frontier.report_id, limit=100),
             )
-            assert said(mail[run_id]) == said(alone)
+            assert contents(unread[run_id]) == contents(alone)
 
 
 def test_a_result_that_reaches_the_limit_is_discarded(store: Store) -> None:
     run_ids = [append(store, *(report_intake(run=run, step=step) for step in range(3)))[0].run_id for run in "ab"]
     read = dict.fromkeys(run_ids, Frontier())
     assert store.run_log.unread(read, limit=6) is None
-    mail = store.run_log.unread(read, limit=7)
-    assert mail is not None
-    assert [len(mail[run_id].reports) for run_id in run_ids] == [3, 3]
+    unread = store.run_log.unread(read, limit=7)
+    assert unread is not None
+    assert [len(unread[run_id].reports) for run_id in run_ids] == [3, 3]
 
 
 def test_an_undecodable_row_is_returned_as_damaged(store: Store) -> None:
     broken, sound = (append(store, report_intake(run=run))[0] for run in ("broken", "sound"))
-    spoil = update(tables.report).where(tables.report.c.id == broken.id).values(payload=b"\xc1")
-    store.writer.submit(lambda transaction: transaction.connection.execute(spoil) and None).result(30)
-    mail = store.run_log.unread({broken.run_id: Frontier(), sound.run_id: Frontier()}, limit=10)
-    assert mail is not None
-    [damaged], [whole] = mail[broken.run_id].reports, mail[sound.run_id].reports
+    damage = update(tables.report).where(tables.report.c.id == broken.id).values(payload=b"\xc1")
+    store.writer.submit(lambda transaction: transaction.connection.execute(damage) and None).result(30)
+    unread = store.run_log.unread({broken.run_id: Frontier(), sound.run_id: Frontier()}, limit=10)
+    assert unread is not None
+    [damaged], [whole] = unread[broken.run_id].reports, unread[sound.run_id].reports
     assert isinstance(damaged, DamagedReport)
     assert (damaged.id, damaged.key) == (broken.id, ReportKey(BatchKey(broken.attempt_id, 0, None), 0, 0))
     assert damaged.reason.startswith("a stored report is damaged: ")
@@ -90,7 +90,7 @@ def test_an_undecodable_row_is_returned_as_damaged(store: Store) -> None:
 
 
 def test_the_query_uses_an_index_even_with_few_runs(url: str, store: Store) -> None:
-    """Where a run has a large share of all rows, a planner that may begin with the rows does so."""
+    """If one run has a large share of all rows, a query planner may prefer a full scan."""
     for batch in range(4):
         append(store, *(report_intake(step=step) for step in range(batch * 100, batch * 100 + 100)))
     engines = engines_of(url)

@@ -1,4 +1,4 @@
-"""Sets of names that are remembered by one thread and forgotten by another."""
+"""Tests the name dictionary, which one thread reads while another evicts entries."""
 
 from __future__ import annotations
 

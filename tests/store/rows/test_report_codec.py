@@ -1,4 +1,4 @@
-"""The stored form of reports: every bit comes back, in fewer bytes."""
+"""Tests the storage format of reports: lossless and smaller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trmon_client.core.columns.columns import Columns
 from trmon_client.core.statistics import columns
 
 HUGE_FRAME = bytes.fromhex("28b52ffde0") + (1 << 50).to_bytes(8, "little")
-"""The head of a zstd frame of a petabyte."""
+"""The header of a zstd frame that declares a petabyte."""
 
 
 def packed(made: Columns) -> bytes:
@@ -35,7 +35,7 @@ def stored(sent: wire.Report) -> bytes:
 
 
 def without_columns(sent: wire.Report) -> wire.Report:
-    """Return what a report says beside its columns."""
+    """Return a report's fields other than its columns."""
     return msgspec.structs.replace(sent, columns={}, histograms={}, parcel=None)
 
 
@@ -101,14 +101,14 @@ def digest(sent: wire.Report) -> bytes:
 
 
 def repacked(payload: bytes) -> bytes:
-    """Return a stored report as another zstd would have packed it."""
+    """Return a stored report as another zstd version compresses it."""
     fields = msgspec.msgpack.decode(payload)
     fields[-1] = zstandard.compress(zstandard.decompress(fields[-1]), 9)
     return msgspec.msgpack.encode(fields)
 
 
 def changed(sent: wire.Report, name: str, values: list[float]) -> wire.Report:
-    """Return a report of which a column begins with other values."""
+    """Return a report with other values at the start of a column."""
     packed = sent.columns[name]
     assert isinstance(packed, wire.EncodedColumn)
     array = np.frombuffer(packed.data, f"<{packed.dtype}").copy()
@@ -153,12 +153,16 @@ def test_the_encoding_does_not_change_the_digest() -> None:
 
 
 def test_the_digest_of_a_message_without_columns_depends_on_content_and_is_stable() -> None:
-    said = [wire.Pause(attempt="a", launch="l", sequence=sequence, sent_at=at) for sequence in (1, 2) for at in (0, 9)]
-    assert len({report_codec.message_digest(message) for message in said}) == 2
-    assert report_codec.message_digest(said[0]).hex() == "5c3bbb37fd1954d91f3390dcd7f346b7"
+    pauses = [
+        wire.Pause(attempt="a", launch="l", sequence=sequence, sent_at=at) for sequence in (1, 2) for at in (0, 9)
+    ]
+    assert len({report_codec.message_digest(message) for message in pauses}) == 2
+    assert report_codec.message_digest(pauses[0]).hex() == "5c3bbb37fd1954d91f3390dcd7f346b7"
 
 
-@pytest.mark.parametrize("accepted", [b"\x05", None], ids=["decided by its sender", "left to the service"])
+@pytest.mark.parametrize(
+    "accepted", [b"\x05", None], ids=["acceptance decided by the client", "acceptance decided by the service"]
+)
 def test_reports_packed_by_different_zstd_versions_match(accepted: bytes | None) -> None:
     sent = report(step=1, accepted=accepted, policy="ab")
     decided = msgspec.structs.replace(sent, policy=sent.policy if accepted else "cd", sent_at=9.0)
@@ -174,9 +178,11 @@ def test_reports_packed_by_different_zstd_versions_match(accepted: bytes | None)
     "spoil",
     [
         pytest.param(lambda fields: fields[:0], id="no fields"),
-        pytest.param(lambda fields: [*fields[:2], b"\xc1", *fields[3:]], id="what is said"),
+        pytest.param(lambda fields: [*fields[:2], b"\xc1", *fields[3:]], id="undecodable fields"),
         pytest.param(lambda fields: [*fields[:3], b"", fields[4]], id="an empty layout"),
-        pytest.param(lambda fields: [*fields[:3], fields[3][:-1] + b"\0", fields[4]], id="a bit of the layout"),
+        pytest.param(
+            lambda fields: [*fields[:3], fields[3][:-1] + b"\0", fields[4]], id="a changed byte of the layout"
+        ),
         pytest.param(lambda fields: [*fields[:3], HUGE_FRAME, fields[4]], id="a layout that states a huge size"),
         pytest.param(lambda fields: [*fields[:4], b""], id="no columns"),
         pytest.param(lambda fields: [fields[0], 1 << 40, *fields[2:]], id="another number of sequences"),

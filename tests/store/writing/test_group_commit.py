@@ -1,4 +1,4 @@
-"""The writer: in order, together, each for itself, and never before it is on the disk."""
+"""Tests the writer: ordered, grouped, with isolated failures, and answered only after the commit."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def engines(url: str) -> Iterator[Engines]:
 
 @pytest.fixture
 def engine(engines: Engines) -> Engine:
-    """What reads it."""
+    """The reading engine."""
     return engines.reader
 
 
 @pytest.fixture
 def writer(engines: Engines) -> Iterator[GroupCommit]:
-    """A writer that may keep ten operations waiting."""
+    """A writer with a queue of at most ten operations."""
     locks = RunLocks(RunRegistry(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
     started = GroupCommit(engines.writing, max_waiting=10, locks=locks)
     started.start()
@@ -48,7 +48,7 @@ def writer(engines: Engines) -> Iterator[GroupCommit]:
 
 
 def add(name: str, *, error: Exception | None = None) -> Operation[str]:
-    """Return an operation that adds a project, and then may fail."""
+    """Return an operation that adds a project and then fails if an error is given."""
 
     def operation(transaction: Transaction) -> str:
         transaction.connection.execute(insert(tables.project), {"name": name, "created_at": 0.0})
@@ -60,7 +60,7 @@ def add(name: str, *, error: Exception | None = None) -> Operation[str]:
 
 
 def projects(engine: Engine) -> list[str]:
-    """Return what is committed, in the order in which it was written."""
+    """Return the committed projects in the order of writing."""
     with engine.connect() as connection:
         return list(connection.scalars(select(tables.project.c.name)))
 
@@ -108,7 +108,7 @@ def test_a_constraint_violation_fails_only_its_own_operation(writer: GroupCommit
     assert writer.submit(add("c")).result(10) == "c"
 
 
-@pytest.mark.parametrize("error", [Conflict("no"), ValueError("no")], ids=["a refusal", "a failure"])
+@pytest.mark.parametrize("error", [Conflict("no"), ValueError("no")], ids=["an expected error", "an unexpected error"])
 def test_rollback_listeners_are_called_when_an_operation_fails(writer: GroupCommit, error: Exception) -> None:
     undone = Event()
     writer.on_rollback(undone.set)

@@ -1,4 +1,4 @@
-"""Two processes that write to one PostgreSQL: each run keeps its order, and both give the answers that one would."""
+"""Tests two processes that write to one PostgreSQL: each run stays ordered, and both answer as one would."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.server("postgres")
 
 @pytest.fixture
 def stores(postgres_url: str) -> Iterator[tuple[Store, Store]]:
-    """Two stores of one database, as two processes have them."""
+    """Two stores of one database, as in two processes."""
     opened = Store.open(postgres_url), Store.open(postgres_url)
     yield opened
     for store in opened:
