@@ -67,7 +67,7 @@ def main() -> None:
         _write(Path(folder))
         written_seconds = time.perf_counter() - began
         service = ServiceProcess(Path(folder), idle_after_seconds="1.0")
-        _rest(service)
+        _wait_until_idle(service)
         table = Table("what", "median ms", "worst ms", "kB", title=f"load {os.getloadavg()[0]:.1f}")
         with chromium() as browser:
             for row in (*_first_views(browser, service), _scrolling(browser, service), *_panning(browser, service)):
@@ -94,10 +94,10 @@ def _first_views(browser: Browser, service: ServiceProcess) -> Iterator[tuple[st
             if "cold" in what:
                 service.stop()
                 service.start()
-                _rest(service)
+                _wait_until_idle(service)
             views.append(_timed(browser, service, path, ready))
         size = statistics.median(size for _, size in views) / 1000
-        yield (what, *_said([milliseconds for milliseconds, _ in views]), f"{size:.0f}")
+        yield (what, *_median_and_max([milliseconds for milliseconds, _ in views]), f"{size:.0f}")
 
 
 def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> tuple[float, int]:
@@ -111,7 +111,7 @@ def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> 
     return milliseconds, tab.received_bytes
 
 
-def _rest(service: ServiceProcess) -> None:
+def _wait_until_idle(service: ServiceProcess) -> None:
     """Wait until the service is idle."""
     stat = Path(f"/proc/{service.process.pid}/stat")
     used, before = 0.0, -math.inf
@@ -126,7 +126,7 @@ def _scrolling(browser: Browser, service: ServiceProcess) -> tuple[str, ...]:
     tab.go("/")
     tab.page.wait_for_selector("tbody tr:nth-child(501)", state="attached")
     frames = _frames(tab, lambda page: page.mouse.wheel(0, 400))
-    return ("fleet of 501 runs: a frame while scrolling", *_said(frames), "")
+    return ("fleet of 501 runs: a frame while scrolling", *_median_and_max(frames), "")
 
 
 def _panning(browser: Browser, service: ServiceProcess) -> list[tuple[str, ...]]:
@@ -143,8 +143,8 @@ def _panning(browser: Browser, service: ServiceProcess) -> list[tuple[str, ...]]
     frames = _frames(tab, lambda page: page.keyboard.press("ArrowRight"))
     page.wait_for_timeout(1500)
     return [
-        ("run of 100,000 steps: a frame while panning 9 charts", *_said(frames), ""),
-        ("run of 100,000 steps: the next stretch of signals", *_said(answers), ""),
+        ("run of 100,000 steps: a frame while panning 9 charts", *_median_and_max(frames), ""),
+        ("run of 100,000 steps: the next stretch of signals", *_median_and_max(answers), ""),
     ]
 
 
@@ -158,7 +158,7 @@ def _frames(tab: Visit, act: Any) -> list[float]:
     return frames[1:]
 
 
-def _said(times: list[float]) -> tuple[str, str]:
+def _median_and_max(times: list[float]) -> tuple[str, str]:
     return f"{statistics.median(times):.0f}", f"{max(times):.0f}"
 
 

@@ -3,7 +3,7 @@
 PYTHONPATH=. python benchmarks/bench_time_to_alert.py --seconds 60
 
 The service is a separate process, the receiver a real HTTP server. Reports leave at fixed times, whatever the service
-does. Every twentieth report of a run trips one of four rules, and the next report clears it: none of them flaps.
+does. Every twentieth report of a run trips one of four rules, and the next report clears it: no rule flaps.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ RULE = """
   runbook: "None: this is a benchmark."
 """
 
-Told: TypeAlias = tuple[str, str, str, int]
+NotificationKey: TypeAlias = tuple[str, str, str, int]
 """The key of a notification: the run, the rule, whether it fires or has resolved, and the step."""
 
 
 @dataclass
-class Watch:
+class SendLog:
     """When each report that trips or clears a rule was acknowledged, and the errors."""
 
-    acknowledged: dict[Told, float] = field(default_factory=dict)
+    acknowledged: dict[NotificationKey, float] = field(default_factory=dict)
     late_seconds: list[float] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--per-second", type=float, default=100.0)
     given = parser.parse_args()
-    load_before, watch = os.getloadavg()[0], Watch()
+    load_before, log = os.getloadavg()[0], SendLog()
     with tempfile.TemporaryDirectory() as folder, WebhookServer() as receiver:
         rules = Path(folder) / "rules.yaml"
         rules.write_text("".join(RULE.format(k=k, above=k + 1) for k in range(1, RULES + 1)))
@@ -77,11 +77,11 @@ def main() -> None:
             log_level="error",
         )
         _warm_up(service)
-        _send(service, watch, n_reports=int(given.seconds * given.per_second), per_second=given.per_second)
-        eventually(lambda: watch.acknowledged.keys() <= dict(_arrivals(receiver)).keys())
+        _send(service, log, n_reports=int(given.seconds * given.per_second), per_second=given.per_second)
+        eventually(lambda: log.acknowledged.keys() <= dict(_arrivals(receiver)).keys())
         service.stop()
         arrived = dict(_arrivals(receiver))
-    _print(watch, arrived, given=given, loads=(load_before, os.getloadavg()[0]))
+    _print(log, arrived, given=given, loads=(load_before, os.getloadavg()[0]))
 
 
 def _warm_up(service: ServiceProcess) -> None:
@@ -94,7 +94,7 @@ def _warm_up(service: ServiceProcess) -> None:
         eventually(lambda: client.get(path).json()["last_step"] == 0)
 
 
-def _send(service: ServiceProcess, watch: Watch, *, n_reports: int, per_second: float) -> None:
+def _send(service: ServiceProcess, log: SendLog, *, n_reports: int, per_second: float) -> None:
     """Send reports over several connections, each report at its own time."""
     began = time.monotonic() + 1.0
 
@@ -103,8 +103,8 @@ def _send(service: ServiceProcess, watch: Watch, *, n_reports: int, per_second: 
             for i in range(sender, n_reports, SENDERS):
                 due = began + i / per_second
                 time.sleep(max(due - time.monotonic(), 0.0))
-                watch.late_seconds.append(time.monotonic() - due)
-                _report(client, i, watch=watch)
+                log.late_seconds.append(time.monotonic() - due)
+                _report(client, i, log=log)
 
     threads = [threading.Thread(target=send, args=(sender,)) for sender in range(SENDERS)]
     for thread in threads:
@@ -113,7 +113,7 @@ def _send(service: ServiceProcess, watch: Watch, *, n_reports: int, per_second: 
         thread.join()
 
 
-def _report(client: httpx.Client, i: int, *, watch: Watch) -> None:
+def _report(client: httpx.Client, i: int, *, log: SendLog) -> None:
     run, step = f"run-{i % RUNS}", i // RUNS
     trip, phase = divmod(step + 3 * (i % RUNS), TRIPS_EVERY_STEPS)
     rule = 1 + trip % RULES
@@ -124,9 +124,9 @@ def _report(client: httpx.Client, i: int, *, watch: Watch) -> None:
     )
     at = time.monotonic()
     if answer.status_code != 200:
-        watch.refused.append(answer.status_code)
+        log.refused.append(answer.status_code)
     elif phase in (1, 2):
-        watch.acknowledged[run, f"reward_{rule}", "firing" if phase == 1 else "resolved", step] = at
+        log.acknowledged[run, f"reward_{rule}", "firing" if phase == 1 else "resolved", step] = at
 
 
 @cache
@@ -145,28 +145,30 @@ def _message(step: int, *, reward: float) -> wire.Report:
     )
 
 
-def _arrivals(receiver: WebhookServer) -> Iterator[tuple[Told, float]]:
+def _arrivals(receiver: WebhookServer) -> Iterator[tuple[NotificationKey, float]]:
     for posted in list(receiver.posted):
         message = msgspec.json.decode(posted.body)
         for alert in message["alerts"]:
             yield (message["run"]["run"], alert["rule"], alert["status"], alert["step"]), posted.at
 
 
-def _print(watch: Watch, arrived: dict[Told, float], *, given: argparse.Namespace, loads: tuple[float, float]) -> None:
+def _print(
+    log: SendLog, arrived: dict[NotificationKey, float], *, given: argparse.Namespace, loads: tuple[float, float]
+) -> None:
     table = Table("notification", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", title="From acknowledged to arrived")
     for state in ("firing", "resolved"):
         milliseconds = [
             1000 * (arrived[notification] - at)
-            for notification, at in watch.acknowledged.items()
+            for notification, at in log.acknowledged.items()
             if notification[2] == state
         ]
         quantiles = np.quantile(milliseconds, (0.5, 0.9, 0.99, 1.0))
         table.add_row(state, str(len(milliseconds)), *(f"{value:.0f}" for value in quantiles))
     Console().print(table)
-    late = 1000 * np.quantile(watch.late_seconds, (0.5, 0.99))
+    late = 1000 * np.quantile(log.late_seconds, (0.5, 0.99))
     print(
         f"{given.per_second:.0f} reports/s of {SEQUENCES} sequences x 3 pairs, {RUNS} runs, {given.seconds:.0f} s; "
-        f"refused {len(watch.refused)}; sent late by {late[0]:.0f} ms (p50), {late[1]:.0f} ms (p99); "
+        f"refused {len(log.refused)}; sent late by {late[0]:.0f} ms (p50), {late[1]:.0f} ms (p99); "
         f"load {loads[0]:.1f} before, {loads[1]:.1f} after"
     )
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from benchmarks.load.ending import unwind_when_told
 from benchmarks.load.scenario import Scenario, play
 from benchmarks.load.sending import Pace
+from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.tables import table_of
 from benchmarks.load.workload import Workload
 
@@ -22,7 +22,7 @@ BURST_RANKS = 32
 
 def main() -> None:
     """Run the scenarios one after the other and print their table."""
-    unwind_when_told()
+    unwind_on_sigterm()
     given = _arguments()
     console = Console(width=150)
     results = [play(scenario, is_fleet=given.fleet) for scenario in _fast(given)]

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.connection import Connection
-from benchmarks.load.ending import unwind_when_told
-from benchmarks.load.gears import UNLIMITED
+from benchmarks.load.deployments import UNLIMITED
 from benchmarks.load.posting import Posted, Request, post
+from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.service import ServiceProcess
 from trmon_client.core import wire
@@ -114,7 +114,7 @@ class Pushgateway(Peer):
 
 def main() -> None:
     """Measure each service in turn, several times, and print the medians."""
-    unwind_when_told()
+    unwind_on_sigterm()
     parser = argparse.ArgumentParser(prog="benchmarks.load.peers", description=__doc__)
     parser.add_argument("--mlflow", required=True, help="MLflow's command")
     parser.add_argument("--seconds", type=float, default=8.0)

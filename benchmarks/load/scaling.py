@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.connection import Connection
-from benchmarks.load.ending import unwind_when_told
+from benchmarks.load.deployments import UNLIMITED, Deployment, DeploymentFactory, data_of, embedded, fleet
 from benchmarks.load.filling import PAST, REPORT_SEQUENCES, RUN, fill_batches, fill_runs, fill_sequences
-from benchmarks.load.gears import UNLIMITED, Gear, GearOf, data_of, embedded, fleet
 from benchmarks.load.processes import cpu_seconds, resident_bytes
 from benchmarks.load.scenario import drain
 from benchmarks.load.sending import Pace, Senders
+from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.workload import Workload
 from tests.fixtures.service import ServiceProcess
 from trmon.terminal.whatif_query import TIMEOUT_SECONDS
@@ -49,7 +49,7 @@ class Load:
     n_runs: int
     n_ranks: int = 1
     n_stored: int = 0
-    gear_of: GearOf = embedded
+    deploy: DeploymentFactory = embedded
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Loaded:
     """A service that receives its load in slices: its next runs, then their next steps."""
 
     load: Load
-    gear: Gear
+    deployment: Deployment
     next_run: int = 0
     next_step: int = 0
 
@@ -66,9 +66,9 @@ class Loaded:
         n_runs, n_ranks = min(n_reports, self.load.n_runs), self.load.n_ranks
         steps = range(self.next_step, self.next_step + max(n_reports // (n_runs * n_ranks), 1))
         workload = Workload(first_run=self.next_run, n_runs=n_runs, n_ranks=n_ranks)
-        before = cpu_seconds(self.gear.pids())
-        _send(self.gear.url, workload, steps, per_second=per_second)
-        spent = cpu_seconds(self.gear.pids()) - before
+        before = cpu_seconds(self.deployment.pids())
+        _send(self.deployment.url, workload, steps, per_second=per_second)
+        spent = cpu_seconds(self.deployment.pids()) - before
         self.next_run += n_runs
         if self.next_run >= self.load.n_runs:
             self.next_run, self.next_step = 0, steps.stop
@@ -77,7 +77,7 @@ class Loaded:
 
 def main() -> None:
     """Run the requested measurements and print the results."""
-    unwind_when_told()
+    unwind_on_sigterm()
     given = _arguments()
     title = f"Scaling, {given.slices} slices of {SLICE_REPORTS} reports"
     table = Table("what", "of", "CPU ms/report", "times first", "MiB", "ms", title=title)
@@ -88,7 +88,7 @@ def main() -> None:
     ]
     if given.fleet:
         beside = Load(of="embedded", n_runs=20, n_ranks=8)
-        loads.append([beside, replace(beside, of="fleet", gear_of=fleet)])
+        loads.append([beside, replace(beside, of="fleet", deploy=fleet)])
     for compared in filter(None, loads):
         _measure_loads(table, compared, n_slices=given.slices, per_second=given.per_second)
     for n_runs in given.restart:
@@ -140,7 +140,7 @@ def _measure_loads(table: Table, loads: Sequence[Load], *, n_slices: int, per_se
         for i, one in enumerate(loaded):
             cost_ms = _median(costs[i] for costs in slices)
             times = _median(costs[i] / costs[0] for costs in slices)
-            resident = resident_bytes(one.gear.pids()) / MIB
+            resident = resident_bytes(one.deployment.pids()) / MIB
             table.add_row("load", one.load.of, f"{cost_ms:.2f}", f"{times:.2f}", f"{resident:.0f}", "")
 
 
@@ -150,9 +150,9 @@ def _loaded(load: Load) -> Iterator[Loaded]:
     with tempfile.TemporaryDirectory() as folder:
         if load.n_stored:
             fill_batches(data_of(Path(folder)), load.n_stored)
-        with load.gear_of(Path(folder)) as gear:
-            _send(gear.url, Workload(n_runs=load.n_runs, n_ranks=load.n_ranks), range(NEW_STEPS))
-            yield Loaded(load, gear, next_step=NEW_STEPS)
+        with load.deploy(Path(folder)) as deployment:
+            _send(deployment.url, Workload(n_runs=load.n_runs, n_ranks=load.n_ranks), range(NEW_STEPS))
+            yield Loaded(load, deployment, next_step=NEW_STEPS)
 
 
 def _send(url: str, workload: Workload, steps: Sequence[int], *, per_second: float | None = None) -> None:

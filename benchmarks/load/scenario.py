@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.load.connection import Connection
-from benchmarks.load.gears import Gear, embedded, fleet
+from benchmarks.load.deployments import Deployment, embedded, fleet
 from benchmarks.load.processes import cpu_seconds, resident_bytes
 from benchmarks.load.sending import OK, Pace, Senders, Sent
 from benchmarks.load.verification import CLOSE_SECONDS, Verdict, verify
@@ -64,29 +64,31 @@ class Result:
 
 def play(scenario: Scenario, *, is_fleet: bool = False) -> Result:
     """Start a service in a fresh folder, load it, and verify its data."""
-    with tempfile.TemporaryDirectory() as folder, (fleet if is_fleet else embedded)(Path(folder)) as gear:
-        return measured(scenario, gear)
+    with tempfile.TemporaryDirectory() as folder, (fleet if is_fleet else embedded)(Path(folder)) as deployment:
+        return measured(scenario, deployment)
 
 
-def measured(scenario: Scenario, gear: Gear) -> Result:
+def measured(scenario: Scenario, deployment: Deployment) -> Result:
     """Load a running service and return the results."""
-    cpu_before, bytes_before = cpu_seconds(gear.pids()), gear.stored_bytes()
-    senders = Senders(lambda: gear.url, scenario.workload, n_connections=scenario.n_connections, pace=scenario.pace)
+    cpu_before, bytes_before = cpu_seconds(deployment.pids()), deployment.stored_bytes()
+    senders = Senders(
+        lambda: deployment.url, scenario.workload, n_connections=scenario.n_connections, pace=scenario.pace
+    )
     senders.start()
     sent, seconds = senders.wait()
     assert not sent.failures, sent.failures[:3]
-    drain_seconds = drain(gear.url, sent, workload=scenario.workload)
-    cpu = cpu_seconds(gear.pids()) - cpu_before
+    drain_seconds = drain(deployment.url, sent, workload=scenario.workload)
+    cpu = cpu_seconds(deployment.pids()) - cpu_before
     return Result(
         scenario=scenario,
         sent=sent,
         seconds=seconds,
         cpu_seconds=cpu,
         drain_seconds=drain_seconds,
-        close_lag_ms=_close_lag_ms(gear.url),
-        resident_bytes=resident_bytes(gear.pids()),
-        verdict=verify(gear.url, scenario.workload, sent.acknowledged),
-        stored_bytes=gear.stored_bytes() - bytes_before,
+        close_lag_ms=_close_lag_ms(deployment.url),
+        resident_bytes=resident_bytes(deployment.pids()),
+        verdict=verify(deployment.url, scenario.workload, sent.acknowledged),
+        stored_bytes=deployment.stored_bytes() - bytes_before,
     )
 
 

@@ -23,44 +23,44 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.connection import Connection
-from benchmarks.load.ending import unwind_when_told
-from benchmarks.load.gears import Gear, embedded, fleet
+from benchmarks.load.deployments import Deployment, embedded, fleet
 from benchmarks.load.sending import Pace, Senders, Sent
+from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.verification import CLOSE_SECONDS, Verdict, items, verify
 from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.receiver import WebhookServer
 
 LONGEST_SECONDS = 3600.0
-CALM_SECONDS = (1.0, 4.0)
+PAUSE_SECONDS = (1.0, 4.0)
 """The shortest and the longest time between a start and the next kill."""
-AWAY_SECONDS = (0.0, 1.0)
+DOWNTIME_SECONDS = (0.0, 1.0)
 """The downtime of a killed process."""
-ILL_SECONDS = 120.0
+DRIFT_SECONDS = 120.0
 """Time limit for the service to catch up after the last kill."""
 PER_SECOND = 60.0
 LEASE_SECONDS = "3"
 Page: TypeAlias = tuple[str, str, int, str]
 """The key of a notification: the run, the rule, the first step, and whether it fires or has resolved."""
-WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, ill_from=25, ill_for=60)
+WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, drift_from=25, drift_steps=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Kill:
     """One kill: the process, the time, and the seconds until it was ready again."""
 
     victim: str
     at_seconds: float
-    away_seconds: float
+    recovery_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Soaked:
+class SoakResult:
     """The results of a soak; `repeated_events` and `repeated_pages` count repeated alert events and notifications.
 
     `missing_pages` counts notifications that the service marked as delivered but the receiver did not get.
     """
 
-    moments: tuple[Moment, ...]
+    kills: tuple[Kill, ...]
     sent: Sent
     verdict: Verdict
     n_events: int
@@ -76,35 +76,35 @@ class Soaked:
         return self.verdict == Verdict(0, 0) and not wrong
 
 
-def soak(gear: Gear, pager: WebhookServer, *, n_rounds: int, seed: int) -> Soaked:
+def soak(deployment: Deployment, pager: WebhookServer, *, n_rounds: int, seed: int) -> SoakResult:
     """Send reports and, in each round, kill and restart every process in random order; return the final state."""
     chance = random.Random(seed)
     pace = Pace(seconds=LONGEST_SECONDS, per_second=PER_SECOND)
-    senders = Senders(lambda: gear.url, WORKLOAD, n_connections=6, pace=pace)
+    senders = Senders(lambda: deployment.url, WORKLOAD, n_connections=6, pace=pace)
     began = time.perf_counter()
     senders.start()
-    moments = []
+    kills = []
     try:
-        for name in chain.from_iterable(_shuffled(gear.victims, chance) for _ in range(n_rounds)):
-            time.sleep(chance.uniform(*CALM_SECONDS))
+        for name in chain.from_iterable(_shuffled(deployment.victims, chance) for _ in range(n_rounds)):
+            time.sleep(chance.uniform(*PAUSE_SECONDS))
             at = time.perf_counter() - began
-            away = _kill(gear, name, away_seconds=chance.uniform(*AWAY_SECONDS))
-            moments.append(Moment(victim=name, at_seconds=at, away_seconds=away))
+            recovery = _kill(deployment, name, downtime_seconds=chance.uniform(*DOWNTIME_SECONDS))
+            kills.append(Kill(victim=name, at_seconds=at, recovery_seconds=recovery))
         _wait_for_drift(senders)
     finally:
         senders.stop()
         sent, _ = senders.wait()
     assert not sent.failures, sent.failures[:3]
-    verdict = verify(gear.url, WORKLOAD, sent.acknowledged)
-    courses = _courses(gear.url)
-    delivered = _delivered(gear.url)
+    verdict = verify(deployment.url, WORKLOAD, sent.acknowledged)
+    transitions = _transitions(deployment.url)
+    delivered = _delivered(deployment.url)
     pages = _pages(pager)
-    return Soaked(
-        moments=tuple(moments),
+    return SoakResult(
+        kills=tuple(kills),
         sent=sent,
         verdict=verdict,
-        n_events=sum(map(len, courses)),
-        repeated_events=sum(one == other for course in courses for one, other in pairwise(course)),
+        n_events=sum(map(len, transitions)),
+        repeated_events=sum(one == other for states in transitions for one, other in pairwise(states)),
         n_pages=len(pages),
         repeated_pages=pages.total() - len(pages),
         missing_pages=len(delivered - pages.keys()),
@@ -121,35 +121,35 @@ def _shuffled(names: Iterable[str], chance: random.Random) -> list[str]:
     return chance.sample(ordered, k=len(ordered))
 
 
-def _kill(gear: Gear, name: str, *, away_seconds: float) -> float:
+def _kill(deployment: Deployment, name: str, *, downtime_seconds: float) -> float:
     began = time.perf_counter()
-    victim = gear.victims[name]
+    victim = deployment.victims[name]
     victim.kill()
-    time.sleep(away_seconds)
+    time.sleep(downtime_seconds)
     victim.start()
     return time.perf_counter() - began
 
 
 def _wait_for_drift(senders: Senders) -> None:
     """Continue until every run has drifted for long enough to fire: a soak without alerts would not test them."""
-    assert WORKLOAD.ill_from is not None
-    needed = (WORKLOAD.ill_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
-    deadline = time.monotonic() + ILL_SECONDS
+    assert WORKLOAD.drift_from is not None
+    needed = (WORKLOAD.drift_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
+    deadline = time.monotonic() + DRIFT_SECONDS
     while senders.acknowledged < needed:
         assert time.monotonic() < deadline, f"only {senders.acknowledged} of {needed} reports acknowledged"
         time.sleep(0.1)
 
 
-def _courses(url: str) -> list[list[str]]:
-    """Return the state transitions of each alert; a state that follows itself was repeated."""
+def _transitions(url: str) -> list[list[str]]:
+    """Return the state transitions of each alert; two equal states in a row are a repetition."""
     connection = Connection(url)
     alerts = items(connection, f"/api/v1/alerts?project={PROJECT}")
-    courses = []
+    transitions = []
     for identity in {alert["identity"] for alert in alerts}:
         events = [*items(connection, f"/api/v1/alerts/events?identity={identity}")]
-        courses.append([event["state"] for event in reversed(events)])
+        transitions.append([event["state"] for event in reversed(events)])
     connection.close()
-    return courses
+    return transitions
 
 
 def _delivered(url: str) -> set[Page]:
@@ -179,19 +179,19 @@ def _page(run: str, alert: Mapping[str, Any], state: str) -> Page:
 
 
 @contextmanager
-def _soaked(*, is_fleet: bool, n_rounds: int, seed: int) -> Iterator[Soaked]:
-    gear_of = fleet if is_fleet else embedded
+def _run_soak(*, is_fleet: bool, n_rounds: int, seed: int) -> Iterator[SoakResult]:
+    deploy = fleet if is_fleet else embedded
     with (
         tempfile.TemporaryDirectory() as folder,
         WebhookServer() as pager,
-        gear_of(Path(folder), **variables_for(pager)) as gear,
+        deploy(Path(folder), **variables_for(pager)) as deployment,
     ):
-        yield soak(gear, pager, n_rounds=n_rounds, seed=seed)
+        yield soak(deployment, pager, n_rounds=n_rounds, seed=seed)
 
 
 def main() -> None:
     """Run the soak, print the table, and fail if data was lost or repeated."""
-    unwind_when_told()
+    unwind_on_sigterm()
     parser = argparse.ArgumentParser(prog="benchmarks.load.soak", description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="number of kills per process")
     parser.add_argument("--seed", type=int, default=0)
@@ -199,37 +199,37 @@ def main() -> None:
         "--fleet", action="store_true", help="kill PostgreSQL, a backend, Redis, the API process and a worker"
     )
     given = parser.parse_args()
-    with _soaked(is_fleet=given.fleet, n_rounds=min(given.rounds, 100), seed=given.seed) as soaked:
+    with _run_soak(is_fleet=given.fleet, n_rounds=min(given.rounds, 100), seed=given.seed) as result:
         console = Console(width=120)
-        console.print(_table(soaked))
-        console.print(_summary(soaked))
-    raise SystemExit(0 if soaked.is_clean else 1)
+        console.print(_table(result))
+        console.print(_summary(result))
+    raise SystemExit(0 if result.is_clean else 1)
 
 
-def _table(soaked: Soaked) -> Table:
-    """One row per process: when it was killed first and last, and its recovery times."""
+def _table(result: SoakResult) -> Table:
+    """Return one row per process: when it was killed first and last, and its recovery times."""
     table = Table("killed", "times", "first at s", "last at s", "away s, median", "worst", title="SIGKILL under load")
-    for name in sorted({moment.victim for moment in soaked.moments}):
-        kills = [moment for moment in soaked.moments if moment.victim == name]
-        away = [kill.away_seconds for kill in kills]
+    for name in sorted({kill.victim for kill in result.kills}):
+        kills = [kill for kill in result.kills if kill.victim == name]
+        recovery = [kill.recovery_seconds for kill in kills]
         table.add_row(
             name,
             str(len(kills)),
             f"{kills[0].at_seconds:.0f}",
             f"{kills[-1].at_seconds:.0f}",
-            f"{statistics.median(away):.1f}",
-            f"{max(away):.1f}",
+            f"{statistics.median(recovery):.1f}",
+            f"{max(recovery):.1f}",
         )
     return table
 
 
-def _summary(soaked: Soaked) -> str:
-    sent, verdict = soaked.sent, soaked.verdict
+def _summary(result: SoakResult) -> str:
+    sent, verdict = result.sent, result.verdict
     return (
         f"{len(sent.acknowledged):,} reports acknowledged, {sent.broken:,} connections broken, "
         f"{sent.duplicates:,} sent again and known; lost {verdict.lost}, twice {verdict.duplicated}; "
-        f"{soaked.n_events} alert events, {soaked.repeated_events} repeated; "
-        f"{soaked.n_pages} pages, {soaked.repeated_pages} repeated, {soaked.missing_pages} missing"
+        f"{result.n_events} alert events, {result.repeated_events} repeated; "
+        f"{result.n_pages} pages, {result.repeated_pages} repeated, {result.missing_pages} missing"
     )
 
 

@@ -21,22 +21,22 @@ ATTEMPT, LAUNCH = "first", "launch-1"
 CONTENTS = 8
 """Distinct batches whose columns the reports use in turn."""
 MAX_TOKENS = 512
-ILL_SPREAD, WELL_SPREAD = 0.6, 0.004
+DRIFTING_SPREAD, HEALTHY_SPREAD = 0.6, 0.004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Runs with a number of ranks, each of which sends one report per step; from `ill_from` on they drift.
+    """Runs with a number of ranks, each of which sends one report per step; from `drift_from` on they drift.
 
-    With `ill_for` they drift for that many steps, are healthy for as many, and drift again.
+    With `drift_steps` they drift for that many steps, are healthy for as many, and drift again.
     """
 
     first_run: int = 0
     n_runs: int = 1
     n_ranks: int = 4
     n_sequences: int = 64
-    ill_from: int | None = None
-    ill_for: int | None = None
+    drift_from: int | None = None
+    drift_steps: int | None = None
 
     def run(self, index: int) -> str:
         """Return a run's name."""
@@ -44,7 +44,7 @@ class Workload:
 
     def report(self, index: int, *, step: int, rank: int) -> bytes:
         """Return the report of one rank and step of a run as MessagePack, as trmon's client encodes it."""
-        template = _template(self.n_sequences, (step * self.n_ranks + rank + index) % CONTENTS, self._is_ill(step))
+        template = _template(self.n_sequences, (step * self.n_ranks + rank + index) % CONTENTS, self._is_drifting(step))
         report = msgspec.structs.replace(
             template,
             project=PROJECT,
@@ -57,10 +57,10 @@ class Workload:
         )
         return wire.encode(report)
 
-    def _is_ill(self, step: int) -> bool:
-        if self.ill_from is None or step < self.ill_from:
+    def _is_drifting(self, step: int) -> bool:
+        if self.drift_from is None or step < self.drift_from:
             return False
-        return self.ill_for is None or (step - self.ill_from) // self.ill_for % 2 == 0
+        return self.drift_steps is None or (step - self.drift_from) // self.drift_steps % 2 == 0
 
     def raw_bytes(self) -> int:
         """Return the size of the columns and histograms of one report in bytes."""
@@ -93,8 +93,8 @@ class Workload:
 
 
 @cache
-def _template(n_sequences: int, seed: int, is_ill: bool) -> wire.Report:
-    made = _columns(n_sequences, seed, is_ill)
+def _template(n_sequences: int, seed: int, is_drifting: bool) -> wire.Report:
+    made = _columns(n_sequences, seed, is_drifting)
     policy = preset(DEFAULT_POLICY)
     return wire.Report(
         attempt=ATTEMPT,
@@ -108,11 +108,11 @@ def _template(n_sequences: int, seed: int, is_ill: bool) -> wire.Report:
 
 
 @cache
-def _columns(n_sequences: int, seed: int, is_ill: bool) -> Columns:
+def _columns(n_sequences: int, seed: int, is_drifting: bool) -> Columns:
     """Return columns of three policies with noise between them and a few outlier tokens."""
     random = np.random.default_rng(seed)
     shape = (n_sequences, MAX_TOKENS)
-    spread = ILL_SPREAD if is_ill else WELL_SPREAD
+    spread = DRIFTING_SPREAD if is_drifting else HEALTHY_SPREAD
     rollout = -random.gamma(0.4, 0.8, shape)
     old = np.minimum(rollout + random.normal(0, spread, shape) * random.gamma(0.5, 2.0, shape), 0)
     new = np.minimum(old + random.normal(0, 0.02, shape), 0)

@@ -6,6 +6,6 @@ import signal
 import sys
 
 
-def unwind_when_told() -> None:
+def unwind_on_sigterm() -> None:
     """Make SIGTERM unwind every `with` block, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

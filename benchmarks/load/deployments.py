@@ -33,7 +33,7 @@ class Victim(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gear:
+class Deployment:
     """A running service: its address, its processes by name, their ids, and its database's size on disk."""
 
     url: str
@@ -42,7 +42,7 @@ class Gear:
     stored_bytes: Callable[[], int]
 
 
-GearOf: TypeAlias = Callable[..., AbstractContextManager[Gear]]
+DeploymentFactory: TypeAlias = Callable[..., AbstractContextManager[Deployment]]
 """Runs a deployment over a folder, with TRMON_* variables as keywords."""
 
 
@@ -114,13 +114,13 @@ class EmbeddedWorker:
 
 
 @contextmanager
-def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
+def embedded(folder: Path, **variables: str) -> Iterator[Deployment]:
     """Run `trmon serve` on SQLite, with its worker process."""
     service = ServiceProcess(data_of(folder), **UNLIMITED, **variables)
     worker = EmbeddedWorker(service)
     try:
         worker.start()
-        yield Gear(
+        yield Deployment(
             url=service.url,
             victims={"service": service, "its worker": worker},
             pids=lambda: [service.process.pid],
@@ -131,7 +131,7 @@ def embedded(folder: Path, **variables: str) -> Iterator[Gear]:
 
 
 @contextmanager
-def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
+def fleet(folder: Path, **variables: str) -> Iterator[Deployment]:
     """Run `trmon serve` and two `trmon worker`s on Redis and a PostgreSQL that syncs to disk."""
     folder.mkdir(exist_ok=True)
     with Postgres(durable=True) as postgres, Redis() as redis:
@@ -145,7 +145,7 @@ def fleet(folder: Path, **variables: str) -> Iterator[Gear]:
             "redis": redis,
         }
         try:
-            yield Gear(
+            yield Deployment(
                 url=service.url,
                 victims=servers | {"api": service, "worker": workers[0]},
                 pids=lambda: [
