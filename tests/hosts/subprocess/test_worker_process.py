@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.load.gears import EmbeddedWorker
+from benchmarks.load.deployments import EmbeddedWorker
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
