@@ -295,7 +295,9 @@ def test_rules_are_tested_by_series(tmp_path: Path) -> None:
     ("variables", "status", "said"),
     [
         pytest.param({"url": "http://[::1"}, 1, "no service answers at http://[::1", id="no address"),
-        pytest.param({"token": "se\ncret"}, 1, "TRMON_TOKEN: contains spaces, line ends or characters", id="a line end"),
+        pytest.param(
+            {"token": "se\ncret"}, 1, "TRMON_TOKEN: contains spaces, line ends or characters", id="a line end"
+        ),
         pytest.param({"token": "secrét"}, 1, "TRMON_TOKEN: contains spaces, line ends or characters", id="a letter"),
         pytest.param({"routes": "{secret"}, 2, 'field "routes"', id="no JSON"),
         pytest.param({"webhook_url": "https://[::1/secret"}, 2, "TRMON_WEBHOOK_URL: ", id="a bracket"),

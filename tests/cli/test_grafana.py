@@ -53,7 +53,7 @@ def test_what_is_no_address_is_one_line(url: str) -> None:
     done = trmon("grafana", "push", "--url", url, "--token", "glsa_secret")
     assert (done.returncode, done.stderr) == (
         1,
-        f"trmon: --url: must be an address, http://host:port, and is {url!r}\n",
+        f"trmon: --url: must be a URL such as http://host:port, not {url!r}\n",
     )
 
 

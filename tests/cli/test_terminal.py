@@ -89,7 +89,7 @@ def test_a_run_is_told_from_its_verdict_to_its_policies(watched: str) -> None:
         "steps 0 to 28",
         "total_kl_k3",
         "what each policy rejects",
-        "in force",
+        "active",
         "token_veto",
     )
     places = [told.find(part) for part in parts]

@@ -91,5 +91,5 @@ def _refusal(status: int, response: object, *, url: str) -> Exception:
     if status == 403:
         return Forbidden(f"the token may not do this at {url} ({said}); dashboards need Editor, a data source Admin")
     if status == NOT_FOUND:
-        return NotReady(f"{url} has no API of Grafana's ({said}); --url is the address of Grafana itself")
+        return NotReady(f"{url} has no API of Grafana's ({said}); pass the URL of Grafana itself by --url")
     return Conflict(f"{url} refused with {status}: {said}")
