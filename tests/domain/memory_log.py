@@ -46,7 +46,7 @@ class MemoryLog:
             last_step=None,
             attempt_id=None,
         )
-        self.reports: list[StoredReport] = []
+        self.stored_reports: list[StoredReport] = []
         self.notices: list[StoredNotice] = []
         self.rows: dict[BatchKey, BatchRow] = {}
         self.decisions: dict[tuple[BatchKey, str], DecisionRow] = {}
@@ -64,6 +64,7 @@ class MemoryLog:
         self.looks_at_speakers = 0
         self._claims: dict[tuple[int, int], Claim] = {}
         self._looks = 0
+        self.runs = self.reports = self.policies = self.adaptations = self
 
     def receive(self, *messages: wire.Message, at: float) -> None:
         """Store messages as the service does; a heartbeat only updates the time last seen."""
@@ -78,7 +79,9 @@ class MemoryLog:
         attempt_id = self._attempts.index(message.attempt) + 1
         self._claim(message, attempt_id, at)
         if isinstance(message, wire.Report):
-            self.reports.append(trainer.stored(message, id_=len(self.reports) + 1, at=at, attempt_id=attempt_id))
+            self.stored_reports.append(
+                trainer.stored(message, id_=len(self.stored_reports) + 1, at=at, attempt_id=attempt_id)
+            )
             self.stored_run = replace(self.stored_run, last_report_at=at)
         elif not isinstance(message, wire.Heartbeat):
             self.notices.append(
@@ -106,10 +109,10 @@ class MemoryLog:
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         """See RunLog."""
         self._check()
-        beyond = self._frontier.report_id < len(self.reports) or self._frontier.notice_id < len(self.notices)
+        beyond = self._frontier.report_id < len(self.stored_reports) or self._frontier.notice_id < len(self.notices)
         return [self.stored_run] if beyond or not self.stored_run.state.ended else []
 
-    def run(self, run_id: int) -> Run:
+    def by_id(self, run_id: int) -> Run:
         """See RunLog."""
         self._check()
         if run_id != RUN_ID:
@@ -132,11 +135,11 @@ class MemoryLog:
         """See RunLog."""
         return RunProgress(frontier=self._frontier, checkpoint=self._checkpoint)
 
-    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+    def after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
         """See RunLog."""
         self._check()
         with self._lock:
-            return self.reports[report_id : report_id + limit]
+            return self.stored_reports[report_id : report_id + limit]
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
         """See RunLog."""
@@ -148,16 +151,16 @@ class MemoryLog:
         found = {
             run_id: Unread(
                 notices=self.notices_after(run_id, frontier.notice_id, limit=limit),
-                reports=self.reports_after(run_id, frontier.report_id, limit=limit),
+                reports=self.stored_reports_after(run_id, frontier.report_id, limit=limit),
             )
             for run_id, frontier in read.items()
         }
         is_much = any(len(mail.notices) >= limit or len(mail.reports) >= limit for mail in found.values())
         return None if is_much else found
 
-    def batch_reports(self, key: BatchKey) -> list[StoredReport]:
+    def of_batch(self, key: BatchKey) -> list[StoredReport]:
         """See RunLog."""
-        found = [report for report in self.reports if report.key.batch == key]
+        found = [report for report in self.stored_reports if report.key.batch == key]
         return sorted(found, key=lambda report: (report.key.rank, report.key.chunk))
 
     def batch(self, key: BatchKey) -> BatchRow | None:
@@ -177,15 +180,15 @@ class MemoryLog:
         """See RunLog."""
         return [alert for alert in self.alerts.values() if alert.state in OPEN]
 
-    def policy(self, run_id: int) -> PolicyVersion:
+    def current(self, run_id: int) -> PolicyVersion:
         """See RunLog."""
         return self.versions[-1] if self.versions else default_version(now=self.stored_run.created_at)
 
-    def policy_versions(self, run_id: int) -> list[PolicyVersion]:
+    def history(self, run_id: int) -> list[PolicyVersion]:
         """See RunLog."""
         return list(self.versions)
 
-    def adaptation(self, run_id: int) -> AdaptationSetting:
+    def get(self, run_id: int) -> AdaptationSetting:
         """See RunLog."""
         return self.setting
 

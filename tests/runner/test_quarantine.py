@@ -257,7 +257,7 @@ def test_a_run_that_cannot_be_evaluated_still_stalls(trained: TrainedRun, payloa
     trained.damage(tables.report, payload=payload)
     trained.tick(20.0)
     trained.tick(200.0)
-    assert trained.store.run_log.run(trained.run_id).state is RunState.STALLED
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.STALLED
     assert ("stalled", "firing") in trained.delivered()
 
 
@@ -267,7 +267,7 @@ def test_a_run_that_cannot_be_evaluated_still_crashes(trained: TrainedRun, paylo
     trained.damage(tables.report, payload=payload)
     trained.receive(finish(2, outcome="crashed"), at=25.0)
     trained.tick(25.0)
-    assert trained.store.run_log.run(trained.run_id).state is RunState.CRASHED
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.CRASHED
     assert trained.delivered() >= {("crashed", "firing"), ("batch_quarantined", "firing")}
 
 
@@ -276,9 +276,9 @@ def test_a_damaged_report_ends_a_stall_but_does_not_revive_a_run_that_has_ended(
     trained.receive(step_of(2), at=510.0)
     trained.damage(tables.report, payload=GARBAGE)
     trained.tick(510.0)
-    assert trained.store.run_log.run(trained.run_id).state is RunState.RUNNING
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.RUNNING
     trained.receive(finish(2), at=520.0)
     trained.receive(step_of(3), at=521.0)
     trained.damage(tables.report, payload=GARBAGE)
     trained.tick(521.0)
-    assert trained.store.run_log.run(trained.run_id).state is RunState.FINISHED
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.FINISHED

@@ -40,7 +40,7 @@ def test_ranks_are_merged_in_rank_order_whatever_came_first() -> None:
     (row,) = watched.log.rows.values()
     assert (row.n_ranks, row.n_sequences, row.complete, row.scalars) == (2, 16, True, {"lr": 1.0})
     active = watched.log.decisions[row.key, preset("trm").hash]
-    bits = [wire.unpack_bits(stored.accepted, 8).tolist() for stored in watched.log.batch_reports(row.key)]
+    bits = [wire.unpack_bits(stored.accepted, 8).tolist() for stored in watched.log.reports.of_batch(row.key)]
     assert wire.unpack_bits(active.accepted, 16).tolist() == bits[0] + bits[1]
 
 

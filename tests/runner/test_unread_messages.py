@@ -149,7 +149,7 @@ def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: St
     rows = rows_of(store, behind)
     assert [row.key.step for row in rows] == list(range(n_steps))
     assert [row.scalars["lr"] for row in rows[1:]] == [float(step) for step in range(1, n_steps)]
-    assert store.run_log.run(behind).state is RunState.FINISHED
+    assert store.runs.by_id(behind).state is RunState.FINISHED
     assert [len(rows_of(store, run_id)) for run_id in others] == [2, 2, 2]
 
 

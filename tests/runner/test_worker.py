@@ -169,7 +169,7 @@ def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
     end = wire.Finish(**ORIGIN, sequence=1, finished=finished((23, None, 1)))
     run_id = receive(store, *steps, end, at=100.0)
     run_passes(scheduler_over(store), run_id, at=100.0)
-    assert store.run_log.run(run_id).state is RunState.FINISHED
+    assert store.runs.by_id(run_id).state is RunState.FINISHED
     assert rows_of(store, run_id)[-1].key.step == 23
 
     written: list[frozenset[int]] = []
@@ -226,7 +226,7 @@ def test_commits_wake_the_worker_and_close_reads_every_message(store: Store) -> 
     worker.close()
     assert not worker.alive
     assert [row.key.step for row in rows_of(store, run_id)] == list(range(5))
-    assert store.run_log.run(run_id).state is RunState.FINISHED
+    assert store.runs.by_id(run_id).state is RunState.FINISHED
     view = view_cache.get(run_id)
     assert view is not None
     assert view.row is not None
@@ -267,22 +267,34 @@ def test_a_batch_closes_by_the_clock_when_its_grace_ends(store: Store) -> None:
     worker.close()
 
 
-class FailingLog:
-    """A store's run log that raises for the reports of one run until it is repaired."""
+class FailingReports:
+    """A store's reports that raise for one run until it is repaired."""
 
     def __init__(self, store: Store, *, run_id: int) -> None:
-        self._run_log = store.run_log
+        self._reports = store.reports
         self._run_id = run_id
         self.repaired = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._run_log, name)
+        return getattr(self._reports, name)
 
-    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> Any:
-        """See RunLog."""
+    def after(self, run_id: int, report_id: int, *, limit: int) -> Any:
+        """See MessageReader."""
         if run_id == self._run_id and not self.repaired.is_set():
             raise OSError("a page of the file is unreadable")
-        return self._run_log.reports_after(run_id, report_id, limit=limit)
+        return self._reports.after(run_id, report_id, limit=limit)
+
+
+class FailingLog:
+    """A store's run log whose reports of one run cannot be read until it is repaired."""
+
+    def __init__(self, store: Store, *, run_id: int) -> None:
+        self._run_log = store.run_log
+        self.reports = FailingReports(store, run_id=run_id)
+        self.repaired = self.reports.repaired
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run_log, name)
 
 
 def test_a_run_that_fails_does_not_stop_the_others_and_is_retried(store: Store) -> None:

@@ -18,35 +18,76 @@ from trmon.domain.runs.run import Attempt, Run
 from trmon.domain.state.run_update import Frontier, RunProgress, RunUpdate
 
 
-class RunLog(Protocol):
-    """The stored log of runs that a worker reads; all methods are safe to call from any thread."""
+class RunReader(Protocol):
+    """The stored runs."""
 
-    def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
-        """Return the runs, of some slots or all, that have not ended or have reports after their frontier."""
-
-    def run(self, run_id: int) -> Run:
+    def by_id(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
-
-    def revision(self, run_id: int) -> int:
-        """Return a number that changes when another process or a person edits the run, its policy or its bounds."""
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
 
+
+class MessageReader(Protocol):
+    """The stored messages of trainers, damaged ones included."""
+
+    def after(self, run_id: int, report_id: int, *, limit: int) -> Sequence[AnyReport]:
+        """Return the run's reports with a larger id, oldest first."""
+
+    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> Sequence[AnyNotice]:
+        """Return the run's notices with a larger id, oldest first."""
+
+    def of_batch(self, key: BatchKey) -> Sequence[AnyReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+
+
+class PolicyReader(Protocol):
+    """The policy versions of runs."""
+
+    def current(self, run_id: int) -> PolicyVersion:
+        """Return the current policy version of the run, the default one if none was set."""
+
+    def history(self, run_id: int) -> list[PolicyVersion]:
+        """Return all policy versions of the run, oldest first."""
+
+
+class AdaptationReader(Protocol):
+    """The adaptation settings of runs."""
+
+    def get(self, run_id: int) -> AdaptationSetting:
+        """Return the adaptation setting of the run."""
+
+
+class RunLog(Protocol):
+    """The stored log of runs that a worker reads; all methods are safe to call from any thread."""
+
+    @property
+    def runs(self) -> RunReader:
+        """The stored runs."""
+
+    @property
+    def reports(self) -> MessageReader:
+        """The stored messages of trainers."""
+
+    @property
+    def policies(self) -> PolicyReader:
+        """The policy versions of runs."""
+
+    @property
+    def adaptations(self) -> AdaptationReader:
+        """The adaptation settings of runs."""
+
+    def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
+        """Return the runs, of some slots or all, that have not ended or have reports after their frontier."""
+
+    def revision(self, run_id: int) -> int:
+        """Return a number that changes when another process or a person edits the run, its policy or its bounds."""
+
     def progress(self, run_id: int) -> RunProgress:
         """Return the frontier of the run, zeros for a new one, and the newest checkpoint of its state."""
 
-    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> Sequence[AnyReport]:
-        """Return the run's reports with a larger id, oldest first, damaged ones included."""
-
-    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> Sequence[AnyNotice]:
-        """Return the run's notices with a larger id, oldest first, damaged ones included."""
-
     def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """Return the unread messages of some runs; None if a run has `limit` or more of either kind."""
-
-    def batch_reports(self, key: BatchKey) -> Sequence[AnyReport]:
-        """Return the stored reports of one batch in the order (rank, chunk), damaged ones included."""
 
     def batch(self, key: BatchKey) -> BatchRow | None:
         """Return a closed batch, or None."""
@@ -56,15 +97,6 @@ class RunLog(Protocol):
 
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""
-
-    def policy(self, run_id: int) -> PolicyVersion:
-        """Return the current policy version of the run, the default one if none was set."""
-
-    def policy_versions(self, run_id: int) -> list[PolicyVersion]:
-        """Return all policy versions of the run, oldest first."""
-
-    def adaptation(self, run_id: int) -> AdaptationSetting:
-        """Return the adaptation setting of the run."""
 
     def last_seen(self, run_id: int) -> float | None:
         """Return when the newest message of the run arrived, heartbeats included, on the server's clock."""

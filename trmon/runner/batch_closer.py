@@ -75,7 +75,7 @@ class BatchCloser:
         """
         run = self._run
         for key, row in late.items():
-            batch = reopened_batch(self._log.batch_reports(key)).decoded()
+            batch = reopened_batch(self._log.reports.of_batch(key)).decoded()
             if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
             context = run.pass_context(changes)

@@ -64,7 +64,7 @@ class BoundController:
         if self._window is None or len(self._steps) < self._setting.every_steps:
             return None
         self._steps.clear()
-        versions = [default_version(now=run.created_at), *self._log.policy_versions(run.id)]
+        versions = [default_version(now=run.created_at), *self._log.policies.history(run.id)]
         result = run_controller(
             self._setting,
             self._window.sample(),
@@ -81,7 +81,7 @@ class BoundController:
 def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[StepKey, PolicySample]]:
     """Yield the sample of each stored batch that a policy reads, lazily; pruned and damaged batches are left out."""
     for key in keys:
-        decoded, _ = decode_reports(log.batch_reports(key))
+        decoded, _ = decode_reports(log.reports.of_batch(key))
         sample = sample_of_reports((report.columns() for report in decoded), policy)
         if sample is not None:
             yield (key.attempt_id, key.step), sample

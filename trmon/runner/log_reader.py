@@ -43,8 +43,8 @@ class LogReader:
         Notices are read first, so that every report that came before one of them can be read; if a page of one kind is
         full, messages of the other kind that came after its end are left for the next page.
         """
-        notices = self._log.notices_after(self._run_id, self.read.notice_id, limit=PAGE)
-        reports = self._log.reports_after(self._run_id, self.read.report_id, limit=PAGE)
+        notices = self._log.reports.notices_after(self._run_id, self.read.notice_id, limit=PAGE)
+        reports = self._log.reports.after(self._run_id, self.read.report_id, limit=PAGE)
         caught_up = len(reports) < PAGE and len(notices) < PAGE
         if len(reports) == PAGE:
             end = reports[-1].received_at

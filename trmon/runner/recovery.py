@@ -94,12 +94,12 @@ def _with_step_start(state: PipelineState, log: RunLog) -> PipelineState:
     """Set when the newest step began: its first report says so, rows do not."""
     if state.began_at is not None or state.first_key is None:
         return state
-    reports, _ = decode_reports(log.batch_reports(state.first_key))
+    reports, _ = decode_reports(log.reports.of_batch(state.first_key))
     return structs.replace(state, began_at=made_at(reports[0])) if reports else state
 
 
 def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:
-    while page := log.notices_after(run_id, after, limit=PAGE):
+    while page := log.reports.notices_after(run_id, after, limit=PAGE):
         for notice in page:
             if notice.id > through:
                 return

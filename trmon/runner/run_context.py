@@ -61,9 +61,9 @@ class RunContext:
         self._log = log
         self._watch_config = watch_config
         self._revision = log.revision(run_id)
-        self.run = log.run(run_id)
-        self.policies = PolicyRegistry.of(log.policy(run_id), versions=log.policy_versions(run_id))
-        self.adaptation = log.adaptation(run_id)
+        self.run = log.runs.by_id(run_id)
+        self.policies = PolicyRegistry.of(log.policies.current(run_id), versions=log.policies.history(run_id))
+        self.adaptation = log.adaptations.get(run_id)
 
     def pass_context(self, now: float) -> PassContext:
         """Return the context of a pipeline pass at a time."""
@@ -87,11 +87,11 @@ class RunContext:
         if revision == self._revision:
             return
         self._revision = revision
-        run = self._log.run(self.run.id)
+        run = self._log.runs.by_id(self.run.id)
         report_times = [at for at in (run.last_report_at, self.run.last_report_at) if at is not None]
         self.run = replace(run, last_report_at=max(report_times, default=None))
-        self.adaptation = self._log.adaptation(run.id)
-        current = self._log.policy(run.id)
+        self.adaptation = self._log.adaptations.get(run.id)
+        current = self._log.policies.current(run.id)
         if current != self.policies.current:
             self.policies = self.policies.with_current(current)
 

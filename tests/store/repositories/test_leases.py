@@ -114,7 +114,7 @@ def test_a_run_update_is_written_only_under_its_fence(
     with pytest.raises(Fenced, match=f"another worker has taken slots {lost}"):
         futures[0].result(30)
     assert futures[1].result(30) is None
-    assert [store.run_log.run(outcome.run_id).last_step for outcome in outcomes] == [None, 7]
+    assert [store.runs.by_id(outcome.run_id).last_step for outcome in outcomes] == [None, 7]
     store.close()
 
 
@@ -152,7 +152,7 @@ def test_a_run_update_from_before_a_lost_lease_is_not_written_with_a_later_one(
     with pytest.raises(Fenced, match="another worker has taken slots"):
         before[0].result(30)
     assert after[0].result(30) is None
-    assert [store.run_log.run(run_id).last_step for run_id in (first, last)] == [None, 7]
+    assert [store.runs.by_id(run_id).last_step for run_id in (first, last)] == [None, 7]
     store.close()
 
 

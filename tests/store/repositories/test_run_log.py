@@ -56,15 +56,15 @@ def test_a_new_run_has_no_progress(log: RunLog, run_id: int) -> None:
     assert log.progress(run_id).checkpoint is None
     assert log.batches_after(run_id, 0, limit=10) == []
     assert log.open_alerts(run_id) == []
-    assert log.policy(run_id) == default_version(now=NOW)
-    assert log.policy_versions(run_id) == []
+    assert log.policies.current(run_id) == default_version(now=NOW)
+    assert log.policies.history(run_id) == []
 
 
 def test_an_unknown_run_is_not_found(log: RunLog) -> None:
     with pytest.raises(NotFound):
-        log.run(404)
+        log.runs.by_id(404)
     with pytest.raises(NotFound):
-        log.policy(404)
+        log.policies.current(404)
     assert log.last_seen(404) is None
 
 
@@ -133,16 +133,16 @@ def test_the_frontier_and_the_checkpoint_move_together_or_alone(store: Store, lo
 def test_a_run_update_writes_only_its_own_fields(store: Store, log: RunLog, run_id: int) -> None:
     commit(store, run_id, owner="me", tags=("dapo", "a"), config={"lr": 1e-6}, mode="enforce", attempt_id=1)
     commit(store, run_id, state=RunState.STALLED, last_step=12)
-    run = log.run(run_id)
+    run = log.runs.by_id(run_id)
     assert (run.owner, run.tags, run.config, run.mode) == ("me", ("a", "dapo"), {"lr": 1e-6}, "enforce")
     assert (run.state, run.last_step, run.attempt_id) == (RunState.STALLED, 12, 1)
 
 
 def test_the_last_report_is_the_newest_of_any_rank(store: Store, log: RunLog, run_id: int) -> None:
-    assert log.run(run_id).last_report_at is None
+    assert log.runs.by_id(run_id).last_report_at is None
     append(store, report_intake(world_size=2, rank=1), now=NOW + 5)
     append(store, report_intake(world_size=2, rank=0), now=NOW + 3)
-    assert log.run(run_id).last_report_at == NOW + 5
+    assert log.runs.by_id(run_id).last_report_at == NOW + 5
 
 
 def test_an_alert_moves_through_its_states(store: Store, log: RunLog, run_id: int) -> None:
@@ -190,12 +190,12 @@ def test_policy_versions_are_added(store: Store, log: RunLog, run_id: int) -> No
     commit(store, run_id, policy=version)
     later = replace(version, policy=preset("trm"), author="you")
     store.policies.put(run_id, later).result(10)
-    assert log.policy_versions(run_id) == [version, later]
+    assert log.policies.history(run_id) == [version, later]
     shown = store.policies.list(run_id, access=EVERYTHING, limit=2)
     assert shown.items == (later, version)
     last = store.policies.list(run_id, access=EVERYTHING, after=shown.next, limit=2)
     assert (last.items, last.next) == ((default_version(now=NOW),), None)
-    assert log.policy(run_id) == later
+    assert log.policies.current(run_id) == later
 
 
 def test_a_run_update_is_atomic(store: Store, log: RunLog, run_id: int) -> None:

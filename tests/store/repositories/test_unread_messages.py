@@ -61,8 +61,8 @@ def test_each_run_gets_the_messages_that_it_would_read_alone(store: Store, seed:
         assert list(unread) == requested
         for run_id, frontier in read.items():
             alone = Unread(
-                notices=store.run_log.notices_after(run_id, frontier.notice_id, limit=100),
-                reports=store.run_log.reports_after(run_id, frontier.report_id, limit=100),
+                notices=store.reports.notices_after(run_id, frontier.notice_id, limit=100),
+                reports=store.reports.after(run_id, frontier.report_id, limit=100),
             )
             assert contents(unread[run_id]) == contents(alone)
 

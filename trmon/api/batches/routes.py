@@ -105,7 +105,7 @@ def _find(
 
 
 def _columns(service: Components, batch: BatchRow) -> Columns:
-    reports, damaged = decode_reports(service.store.run_log.batch_reports(batch.key))
+    reports, damaged = decode_reports(service.store.reports.of_batch(batch.key))
     if not reports and not damaged:
         raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
     if (damaged and sum(report.n_sequences for report in reports) != batch.n_sequences) or not reports:

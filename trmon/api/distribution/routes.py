@@ -41,7 +41,7 @@ def get_distribution(
 
 def _add_batch(service: Components, samples: CriterionSamples, key: BatchKey, *, registry: PolicyRegistry) -> bool:
     """Add a batch under the policy of its first report; return whether any report could be read."""
-    reports, _ = decode_reports(service.store.run_log.batch_reports(key))
+    reports, _ = decode_reports(service.store.reports.of_batch(key))
     policy = registry.find(reports[0].report.policy) if reports else None
     if policy is not None:
         samples.add(Columns.merge(*(report.columns() for report in reports)), step=key.step, policy=policy)

@@ -62,7 +62,7 @@ def _keys(service: Components, run_id: int, question: Question, *, access: Acces
 
 def _add_batch(service: Components, effect: WhatIfEffect, key: BatchKey) -> bool:
     """Add a batch report by report; return False if all its reports were pruned or are damaged."""
-    reports, _ = decode_reports(service.store.run_log.batch_reports(key))
+    reports, _ = decode_reports(service.store.reports.of_batch(key))
     for report in reports:
         columns: Columns = report.columns()
         effect.add(columns, accepted=unpack_bits(report.accepted, columns.n_sequences))

@@ -9,17 +9,15 @@ from typing import Any
 
 from sqlalchemy import Engine, exists, func, or_, select
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Fenced
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyNotice, AnyReport, Unread
+from trmon.domain.model.messages import Unread
 from trmon.domain.model.slots import SLOTS, Fences, slot_of
-from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.duplicate_trainers import ActiveLaunch
-from trmon.domain.runs.run import Attempt, Run, RunState
+from trmon.domain.runs.run import Run, RunState
 from trmon.domain.state.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
@@ -62,10 +60,10 @@ class SqlRunLog:
         self._writer = writer
         self._registry = registry
         self._names = names
-        self._runs = runs
-        self._reports = reports
-        self._policies = policies
-        self._adaptations = adaptations
+        self.runs = runs
+        self.reports = reports
+        self.policies = policies
+        self.adaptations = adaptations
         self._revisions: Counter[int] = Counter()
         writer.on_commit(self._count_committed_edits)
 
@@ -84,17 +82,9 @@ class SqlRunLog:
         with self._reader.connect() as connection:
             return read_runs(connection, found.order_by(run.id))
 
-    def run(self, run_id: int) -> Run:
-        """Return a run. Errors: NotFound."""
-        return self._runs.by_id(run_id)
-
     def revision(self, run_id: int) -> int:
         """Return a number that changes when a process other than the run's worker edits it."""
         return self._revisions[run_id]
-
-    def attempts(self, run_id: int) -> list[Attempt]:
-        """Return a run's attempts, oldest first."""
-        return self._runs.attempts(run_id)
 
     def progress(self, run_id: int) -> RunProgress:
         """Return the frontier of the run, zeros for a new one, and the newest checkpoint of its state."""
@@ -103,22 +93,10 @@ class SqlRunLog:
             row = connection.execute(found).one_or_none()
         return RunProgress() if row is None else _progress_from_row(row)
 
-    def reports_after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
-        """Return the run's reports with a larger id, oldest first."""
-        return self._reports.after(run_id, report_id, limit=limit)
-
-    def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[AnyNotice]:
-        """Return the run's notices with a larger id, oldest first."""
-        return self._reports.notices_after(run_id, notice_id, limit=limit)
-
     def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """Return the unread messages of runs; None if there are `limit` or more reports or notices."""
         with self._reader.connect() as connection:
             return read_unread_messages(connection, read, limit=limit)
-
-    def batch_reports(self, key: BatchKey) -> list[AnyReport]:
-        """Return the stored reports of one batch in the order (rank, chunk)."""
-        return self._reports.of_batch(key)
 
     def batch(self, key: BatchKey) -> BatchRow | None:
         """Return a closed batch, or None."""
@@ -139,18 +117,6 @@ class SqlRunLog:
         found = select(tables.alert).where(table.run_id == run_id, table.state.in_(_OPEN_STATES))
         with self._reader.connect() as connection:
             return [alert_from_row(row) for row in connection.execute(found.order_by(table.id))]
-
-    def policy(self, run_id: int) -> PolicyVersion:
-        """Return the current policy version of the run, the default one if none was set."""
-        return self._policies.current(run_id)
-
-    def policy_versions(self, run_id: int) -> list[PolicyVersion]:
-        """Return all policy versions of the run, oldest first."""
-        return self._policies.history(run_id)
-
-    def adaptation(self, run_id: int) -> AdaptationSetting:
-        """Return the adaptation setting of the run."""
-        return self._adaptations.get(run_id)
 
     def last_seen(self, run_id: int) -> float | None:
         """Return the arrival time of the run's newest message, heartbeats included."""
