@@ -75,7 +75,12 @@ def measured(scenario: Scenario, deployment: Deployment) -> Result:
         lambda: deployment.url, scenario.workload, n_connections=scenario.n_connections, pace=scenario.pace
     )
     senders.start()
-    sent, seconds = senders.wait()
+    try:
+        sent, seconds = senders.wait()
+    finally:
+        # SIGTERM ends the wait: the reports in flight are acknowledged before the service stops.
+        senders.stop()
+        senders.wait()
     assert not sent.failures, sent.failures[:3]
     drain_seconds = drain(deployment.url, sent, workload=scenario.workload)
     cpu = cpu_seconds(deployment.pids()) - cpu_before

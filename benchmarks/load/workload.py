@@ -13,7 +13,8 @@ import numpy as np
 from trmon.domain.policies.policy_version import DEFAULT_POLICY
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
 from trmon_client.core.statistics import columns
 
 PROJECT = "load"

@@ -9,7 +9,7 @@ from typing import Any
 
 from trmon_client.config.settings import resolve_settings
 from trmon_client.config.version import __version__
-from trmon_client.deciding.decision import BatchDecision
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.monitor import Monitor
 
 __all__ = ["BatchDecision", "Monitor", "__version__", "init"]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.deciding.attached_divergences import LOGITS
-from trmon_client.deciding.decision import BatchDecision
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.session import Session
 
 ARGUMENTS = (

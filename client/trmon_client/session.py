@@ -21,8 +21,8 @@ from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.deciding.active_policies import ActivePolicies
 from trmon_client.deciding.advice_cache import AdviceCache
 from trmon_client.deciding.attached_divergences import attach_divergences
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.deciding.counted_tokens import CountedTokens
-from trmon_client.deciding.decision import BatchDecision
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.ranks import Ranks, discover_ranks

@@ -9,7 +9,7 @@ from tests.fixtures.messages import ORIGIN, report
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import Policy, preset
+from trmon_client.core.policies.policy import Policy, preset
 
 PATH = f"/api/v1/runs/{MATH}/distribution"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.messages import ORIGIN, report
 from tests.fixtures.trainer import MATH, send
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import Policy, preset
+from trmon_client.core.policies.policy import Policy, preset
 
 POLICY = "/api/v1/runs/math/grpo/policy"
 CUSTOM = {"name": "mine", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.02}]}

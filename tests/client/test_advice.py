@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from trmon_client.advice import scale_lr
-from trmon_client.deciding.decision import BatchDecision
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.safety.error_guard import ErrorGuard
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}

@@ -16,7 +16,8 @@ import pytest
 
 from trmon_client.core.bounds.surrogate_error import ErrorBounds
 from trmon_client.core.columns.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS
-from trmon_client.core.policies.acceptance import PRESETS, STATISTICS, TOKEN_POLICIES
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
+from trmon_client.core.policies.sequence_statistics import STATISTICS
 from trmon_client.core.signals.catalogue import SIGNALS
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,8 @@ from tests.domain.trainer import POLICY
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, KlIs
-from trmon_client.core.policies.acceptance import Policy, decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
 
 Numbers = Mapping[str, float]
 """Signals and trainer scalars by name."""

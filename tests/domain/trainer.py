@@ -11,7 +11,8 @@ from trmon.domain.model.identity import BatchKey, ReportKey
 from trmon.domain.model.messages import StoredReport
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Policy, decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.statistics import columns
 
 Health = Literal["healthy", "corrupt", "noisy"]

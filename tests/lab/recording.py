@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trmon_client.core import statistics
+from trmon_client.core import acceptance, statistics
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies import acceptance
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.signals import batch_signals
 
 

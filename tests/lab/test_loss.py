@@ -13,8 +13,7 @@ from trmon.lab.testbed.batch import Batch
 from trmon.lab.testbed.config import Anchor, LabConfig
 from trmon.lab.testbed.loss import clipped_loss
 from trmon.lab.testbed.task import prompts
-from trmon_client.core import statistics
-from trmon_client.core.policies import acceptance
+from trmon_client.core import acceptance, statistics
 
 CONFIG = LabConfig(seed=0)
 LENGTHS = torch.tensor([16, 8])

@@ -13,7 +13,7 @@ from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
 from trmon.lab.testbed.training import StepResult, prepare_training, run_training
 from trmon.lab.testbed.warmstart import TARGET_EXACT
-from trmon_client.core.policies import acceptance
+from trmon_client.core import acceptance
 
 SHORT = replace(LabConfig.healthy(0), n_steps=6)
 

@@ -29,7 +29,7 @@ from trmon.metrics.exposition import Exposition
 from trmon.metrics.sample_lines import sample_line
 from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.signals.batch_signals import SIGNALS
 from trmon_client.safety.losses import LossReason
 

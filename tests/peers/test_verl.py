@@ -13,9 +13,8 @@ import torch
 from verl.trainer.ppo import rollout_corr_helper as verl
 from verl.utils.metric import Metric
 
-from trmon_client.core import statistics
+from trmon_client.core import acceptance, statistics
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies import acceptance
 from trmon_client.core.signals import batch_signals
 
 SIGNAL_OF_METRIC = {

@@ -18,7 +18,8 @@ from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.inputs.token_validity import valid_mask
-from trmon_client.core.policies.acceptance import decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
 
 LAW = settings(max_examples=120, derandomize=True)
 N_SEQUENCES, HORIZON = 6, 5

@@ -16,7 +16,8 @@ from trmon_client.core.bounds.surrogate import surrogate
 from trmon_client.core.bounds.surrogate_error import batch_bounds
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.policies.acceptance import decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
 
 DELTA = 0.05
 MU = np.array([[0.50, 0.50], [0.50, 0.50]])

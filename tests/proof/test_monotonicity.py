@@ -15,8 +15,10 @@ from trmon_client.core import statistics
 from trmon_client.core.bounds.surrogate_error import error_bounds, max_delta
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, Policy, decide, preset
 from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 
 LAW = settings(max_examples=60, derandomize=True)
 BOUND_NAMES = ("trpo", "pinsker_marginal", "mixed", "adaptive")

@@ -14,7 +14,9 @@ from tests.core.batches import POISON, batch
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.policies.acceptance import PRESETS, decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
+from trmon_client.core.policies.presets import PRESETS
 from trmon_client.core.signals import batch_signals
 
 LAW = settings(max_examples=60, derandomize=True)

@@ -15,7 +15,8 @@ from tests.proof.models import Array, Language, Model, moved, near
 from tests.proof.tasks import Task
 from trmon_client.core.bounds.improvement import improvement
 from trmon_client.core.bounds.surrogate import surrogate
-from trmon_client.core.policies.acceptance import decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
 
 STEP = 1e-4
 """The step of a logit; the error of central differences is proportional to its square."""

@@ -13,7 +13,7 @@ from tests.runner.watched_run import WatchedRun
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.views.run_view_cache import thresholds_of
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 APPLY = AdaptationSetting(mode=AdaptationMode.APPLY, every_steps=8, window_sequences=1024)
 START = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=0.0)

@@ -7,7 +7,7 @@ from tests.runner.watched_run import ORIGIN, WatchedRun, finish
 from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 
 def test_the_trainers_policy_is_adopted_unless_a_person_set_one() -> None:

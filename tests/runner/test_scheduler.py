@@ -9,7 +9,7 @@ from tests.runner.watched_run import ORIGIN, WatchedRun, finish, train
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 
 def test_a_batch_closes_when_the_next_report_states_its_chunk_count() -> None:

@@ -10,7 +10,7 @@ from tests.store.builders import batch
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.policies.policy_version import default_version
 from trmon.views.run_view_cache import PolicyThreshold, RunView, RunViewCache, thresholds_of
-from trmon_client.core.policies.acceptance import Policy, preset
+from trmon_client.core.policies.policy import Policy, preset
 
 
 def view(run_id: int = 1, *, last_report_at: float | None = None, **changed: Any) -> RunView:

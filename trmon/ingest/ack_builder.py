@@ -12,7 +12,8 @@ from trmon.store import Store
 from trmon.views.current_policies import CurrentPolicies, policy_update_of
 from trmon.views.run_view_cache import RunViewCache
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import Policy, PolicyError
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 
 class AckBuilder:

@@ -13,7 +13,9 @@ from trmon.ingest.canonical_form import canonical_message
 from trmon.store.rows import report_codec
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Policy, PolicyError, decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 PolicyOf = Callable[[RunKey], Policy]
 """Returns the current policy of a run, also for a run that does not exist yet."""

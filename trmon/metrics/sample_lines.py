@@ -10,7 +10,7 @@ from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import RunState
 from trmon.views.run_view_cache import thresholds_of
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 MAX_CACHED = 4096
 RUN_LABELS = "\0"

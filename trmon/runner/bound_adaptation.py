@@ -13,7 +13,7 @@ from trmon.runner.bound_controller import BoundController
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.pass_changes import PassChanges
 from trmon.runner.quarantine import run_quarantined
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 T = TypeVar("T")
 

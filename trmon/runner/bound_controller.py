@@ -14,7 +14,7 @@ from trmon.domain.model.messages import StoredReport, decode_reports
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import Run
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 
 class BoundController:

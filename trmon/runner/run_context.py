@@ -20,7 +20,8 @@ from trmon.domain.runs.liveness import SilenceLimits, StateChange
 from trmon.domain.state.run_update import Event
 from trmon.runner.pass_changes import PassChanges
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import Policy, PolicyError
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 
 class _RuleSetCache:

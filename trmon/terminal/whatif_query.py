@@ -11,7 +11,8 @@ from trmon.api.policies.schemas import Spec
 from trmon.api.whatif.schemas import WhatIfOut
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal.api_client import ApiClient, parse_run_name
-from trmon_client.core.policies.acceptance import Policy, PolicyError, preset
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 TIMEOUT_SECONDS = 3600.0
 """Millions of sequences take minutes."""

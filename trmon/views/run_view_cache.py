@@ -14,7 +14,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 """The kinds of error bound and the signals that hold them."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from trmon_client.config.launcher import VARIABLES
 from trmon_client.config.limits import Limits
 from trmon_client.config.run_config import plain_config
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import MAX_NAME_LENGTH
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

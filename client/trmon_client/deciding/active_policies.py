@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Decision, Policy, PolicyError, decide
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import Decision
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.safety.losses import LossCounter
 from trmon_client.safety.warn_once import WarnOnce
 

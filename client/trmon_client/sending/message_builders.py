@@ -11,7 +11,7 @@ from trmon_client.config.version import __version__
 from trmon_client.core import wire
 from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Decision
+from trmon_client.core.policies.decision import Decision
 from trmon_client.process.identity import Identity
 from trmon_client.process.ranks import Ranks
 from trmon_client.safety.losses import LossCounter

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, TOKEN_RULES, Criterion, preset
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.policy import preset
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
+from trmon_client.core.policies.token_rule import TOKEN_RULES
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula

@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.client.trainer import settings
-from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.monitor import Monitor
 
 B, T, V = 5, 12, 50

@@ -14,8 +14,9 @@ import torch
 from tests.client.trainer import batch, settings
 from trmon_client.config.settings import Mode
 from trmon_client.core import statistics
-from trmon_client.core.policies.acceptance import decide, preset
-from trmon_client.deciding.decision import BatchDecision
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.monitor import Monitor
 from trmon_client.safety.losses import LossCounter
 from trmon_client.sending import message_builders

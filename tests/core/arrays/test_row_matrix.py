@@ -11,7 +11,8 @@ from tests.fixtures.messages import columns, report
 from trmon_client.core import wire
 from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals
 
 

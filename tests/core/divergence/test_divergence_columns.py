@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from tests.core import golden, softmaxes
 from tests.core.batches import batch
 from tests.core.softmaxes import SHAPES, Pair, pair
-from trmon_client.core import statistics
+from trmon_client.core import acceptance, statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.divergence.blockwise import blockwise_divergences
 from trmon_client.core.divergence.token_divergences import reduce_divergences
 from trmon_client.core.inputs.logits import BLOCK_ELEMENTS, check_logits
 from trmon_client.core.inputs.token_validity import valid_mask
-from trmon_client.core.policies import acceptance
 from trmon_client.core.signals import batch_signals
 
 QUICK = settings(max_examples=40)

@@ -14,7 +14,7 @@ from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs import packed
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
 LENGTHS = {

@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 
-from trmon_client.core.policies.acceptance import (
-    PRESETS,
-    TOKEN_POLICIES,
-    TOKEN_RULES,
-    Criterion,
-    PairChoice,
-    Policy,
-    PolicyError,
-    TokenRule,
-    preset,
-)
+from trmon_client.core.policies.criterion import Criterion, PairChoice
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
+from trmon_client.core.policies.sequence_statistics import PolicyError
+from trmon_client.core.policies.token_rule import TOKEN_RULES, TokenRule
 
 MISMATCH: PairChoice = "mismatch_or_primary"
 

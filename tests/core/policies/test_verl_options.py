@@ -12,7 +12,11 @@ import pytest
 from tests.core.batches import batch
 from trmon_client.core import statistics
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.acceptance import TOKEN_POLICIES, Policy, PolicyError, TokenRule, decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.presets import TOKEN_POLICIES
+from trmon_client.core.policies.sequence_statistics import PolicyError
+from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.policies.verl_options import REJECTION_MODES
 
 PLAIN_STATISTIC = {

@@ -13,7 +13,7 @@ from tests.core.example_columns import with_columns, with_kl
 from tests.core.reference import PAIRS
 from trmon_client.core import statistics
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.catalogue import SIGNALS
 

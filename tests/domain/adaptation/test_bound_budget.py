@@ -12,7 +12,8 @@ from trmon.domain.adaptation.bound_budget import recommend
 from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason
 from trmon.domain.adaptation.sample import PolicySample
 from trmon_client.core.bounds.surrogate_error import max_delta
-from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, preset
+from trmon_client.core.policies.policy import preset
+from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 
 POLICY = preset("trm_max")
 

@@ -16,7 +16,9 @@ from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
 from trmon.domain.adaptation.proposal import BoundProposal, ControllerResult, MoveLimit, NoChange, NoChangeReason
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.target_mask_rate import propose
-from trmon_client.core.policies.acceptance import Criterion, Policy, decide, preset
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
 
 SETTING = AdaptationSetting()
 

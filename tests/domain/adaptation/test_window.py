@@ -9,7 +9,7 @@ import numpy as np
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.window import SampleWindow, StepKey, sample_of_reports
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 
 def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:

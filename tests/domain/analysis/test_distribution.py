@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.messages import columns
 from trmon.domain.analysis.distribution import BINS, CriterionSample, CriterionSamples, distribution
-from trmon_client.core.policies.acceptance import Policy, preset
+from trmon_client.core.policies.policy import Policy, preset
 
 
 def cut(*values: float, step: int = 0, lower: float | None = None, upper: float | None = 1.0) -> CriterionSample:

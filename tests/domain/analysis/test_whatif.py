@@ -9,7 +9,8 @@ import numpy as np
 from tests.fixtures.messages import columns
 from trmon.domain.analysis.whatif import WhatIfEffect
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Criterion, Policy, preset
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.statistics import columns as reduced
 
 POLICY = Policy("long is far", (Criterion("sum_k3", "total", upper=1.0),))

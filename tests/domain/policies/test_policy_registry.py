@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 
 def test_presets_and_all_versions_are_known() -> None:

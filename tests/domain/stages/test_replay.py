@@ -18,7 +18,8 @@ from trmon.domain.stages.measure import measure_batch
 from trmon.domain.stages.merge import merge_reports
 from trmon.domain.stages.replay import ReplayedBatch, replay_decisions
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import Policy, decide, preset
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.statistics import columns
 
 

@@ -14,7 +14,7 @@ from trmon.domain.model.access import Access, Scope
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.store import Store, migrations
 from trmon.store.database import sqlite
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 SETTING = AdaptationSetting(mode=AdaptationMode.APPLY, target_mask_rate=0.1, every_steps=4)
 MINE = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="ann", reason="", created_at=NOW)

@@ -36,7 +36,7 @@ from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Checkpoint, Event, Frontier
 from trmon.store import Store
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import preset
+from trmon_client.core.policies.policy import preset
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from trmon.domain.analysis.distribution import in_bound_units
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Decision, PolicyError, decide
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import Decision
+from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import unpack_bits
 
 

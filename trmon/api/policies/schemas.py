@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon_client.core.policies.acceptance import Policy, PolicyError
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 Spec = str | dict[str, Any]
 """A preset's name, or a policy with its name, criteria and token rules."""

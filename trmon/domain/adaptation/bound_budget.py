@@ -18,7 +18,9 @@ from trmon.domain.adaptation.proposal import (
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.tail import Side, rejected_share, tails_of, with_reaches
 from trmon_client.core.bounds.surrogate_error import max_delta
-from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Criterion, Policy
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 
 NAME = "bound_budget"
 BUDGET_FRACTION = 0.1

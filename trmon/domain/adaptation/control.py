@@ -9,7 +9,7 @@ from trmon.domain.adaptation.proposal import BoundProposal, ControllerResult, No
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon.domain.policies.policy_version import CONTROLLER_PREFIX, PolicyVersion
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 
 def run_controller(

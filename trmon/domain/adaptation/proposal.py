@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from trmon.domain.adaptation.tail import Side
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 SUFFIX = " (adapted)"
 

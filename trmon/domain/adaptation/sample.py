@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.policies.acceptance import Criterion, Policy, decide
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -11,7 +11,8 @@ import numpy as np
 
 from trmon.domain.adaptation.sample import PolicySample
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.policies.acceptance import Criterion, Policy
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.policy import Policy
 
 Side = Literal["lower", "upper"]
 SIGNS: dict[Side, float] = {"lower": -1.0, "upper": 1.0}

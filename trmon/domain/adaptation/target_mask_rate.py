@@ -18,7 +18,8 @@ from trmon.domain.adaptation.proposal import (
 )
 from trmon.domain.adaptation.sample import PolicySample, policy_reads
 from trmon.domain.adaptation.tail import BoundTail, bound_of, reaches_of, rejected_share, tails_of, with_reaches
-from trmon_client.core.policies.acceptance import CERTIFICATE_MARGIN, Policy
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 
 NAME = "target_mask_rate"
 MAX_FACTOR = 2.0

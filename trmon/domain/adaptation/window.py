@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from trmon.domain.adaptation.sample import PolicySample
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.acceptance import Policy, PolicyError
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 StepKey = tuple[int, int]
 """An attempt and a step."""

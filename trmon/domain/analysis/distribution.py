@@ -9,8 +9,11 @@ from typing import TypeAlias
 import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.policies.acceptance import Criterion, Policy, PolicyError, decide
+from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.decision import FIRST_CRITERION
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 BINS = 32
 LOG_FROM_RATIO = 30.0

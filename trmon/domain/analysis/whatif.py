@@ -10,7 +10,9 @@ from itertools import accumulate
 import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.policies.acceptance import Policy, PolicyError, decide
+from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_whatif import affected_fractions
 
 QUARTERS = 4

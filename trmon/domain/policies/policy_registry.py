@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon_client.core.policies.acceptance import PRESETS, TOKEN_POLICIES, Policy, preset
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trmon_client.core.policies.acceptance import Policy, preset
+from trmon_client.core.policies.policy import Policy, preset
 
 DEFAULT_POLICY = "trm"
 DEFAULT_SHADOWS = ("trm_max", "geo_mask", "token_veto")

@@ -15,7 +15,10 @@ from trmon.domain.stages.maskrates import mask_rates
 from trmon.domain.stages.measure import MeasuredBatch
 from trmon.domain.stages.merge import MergedBatch, ReportPart
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.policies.acceptance import SEMANTICS_VERSION, Decision, Policy, PolicyError, StatisticCache
+from trmon_client.core.policies.decide import SEMANTICS_VERSION, StatisticCache
+from trmon_client.core.policies.decision import Decision
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import pack_bits, unpack_bits
 
 UNKNOWN_POLICY = "unknown_policy"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trmon.domain.advice.advise import Advice
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from trmon.store.rows.run_rows import read_run, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.policy import Policy
 
 _VERSION = RowMapping(
     PolicyVersion,

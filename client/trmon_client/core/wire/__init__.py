@@ -7,7 +7,7 @@ unknown columns are rejected unless the sender has a newer minor version.
 
 from __future__ import annotations
 
-from trmon_client.core.policies.acceptance import SEMANTICS_VERSION
+from trmon_client.core.policies.decide import SEMANTICS_VERSION
 from trmon_client.core.wire.bit_packing import pack_bits, unpack_bits
 from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
 from trmon_client.core.wire.codec import (

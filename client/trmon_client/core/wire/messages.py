@@ -8,7 +8,7 @@ import msgspec
 
 from trmon_client.core.arrays.dtypes import DType
 from trmon_client.core.columns.schema import N_BINS, KlIs, Pair
-from trmon_client.core.policies.acceptance import SEMANTICS_VERSION
+from trmon_client.core.policies.decide import SEMANTICS_VERSION
 
 WIRE_MAJOR = 1
 WIRE_MINOR = 0

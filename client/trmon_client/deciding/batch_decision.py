@@ -14,8 +14,8 @@ from trmon_client.core.arrays.backend import Array, is_tensor
 from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.input_layout import InputLayout
-from trmon_client.core.policies import acceptance
-from trmon_client.core.policies.acceptance import Policy
+from trmon_client.core.policies.decision import Decision
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
 from trmon_client.core.signals import batch_signals
 from trmon_client.deciding.counted_tokens import CountedTokens, checked_on_read
@@ -39,7 +39,7 @@ class BatchDecision:
     """Returns which tokens count. Errors: ValueError where the arguments of the call are no batch."""
     is_enforced: bool = False
     columns: Columns | None = None
-    verdict: acceptance.Decision | None = None
+    verdict: Decision | None = None
     tokens: TokenDecision | None = None
     advice: Mapping[str, Any] | None = None
 

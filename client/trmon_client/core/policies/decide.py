@@ -10,32 +10,10 @@ import numpy as np
 from trmon_client.core.arrays.backend import Array, functions_of
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
-from trmon_client.core.policies.criterion import Criterion, PairChoice, Where
+from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.decision import FIRST_CRITERION, Decision, SequenceOutcome
-from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.core.policies.presets import CERTIFICATE_MARGIN, PRESETS, TOKEN_POLICIES
-from trmon_client.core.policies.sequence_statistics import STATISTICS, PairView, PolicyError
-from trmon_client.core.policies.token_rule import TOKEN_RULES, TokenRule
-
-__all__ = [
-    "CERTIFICATE_MARGIN",
-    "PRESETS",
-    "SEMANTICS_VERSION",
-    "STATISTICS",
-    "TOKEN_POLICIES",
-    "TOKEN_RULES",
-    "Criterion",
-    "Decision",
-    "SequenceOutcome",
-    "PairChoice",
-    "Policy",
-    "PolicyError",
-    "StatisticCache",
-    "TokenRule",
-    "Where",
-    "decide",
-    "preset",
-]
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PairView
 
 SEMANTICS_VERSION = 1
 """Incremented when the same columns and policy can give another decision than before."""

@@ -12,8 +12,8 @@ import torch
 
 from tests.client.trainer import batch, settings, spooled
 from trmon_client.core import wire
-from trmon_client.core.policies.acceptance import preset
-from trmon_client.deciding.decision import BatchDecision
+from trmon_client.core.policies.policy import preset
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.monitor import Monitor
 
 MASK = [True, False, False, True]
