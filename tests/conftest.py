@@ -36,7 +36,9 @@ hypothesis.settings.load_profile("any machine")
 
 
 SLOW = (
+    "bootstrap/test_worker_main.py",
     "cli/",
+    "client/test_advice.py",
     "dashboards/",
     "deploy/",
     "docs/test_operations.py",
@@ -44,13 +46,17 @@ SLOW = (
     "grafana/",
     "hosts/",
     "lab/",
+    "metrics/test_prometheus.py",
+    "notifications/test_outage.py",
+    "notifications/test_owner_change.py",
     "proof/",
+    "store/redis/test_pubsub.py",
     "store/maintenance/test_backup.py",
     "store/test_durability.py",
     "web/",
 )
 """What only `make test-all` runs: processes, browsers, other people's servers, training, proofs and faults."""
-QUICK = ("cli/test_whatif.py", "e2e/test_two_trainers.py", "web/test_bundle.py")
+QUICK = ("e2e/test_two_trainers.py", "web/test_bundle.py")
 """Of these, what `make test` runs as well: among it one path from end to end."""
 
 

@@ -279,7 +279,7 @@ class FailingReports:
         return getattr(self._reports, name)
 
     def after(self, run_id: int, report_id: int, *, limit: int) -> Any:
-        """See MessageReader."""
+        """See StoredMessages."""
         if run_id == self._run_id and not self.repaired.is_set():
             raise OSError("a page of the file is unreadable")
         return self._reports.after(run_id, report_id, limit=limit)

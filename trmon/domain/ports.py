@@ -18,7 +18,7 @@ from trmon.domain.runs.run import Attempt, Run
 from trmon.domain.state.run_update import Frontier, RunProgress, RunUpdate
 
 
-class RunReader(Protocol):
+class StoredRuns(Protocol):
     """The stored runs."""
 
     def by_id(self, run_id: int) -> Run:
@@ -28,7 +28,7 @@ class RunReader(Protocol):
         """Return a run's attempts, oldest first."""
 
 
-class MessageReader(Protocol):
+class StoredMessages(Protocol):
     """The stored messages of trainers, damaged ones included."""
 
     def after(self, run_id: int, report_id: int, *, limit: int) -> Sequence[AnyReport]:
@@ -41,7 +41,7 @@ class MessageReader(Protocol):
         """Return the stored reports of one batch in the order (rank, chunk)."""
 
 
-class PolicyReader(Protocol):
+class StoredPolicies(Protocol):
     """The policy versions of runs."""
 
     def current(self, run_id: int) -> PolicyVersion:
@@ -51,7 +51,7 @@ class PolicyReader(Protocol):
         """Return all policy versions of the run, oldest first."""
 
 
-class AdaptationReader(Protocol):
+class StoredAdaptations(Protocol):
     """The adaptation settings of runs."""
 
     def get(self, run_id: int) -> AdaptationSetting:
@@ -62,19 +62,19 @@ class RunLog(Protocol):
     """The stored log of runs that a worker reads; all methods are safe to call from any thread."""
 
     @property
-    def runs(self) -> RunReader:
+    def runs(self) -> StoredRuns:
         """The stored runs."""
 
     @property
-    def reports(self) -> MessageReader:
+    def reports(self) -> StoredMessages:
         """The stored messages of trainers."""
 
     @property
-    def policies(self) -> PolicyReader:
+    def policies(self) -> StoredPolicies:
         """The policy versions of runs."""
 
     @property
-    def adaptations(self) -> AdaptationReader:
+    def adaptations(self) -> StoredAdaptations:
         """The adaptation settings of runs."""
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:

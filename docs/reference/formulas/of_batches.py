@@ -10,8 +10,8 @@ from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
 
-_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_of_the_log_probs_equals_its_definition"
-_OTHER_STATISTIC = "core/policies/test_acceptance.py::test_each_statistic_of_other_inputs_equals_its_definition"
+_STATISTIC = "core/policies/test_decide.py::test_each_statistic_of_the_log_probs_equals_its_definition"
+_OTHER_STATISTIC = "core/policies/test_decide.py::test_each_statistic_of_other_inputs_equals_its_definition"
 _BOUND = "core/bounds/test_surrogate_error.py::test_bounds_equal_the_golden_values"
 
 _SIGNALS_OF = {
@@ -107,14 +107,14 @@ _ACCEPTANCE = (
         "invalid_logprobs, empty, then criteria",
         "n_invalid > 0; n_tokens = 0; NaN fails",
         "acceptance.decide",
-        "core/policies/test_acceptance.py::test_every_preset_decides_as_the_golden_file_states",
+        "core/policies/test_decide.py::test_every_preset_decides_as_the_golden_file_states",
     ),
     Formula(
         ACCEPTANCE,
         "mask_rate",
         "rejected/(accepted + rejected), empty ones left out",
         "policies.decision.Decision.mask_rate",
-        "core/policies/test_acceptance.py::test_the_mask_rate_excludes_empty_sequences_and_includes_all_invalid_ones",
+        "core/policies/test_decide.py::test_the_mask_rate_excludes_empty_sequences_and_includes_all_invalid_ones",
     ),
     *(
         Formula(
@@ -132,7 +132,7 @@ _ACCEPTANCE = (
             name,
             "; ".join(map(_bounds_of, preset(name).criteria)),
             "policies.policy.preset",
-            "core/policies/test_acceptance.py::test_every_preset_decides_as_the_golden_file_states",
+            "core/policies/test_decide.py::test_every_preset_decides_as_the_golden_file_states",
             published.source,
         )
         for name, published in PRESETS.items()

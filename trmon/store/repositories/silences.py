@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, true, update
 
+from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
@@ -60,14 +61,19 @@ class Silences:
         return page_of([_SILENCE.from_row(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
 
     def expire(self, silence_id: int, *, access: Access, now: float) -> Future[None]:
-        """End a silence now; an ended one does not change. Errors, from the future: NotFound."""
-        table = tables.silence.c
+        """End a silence now, so that held deliveries are checked again; an ended one does not change.
+
+        Errors, from the future: NotFound.
+        """
+        table, delivery = tables.silence.c, tables.delivery.c
         named = (table.id == silence_id) & _visible(access)
 
         def end(transaction: Transaction) -> None:
             if transaction.connection.execute(select(table.id).where(named)).one_or_none() is None:
                 raise NotFound("silence", str(silence_id))
             transaction.connection.execute(update(tables.silence).where(named, table.ends_at > now).values(ends_at=now))
+            held = (delivery.state == DeliveryState.HELD.value) & (delivery.due_at > now)
+            transaction.connection.execute(update(tables.delivery).where(held).values(due_at=now))
 
         return self._writer.submit(end)
 
