@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.domain.illness import Numbers, batch_of
-from tests.domain.stages.closings import closing, pass_context
+from tests.domain.pipeline.stages.closings import closing, pass_context
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.state.pipeline_state import PipelineState

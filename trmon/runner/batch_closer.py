@@ -11,9 +11,9 @@ from trmon.domain.batches.assembly import reopened_batch
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined
 from trmon.domain.model.identity import BatchKey
+from trmon.domain.pipeline.stages.detect import reconsider
+from trmon.domain.pipeline.stages.merge import ClosingBatch
 from trmon.domain.ports import RunLog
-from trmon.domain.stages.detect import reconsider
-from trmon.domain.stages.merge import ClosingBatch
 from trmon.runner.advisor import Advisor
 from trmon.runner.bound_adaptation import BoundAdaptation
 from trmon.runner.loaded_run import LoadedRun

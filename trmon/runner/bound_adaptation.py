@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.pipeline.stages.merge import ClosingBatch
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import RunState
-from trmon.domain.stages.merge import ClosingBatch
 from trmon.runner.bound_controller import BoundController
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.pass_changes import PassChanges

@@ -9,10 +9,10 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
+from trmon.domain.pipeline.stages.publish import BatchChanges, publish_transitions
 from trmon.domain.pipeline.state_rules import apply_state_change
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import Liveness, StateChange
-from trmon.domain.stages.publish import BatchChanges, publish_transitions
 from trmon.domain.state.pipeline_state import PipelineState
 from trmon.runner.pass_changes import PassChanges
 from trmon.runner.pending_state import PendingState

@@ -11,8 +11,8 @@ import structlog
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart
 from trmon.domain.pipeline.close_batch import close_batch, withhold_batch
-from trmon.domain.stages.merge import ClosingBatch
-from trmon.domain.stages.publish import BatchChanges
+from trmon.domain.pipeline.stages.merge import ClosingBatch
+from trmon.domain.pipeline.stages.publish import BatchChanges
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredNotice, decode_reports
 from trmon.domain.pipeline.close_batch import replay_row
+from trmon.domain.pipeline.stages.detect import reconsider
+from trmon.domain.pipeline.stages.draft import made_at
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import Liveness, ending_of
-from trmon.domain.stages.detect import reconsider
-from trmon.domain.stages.draft import made_at
 from trmon.domain.state.pipeline_state import STATE_VERSION, PipelineState
 from trmon.domain.state.run_update import Checkpoint, Frontier
 from trmon.runner.log_reader import PAGE

@@ -8,9 +8,9 @@ from msgspec import structs
 
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
+from trmon.domain.pipeline.stages.detect import reconsider
+from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event
 from trmon.domain.ports import RunLog
-from trmon.domain.stages.detect import reconsider
-from trmon.domain.stages.publish import BatchChanges, batch_event
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.log_reader import StoredMessage
 from trmon.runner.pass_changes import PassChanges

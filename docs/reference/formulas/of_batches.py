@@ -51,8 +51,8 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "mask_rate and its parts",
         "rejected/(accepted + rejected): of sequences, tokens, lengths, signs of A",
-        "trmon.domain.stages.maskrates.mask_rates",
-        "domain/stages/test_maskrates.py::test_mask_rates",
+        "trmon.domain.pipeline.stages.maskrates.mask_rates",
+        "domain/pipeline/stages/test_maskrates.py::test_mask_rates",
     ),
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.alerts.alert_builders import ALERT
-from tests.domain.stages.closings import pass_context
+from tests.domain.pipeline.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes

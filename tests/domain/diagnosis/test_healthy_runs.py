@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.domain.diagnosis import bf16
-from tests.domain.stages.closings import closing, pass_context
+from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.state.pipeline_state import PipelineState

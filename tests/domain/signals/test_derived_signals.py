@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.domain.stages.closings import closing
+from tests.domain.pipeline.stages.closings import closing
 from tests.domain.trainer import report
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX

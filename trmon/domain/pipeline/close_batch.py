@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.stages.detect import detect_findings
-from trmon.domain.stages.draft import DraftRow, draft_row
-from trmon.domain.stages.fold import FoldedRow, amend_row, fold_row
-from trmon.domain.stages.measure import measure_batch
-from trmon.domain.stages.merge import ClosingBatch, merge_reports
-from trmon.domain.stages.publish import BatchChanges, batch_event, publish_batch
-from trmon.domain.stages.replay import replay_decisions
-from trmon.domain.stages.transition import TransitionedBatch, apply_transitions
-from trmon.domain.stages.withhold import withhold_row
+from trmon.domain.pipeline.stages.detect import detect_findings
+from trmon.domain.pipeline.stages.draft import DraftRow, draft_row
+from trmon.domain.pipeline.stages.fold import FoldedRow, amend_row, fold_row
+from trmon.domain.pipeline.stages.measure import measure_batch
+from trmon.domain.pipeline.stages.merge import ClosingBatch, merge_reports
+from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event, publish_batch
+from trmon.domain.pipeline.stages.replay import replay_decisions
+from trmon.domain.pipeline.stages.transition import TransitionedBatch, apply_transitions
+from trmon.domain.pipeline.stages.withhold import withhold_row
 from trmon.domain.state.pipeline_state import PipelineState
 
 

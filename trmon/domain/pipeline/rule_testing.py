@@ -14,6 +14,10 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.pipeline.rule_test_yaml import REPORTED_STATES, ExpectedAlert, RuleTest
+from trmon.domain.pipeline.stages.detect import detect_findings
+from trmon.domain.pipeline.stages.draft import DraftRow
+from trmon.domain.pipeline.stages.fold import fold_row
+from trmon.domain.pipeline.stages.transition import apply_transitions
 from trmon.domain.pipeline.state_rules import apply_run_end
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
@@ -22,10 +26,6 @@ from trmon.domain.rules.rule_set import RuleSet
 from trmon.domain.rules.signal_names import is_scalar
 from trmon.domain.rules.signal_reader import SCALAR_PREFIX
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.stages.detect import detect_findings
-from trmon.domain.stages.draft import DraftRow
-from trmon.domain.stages.fold import fold_row
-from trmon.domain.stages.transition import apply_transitions
 from trmon.domain.state.pipeline_state import PipelineState
 
 _RUN = Run(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.domain.stages.closings import pass_context
+from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.model.identity import BatchKey
+from trmon.domain.pipeline.stages.draft import DraftRow
+from trmon.domain.pipeline.stages.fold import FoldedRow, amend_row, fold_row
 from trmon.domain.signals.windows import BASELINE_ROWS
-from trmon.domain.stages.draft import DraftRow
-from trmon.domain.stages.fold import FoldedRow, amend_row, fold_row
 from trmon.domain.state.pipeline_state import PipelineState
 
 

@@ -11,10 +11,10 @@ from msgspec import structs
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.pipeline.stages.fold import FoldedRow
 from trmon.domain.rules.rule import RowSelection, Rule, RuleFinding
 from trmon.domain.rules.rule_set import RememberedSignals
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
-from trmon.domain.stages.fold import FoldedRow
 from trmon.domain.state.pipeline_state import PipelineState
 
 Numbers: TypeAlias = Mapping[str, float]

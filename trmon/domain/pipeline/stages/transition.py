@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, advance_alert
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.pipeline.stages.detect import DetectedFindings
+from trmon.domain.pipeline.stages.fold import FoldedRow
 from trmon.domain.rules.rule import Rule, RuleFinding
-from trmon.domain.stages.detect import DetectedFindings
-from trmon.domain.stages.fold import FoldedRow
 from trmon.domain.state.pipeline_state import PipelineState
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.stages.closings import closing, pass_context
+from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.batches.quarantine import MAX_REASON_LENGTH, QuarantinePart
 from trmon.domain.model.identity import BatchKey

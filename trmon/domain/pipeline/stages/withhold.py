@@ -5,8 +5,8 @@ from __future__ import annotations
 from trmon.domain.batches import trainer_scalars
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
-from trmon.domain.stages.draft import DraftRow, assembly_signals, made_at, quarantined_parts
-from trmon.domain.stages.merge import ClosingBatch
+from trmon.domain.pipeline.stages.draft import DraftRow, assembly_signals, made_at, quarantined_parts
+from trmon.domain.pipeline.stages.merge import ClosingBatch
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 

@@ -11,8 +11,8 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.json_number import json_number
+from trmon.domain.pipeline.stages.transition import TransitionedBatch
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.stages.transition import TransitionedBatch
 from trmon.domain.state.pipeline_state import PipelineState
 from trmon.domain.state.run_update import Event
 

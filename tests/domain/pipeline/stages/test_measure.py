@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.domain.stages.closings import closing
+from tests.domain.pipeline.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.stages.measure import measure_batch
-from trmon.domain.stages.merge import merge_reports
+from trmon.domain.pipeline.stages.measure import measure_batch
+from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon_client.core.statistics import columns
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.domain.stages.closings import closing
+from tests.domain.pipeline.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.stages.merge import merge_reports
+from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon_client.core.columns.columns import Columns
 
 

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey
+from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.stages.draft import DraftRow
 from trmon.domain.state.pipeline_state import GAPS, GAUGE_KEYS, PipelineState
 
 HISTORICAL = ("response_length_growth", "ess_seq_relative", "step_seconds")

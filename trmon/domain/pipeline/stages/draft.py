@@ -10,8 +10,8 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
-from trmon.domain.stages.merge import ClosingBatch
-from trmon.domain.stages.replay import ReplayedBatch
+from trmon.domain.pipeline.stages.merge import ClosingBatch
+from trmon.domain.pipeline.stages.replay import ReplayedBatch
 from trmon.domain.state.pipeline_state import PipelineState
 
 

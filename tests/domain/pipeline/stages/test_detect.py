@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from tests.domain.stages.closings import pass_context
+from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.identity import BatchKey
+from trmon.domain.pipeline.stages.detect import DetectedFindings, detect_findings, reconsider
+from trmon.domain.pipeline.stages.draft import DraftRow
+from trmon.domain.pipeline.stages.fold import fold_row
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.stages.detect import DetectedFindings, detect_findings, reconsider
-from trmon.domain.stages.draft import DraftRow
-from trmon.domain.stages.fold import fold_row
 from trmon.domain.state.pipeline_state import PipelineState
 
 RULES = rule_yaml.parse_rules(

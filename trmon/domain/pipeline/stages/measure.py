@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trmon.domain.pipeline.stages.merge import MergedBatch
 from trmon.domain.signals.drift_features import engine_lag, k3_excess, ratio_shift, staleness_lag
-from trmon.domain.stages.merge import MergedBatch
 from trmon_client.core.bounds import surrogate_error
 from trmon_client.core.bounds.alpha_split import AlphaSplit
 from trmon_client.core.columns.columns import Columns

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
+from trmon.domain.pipeline.stages.maskrates import mask_rates
+from trmon.domain.pipeline.stages.measure import MeasuredBatch
+from trmon.domain.pipeline.stages.merge import MergedBatch, ReportPart
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.domain.stages.maskrates import mask_rates
-from trmon.domain.stages.measure import MeasuredBatch
-from trmon.domain.stages.merge import MergedBatch, ReportPart
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.policies.decide import SEMANTICS_VERSION, StatisticCache
 from trmon_client.core.policies.decision import Decision

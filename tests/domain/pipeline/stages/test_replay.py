@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.domain.stages.closings import closing, pass_context
+from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
+from trmon.domain.pipeline.stages.measure import measure_batch
+from trmon.domain.pipeline.stages.merge import merge_reports
+from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.stages.measure import measure_batch
-from trmon.domain.stages.merge import merge_reports
-from trmon.domain.stages.replay import ReplayedBatch, replay_decisions
 from trmon_client.core import wire
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import Policy, preset
