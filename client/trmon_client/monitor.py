@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from trmon_client.config.settings import ClientSettings, Mode
+from trmon_client.core.wire import EndReason
 from trmon_client.deciding.attached_divergences import LOGITS
 from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.process.process_end import ProcessEnd
 from trmon_client.session import Session
 
 ARGUMENTS = (
@@ -65,7 +67,8 @@ class Monitor:
             cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: shaped like the log-probs, not 0
             where a token counts; None, except with [B, T]: all count. advantages, versions: [B] or shaped like
             the log-probs; rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
-            chunks: how many calls make up this update on this rank, if known, so that it completes at once.
+            chunks: how many calls make up this update on this rank, if known: it completes at once, and one that a
+            crash cuts short is known to be incomplete.
             rollout_logits with logits or old_logits, [B, T, V], temperature applied, for the exact KL; or rollout_topk
             (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits, for a lower bound of
             the KL; checking the engine's top-k then waits for the device.
@@ -94,7 +97,8 @@ class Monitor:
 
         Args: timeout: seconds after which it returns in any case; None: it returns when all is sent or on disk.
         """
-        self._close(None, timeout_seconds=math.inf if timeout is None else timeout)
+        end = ProcessEnd(EndReason.CLOSED)
+        self._close(end, timeout_seconds=math.inf if timeout is None else timeout)
 
     def __enter__(self: AnyMonitor) -> AnyMonitor:
         return self
@@ -102,8 +106,9 @@ class Monitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        is_clean = isinstance(error, SystemExit) and error.code in (None, 0)
-        self._close(None if is_clean else error, timeout_seconds=self.settings.limits.exit_timeout_seconds)
+        closed = EndReason.CLOSED
+        end = ProcessEnd(closed) if error is None else ProcessEnd.by_exception(error, orderly=closed)
+        self._close(end, timeout_seconds=self.settings.limits.exit_timeout_seconds)
 
     def _log(self, arguments: Mapping[str, Any], **keys: Any) -> BatchDecision:
         session = self._current_session()
@@ -118,13 +123,13 @@ class Monitor:
             session.error_guard.record(error)
             return BatchDecision.neutral(arguments, error_guard=session.error_guard)
 
-    def _close(self, error: BaseException | None, *, timeout_seconds: float) -> None:
+    def _close(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
         session = self._current_session()
         is_closed, self._is_closed = self._is_closed, True
         # A run that never logged has nothing to finish, but may crash; a fork that never logged reports neither.
-        if is_closed or not (session.has_started or (error is not None and not session.is_fork)):
+        if is_closed or not (session.has_started or (end.is_crash and not session.is_fork)):
             return
-        session.error_guard.guard(lambda: session.finish(error, timeout_seconds=timeout_seconds), otherwise=None)
+        session.error_guard.guard(lambda: session.finish(end, timeout_seconds=timeout_seconds), otherwise=None)
 
     def _current_session(self) -> Session:
         """Return the session of this process: a forked child must not use its parent's threads and sockets."""

@@ -14,7 +14,7 @@ from trmon_client.config.launcher import launch_id
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.checked_inputs import check_inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
 from trmon_client.core.statistics import columns_of_inputs
@@ -24,19 +24,24 @@ from trmon_client.deciding.attached_divergences import attach_divergences
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.deciding.counted_tokens import CountedTokens
 from trmon_client.deciding.tensor_spec import TensorSpec
+from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.process.exit_hooks import ExitHooks
+from trmon_client.process.process_end import ProcessEnd
 from trmon_client.process.ranks import Ranks, discover_ranks
 from trmon_client.safety import first_report
 from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.sending import message_builders
 from trmon_client.sending.chunk_counter import ChunkCounter
-from trmon_client.sending.encoder import Encoder
+from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
 
 _ENDED: Counter[Hashable] = Counter()
 """How many monitors have ended in this process, by run, rank and launch: the next one numbers its chunks from 0."""
+
+CHECKED_CALLS = 3
+"""How many calls are checked for probabilities in place of log-probs: the mistake is there from the first one."""
 
 
 class Session:
@@ -60,6 +65,8 @@ class Session:
         self._unstarted: Encoder | None = None
         self._encoder: Encoder | None = None
         self._exit_hooks: ExitHooks | None = None
+        self._newest_step = -1
+        self._n_calls = 0
 
     @property
     def has_started(self) -> bool:
@@ -79,6 +86,7 @@ class Session:
         """Decide on a call's sequences and queue its report. Errors: ValueError for invalid arguments."""
         step = _count("step", step)
         update = None if update is None else _count("update", update)
+        chunks = None if chunks is None else _count("chunks", chunks)
         inputs = check_inputs(**arguments)
         columns = attach_divergences(columns_of_inputs(inputs), inputs=inputs, logits=logits)
         verdict, tokens = self.policies.decide(columns, step=step), None
@@ -87,9 +95,16 @@ class Session:
             columns = tokens.attached_to(columns)
         encoder = self._ensure_started()
         with self._lock:
+            self._check_order(step)
             chunk = self._chunks.next(step, update, chunks=chunks)
             message = message_builders.report_message(
-                columns, verdict, chunk=chunk, mode=self._settings.mode, scalars=scalars, losses=self.error_guard.losses
+                columns,
+                verdict,
+                chunk=chunk,
+                mode=self._settings.mode,
+                scalars=scalars,
+                ranges=self._next_ranges(inputs),
+                error_guard=self.error_guard,
             )
             if encoder.put(message):
                 self._chunks.mark_reported(chunk.finished)
@@ -117,21 +132,25 @@ class Session:
         """Queue the message that the trainer pauses on purpose."""
         self._ensure_started().put(message_builders.pause_message(reason, sequence=next(_SEQUENCES)))
 
-    def finish(self, error: BaseException | None, *, timeout_seconds: float) -> None:
-        """Queue the message that the process ends, and close."""
-        encoder = self._ensure_started()
-        with self._lock:
-            self._chunks.finish()
-            finished = self._chunks.unreported()
-        encoder.close(
-            timeout_seconds, last=message_builders.finish_message(error, sequence=next(_SEQUENCES), finished=finished)
-        )
-        self._end()
+    def finish(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
+        """Queue the message that the process ends, and close.
 
-    def close_unfinished(self, *, timeout_seconds: float) -> None:
-        """Close without that message: send queued messages and spool the rest."""
-        if self._encoder is not None:
-            self._encoder.close(timeout_seconds)
+        The update that a failure or a signal cut short has no known count: only `chunks=` says how long it was to be.
+        """
+        encoder = self._ensure_started()
+        # The thread that holds the lock may wait for a device that never answers.
+        is_locked = self._lock.acquire(timeout=min(max(0.0, timeout_seconds), LONGEST_SECONDS))
+        try:
+            if end.is_orderly:
+                self._chunks.finish()
+            finished = self._chunks.unreported()
+        finally:
+            if is_locked:
+                self._lock.release()
+        last = message_builders.finish_message(
+            end, sequence=next(_SEQUENCES), finished=finished, secret=self._settings.token
+        )
+        encoder.close(timeout_seconds, last=last)
         self._end()
 
     def _ensure_started(self) -> Encoder:
@@ -141,6 +160,8 @@ class Session:
                 encoder.start()
                 encoder.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._encoder, self._exit_hooks = encoder, self._install_exit_hooks()
+            if self._exit_hooks is not None:
+                self._exit_hooks.forget_exit()
             return self._encoder
 
     def _unstarted_encoder(self) -> Encoder:
@@ -160,10 +181,11 @@ class Session:
     def _install_exit_hooks(self) -> ExitHooks:
         seconds = self._settings.limits.exit_timeout_seconds
 
-        def on_crash(error: BaseException) -> None:
-            self.error_guard.guard(lambda: self.finish(error, timeout_seconds=seconds), otherwise=None)
+        def on_end(end: ProcessEnd) -> None:
+            self.error_guard.guard(lambda: self.finish(end, timeout_seconds=seconds), otherwise=None)
 
-        return ExitHooks(on_crash=on_crash, on_exit=lambda: self.close_unfinished(timeout_seconds=seconds))
+        # The run ends with rank 0: other ranks keep the signal's default action.
+        return ExitHooks(on_end, handles_sigterm=self._settings.handles_signals and self._ranks.rank == 0)
 
     def _end(self) -> None:
         if self._exit_hooks is not None:
@@ -175,6 +197,20 @@ class Session:
     def _numbering_key(self) -> Hashable:
         settings = self._settings
         return settings.project, settings.run, self._ranks.rank, launch_id(settings.launcher)
+
+    def _next_ranges(self, inputs: CheckedInputs) -> TokenRanges:
+        self._n_calls += 1
+        return TokenRanges.of(inputs) if self._n_calls <= CHECKED_CALLS else TokenRanges({})
+
+    def _check_order(self, step: int) -> None:
+        if step < self._newest_step:
+            self.error_guard.warn_of_misuse(
+                "step_went_back",
+                f"log_batch got step {step} after step {self._newest_step} within one start of the trainer; rules read "
+                "steps in order and do not read an earlier one again: pass a counter that never falls, such as the "
+                "optimizer step",
+            )
+        self._newest_step = max(step, self._newest_step)
 
     def _log_first_report(self, columns: Columns, step: int) -> None:
         if self._ranks.rank == 0:

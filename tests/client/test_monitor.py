@@ -281,7 +281,7 @@ ENDINGS = {
     "an exception whose text no message takes": (OSError("a\udcff\0"), "crashed", "OSError: a?\ufffd"),
     "an interrupt": (KeyboardInterrupt(), "crashed", "KeyboardInterrupt: "),
     "an exit that reports success": (SystemExit(0), "finished", ""),
-    "an exit that reports failure": (SystemExit(3), "crashed", "SystemExit: 3"),
+    "an exit that reports failure": (SystemExit(3), "crashed", "exit code 3"),
 }
 
 
@@ -341,3 +341,35 @@ def test_advice_reaches_rank_zero_only(tmp_path: Path) -> None:
                 monitor.pause()
                 peer.wait_until(lambda peer, rank=rank: [m.rank for m in peer.of(wire.Pause)].count(rank) == 1)
                 assert monitor.log_batch(step=1, **batch()).advice == expected
+
+
+def test_a_step_that_goes_back_is_said_once_and_travels_with_later_messages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Monitor(settings(tmp_path)) as monitor:
+        for step in (5, 6, 6, 4, 3):
+            monitor.log_batch(step=step, **batch())
+    said = [line for line in capsys.readouterr().err.splitlines() if "after step" in line]
+    assert len(said) == 1
+    assert "step 4 after step 6" in said[0]
+    finish = spooled(tmp_path)[-1]
+    assert "step 4 after step 6" in finish.losses.warnings["step_went_back"]
+
+
+def test_probabilities_in_place_of_log_probs_are_said_once_and_travel_with_later_messages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = batch()
+    given["rollout_logprobs"] = np.exp(given["rollout_logprobs"])
+    with Monitor(settings(tmp_path)) as monitor:
+        for step in range(3):
+            monitor.log_batch(step=step, **given)
+    assert capsys.readouterr().err.count("rollout_logprobs= holds values from 0 to 1") == 1
+    assert list(spooled(tmp_path)[-1].losses.warnings) == ["probabilities"]
+
+
+def test_calls_as_expected_warn_of_nothing(tmp_path: Path) -> None:
+    with Monitor(settings(tmp_path)) as monitor:
+        for step in range(3):
+            monitor.log_batch(step=step, **batch())
+    assert spooled(tmp_path)[-1].losses.warnings == {}

@@ -52,6 +52,7 @@ class ClientSettings:
     rank: int | None = None
     world_size: int | None = None
     spool_dir: Path = Path(DEFAULT_SPOOL)
+    handles_signals: bool = True
     launcher: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
@@ -86,7 +87,7 @@ class Arguments:
         value = self.get(name)
         try:
             return None if value is None else parse(value)
-        except (TypeError, ValueError, AttributeError, OverflowError):
+        except (TypeError, ValueError, AttributeError, OverflowError, KeyError):
             # A URL or a token may hold a secret: show neither the value nor the error about it.
             shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
             raise ValueError(f"{name} ({variable_name(name)}) must be {expected}, and {shown}") from None
@@ -118,6 +119,7 @@ def resolve_settings(
         rank=rank,
         world_size=world_size,
         spool_dir=arguments.parsed("spool_dir", _directory, expected="a directory's path") or _directory(""),
+        handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
         limits=limits or Limits(),
     )
@@ -165,6 +167,10 @@ def _url(value: str) -> str:
         raise ValueError(value)
     parts.port  # noqa: B018  raises ValueError for an invalid port
     return value.rstrip("/")
+
+
+def _switch(value: str | bool) -> bool:
+    return {"0": False, "false": False, "1": True, "true": True}[str(value).lower()]
 
 
 def _directory(value: str | Path) -> Path:

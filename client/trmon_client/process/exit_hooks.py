@@ -1,28 +1,44 @@
-"""Run a monitor's last steps when the interpreter ends, with an uncaught exception or without one."""
+"""Tell a monitor how its process ends: by an uncaught exception, an exit code, SIGTERM or the interpreter's end."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any, NoReturn
+
+from trmon_client.core.wire import EndReason
+from trmon_client.process.process_end import ProcessEnd
+from trmon_client.process.sigterm import SIGTERM_HANDLER
 
 
 class ExitHooks:
-    """Calls `on_crash` for an uncaught exception and `on_exit` when the interpreter ends, only in its own process."""
+    """Calls `on_end` once, when its own process ends; os._exit and SIGKILL cannot be observed.
 
-    def __init__(self, *, on_crash: Callable[[BaseException], None], on_exit: Callable[[], None]) -> None:
+    Args: handles_sigterm: install a handler for SIGTERM too, where nobody else has one.
+    """
+
+    def __init__(self, on_end: Callable[[ProcessEnd], None], *, handles_sigterm: bool) -> None:
         self._pid = os.getpid()
-        self._on_crash = on_crash
-        self._close = on_exit
-        self._previous_hook = sys.excepthook
-        self._hook = self._on_exception
-        sys.excepthook = self._hook
+        self._on_end = on_end
+        self._error_before = _last_error()
+        self._exit_status: tuple[Any] | None = None
+        self._previous_hook, self._hook = sys.excepthook, self._on_exception
+        self._previous_exit, self._exit_wrapper = sys.exit, self._exit
+        sys.excepthook, sys.exit = self._hook, self._exit_wrapper
         atexit.register(self._on_exit)
         # A child of multiprocessing may end without running atexit; it has imported this module.
         util = sys.modules.get("multiprocessing.util")
         self._finalizer = None if util is None else util.Finalize(None, self._on_exit, exitpriority=0)
+        if handles_sigterm:
+            SIGTERM_HANDLER.add(self._on_sigterm)
+
+    def forget_exit(self) -> None:
+        """Forget a call of `sys.exit`: the trainer goes on, so it was caught."""
+        self._exit_status = None
 
     def end(self) -> None:
         """Remove the hooks."""
@@ -30,17 +46,49 @@ class ExitHooks:
         atexit.unregister(self._on_exit)
         if self._finalizer is not None:
             self._finalizer.cancel()
+        SIGTERM_HANDLER.remove(self._on_sigterm)
         # Another hook may have been installed after ours and still call it: ours then stays and does nothing.
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook
+        if sys.exit is self._exit_wrapper:
+            sys.exit = self._previous_exit
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
-            if os.getpid() == self._pid:
-                self._on_crash(error)
+            # An interactive interpreter goes on after an exception.
+            if os.getpid() == self._pid and not _is_interactive():
+                self._on_end(ProcessEnd.by_exception(error))
         finally:
             self._previous_hook(kind, error, trace)
 
+    def _exit(self, status: Any = None, /) -> NoReturn:
+        if os.getpid() == self._pid and threading.current_thread() is threading.main_thread():
+            self._exit_status = (status,)
+        self._previous_exit(status)
+
+    def _on_sigterm(self) -> None:
+        if os.getpid() == self._pid:
+            self._on_end(ProcessEnd(EndReason.SIGNAL, signal="SIGTERM"))
+
     def _on_exit(self) -> None:
         if os.getpid() == self._pid:
-            self._close()
+            self._on_end(self._observed_end())
+
+    def _observed_end(self) -> ProcessEnd:
+        # A child of multiprocessing runs its finalizers while it handles the exception that ends it.
+        error = sys.exc_info()[1]
+        if error is None and not _is_interactive() and _last_error() is not self._error_before:
+            # Uncaught, and printed by another hook, which did not call ours.
+            error = _last_error()
+        if error is not None:
+            return ProcessEnd.by_exception(error)
+        return ProcessEnd(EndReason.EXITED) if self._exit_status is None else ProcessEnd.by_exit(*self._exit_status)
+
+
+def _last_error() -> BaseException | None:
+    """Return the newest exception that reached the interpreter; it is kept for debuggers."""
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+def _is_interactive() -> bool:
+    return hasattr(sys, "ps1")

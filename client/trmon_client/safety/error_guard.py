@@ -31,3 +31,8 @@ class ErrorGuard:
         self.losses.count(LossReason.INTERNAL)
         kind = type(error).__name__
         self.warn_once.warn(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")
+
+    def warn_of_misuse(self, kind: str, text: str) -> None:
+        """Say once on stderr, and on the run, that the trainer's calls contradict what the client expects."""
+        self.losses.add_warning(kind, text)
+        self.warn_once.warn(kind, text)

@@ -33,16 +33,19 @@ class LossReason(str, Enum):
 
 
 MAX_REFUSED_POLICIES = 16
+MAX_WARNINGS = 16
+MAX_WARNING_LENGTH = 500
 
 
 class LossCounter:
-    """Counts losses by reason since the start of the process, from any thread, and keeps refused policies."""
+    """Counts losses by reason since the start of the process, from any thread; keeps refused policies and warnings."""
 
     def __init__(self) -> None:
         # Reentrant: a signal handler may count in the middle of a count.
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
 
     def count(self, loss: LossReason, n: int = 1) -> None:
         """Add n losses."""
@@ -64,3 +67,14 @@ class LossCounter:
         """Return the reason for each refused policy, by hash."""
         with self._lock:
             return dict(self._refused)
+
+    def add_warning(self, kind: str, text: str) -> None:
+        """Record a mistake in the trainer's calls, which the service shows on the run; the first of a kind is kept."""
+        with self._lock:
+            if len(self._warnings) < MAX_WARNINGS:
+                self._warnings.setdefault(kind, text[:MAX_WARNING_LENGTH])
+
+    def warnings(self) -> dict[str, str]:
+        """Return the recorded mistakes by kind."""
+        with self._lock:
+            return dict(self._warnings)

@@ -15,11 +15,12 @@ Key = tuple[int, "int | None"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlace:
-    """The index of one call in its update, and the counts to be reported with it."""
+    """The index of one call in its update, how many the trainer announced, and the counts to be reported with it."""
 
     step: int
     update: int | None
     index: int
+    announced: int | None
     finished: list[ChunkCount]
 
 
@@ -45,7 +46,7 @@ class ChunkCounter:
         if len(self._counts) > REMEMBERED:
             forgotten, _ = self._counts.popitem(last=False)
             self._unreported.pop(forgotten, None)
-        return ChunkPlace(step, update, index, self.unreported())
+        return ChunkPlace(step, update, index, chunks, self.unreported())
 
     def finish(self) -> None:
         """Finish the open update: its count is unreported."""

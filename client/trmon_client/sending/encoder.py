@@ -108,6 +108,7 @@ class Encoder:
             spooled_bytes=self._retry_buffer.spooled_bytes,
             queued=len(self._queue) + self._retry_buffer.queued,
             refused_policies=self._losses.refused_policies(),
+            warnings=self._losses.warnings(),
         )
 
     def _uploader(self, identity: Identity) -> Uploader | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from trmon_client.config.redact import redact
 from trmon_client.config.sanitize import sanitize
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.config.version import __version__
@@ -12,14 +13,17 @@ from trmon_client.core import wire
 from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decision import Decision
+from trmon_client.deciding.token_ranges import TokenRanges, probabilities_in, probabilities_text
 from trmon_client.process.identity import Identity
+from trmon_client.process.process_end import ProcessEnd
 from trmon_client.process.ranks import Ranks
+from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.safety.losses import LossCounter
 from trmon_client.sending.chunk_counter import ChunkPlace
 from trmon_client.sending.queue import PendingMessage
 from trmon_client.sending.scalars import capture_scalars, scalars_to_wire
 
-MAX_ERROR_LENGTH = 1000
+MAX_REASON_LENGTH = 1000
 
 
 def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> PendingMessage:
@@ -47,22 +51,30 @@ def report_message(
     chunk: ChunkPlace,
     mode: Mode,
     scalars: Mapping[str, Any] | None,
-    losses: LossCounter,
+    ranges: TokenRanges,
+    error_guard: ErrorGuard,
 ) -> PendingMessage:
-    """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors."""
+    """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors.
+
+    Args: ranges: those of the given log-probs; probabilities among them are warned of.
+    """
     captured = capture_scalars(scalars)
     names, n_columns = tuple(captured), len(columns.arrays)
-    transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values()])
+    transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values(), *ranges.by_argument.values()])
+    arguments = tuple(ranges.by_argument)
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
         arrived = transfer.wait()
         on_host, accepted = columns.with_arrays(arrived[:n_columns]), arrived[n_columns]
-        numbers = dict(zip(names, arrived[n_columns + 1 :], strict=True))
+        n_before_ranges = n_columns + 1 + len(names)
+        numbers = dict(zip(names, arrived[n_columns + 1 : n_before_ranges], strict=True))
+        _warn_of_probabilities(dict(zip(arguments, arrived[n_before_ranges:], strict=True)), error_guard)
         return wire.Report(
             **identity.origin(),
             step=chunk.step,
             update=chunk.update,
             chunk=chunk.index,
+            chunks=chunk.announced,
             parcel=wire.pack_columns(on_host),
             kl_is=columns.kl_is,
             kl_pair=columns.kl_pair,
@@ -71,7 +83,7 @@ def report_message(
             mode=_mode(mode),
             policy=decision.policy.hash,
             accepted=wire.pack_bits(accepted),
-            scalars=scalars_to_wire(numbers, losses),
+            scalars=scalars_to_wire(numbers, error_guard.losses),
             finished=chunk.finished,
             losses=lost,
         )
@@ -93,29 +105,35 @@ def scalars_message(step: int, values: Mapping[str, Any], *, sequence: int, loss
 
 def pause_message(reason: str, *, sequence: int) -> PendingMessage:
     """Return the message that the trainer pauses on purpose."""
-    shown = sanitize(reason, at_most=MAX_ERROR_LENGTH)
+    shown = sanitize(reason, at_most=MAX_REASON_LENGTH)
     return PendingMessage(lambda identity, _losses: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
 
 
-def finish_message(error: BaseException | None, *, sequence: int, finished: list[wire.ChunkCount]) -> PendingMessage:
-    """Return the message that the process ends, by an error or cleanly."""
-    shown = (
-        ""
-        if error is None
-        else f"{type(error).__name__}: {sanitize(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
-    )
-    # The message must not hold the error: its traceback keeps the trainer's frames, and all tensors in them.
-    outcome: Literal["finished", "crashed"] = "finished" if error is None else "crashed"
+def finish_message(
+    end: ProcessEnd, *, sequence: int, finished: list[wire.ChunkCount], secret: str | None = None
+) -> PendingMessage:
+    """Return the message that the process ends, and how; texts of errors are sent without secrets."""
+    error, trace = (redact(text, secrets=[secret]) for text in (end.error, end.traceback))
+    outcome: Literal["finished", "crashed"] = "crashed" if end.is_crash else "finished"
     return PendingMessage(
         lambda identity, lost: wire.Finish(
             **identity.origin(),
             sequence=sequence,
             outcome=outcome,
-            error=shown,
+            reason=end.reason.value,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            error=error,
+            traceback=trace,
             finished=finished,
             losses=lost,
         )
     )
+
+
+def _warn_of_probabilities(ranges: Mapping[str, Any], error_guard: ErrorGuard) -> None:
+    if found := probabilities_in(ranges):
+        error_guard.warn_of_misuse("probabilities", probabilities_text(found))
 
 
 def _mode(mode: Mode) -> Literal["observe", "enforce"]:

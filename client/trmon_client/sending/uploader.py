@@ -110,8 +110,13 @@ class Uploader:
 
     def _report_problem(self, ack: wire.Ack) -> None:
         if ack.status == "conflict":
+            text = (
+                f"the service has another report under the same step, update, rank and chunk: {ack.problem}; "
+                "do two processes report for one rank (pass rank= and world_size=), or did an old step return?"
+            )
             self._losses.count(LossReason.CONFLICT)
-            self._warn_once.warn("conflict", f"the service has another report under the same identity: {ack.problem}")
+            self._losses.add_warning("repeated_chunk", text)
+            self._warn_once.warn("conflict", text)
         elif ack.status == "invalid":
             self._losses.count(LossReason.REFUSED)
             self._warn_once.warn("refused", f"the service refused a message: {ack.problem}")

@@ -17,7 +17,10 @@ from trmon_client.core import statistics
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.monitor import Monitor
+from trmon_client.process.process_end import ProcessEnd
+from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.safety.losses import LossCounter
 from trmon_client.sending import message_builders
 from trmon_client.sending.chunk_counter import ChunkCounter
@@ -187,7 +190,7 @@ def of_an_error(graphs: Graphs) -> PendingMessage:
     try:
         train()
     except FloatingPointError as error:
-        return message_builders.finish_message(error, sequence=0, finished=[])
+        return message_builders.finish_message(ProcessEnd.by_exception(error), sequence=0, finished=[])
     raise AssertionError("it trained")
 
 
@@ -199,7 +202,8 @@ def of_a_report(graphs: Graphs) -> PendingMessage:
         chunk=ChunkCounter().next(0, None, chunks=None),
         mode=Mode.ENFORCE,
         scalars={"loss": graphs.on(0.5)},
-        losses=LossCounter(),
+        ranges=TokenRanges({}),
+        error_guard=ErrorGuard(),
     )
 
 

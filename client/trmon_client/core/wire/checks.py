@@ -41,18 +41,23 @@ def check_message(message: Message) -> None:
     if isinstance(message, Report | Heartbeat | Finish):
         for n in (*message.losses.dropped.values(), message.losses.spooled_bytes, message.losses.queued):
             _check_whole("losses", n)
+        for text in (*message.losses.warnings, *message.losses.warnings.values()):
+            _check_text("losses", text)
     match message:
         case Report():
             _check_columns(message)
             _check_name("policy", message.policy, optional=True)
             _check_scalars("scalars", message.scalars)
             _check_chunk_counts(message.finished)
+            _check_count("chunks", message.chunks)
             for field in ("trainer_version", "old_version", "semantics"):
                 _check_whole(field, getattr(message, field))
         case Scalars():
             _check_scalars("values", message.values)
         case Finish():
-            _check_text("error", message.error)
+            for field in ("reason", "signal", "error", "traceback"):
+                _check_text(field, getattr(message, field))
+            _check_whole("exit_code", message.exit_code)
             _check_chunk_counts(message.finished)
         case Start():
             _check_start(message)

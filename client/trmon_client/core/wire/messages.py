@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -72,24 +73,28 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Losses(msgspec.Struct, frozen=True):
     """The messages that the sender has dropped or queued, and the policies it refused, since its process started.
 
-    `refused_policies` maps the hash of a policy to the reason why the client keeps its previous one.
+    `refused_policies` maps the hash of a policy to the reason why the client keeps its previous one, `warnings` the
+    kind of a mistake in the trainer's calls to its description.
     """
 
     dropped: dict[str, int] = {}
     spooled_bytes: int = 0
     queued: int = 0
     refused_policies: dict[str, str] = {}
+    warnings: dict[str, str] = {}
 
 
 class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
     """The columns of one chunk of one (step, update) on one rank, and the decision of the client.
 
-    Columns are sent one by one in `columns` or, by trmon's own client, packed in `parcel`.
+    Columns are sent one by one in `columns` or, by trmon's own client, packed in `parcel`. `chunks` is the number of
+    chunks that the trainer announced for this update on this rank, None if it did not.
     """
 
     step: int
     update: int | None = None
     chunk: int = 0
+    chunks: int | None = None
     columns: dict[str, WireColumn] = {}
     histograms: dict[Pair, WireColumn] = {}
     parcel: PackedColumns | None = None
@@ -141,12 +146,35 @@ class Pause(Origin, frozen=True, kw_only=True, tag="pause", tag_field="kind"):
     reason: str = ""
 
 
+class EndReason(str, Enum):
+    """How a process of the trainer ended; senders of another version may name other reasons."""
+
+    CLOSED = "closed"
+    """The monitor was closed."""
+    EXITED = "exited"
+    """The interpreter ended normally, and the monitor was not closed."""
+    EXCEPTION = "exception"
+    """An exception ended the script, or the `with` block of the monitor."""
+    EXIT_CODE = "exit_code"
+    """The script ended itself with a code other than 0."""
+    SIGNAL = "signal"
+    """A signal asked the process to end."""
+
+
 class Finish(Origin, frozen=True, kw_only=True, tag="finish", tag_field="kind"):
-    """The process ends, normally or by an exception."""
+    """The process ends, normally or by an exception.
+
+    `reason` is a value of EndReason, empty if the sender does not know it. `error` is one line, `traceback` the last
+    lines of the exception's traceback.
+    """
 
     sequence: int
     outcome: Literal["finished", "crashed"] = "finished"
+    reason: str = ""
+    exit_code: int | None = None
+    signal: str = ""
     error: str = ""
+    traceback: str = ""
     finished: list[ChunkCount] = []
     losses: Losses = Losses()
 
