@@ -17,7 +17,7 @@ from trmon_client.session import Session
 
 ARGUMENTS = (
     *("mask", "cu_seqlens", "rollout_logprobs", "old_logprobs", "logprobs"),
-    *("advantages", "rewards", "group_ids", "versions", "trainer_version", "old_version"),
+    *("advantages", "rewards", "group_ids", "versions", "truncated", "trainer_version", "old_version"),
 )
 """The arguments of `log_batch` that `check_inputs` takes."""
 
@@ -50,6 +50,7 @@ class Monitor:
         rewards: Any = None,
         group_ids: Any = None,
         versions: Any = None,
+        truncated: Any = None,
         scalars: Mapping[str, Any] | None = None,
         update: int | None = None,
         trainer_version: int | None = None,
@@ -66,7 +67,8 @@ class Monitor:
         Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them at least.
             cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: shaped like the log-probs, not 0
             where a token counts; None, except with [B, T]: all count. advantages, versions: [B] or shaped like
-            the log-probs; rewards, group_ids: [B]. step: the trainer's iteration; update: minibatch or epoch within it.
+            the log-probs; rewards, group_ids: [B]; truncated: bool or integer [B], not 0 where the length limit cut
+            the response. step: the trainer's iteration; update: minibatch or epoch within it.
             chunks: how many calls make up this update on this rank, if known: it completes at once, and one that a
             crash cuts short is known to be incomplete.
             rollout_logits with logits or old_logits, [B, T, V], temperature applied, for the exact KL; or rollout_topk
@@ -75,7 +77,7 @@ class Monitor:
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
         tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)
-        others = (advantages, rewards, group_ids, versions, trainer_version, old_version)
+        others = (advantages, rewards, group_ids, versions, truncated, trainer_version, old_version)
         arguments = dict(zip(ARGUMENTS, (*tokens, *others), strict=True))
         given = dict(zip(LOGITS, (rollout_logits, logits, old_logits, rollout_topk, token_ids), strict=True))
         return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.core.reference import PAIRS
+from trmon_client.core.columns.schema import HISTOGRAM_EDGES
 
 Rows = list[np.ndarray]
 """The valid tokens of each sequence that has tokens."""
@@ -24,6 +25,8 @@ def signals(given: dict[str, Any], mask: np.ndarray) -> dict[str, float]:
     lengths = [len(row) for row in logp["logprobs"]]
     found |= {
         "response_length_mean": np.mean(lengths),
+        "response_length_median": np.median(lengths),
+        "length_limit_share": 0.0,
         "response_length_p95": np.quantile(lengths, 0.95),
         "response_length_max": np.max(lengths),
     }
@@ -32,6 +35,8 @@ def signals(given: dict[str, Any], mask: np.ndarray) -> dict[str, float]:
     found["clamped_fraction"] = np.mean(np.abs(d["total"]) > 20)
     mu, old = np.concatenate(logp["rollout_logprobs"]), np.concatenate(logp["old_logprobs"])
     found["saturated_fraction"] = np.mean((mu == 0) & (np.exp(old) < 0.99))
+    found["mu_zero_saturated_share"] = np.mean(np.exp(old[mu == 0]) < 0.99) if (mu == 0).any() else np.nan
+    found["sampled_entropy"] = -mu.mean()
     return {name: float(x) for name, x in found.items()}
 
 
@@ -50,6 +55,15 @@ def clip_fractions(given: dict[str, Any], mask: np.ndarray, advantages: np.ndarr
     }
 
 
+def _ln_e_value(d: np.ndarray) -> float:
+    """Return the log of the mean over the bets of their products, each d taken at the lower edge of its bin."""
+    lower_edges = np.array([-np.inf, *HISTOGRAM_EDGES])
+    ratio = np.exp(lower_edges[np.searchsorted(HISTOGRAM_EDGES, d, side="right")])
+    return float(
+        np.logaddexp.reduce([np.log1p(bet * (ratio - 1)).sum() for bet in (0.01, 0.03, 0.1, 0.3, 0.9)]) - np.log(5)
+    )
+
+
 def _log_ratios(logp: dict[str, Rows], pair: str) -> Rows:
     above, below = PAIRS[pair]
     return [a - b for a, b in zip(logp[above], logp[below], strict=True)]
@@ -58,7 +72,9 @@ def _log_ratios(logp: dict[str, Rows], pair: str) -> Rows:
 def _pair(logp: dict[str, Rows], pair: str) -> dict[str, Any]:
     rows = _log_ratios(logp, pair)
     d = np.concatenate(rows)
-    p, q = (np.exp(np.concatenate(logp[name])) for name in PAIRS[pair])
+    log_p, log_q = (np.concatenate(logp[name]) for name in PAIRS[pair])
+    p, q = np.exp(log_p), np.exp(log_q)
+    slope_q = np.cov(d, log_q)[0, 1] / np.var(log_q, ddof=1)
     rho, gap = np.exp(d), np.abs(p - q)
     sums, means = np.array([row.sum() for row in rows]), np.array([row.mean() for row in rows])
     weights = np.exp(sums)
@@ -107,4 +123,10 @@ def _pair(logp: dict[str, Rows], pair: str) -> dict[str, Any]:
         "log_ppl_diff_max": (-means).max(),
         "binary_kl_mean": binary.mean(),
         "binary_kl_max": binary.max(),
+        "logp_slope_q": slope_q,
+        "logp_slope_p": np.cov(d, log_p)[0, 1] / np.var(log_p, ddof=1),
+        "logp_corr_q": np.corrcoef(d, log_q)[0, 1],
+        "temperature_near": 1 + slope_q,
+        "temperature_far": 1 + np.var(d, ddof=1) / np.cov(d, log_q)[0, 1],
+        "ln_e_value": _ln_e_value(d),
     }

@@ -52,8 +52,10 @@ def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[f
     primary = next(pair for pair in ("total", "mismatch", "staleness") if pair in pairs)
     for name, row in logp.items():
         found[NAMES[name]] = math.fsum(row[t] for t in valid)
+        found[NAMES[name].replace("sum_", "sum_sq_")] = math.fsum(row[t] ** 2 for t in valid)
     if "rollout_logprobs" in logp:
         trained = logp.get("old_logprobs", logp.get("logprobs", []))
+        found["n_mu_zero"] = sum(logp["rollout_logprobs"][t] == 0 for t in valid)
         found["n_saturated"] = sum(logp["rollout_logprobs"][t] == 0 and math.exp(trained[t]) < 0.99 for t in valid)
     d = {pair: {t: logp[PAIRS[pair][0]][t] - logp[PAIRS[pair][1]][t] for t in valid} for pair in pairs}
     size = {t: abs(x) for t, x in d[primary].items()}

@@ -26,7 +26,7 @@ EXPORTS = {
 KEYWORDS: dict[Callable[..., Any], set[str]] = {
     statistics.columns: {
         *("rollout_logprobs", "old_logprobs", "logprobs", "mask", "cu_seqlens", "advantages", "rewards", "group_ids"),
-        *("versions", "trainer_version", "old_version", "clip_low", "clip_high"),
+        *("versions", "truncated", "trainer_version", "old_version", "clip_low", "clip_high"),
     },
     divergence.exact: {"rollout_logits", "logits", "old_logits", "mask", "support", "tv", "backend"},
     divergence.topk_lower_bound: {

@@ -26,6 +26,7 @@ def columns(
     rewards: Any = None,
     group_ids: Any = None,
     versions: Any = None,
+    truncated: Any = None,
     trainer_version: int | None = None,
     old_version: int | None = None,
     clip_low: float = 0.2,
@@ -38,6 +39,7 @@ def columns(
         cu_seqlens: B + 1 offsets of packed sequences; log-probs, mask, and advantages and versions of tokens are then
         [N]. It should be on the host, because a tensor on a device is awaited.
         advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.
+        truncated: bool or integer [B], not 0 where a response was cut at the length limit.
         trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high].
     Returns: numpy columns, or torch columns on the device of CUDA tensors without another synchronisation.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
@@ -53,6 +55,7 @@ def columns(
         rewards=rewards,
         group_ids=group_ids,
         versions=versions,
+        truncated=truncated,
         trainer_version=trainer_version,
         old_version=old_version,
     )

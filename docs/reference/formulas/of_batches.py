@@ -15,18 +15,40 @@ _OTHER_STATISTIC = "core/policies/test_decide.py::test_each_statistic_of_other_i
 _BOUND = "core/bounds/test_surrogate_error.py::test_bounds_equal_the_golden_values"
 
 _SIGNALS_OF = {
-    **dict.fromkeys(("reward", "zero", "group", "version"), "the_labels"),
+    **dict.fromkeys(("reward", "zero", "all", "none", "effective", "group", "version", "length"), "the_labels"),
     **dict.fromkeys(("kl", "reverse", "tv", "invalid"), "divergences_and_of_invalid_tokens"),
     "token": "token_rules",
 }
 """What a signal of the batch is computed from, by the first word of its name; else from the log-probs."""
 
+_GROUP_SIGNALS = (
+    *("zero_variance_groups", "all_solved_groups", "none_solved_groups"),
+    *("effective_signal", "group_ratio_variance"),
+)
+_REWARD_SIGNALS = (
+    *("reward_mean", "reward_std", "reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median"),
+    "reward_length_corr",
+)
+_LENGTH_SIGNALS = (
+    *("response_length_mean", "response_length_median", "response_length_p95", "response_length_max"),
+    "length_limit_share",
+)
+_REGRESSION_SIGNALS = (
+    *("logp_slope_q", "logp_slope_p", "logp_corr_q", "temperature_near", "temperature_far"),
+    "ln_e_value",
+)
+_FUNCTIONS = {
+    **dict.fromkeys(_GROUP_SIGNALS, "signals.group_signals.group_signals"),
+    **dict.fromkeys(_REWARD_SIGNALS, "signals.reward_signals.reward_signals"),
+    **dict.fromkeys(_LENGTH_SIGNALS, "signals.length_signals.length_signals"),
+    **dict.fromkeys(_REGRESSION_SIGNALS, "signals.regression_signals.regression_signals"),
+}
+
 
 def _of_signal(spec: SignalSpec) -> Formula:
     given = "the_log_probs" if spec.per_pair else _SIGNALS_OF.get(spec.stem.split("_")[0], "the_log_probs")
     function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
-    if spec.stem in ("zero_variance_groups", "group_ratio_variance"):
-        function = "signals.group_signals.group_signals"
+    function = _FUNCTIONS.get(spec.stem, function)
     test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_equal_their_definitions"
     return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
 
@@ -39,6 +61,20 @@ _SIGNALS = (
         "at rho = 0.5, 1, 2, 10, 100",
         "signals.compute",
         "core/signals/test_batch_signals.py::test_k_estimators_have_their_golden_values",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "E-value of a histogram",
+        "log mean_l prod (1 + l (rho - 1)), rho at lower edges, l = .01, .03, .1, .3, .9",
+        "signals.regression_signals.ln_e_value",
+        "core/signals/test_regression_signals.py::test_log_probs_of_another_sampler_have_a_large_e_value",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "range of the temperature",
+        "1 + logp_slope_q to 1 + var(d)/cov(d, log q)",
+        "signals.regression_signals.regression_signals",
+        "core/signals/test_regression_signals.py::test_the_slopes_bracket_the_ratio_of_temperatures",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,

@@ -75,11 +75,15 @@ _COLUMN_FORMULAS = {
     "n_tokens": "#(valid)",
     "n_invalid": "#(counts and is not valid)",
     "n_saturated": "#(log mu = 0 and pi_old, else pi, < 0.99)",
+    "n_mu_zero": "#(valid and log mu = 0)",
     "n_clamped": "#(|d| > 20) of the primary pair",
     "argmax_abs_d": "argmax |d| of the primary pair",
     "sum_logp_rollout": "sum log mu",
     "sum_logp_old": "sum log pi_old",
     "sum_logp": "sum log pi",
+    "sum_sq_logp_rollout": "sum (log mu)^2",
+    "sum_sq_logp_old": "sum (log pi_old)^2",
+    "sum_sq_logp": "sum (log pi)^2",
     "sum_abs_is_dev": "sum |rho_total - rho_mismatch|",
     "n_clipped": "#(rho > 1.2, A > 0) + #(rho < 0.8, A < 0)",
     "n_leaked": "#(rho > 1.2, A < 0) + #(rho < 0.8, A > 0)",
@@ -90,6 +94,7 @@ _LABEL_FORMULAS = {
     "version_min": "min version over valid tokens",
     "version_max": "max version over valid tokens",
     "reward": "as given",
+    "truncated": "1 where given as not 0",
 }
 _TOKEN_FORMULAS = {
     "n_token_masked": "#(valid tokens that a rule masks)",
@@ -107,7 +112,7 @@ _COLUMNS = (
             text,
             "statistics.columns",
             "core/reduction/test_sequence_labels.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
-            if name != "reward"
+            if name not in ("reward", "truncated")
             else "core/reduction/test_sequence_labels.py::test_labels_of_a_sequence_are_copied",
         )
         for name, text in _LABEL_FORMULAS.items()

@@ -24,7 +24,7 @@ from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.kl_estimators import RATIOS
 from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
 
-LABELS = ("advantage", "reward", "group_id", "version_min", "version_max")
+LABELS = ("advantage", "reward", "group_id", "version_min", "version_max", "truncated")
 QUICK = settings(max_examples=80)
 
 
@@ -42,6 +42,7 @@ def inputs_of(seed: int, *, names: tuple[str, ...], **drawn: Any) -> CheckedInpu
         versions=random.integers(0, 9, mask.shape),
         rewards=random.normal(size=len(mask)),
         group_ids=np.arange(len(mask)),
+        truncated=random.random(len(mask)) < 0.5,
     )
 
 

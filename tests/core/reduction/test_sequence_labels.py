@@ -35,16 +35,19 @@ def test_labels_of_a_sequence_are_copied() -> None:
         advantages=[0.5, -1],
         rewards=[1, 0],
         versions=[4, 6],
+        truncated=[3, 0],
         trainer_version=7,
         old_version=6,
     )
     assert found["advantage"].tolist() == [0.5, -1.0]
     assert found["reward"].tolist() == [1.0, 0.0]
     assert found["version_min"].tolist() == found["version_max"].tolist() == [4, 6]
+    assert found["truncated"].tolist() == [1, 0]
     assert (found.trainer_version, found.old_version) == (7, 6)
 
 
 def test_columns_own_their_memory() -> None:
     given = {"advantages": np.ones(3), "rewards": np.ones(3), "group_ids": np.arange(3), "versions": np.arange(3)}
+    given["truncated"] = np.ones(3, np.int64)
     found = statistics.columns(**batch(seed=0, n_sequences=3), **given)
     assert not any(np.shares_memory(array, mine) for array in given.values() for mine in found.values())

@@ -20,7 +20,7 @@ def test_the_core_signals_are_the_24_that_prometheus_exposes() -> None:
 def test_pair_signals_exist_once_per_pair_with_its_prefix() -> None:
     for pair in PAIRS:
         of_pair = [spec for spec in SIGNALS.values() if spec.pair == pair]
-        assert len(of_pair) == 41
+        assert len(of_pair) == 47
         assert all(spec.per_pair and spec.name == f"{pair}_{spec.stem}" for spec in of_pair)
 
 

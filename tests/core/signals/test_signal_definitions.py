@@ -39,7 +39,7 @@ def test_signals_of_the_log_probs_equal_their_definitions(noise: float) -> None:
     expected = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
     for name, value in expected.items():
         relative = WITHIN_A_BIN if name in FROM_HISTOGRAMS else 1e-6
-        assert computed[name] == pytest.approx(value, rel=relative, abs=1e-9), name
+        assert computed[name] == pytest.approx(value, rel=relative, abs=1e-9, nan_ok=True), name
     assert set(computed) == {*expected, "invalid_fraction"}
 
 
@@ -47,9 +47,8 @@ def test_signals_of_the_labels_equal_their_definitions() -> None:
     logps, mask, _ = example_tokens(0.1)
     mask[3] = True
     versions = np.random.default_rng(2).integers(3, 9, mask.shape)
-    columns = statistics.columns(
-        **logps, mask=mask, rewards=REWARDS, group_ids=GROUPS, versions=versions, trainer_version=11
-    )
+    labels: dict[str, Any] = {"group_ids": GROUPS, "versions": versions, "truncated": np.arange(8) < 3}
+    columns = statistics.columns(**logps, mask=mask, rewards=REWARDS, **labels, trainer_version=11)
     computed = batch_signals.compute(columns)
     oldest = np.array([row[on].min() for row, on in zip(versions, mask, strict=True)])
     newest = np.array([row[on].max() for row, on in zip(versions, mask, strict=True)])
@@ -58,13 +57,24 @@ def test_signals_of_the_labels_equal_their_definitions() -> None:
     expected = {
         "reward_mean": REWARDS.mean(),
         "reward_std": REWARDS.std(),
+        "reward_min": 0.0,
+        "reward_q01": np.quantile(REWARDS, 0.01),
+        "reward_q05": np.quantile(REWARDS, 0.05),
+        "reward_q25": np.quantile(REWARDS, 0.25),
+        "reward_median": np.median(REWARDS),
+        "reward_length_corr": np.corrcoef(REWARDS, mask.sum(axis=1))[0, 1],
+        "length_limit_share": 3 / 8,
         "zero_variance_groups": 1 / 3,
+        "effective_signal": np.mean([REWARDS[group == GROUPS].var(ddof=1) for group in (5, 7, 9)]),
         "group_ratio_variance": np.mean([geo[group == GROUPS].var() for group in (5, 7, 9)]),
         "version_lag_mean": (11 - oldest).mean(),
         "version_lag_max": (11 - oldest).max(),
         "version_span_max": (newest - oldest).max(),
     }
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+    solved = statistics.columns(**logps, mask=mask, rewards=np.array([1, 1, 1, 0, 0, 1, 0, 1]), group_ids=GROUPS)
+    computed = batch_signals.compute(solved)
+    assert (computed["all_solved_groups"], computed["none_solved_groups"]) == pytest.approx((1 / 3, 1 / 3))
 
 
 def test_signals_of_divergences_and_of_invalid_tokens_equal_their_definitions() -> None:
@@ -108,6 +118,8 @@ def test_every_signal_of_the_catalogue_has_a_definition_here() -> None:
     defined = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
     elsewhere = {
         *("reward_mean", "reward_std", "zero_variance_groups", "group_ratio_variance"),
+        *("reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median", "reward_length_corr"),
+        *("all_solved_groups", "none_solved_groups", "effective_signal"),
         *("version_lag_mean", "version_lag_max", "version_span_max"),
         *("kl_max", "kl_mean", "kl_seq", "reverse_kl_max", "tv_max", "invalid_fraction"),
         *("token_mask_rate", "token_trunc_rate", "token_weight_mean", "token_weight_ess"),

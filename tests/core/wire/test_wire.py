@@ -190,7 +190,10 @@ def test_unknown_packed_columns_of_a_newer_client_are_dropped() -> None:
     newer = msgspec.structs.replace(canonical.parcel, names=names, data=compress(planes))
     with pytest.raises(wire.WireError, match=r"columns.total_wisdom: unknown column"):
         wire.storable_columns(msgspec.structs.replace(canonical, parcel=newer))
-    assert wire.storable_columns(msgspec.structs.replace(canonical, parcel=newer, wire=(1, 1)))[0] == canonical.parcel
+    assert (
+        wire.storable_columns(msgspec.structs.replace(canonical, parcel=newer, wire=(1, wire.WIRE_MINOR + 1)))[0]
+        == canonical.parcel
+    )
 
 
 def _planes(parcel: wire.PackedColumns, changed: Callable[[str, Any], Any]) -> bytes:
@@ -238,7 +241,7 @@ def test_unknown_columns_are_rejected_in_this_version_and_dropped_in_a_newer_one
     with pytest.raises(wire.WireError, match="unknown column") as rejected:
         wire.unpack_columns(report(columns=extra))
     assert rejected.value.field == "columns.total_wisdom"
-    assert "total_wisdom" not in wire.unpack_columns(report(columns=extra, wire=(1, 1)))
+    assert "total_wisdom" not in wire.unpack_columns(report(columns=extra, wire=(1, wire.WIRE_MINOR + 1)))
 
 
 def test_an_invalid_message_does_not_fail_its_bundle() -> None:

@@ -122,7 +122,8 @@ def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
 
 def _content_bytes(message: wire.Message) -> bytes:
     """Encode a message without what a retry may change; without a decision of the client, its policy does not count."""
-    neutral: dict[str, Any] = {"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, wire.WIRE_MINOR)}
+    # Minor version 0 for ever: stored digests must stay those of the same messages.
+    neutral: dict[str, Any] = {"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, 0)}
     if isinstance(message, wire.Report | wire.Finish):
         neutral["losses"] = wire.Losses()
     if isinstance(message, wire.Report) and message.accepted is None:

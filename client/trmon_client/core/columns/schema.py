@@ -70,8 +70,9 @@ PAIR_STEMS: tuple[str, ...] = (
 """Columns of each given pair, named `<pair>_<stem>`."""
 
 SEQUENCE_STEMS: tuple[str, ...] = (
-    *("n_tokens", "n_invalid", "n_saturated", "n_clamped", "argmax_abs_d"),
+    *("n_tokens", "n_invalid", "n_saturated", "n_mu_zero", "n_clamped", "argmax_abs_d"),
     *("sum_logp_rollout", "sum_logp_old", "sum_logp", "sum_abs_is_dev"),
+    *("sum_sq_logp_rollout", "sum_sq_logp_old", "sum_sq_logp"),
     *("n_clipped", "n_leaked", "n_leaked_high"),
 )
 """Columns of the sequence; a column is absent if its input is not given."""
@@ -91,6 +92,7 @@ LABELS: tuple[ColumnSpec, ...] = (
     ColumnSpec("group_id", "i8", Reduction.POSITION),
     ColumnSpec("version_min", "i8", Reduction.POSITION),
     ColumnSpec("version_max", "i8", Reduction.POSITION),
+    ColumnSpec("truncated", "i8", Reduction.POSITION),
 )
 """Labels that the trainer gives a sequence; absent if not given."""
 

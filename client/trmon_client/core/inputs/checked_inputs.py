@@ -33,6 +33,7 @@ class CheckedInputs:
     rewards: Array | None = None
     group_ids: Array | None = None
     versions: Array | None = None
+    truncated: Array | None = None
     trainer_version: int | None = None
     old_version: int | None = None
 
@@ -53,7 +54,7 @@ class CheckedInputs:
 
     def mapped(self, change: Callable[[Array], Array]) -> CheckedInputs:
         """Return the arguments with a function applied to each array."""
-        others = ("mask", "advantages", "rewards", "group_ids", "versions")
+        others = ("mask", "advantages", "rewards", "group_ids", "versions", "truncated")
         given = {name: array for name in others if (array := getattr(self, name)) is not None}
         return replace(
             self,
@@ -73,6 +74,7 @@ def check_inputs(
     rewards: Any = None,
     group_ids: Any = None,
     versions: Any = None,
+    truncated: Any = None,
     trainer_version: Any = None,
     old_version: Any = None,
 ) -> CheckedInputs:
@@ -93,6 +95,7 @@ def check_inputs(
         rewards=optional.per_sequence("rewards", rewards, kinds="fib"),
         group_ids=optional.labels("group_ids", group_ids),
         versions=optional.per_token("versions", versions, kinds="i"),
+        truncated=optional.per_sequence("truncated", truncated, kinds="bi"),
         trainer_version=policy_version("trainer_version", trainer_version),
         old_version=policy_version("old_version", old_version),
     )

@@ -1,4 +1,4 @@
-"""Checks the optional arguments: advantages, rewards, group labels and versions."""
+"""Checks the optional arguments: advantages, rewards, group labels, versions and truncation."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from trmon_client.core.inputs import packed
 from trmon_client.core.inputs.group_labels import group_labels
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.ragged import is_ragged, pad_rows, to_rows
+
+_DTYPES = {"i": "an integer dtype", "bi": "booleans or integers", "fib": "a real dtype"}
+"""The expected dtype by its allowed kinds."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,7 @@ class OptionalInputs:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {expected} like {self.like}")
         # The dtype of an empty array is not checked, because an empty list has no dtype.
         if dtype_kind(array) not in kinds and 0 not in array.shape:
-            expected = "an integer dtype" if kinds == "i" else "a real dtype"
-            raise ValueError(f"{name} has dtype {array.dtype}; expected {expected}")
+            raise ValueError(f"{name} has dtype {array.dtype}; expected {_DTYPES[kinds]}")
         # Tensors are not checked, to avoid waiting for a device.
         if not is_tensor(array) and array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
             raise ValueError(f"{name} has {array.max()}; expected integers below 2**63")

@@ -15,7 +15,7 @@ from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.large_batches.block import Block, BlockSums
 from trmon_client.core.large_batches.row_blocks import RowBlock
 from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
-from trmon_client.core.reduction.block_reduction import NAMES, SATURATED_BELOW, SUM_LOGP
+from trmon_client.core.reduction.block_reduction import NAMES, SATURATED_BELOW, SUM_LOGP, SUM_SQ_LOGP
 from trmon_client.core.reduction.kl_estimators import (
     BAND_HIGH,
     BAND_LOW,
@@ -94,13 +94,16 @@ def _token_columns(block: Block, *, flags: Array) -> dict[str, Array]:
     found = {"n_tokens": block.n_tokens, "n_invalid": block.n_counted - block.n_tokens}
     for name, logp in block.logp.items():
         found[SUM_LOGP[name]] = NUMPY.sum(logp, -1)
+        found[SUM_SQ_LOGP[name]] = NUMPY.sum_product(logp, logp, -1)
     (first, rollout), (_, second), *_ = block.logp.items()
     if first == POLICIES[0]:
-        found["n_saturated"] = np.zeros(len(rollout), np.int64)
+        found["n_mu_zero"] = found["n_saturated"] = np.zeros(len(rollout), np.int64)
         if block.highest[first] >= 0.0:
-            is_saturated = np.equal(rollout, 0.0, out=flags)
-            is_saturated &= second < SATURATED_BELOW
-            found["n_saturated"] = NUMPY.count(is_saturated, -1)
+            is_zero = np.equal(rollout, 0.0, out=flags)
+            # Every log-prob is 0 where not valid.
+            found["n_mu_zero"] = NUMPY.count(is_zero, -1) - (rollout.shape[1] - block.n_tokens)
+            is_zero &= second < SATURATED_BELOW
+            found["n_saturated"] = NUMPY.count(is_zero, -1)
     return found
 
 

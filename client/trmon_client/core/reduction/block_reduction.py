@@ -20,6 +20,7 @@ SATURATED_BELOW = float(np.log(0.99))
 """A token with log-prob 0 under mu is saturated if the log-prob of the trainer is below this."""
 
 SUM_LOGP = dict(zip(POLICIES, ("sum_logp_rollout", "sum_logp_old", "sum_logp"), strict=True))
+SUM_SQ_LOGP = {policy: name.replace("sum_", "sum_sq_") for policy, name in SUM_LOGP.items()}
 DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
 NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in PAIR_STEMS} for pair in PAIRS}
 
@@ -99,10 +100,13 @@ def _sequence_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Arra
         "n_clamped": count(abs_d > MAX_ABS_EXPONENT),
         "argmax_abs_d": xp.where(n_tokens > 0, xp.argmax(abs_d + (tokens.weight - 1.0), tokens.axis), -1),
     }
-    for name, logp in zip(tokens.policies, sum_(tokens.logp), strict=True):
-        found[SUM_LOGP[name]] = logp
+    sums, sums_sq = sum_(tokens.logp), xp.sum_product(tokens.logp, tokens.logp, tokens.axis)
+    for name, total, total_sq in zip(tokens.policies, sums, sums_sq, strict=True):
+        found[SUM_LOGP[name]], found[SUM_SQ_LOGP[name]] = total, total_sq
     if tokens.policies[0] == POLICIES[0]:
-        found["n_saturated"] = count(tokens.valid & (tokens.logp[0] == 0.0) & (tokens.logp[1] < SATURATED_BELOW))
+        is_zero = tokens.valid & (tokens.logp[0] == 0.0)
+        found["n_mu_zero"] = count(is_zero)
+        found["n_saturated"] = count(is_zero & (tokens.logp[1] < SATURATED_BELOW))
     if len(tokens.policies) == len(POLICIES):
         found["sum_abs_is_dev"] = sum_(xp.abs(ratios.dev[2] - ratios.dev[0]))
     return found

@@ -1,4 +1,4 @@
-"""The labels of each sequence: advantage, reward, group and versions, reduced if given per token."""
+"""The labels of each sequence: advantage, reward, group, versions, truncation; reduced if given per token."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def sequence_labels(inputs: CheckedInputs, *, valid: Array) -> dict[str, Array]:
         found["group_id"] = inputs.group_ids
     if inputs.versions is not None:
         found["version_min"], found["version_max"] = _range_of_valid(inputs, inputs.versions, valid)
+    if inputs.truncated is not None:
+        found["truncated"] = inputs.truncated != 0
     # The trainer may overwrite its memory before the columns are read.
     return {name: inputs.functions.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
 

@@ -7,11 +7,13 @@ import math
 import numpy as np
 
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.quantiles import percentile
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
 from trmon_client.core.signals.group_signals import group_signals
+from trmon_client.core.signals.length_signals import length_signals
 from trmon_client.core.signals.pair_signals import pair_signals
+from trmon_client.core.signals.regression_signals import regression_signals
+from trmon_client.core.signals.reward_signals import reward_signals
 
 __all__ = ["REGISTRY_VERSION", "SIGNALS", "SignalSpec", "compute"]
 
@@ -31,25 +33,18 @@ def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
     with np.errstate(all="ignore"):
         return {
             **pair_signals(sequences),
-            **_lengths(sequences),
+            **regression_signals(sequences),
+            **length_signals(sequences),
             **_token_fractions(sequences),
             **_token_weights(sequences),
             **_suspicious_fractions(sequences),
             **_perplexities(sequences),
-            **_rewards(sequences),
+            **_sampling(sequences),
+            **reward_signals(sequences),
             **group_signals(sequences),
             **_versions(sequences),
             **_divergences(sequences),
         }
-
-
-def _lengths(sequences: SequenceMatrix) -> dict[str, float]:
-    lengths = sequences.lengths
-    return {
-        "response_length_mean": sequences.sums["n_tokens"] / len(lengths),
-        "response_length_p95": float(percentile(lengths, 0.95)),
-        "response_length_max": float(lengths.max()),
-    }
 
 
 def _token_fractions(sequences: SequenceMatrix) -> dict[str, float]:
@@ -109,14 +104,16 @@ def _perplexities(sequences: SequenceMatrix) -> dict[str, float]:
 _PERPLEXITY_SIGNALS = {"sum_logp_rollout": "ppl_rollout", "sum_logp_old": "ppl_old", "sum_logp": "ppl"}
 
 
-def _rewards(sequences: SequenceMatrix) -> dict[str, float]:
-    if "reward" not in sequences.columns:
-        return {}
-    rewards = sequences.of_column("reward")
-    rewards = rewards[~np.isnan(rewards)]
-    n = np.float64(len(rewards))
-    mean = rewards.sum() / n
-    return {"reward_mean": float(mean), "reward_std": float(np.sqrt(((rewards - mean) ** 2).sum() / n))}
+def _sampling(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the entropy of the sampler, estimated from its samples, and the saturated share of certain tokens."""
+    sums, signals = sequences.sums, {}
+    sampler = next((name for name in _PERPLEXITY_SIGNALS if name in sums), None)
+    if sampler is not None:
+        signals["sampled_entropy"] = -sums[sampler] / sums["n_tokens"]
+    if "n_mu_zero" in sums and "n_saturated" in sums:
+        n = sums["n_mu_zero"]
+        signals["mu_zero_saturated_share"] = sums["n_saturated"] / n if n else math.nan
+    return signals
 
 
 def _versions(sequences: SequenceMatrix) -> dict[str, float]:

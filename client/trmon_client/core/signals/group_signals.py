@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
+from trmon_client.core.signals.reward_signals import are_equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +49,51 @@ def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
     groups = _Groups.of(ids)
     signals = {"group_ratio_variance": _ratio_variance(sequences, groups)}
     if "reward" in sequences.columns:
-        signals["zero_variance_groups"] = _zero_variance(sequences.of_column("reward"), ids, groups)
+        signals |= _learning_signals(sequences.of_column("reward"), ids, groups)
     return signals
 
 
-def _zero_variance(rewards: Array, ids: Array, groups: _Groups) -> float:
-    """Return the fraction of groups with equal rewards, without sequences whose reward is missing (NaN)."""
+def _learning_signals(rewards: Array, ids: Array, groups: _Groups) -> dict[str, float]:
+    """Return what the rewards of a group teach, without sequences whose reward is missing (NaN)."""
     missing = np.isnan(rewards)
     if missing.any():
         rewards = rewards[~missing]
         if not len(rewards):
-            return float("nan")
+            return dict.fromkeys(_LEARNING_SIGNALS, math.nan)
         groups = _Groups.of(ids[~missing])
     ordered = rewards[groups.order]
-    lowest = np.minimum.reduceat(ordered, groups.starts)
-    highest = np.maximum.reduceat(ordered, groups.starts)
-    return groups.mean_of(lowest == highest)
+    lowest, highest = (reduce.reduceat(ordered, groups.starts) for reduce in (np.minimum, np.maximum))
+    is_equal = are_equal(lowest, highest)
+    _, sq_deviations = _moments(ordered, groups)
+    found = (is_equal, *_solved(ordered, lowest, highest), sq_deviations / (groups.sizes - 1.0))
+    return dict(zip(_LEARNING_SIGNALS, map(groups.mean_of, found), strict=True))
+
+
+_LEARNING_SIGNALS = ("zero_variance_groups", "all_solved_groups", "none_solved_groups", "effective_signal")
+
+
+def _solved(rewards: Array, lowest: Array, highest: Array) -> tuple[Array, Array]:
+    """Return whether all responses of a group have the better of the batch's two rewards, and whether none has it.
+
+    NaN unless the rewards take exactly two values: a single value does not tell which of the two it is.
+    Args: rewards: of the batch; lowest, highest: of each group.
+    """
+    worst, best = rewards.min(), rewards.max()
+    if are_equal(worst, best) or not (are_equal(worst, rewards) | are_equal(rewards, best)).all():
+        unknown = np.full(len(lowest), math.nan)
+        return unknown, unknown
+    return are_equal(lowest, best), are_equal(worst, highest)
+
+
+def _moments(ordered: Array, groups: _Groups) -> tuple[Array, Array]:
+    """Return the mean of each group, and its sum of squared deviations from it."""
+    means = np.add.reduceat(ordered, groups.starts) / groups.sizes
+    deviations = ordered - means.repeat(groups.sizes)
+    return means, np.add.reduceat(deviations * deviations, groups.starts)
 
 
 def _ratio_variance(sequences: SequenceMatrix, groups: _Groups) -> float:
     """Return the mean over groups of the variance of exp(S/T) on the primary pair."""
     geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
     ordered = geo[groups.order]
-    means = np.add.reduceat(ordered, groups.starts) / groups.sizes
-    deviations = ordered - means.repeat(groups.sizes)
-    return groups.mean_of(np.add.reduceat(deviations * deviations, groups.starts) / groups.sizes)
+    return groups.mean_of(_moments(ordered, groups)[1] / groups.sizes)

@@ -11,7 +11,7 @@ from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS, DType
 from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, Reduction
 from trmon_client.core.wire.column_blocks import DTYPES
 from trmon_client.core.wire.errors import WireError, shorten_value
-from trmon_client.core.wire.messages import WIRE_MINOR
+from trmon_client.core.wire.messages import WIRE_MAJOR, WIRE_MINOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,10 @@ def column_layout(given: tuple[str, ...]) -> ColumnLayout:
     """
     for name in given:
         if name not in COLUMNS:
-            raise WireError(f"columns.{shorten_value(name)}", "unknown column; this service supports wire version 1.0")
+            raise WireError(
+                f"columns.{shorten_value(name)}",
+                f"unknown column; this service supports wire version {WIRE_MAJOR}.{WIRE_MINOR}",
+            )
     names = sorted(set(given))
     for required in ("n_tokens", "n_invalid"):
         if required not in names:

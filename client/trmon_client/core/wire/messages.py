@@ -12,7 +12,7 @@ from trmon_client.core.columns.schema import N_BINS, KlIs, Pair
 from trmon_client.core.policies.decide import SEMANTICS_VERSION
 
 WIRE_MAJOR = 1
-WIRE_MINOR = 0
+WIRE_MINOR = 1
 
 
 class EncodedColumn(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,66 @@
+"""Rewards: missing and equal ones, groups that are solved by all or none, and the correlation with the length."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.core.example_columns import of_log_ratios
+from trmon_client.core.signals import batch_signals
+
+
+def signals_of(
+    rewards: list[float], *, groups: list[int] | None = None, lengths: list[int] | None = None
+) -> dict[str, float]:
+    lengths = lengths or [1] * len(rewards)
+    labels = {} if groups is None else {"group_ids": np.array(groups)}
+    return batch_signals.compute(of_log_ratios(*([0.1] * n for n in lengths), rewards=np.array(rewards), **labels))
+
+
+@pytest.mark.parametrize("worse", [0.0, -1.0])
+def test_of_two_rewards_the_higher_one_is_solved(worse: float) -> None:
+    found = signals_of([1, 1, worse, worse, 1, worse, 1, 1], groups=[1, 1, 2, 2, 3, 3, 4, 4])
+    assert (found["all_solved_groups"], found["none_solved_groups"], found["zero_variance_groups"]) == (0.5, 0.25, 0.75)
+
+
+@pytest.mark.parametrize("rewards", [[1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0.5, 1.0]], ids=["one", "one of zero", "three"])
+def test_solved_groups_are_unknown_unless_rewards_take_exactly_two_values(rewards: list[float]) -> None:
+    found = signals_of(rewards, groups=[1, 1, 2, 2])
+    assert math.isnan(found["all_solved_groups"])
+    assert math.isnan(found["none_solved_groups"])
+    assert found["zero_variance_groups"] >= 0.5
+
+
+def test_rewards_that_differ_by_rounding_are_equal() -> None:
+    found = signals_of([0.1 + 0.2, 0.3, 1e6, 1e6 + 1e-4], groups=[1, 1, 2, 2])
+    assert found["zero_variance_groups"] == 1.0
+    assert (found["all_solved_groups"], found["none_solved_groups"]) == (0.5, 0.5)
+
+
+def test_the_effective_signal_is_the_mean_sample_variance_of_groups() -> None:
+    found = signals_of([1, 0, 1, 1, 0, 0.5, 9.0], groups=[1, 1, 1, 2, 2, 2, 3])
+    assert found["effective_signal"] == pytest.approx((np.var([1, 0, 1], ddof=1) + np.var([1, 0, 0.5], ddof=1)) / 2)
+
+
+def test_groups_of_one_have_no_signal() -> None:
+    found = signals_of([1, 0], groups=[1, 2])
+    names = ("zero_variance_groups", "all_solved_groups", "none_solved_groups", "effective_signal")
+    assert all(math.isnan(found[name]) for name in names)
+
+
+def test_missing_rewards_are_left_out_of_quantiles_and_the_correlation() -> None:
+    found = signals_of([1.0, math.nan, 2.0, 3.0], lengths=[1, 9, 2, 3])
+    assert (found["reward_min"], found["reward_median"], found["reward_length_corr"]) == (1.0, 2.0, pytest.approx(1.0))
+    nothing = signals_of([math.nan, math.nan])
+    assert all(math.isnan(value) for name, value in nothing.items() if name.startswith("reward_"))
+
+
+@pytest.mark.parametrize(
+    ("rewards", "lengths"),
+    [([1.0, 1.0], [1, 2]), ([0.3, 0.1 + 0.2], [1, 2]), ([1.0, 2.0], [3, 3]), ([1.0], [3])],
+    ids=["equal rewards", "equal up to rounding", "equal lengths", "a single sequence"],
+)
+def test_a_constant_has_no_correlation(rewards: list[float], lengths: list[int]) -> None:
+    assert math.isnan(signals_of(rewards, lengths=lengths)["reward_length_corr"])
