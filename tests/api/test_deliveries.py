@@ -37,3 +37,11 @@ def test_dead_deliveries_are_listed_with_the_reason_but_without_the_address(
 def test_an_unknown_state_is_refused(client: httpx.Client) -> None:
     answer = client.get("/api/v1/deliveries", params={"state": "lost"})
     assert (answer.status_code, answer.json()["field"]) == (400, "state")
+
+
+def test_deliveries_are_listed_by_project_and_run(serve: Serve, refusing: WebhookServer) -> None:
+    service = serve(slack_url=refusing.url, webhook_allow_hosts="127.0.0.1")
+    with service.client() as client:
+        crash(client)
+        eventually(lambda: deliveries(client, project="math", run="grpo"))
+        assert deliveries(client, project="math", run="other") == deliveries(client, project="code") == []

@@ -15,8 +15,14 @@ router = APIRouter(prefix="/api/v1/deliveries", tags=["alerts"])
 
 @router.get("")
 def list_deliveries(
-    access: Reader, service: Service, state: DeliveryState | None = None, after: After = None, limit: Limit = 50
+    access: Reader,
+    service: Service,
+    state: DeliveryState | None = None,
+    project: str | None = None,
+    run: str | None = None,
+    after: After = None,
+    limit: Limit = 50,
 ) -> PageOut[DeliveryOut]:
-    """List deliveries, newest first; `state=dead` lists those that failed for good."""
-    page = service.store.deliveries.list(access=access, state=state, after=after, limit=limit)
+    """List deliveries, of a project or run if one is given, newest first; `state=dead`: those that failed for good."""
+    page = service.store.deliveries.list(access=access, state=state, project=project, run=run, after=after, limit=limit)
     return PageOut(items=[DeliveryOut.of(listed) for listed in page.items], next=page.next)

@@ -47,13 +47,24 @@ class Deliveries:
         self._reader = reader
 
     def list(
-        self, *, access: Access, state: DeliveryState | None = None, after: str | None = None, limit: int = 50
+        self,
+        *,
+        access: Access,
+        state: DeliveryState | None = None,
+        project: str | None = None,
+        run: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> Page[ListedDelivery]:
         """Return deliveries, newest first. Errors: InvalidInput for an invalid cursor."""
         table, of_run = tables.delivery, tables.run.c
         found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
         if state is not None:
             found = found.where(table.c.state == state.value)
+        if project is not None:
+            found = found.where(of_run.project == project)
+        if run is not None:
+            found = found.where(of_run.name == run)
         if after is not None:
             found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
