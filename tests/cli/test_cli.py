@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.fixtures.command import trmon
+from tests.fixtures.mail_server import MailServer
 from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
@@ -248,6 +249,30 @@ def test_a_test_alert_goes_through_every_receiver_and_its_outcome_is_printed() -
         *("alertmanager: firing delivered", "alertmanager: resolved delivered"),
     ]
     assert paths == [*["/hook"] * 4, *["/hook/api/v2/alerts"] * 2]
+
+
+def test_a_test_alert_by_mail_and_through_apprise_says_what_arrived_and_why_not() -> None:
+    mail = {"email_from": "trmon@example.org", "email_to": "ana@example.org,bo@example.org"}
+    with MailServer(security="none", refusals={"bo@example.org": "550 no such user"}) as server, WebhookServer() as ops:
+        tried = trmon(
+            *("notify", "test"),
+            **mail,
+            smtp_host="127.0.0.1",
+            smtp_port=str(server.port),
+            smtp_security="none",
+            webhook_allow_hosts="127.0.0.1",
+            apprise_unchecked_addresses="true",
+            apprise_urls=f'{{"ops": "json://127.0.0.1:{ops.port}/s3cr3t", "away": "json://127.0.0.1:9/s3cr3t"}}',
+        )
+    partial = "delivered (1 of 2 addresses refused: bo@example.org: 550 no such user)"
+    assert tried.stdout.splitlines() == [
+        *(f"email: firing {partial}", f"email: resolved {partial}"),
+        *("ops: firing delivered", "ops: resolved delivered"),
+        *("away: firing retry (no connection)", "away: resolved retry (no connection)"),
+    ]
+    assert (tried.returncode, tried.stderr) == (1, "")
+    assert [got.recipients for got in server.received] == [["ana@example.org"]] * 2
+    assert len(ops.posted) == 2
 
 
 def test_without_a_receiver_the_test_says_what_to_set() -> None:

@@ -95,6 +95,54 @@ def test_a_route_names_configured_receivers_only(
     assert refused.value.errors()[0]["loc"] == ("routes",)
 
 
+MAIL = {"SMTP_HOST": "mail.example", "EMAIL_FROM": "trmon@example.org", "EMAIL_TO": "ana@example.org, bo@example.org"}
+UNCHECKED = {"APPRISE_UNCHECKED_ADDRESSES": "true"}
+
+
+def test_mail_and_apprise_receivers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = {"APPRISE_URLS": '{"teams": "json://a.example"}', "ROUTES": '{"ana": ["teams", "email"]}'}
+    for name, value in (MAIL | UNCHECKED | urls).items():
+        monkeypatch.setenv(f"TRMON_{name}", value)
+    settings = Settings()
+    assert settings.receivers == ("email", "teams")
+    assert settings.email_to == ("ana@example.org", "bo@example.org")
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "message"),
+    [
+        ({"SMTP_HOST": "mail.example", "EMAIL_TO": "a@b.example"}, "email_from", "is needed with TRMON_SMTP_HOST"),
+        ({"SMTP_HOST": "mail.example", "EMAIL_FROM": "a@b.example"}, "email_to", "is needed with TRMON_SMTP_HOST"),
+        ({"EMAIL_TO": "a@b.example"}, "email_to", "needs TRMON_SMTP_HOST"),
+        (MAIL | {"SMTP_HOST": "smtp://mail.example:25"}, "smtp_host", "must be a host name"),
+        (MAIL | {"EMAIL_TO": "ana"}, "email_to", "'ana' is not an e-mail address"),
+        (MAIL | {"EMAIL_FROM": "Ana <ana@example.org>"}, "email_from", "is not an e-mail address"),
+        (MAIL | {"EMAIL_FROM": "a@b.example\r\nBcc: c@d.example"}, "email_from", "is not an e-mail address"),
+        (MAIL | {"SMTP_SECURITY": "none"}, "smtp_security", "add mail.example to TRMON_WEBHOOK_ALLOW_HOSTS"),
+        (MAIL | {"SMTP_PASSWORD": "x"}, "smtp_password", "needs TRMON_SMTP_USER"),
+        (MAIL | {"SMTP_USER": "x"}, "smtp_password", "is needed with TRMON_SMTP_USER"),
+        (
+            MAIL
+            | {"SMTP_USER": "x", "SMTP_PASSWORD": "x", "SMTP_SECURITY": "none"}
+            | {"WEBHOOK_ALLOW_HOSTS": "mail.example"},
+            "smtp_password",
+            "is not sent unencrypted",
+        ),
+        ({"APPRISE_URLS": '{"teams": "json://a"}'}, "apprise_urls", "TRMON_APPRISE_UNCHECKED_ADDRESSES=true"),
+        (UNCHECKED | {"APPRISE_URLS": '{"slack": "json://a"}'}, "apprise_urls", "slack is the name of a built-in"),
+        (UNCHECKED | {"APPRISE_URLS": '{"My team": "json://a"}'}, "apprise_urls", "'My team' is not a receiver name"),
+    ],
+)
+def test_a_mail_or_apprise_setting_that_cannot_work_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str, message: str
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(f"TRMON_{variable}", value)
+    with pytest.raises(ValidationError, match=message) as refused:
+        Settings()
+    assert [error["loc"] for error in refused.value.errors()] == [(name,)]
+
+
 def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # type: ignore[misc]

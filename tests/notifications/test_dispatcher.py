@@ -44,6 +44,7 @@ class ScriptedReceiver:
     """A receiver with scripted results, of which it repeats the last; it may block until an event is set."""
 
     is_grouping = True
+    merges_runs = True
 
     def __init__(
         self, *results: DeliveryResult, hold: threading.Event | None = None, repeat_seconds: float | None = None

@@ -45,6 +45,7 @@ class BlockedReceiver:
     """A receiver that blocks until `released` is set."""
 
     is_grouping = True
+    merges_runs = True
     repeat_seconds = None
 
     def __init__(self) -> None:

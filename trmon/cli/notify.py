@@ -15,11 +15,11 @@ notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")
 
 @notify.command("test")
 def try_receivers() -> None:
-    """Send a test alert, firing and then resolved, through every configured receiver, and print the outcome."""
+    """Send a test alert, firing and then resolved, to every configured receiver; exit status 1 unless all arrive."""
     with plain_errors():
         heard = True
         for name, state, result in send_test_notification(read_settings(), now=time.time()):
-            heard &= result.outcome is DeliveryOutcome.DELIVERED
+            heard &= result.outcome is DeliveryOutcome.DELIVERED and not result.reason
             typer.echo(f"{name}: {state.value} {result.outcome.value}{f' ({result.reason})' if result.reason else ''}")
         if not heard:
             raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from trmon.config.apprise_names import check_apprise_names
+from trmon.config.email_address import check_email_address
 from trmon.config.webhook_url import parse_webhook_url
 from trmon_client.core.signals.batch_signals import SIGNALS
 
@@ -18,8 +21,10 @@ RECEIVERS = {
     "slack": "slack_url",
     "pagerduty": "pagerduty_key",
     "alertmanager": "alertmanager_url",
+    "email": "smtp_host",
 }
-"""The receivers, each with the setting that enables it."""
+"""The receivers, each with the setting that enables it; those of `apprise_urls` have names of their own."""
+SMTP_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -116,7 +121,7 @@ class Settings(BaseSettings):
         None, description="Secret that signs webhooks: plain text, or whsec_ and base64."
     )
     webhook_allow_hosts: Names = Field(
-        (), description="Receiver hosts that may be private, link-local or plain http, e.g. 127.0.0.1."
+        (), description="Receiver hosts that may be private, link-local or without TLS, e.g. 127.0.0.1."
     )
     slack_url: SecretStr | None = Field(None, description="Slack incoming webhook that alerts are posted to.")
     pagerduty_key: SecretStr | None = Field(
@@ -133,6 +138,34 @@ class Settings(BaseSettings):
         gt=0,
         description="Interval between repeats, in seconds; Alertmanager resolves an alert that misses four repeats.",
     )
+    smtp_host: str | None = Field(None, description="Mail server that sends alerts by e-mail.")
+    smtp_port: int = Field(587, ge=1, le=65535, description="Port of the mail server: 587 for starttls, 465 for tls.")
+    smtp_security: Literal["starttls", "tls", "none"] = Field(
+        "starttls",
+        description="How the connection to the mail server is encrypted; `none` needs the host in "
+        "`TRMON_WEBHOOK_ALLOW_HOSTS` and sends no password.",
+    )
+    smtp_ca_file: Path | None = Field(
+        None, description="PEM file of the CA of the mail server's certificate, if the system does not trust it."
+    )
+    smtp_user: SecretStr | None = Field(None, description="User name at the mail server.")
+    smtp_password: SecretStr | None = Field(None, validate_default=True, description="Password at the mail server.")
+    email_from: str | None = Field(
+        None, validate_default=True, description="Sender of e-mailed alerts, e.g. trmon@example.org."
+    )
+    email_to: Names = Field(
+        (), validate_default=True, description="Recipients of e-mailed alerts, comma-separated addresses."
+    )
+    apprise_unchecked_addresses: bool = Field(
+        False,
+        description="Must be `true` to use `TRMON_APPRISE_URLS`: Apprise connects without the address check that trmon "
+        "applies to other receivers.",
+    )
+    apprise_urls: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description='Apprise URLs by receiver name, as JSON, e.g. `{"teams": "msteams://..."}`; needs the extra '
+        "`apprise`.",
+    )
     delivery_timeout_seconds: float = Field(
         10.0, gt=0, description="Timeout of a receiver for connecting, for each write and for the response, in seconds."
     )
@@ -147,6 +180,13 @@ class Settings(BaseSettings):
 
     remind_seconds: float = Field(
         3600.0, gt=0, description="Unacknowledged pages are sent again after this interval, in seconds."
+    )
+    stall_group_seconds: float = Field(
+        30.0,
+        ge=0,
+        le=50,
+        description="How long a stalled run's notification waits for other runs that stall, in seconds; at most half "
+        "of `TRMON_STALL_FLOOR_SECONDS`. Three or more runs become one message.",
     )
     routes: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
@@ -168,7 +208,7 @@ class Settings(BaseSettings):
         "info", description="Minimum severity of log lines."
     )
 
-    @field_validator("allow_hosts", "metrics_signals", "webhook_allow_hosts", mode="before")
+    @field_validator("allow_hosts", "metrics_signals", "webhook_allow_hosts", "email_to", mode="before")
     @classmethod
     def _split_names(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -194,13 +234,64 @@ class Settings(BaseSettings):
             parse_webhook_url(url if isinstance(url, str) else url.get_secret_value())
         return url
 
+    @field_validator("smtp_host")
+    @classmethod
+    def _check_smtp_host(cls, host: str | None) -> str | None:
+        if host is not None and not SMTP_HOST.fullmatch(host):
+            raise ValueError("must be a host name or an address; the port is TRMON_SMTP_PORT")
+        return host
+
+    @field_validator("smtp_security")
+    @classmethod
+    def _check_smtp_security(cls, security: str, info: ValidationInfo) -> str:
+        host = info.data.get("smtp_host")
+        if security == "none" and host is not None and host not in info.data.get("webhook_allow_hosts", ()):
+            raise ValueError(f"sends alerts unencrypted; to allow it, add {host} to TRMON_WEBHOOK_ALLOW_HOSTS")
+        return security
+
+    @field_validator("smtp_password")
+    @classmethod
+    def _check_smtp_password(cls, password: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if (password is None) is not (info.data.get("smtp_user") is None):
+            raise ValueError("is needed with TRMON_SMTP_USER" if password is None else "needs TRMON_SMTP_USER")
+        if password is not None and info.data.get("smtp_security") == "none":
+            raise ValueError("is not sent unencrypted: set TRMON_SMTP_SECURITY to starttls or tls")
+        return password
+
+    @field_validator("email_from")
+    @classmethod
+    def _check_email_from(cls, address: str | None, info: ValidationInfo) -> str | None:
+        if address is None and info.data.get("smtp_host") is not None:
+            raise ValueError("is needed with TRMON_SMTP_HOST, e.g. trmon@example.org")
+        return None if address is None else check_email_address(address)
+
+    @field_validator("email_to")
+    @classmethod
+    def _check_email_to(cls, addresses: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if "smtp_host" in info.data and bool(addresses) is not (info.data["smtp_host"] is not None):
+            raise ValueError("needs TRMON_SMTP_HOST" if addresses else "is needed with TRMON_SMTP_HOST")
+        return tuple(check_email_address(address) for address in addresses)
+
+    @field_validator("apprise_urls")
+    @classmethod
+    def _check_apprise_urls(cls, urls: dict[str, SecretStr], info: ValidationInfo) -> dict[str, SecretStr]:
+        if urls and not info.data.get("apprise_unchecked_addresses"):
+            raise ValueError(
+                "Apprise connects without trmon's address check; to accept that, set "
+                "TRMON_APPRISE_UNCHECKED_ADDRESSES=true"
+            )
+        check_apprise_names(urls, reserved=RECEIVERS)
+        return urls
+
     @field_validator("routes")
     @classmethod
     def _check_routes(cls, routes: dict[str, tuple[str, ...]], info: ValidationInfo) -> dict[str, tuple[str, ...]]:
-        named = {name for names in routes.values() for name in names}
+        apprise = info.data.get("apprise_urls", {})
+        named = {name for names in routes.values() for name in names} - apprise.keys()
         unknown = sorted(named - RECEIVERS.keys())
         if unknown:
-            raise ValueError(f"unknown receivers {', '.join(unknown)}; known ones are {', '.join(RECEIVERS)}")
+            known = ", ".join((*RECEIVERS, *apprise))
+            raise ValueError(f"unknown receivers {', '.join(unknown)}; known ones are {known}")
         missing = [
             f"{name} needs TRMON_{RECEIVERS[name].upper()}"
             for name in sorted(named)
@@ -213,7 +304,8 @@ class Settings(BaseSettings):
     @property
     def receivers(self) -> tuple[str, ...]:
         """The configured receivers."""
-        return tuple(name for name, setting in RECEIVERS.items() if getattr(self, setting) is not None)
+        enabled = (name for name, setting in RECEIVERS.items() if getattr(self, setting) is not None)
+        return (*enabled, *self.apprise_urls)
 
     @property
     def store_url(self) -> str:

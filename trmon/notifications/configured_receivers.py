@@ -7,21 +7,27 @@ from contextlib import closing
 
 from pydantic import SecretStr
 
-from trmon.config.settings import Settings
+from trmon.config.settings import RECEIVERS, Settings
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.test_notification import sample_notification
 from trmon.domain.model.errors import NotReady
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
+from trmon.notifications.receivers.apprise import Apprise
+from trmon.notifications.receivers.email import Email
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.pagerduty import PagerDuty
 from trmon.notifications.receivers.receiver import DeliveryResult, Receiver
 from trmon.notifications.receivers.slack import Slack
+from trmon.notifications.receivers.smtp_connection import MailServer
 from trmon.notifications.receivers.webhook import Webhook
 
 
 def receivers_of(settings: Settings) -> dict[str, Receiver]:
-    """Return the configured receivers by name. Errors: NotReady for a webhook secret that is not valid."""
+    """Return the configured receivers by name.
+
+    Errors: NotReady for a webhook secret, a CA file or an Apprise URL that is not valid, or without Apprise.
+    """
 
     def http_post(url: str) -> HttpPost:
         allowed, timeout = frozenset(settings.webhook_allow_hosts), settings.delivery_timeout_seconds
@@ -39,6 +45,10 @@ def receivers_of(settings: Settings) -> dict[str, Receiver]:
         base = settings.alertmanager_url.get_secret_value().rstrip("/")
         repeat_seconds = settings.alertmanager_repeat_seconds
         receivers["alertmanager"] = Alertmanager(http_post(base + PATH), repeat_seconds=repeat_seconds)
+    if settings.smtp_host is not None:
+        receivers["email"] = _email(settings, host=settings.smtp_host)
+    for name, url in settings.apprise_urls.items():
+        receivers[name] = _apprise(name, url, timeout_seconds=settings.delivery_timeout_seconds)
     return receivers
 
 
@@ -51,10 +61,8 @@ def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[
     """Send a test alert to every receiver, without the outbox, and yield each result. Errors: NotReady."""
     receivers = receivers_of(settings)
     if not receivers:
-        raise NotReady(
-            "no receiver is configured: set TRMON_WEBHOOK_URL, TRMON_SLACK_URL, TRMON_PAGERDUTY_KEY "
-            "or TRMON_ALERTMANAGER_URL"
-        )
+        enabling = ", ".join(f"TRMON_{setting.upper()}" for setting in RECEIVERS.values())
+        raise NotReady(f"no receiver is configured: set {enabling} or TRMON_APPRISE_URLS")
     for name, receiver in receivers.items():
         with closing(receiver):
             for state in (AlertState.FIRING, AlertState.RESOLVED):
@@ -67,3 +75,32 @@ def _webhook(http_post: HttpPost, secret: SecretStr | None) -> Webhook:
         return Webhook(http_post, secret=None if secret is None else secret.get_secret_value())
     except ValueError as error:
         raise NotReady(f"TRMON_WEBHOOK_SECRET: {error}") from None
+
+
+def _email(settings: Settings, *, host: str) -> Email:
+    user, password = settings.smtp_user, settings.smtp_password
+    server = MailServer(
+        host=host,
+        port=settings.smtp_port,
+        security=settings.smtp_security,
+        user=None if user is None else user.get_secret_value(),
+        password=None if password is None else password.get_secret_value(),
+        ca_file=settings.smtp_ca_file,
+    )
+    try:
+        return Email(
+            server,
+            sender=settings.email_from or "",
+            recipients=settings.email_to,
+            allow_hosts=frozenset(settings.webhook_allow_hosts),
+            timeout_seconds=settings.delivery_timeout_seconds,
+        )
+    except OSError as error:
+        raise NotReady(f"TRMON_SMTP_CA_FILE: {settings.smtp_ca_file}: {error.strerror or error}") from error
+
+
+def _apprise(name: str, url: SecretStr, *, timeout_seconds: float) -> Apprise:
+    try:
+        return Apprise(url.get_secret_value(), timeout_seconds=timeout_seconds)
+    except NotReady as error:
+        raise NotReady(f"TRMON_APPRISE_URLS: {name}: {error}") from error

@@ -8,6 +8,7 @@ from msgspec import structs
 from tests.notifications.receivers.posting import firing_alert, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping
+from trmon.domain.model.identity import RunKey
 from trmon.notifications.receivers.webhook_message import webhook_message
 
 ONE = (
@@ -43,3 +44,11 @@ def test_a_message_has_every_alert_and_the_run_once() -> None:
         ("hook:1/low:3:7:resolved", "low", AlertState.RESOLVED, 3),
     ]
     assert webhook_message([second]).status is AlertState.RESOLVED
+
+
+def test_a_merged_message_has_a_summary_and_the_run_of_each_alert() -> None:
+    keys = [RunKey("math", f"r{i}") for i in range(3)]
+    message = webhook_message([notification(run=key, rule="stalled") for key in keys])
+    assert message.summary == "3 runs: stalled within 1 s"
+    assert message.run.run == "r0"
+    assert [alert.run and alert.run.run for alert in message.alerts] == ["r0", "r1", "r2"]

@@ -1,1 +1,1 @@
-"""Receivers of alerts, one file each: webhook, Slack, PagerDuty, Alertmanager."""
+"""Receivers of alerts, one file each: webhook, Slack, PagerDuty, Alertmanager, e-mail, Apprise."""

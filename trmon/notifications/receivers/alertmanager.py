@@ -22,6 +22,7 @@ class Alertmanager:
     """Posts alerts under labels that are constant while they fire; measured values are annotations."""
 
     is_grouping = True
+    merges_runs = False
 
     def __init__(self, http_post: HttpPost, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
         self._http_post = http_post

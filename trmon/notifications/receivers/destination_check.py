@@ -1,4 +1,4 @@
-"""Checks the address that a webhook connects to, after its host name is resolved."""
+"""Checks the address that a receiver connects to, after its host name is resolved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Resolve = Callable[[str, int], list[str]]
 
 
 class DestinationForbidden(Exception):
-    """Webhooks may not connect to the destination."""
+    """Receivers may not connect to the destination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,23 @@ def check_destination(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: R
     if url.scheme != "https" and not (allowed and url.scheme == "http"):
         raise DestinationForbidden("a webhook URL must be https; TRMON_WEBHOOK_ALLOW_HOSTS allows a host to use http")
     port = url.port or (443 if url.scheme == "https" else 80)
-    addresses = resolve(url.host, port)
+    address = checked_address(url.host, port, name="webhook's host", is_allowed=allowed, resolve=resolve)
+    return Destination(url=url.copy_with(host=address), host_header=url.netloc.decode("ascii"), server_name=url.host)
+
+
+def checked_address(host: str, port: int, *, name: str, is_allowed: bool, resolve: Resolve = resolve_host) -> str:
+    """Return the address to connect to. Args: name: of the host, for the error; is_allowed: with any address.
+
+    Errors: DestinationForbidden unless all addresses are public or the host is allowed; OSError if it does not resolve.
+    """
+    addresses = resolve(host, port)
     for address in addresses:
-        if not allowed and not _is_public(address):
+        if not is_allowed and not _is_public(address):
             raise DestinationForbidden(
-                f"the webhook's host resolves to {address}, which is not public; "
+                f"the {name} resolves to {address}, which is not public; "
                 "TRMON_WEBHOOK_ALLOW_HOSTS allows a host with any address"
             )
-    return Destination(
-        url=url.copy_with(host=addresses[0]), host_header=url.netloc.decode("ascii"), server_name=url.host
-    )
+    return addresses[0]
 
 
 def _is_public(address: str) -> bool:

@@ -43,7 +43,7 @@ class HttpPost:
                 headers={**(headers or {}), "Content-Type": "application/json", "Host": destination.host_header},
                 extensions={"sni_hostname": destination.server_name},
             ) as response:
-                return _result(response.status_code)
+                return result_of_status(response.status_code)
         except destination_check.DestinationForbidden as error:
             return DeliveryResult(DeliveryOutcome.REFUSED, str(error))
         except (httpx.HTTPError, OSError) as error:
@@ -54,7 +54,8 @@ class HttpPost:
         self._client.close()
 
 
-def _result(status: int) -> DeliveryResult:
+def result_of_status(status: int) -> DeliveryResult:
+    """Return the result that an HTTP status means."""
     if 200 <= status < 300:
         return DeliveryResult(DeliveryOutcome.DELIVERED)
     if status in RETRIED_STATUSES or status >= 500:

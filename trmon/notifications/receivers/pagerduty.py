@@ -24,6 +24,7 @@ class PagerDuty:
 
     repeat_seconds = None
     is_grouping = False
+    merges_runs = False
 
     def __init__(self, http_post: HttpPost, *, routing_key: str) -> None:
         self._http_post = http_post

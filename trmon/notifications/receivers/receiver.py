@@ -22,7 +22,8 @@ class DeliveryOutcome(Enum):
 class DeliveryResult:
     """The outcome of one attempt and its reason, which never contains the receiver's URL: that may be a secret.
 
-    RETRY may succeed later. REFUSED cannot: the receiver rejects the request, or our own checks do.
+    RETRY may succeed later. REFUSED cannot: the receiver rejects the request, or our own checks do. DELIVERED with a
+    reason reached some recipients of several.
     """
 
     outcome: DeliveryOutcome
@@ -40,8 +41,15 @@ class Receiver(Protocol):
     def is_grouping(self) -> bool:
         """Whether one message may hold several alerts of a run; otherwise each alert is delivered alone."""
 
+    @property
+    def merges_runs(self) -> bool:
+        """Whether one message may report the same rule on several runs; False where each alert has its own identity."""
+
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
-        """Send notifications of one run together; blocks for a bounded time and returns network errors as a result."""
+        """Send notifications of one run, or merged ones of several, together.
+
+        Blocks for a bounded time and returns network errors as a result.
+        """
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from trmon.domain.alerts.notification import FiringAlert, Notification
+from trmon.domain.alerts.notification import Notification
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.http_post import HttpPost
+from trmon.notifications.receivers.message_text import AlertParagraph, message_text
 from trmon.notifications.receivers.receiver import DeliveryResult
 
 MARKS = {Severity.PAGE: ":rotating_light:", Severity.WARN: ":warning:"}
@@ -20,6 +21,7 @@ class Slack:
 
     repeat_seconds = None
     is_grouping = True
+    merges_runs = True
 
     def __init__(self, http_post: HttpPost) -> None:
         self._http_post = http_post
@@ -34,33 +36,20 @@ class Slack:
 
 
 def slack_text(notifications: Sequence[Notification]) -> str:
-    """Return notifications of one run in Slack's markup: summary, runbook, other firing alerts and a link."""
-    lines = [line for notification in notifications for line in _lines(notification)]
-    others = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in _others(notifications)]
-    if others:
-        lines.append(f"Also firing: {_escape(', '.join(others))}")
-    newest = max(notifications, key=lambda notification: notification.step)
-    if newest.url is not None:
-        lines.append(f"<{_escape(newest.url)}|{_escape(newest.run.run)} at step {newest.step}>")
+    """Return notifications in Slack's markup: summaries with their details, other firing alerts and a link."""
+    message = message_text(notifications)
+    lines = [line for alert in message.alerts for line in _lines(alert)]
+    if message.note is not None:
+        lines.append(_escape(message.note))
+    if message.link is not None:
+        lines.append(f"<{_escape(message.link.url)}|{_escape(message.link.text)}>")
     return "\n".join(lines)
 
 
-def _lines(notification: Notification) -> Iterator[str]:
-    mark = MARKS.get(notification.alert.severity, "") if notification.is_firing else RESOLVED_MARK
-    status = f"still {notification.status.value}" if notification.told_before else notification.status.value
-    yield f"{mark} *{status}* {_escape(notification.summary)}"
-    if not notification.is_firing:
-        yield _escape(f"Over: {notification.reason}.")
-    if notification.flapping is not None:
-        changes, steps = notification.flapping.transitions, notification.flapping.within_steps
-        yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
-    if notification.is_firing and notification.runbook:
-        yield _escape(notification.runbook)
-
-
-def _others(notifications: Sequence[Notification]) -> list[FiringAlert]:
-    reported = {notification.alert.rule for notification in notifications}
-    return [alert for alert in notifications[-1].firing if alert.rule not in reported]
+def _lines(alert: AlertParagraph) -> Iterator[str]:
+    mark = MARKS.get(alert.severity, "") if alert.is_firing else RESOLVED_MARK
+    yield f"{mark} *{alert.status}* {_escape(alert.summary)}"
+    yield from map(_escape, alert.details)
 
 
 def _escape(text: str) -> str:

@@ -1,0 +1,116 @@
+"""The text of a message to people, without markup: receivers add that of their service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trmon.domain.alerts.notification import Notification
+from trmon.domain.model.severity import Severity
+from trmon.notifications.receivers.merged_runs import merged_summary, run_names
+
+MAX_NAMED_RUNS = 10
+"""Runs that a merged message names; the others are only counted."""
+SHARED_CAUSE = "Several runs at once: look first for what they share, such as the network, storage or the scheduler."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertParagraph:
+    """One alert: its status and summary, and further lines."""
+
+    status: str
+    is_firing: bool
+    severity: Severity
+    summary: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link to the newest step that a message reports."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageText:
+    """A message: a subject of one line, its alerts, a note about the run's other alerts, and a link."""
+
+    subject: str
+    alerts: tuple[AlertParagraph, ...]
+    note: str | None = None
+    link: Link | None = None
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether one of the alerts fires."""
+        return any(alert.is_firing for alert in self.alerts)
+
+
+def message_text(notifications: Sequence[Notification]) -> MessageText:
+    """Return the text of notifications of one run, or of one rule that several runs meet."""
+    if len(run_names(notifications)) > 1:
+        return _merged_text(notifications)
+    newest = max(notifications, key=lambda notification: notification.step)
+    alerts = tuple(_alert_text(notification) for notification in notifications)
+    return MessageText(
+        subject=_subject(alerts, notifications),
+        alerts=alerts,
+        note=_other_alerts(notifications),
+        link=None if newest.url is None else Link(text=f"{newest.run.run} at step {newest.step}", url=newest.url),
+    )
+
+
+def _alert_text(notification: Notification) -> AlertParagraph:
+    return AlertParagraph(
+        status=_status(notification),
+        is_firing=notification.is_firing,
+        severity=notification.alert.severity,
+        summary=notification.summary,
+        details=tuple(_details(notification)),
+    )
+
+
+def _status(notification: Notification) -> str:
+    return f"still {notification.status.value}" if notification.told_before else notification.status.value
+
+
+def _details(notification: Notification) -> Iterator[str]:
+    if not notification.is_firing:
+        yield f"Over: {notification.reason}."
+    if notification.flapping is not None:
+        changes, steps = notification.flapping.transitions, notification.flapping.within_steps
+        yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
+    if notification.is_firing and notification.runbook:
+        yield notification.runbook
+
+
+def _subject(alerts: Sequence[AlertParagraph], notifications: Sequence[Notification]) -> str:
+    status = next((alert.status for alert in alerts if alert.is_firing), alerts[0].status)
+    run, causes = notifications[0].run, dict.fromkeys(notification.alert.rule for notification in notifications)
+    return f"[{status}] {run.project}/{run.run}: {', '.join(causes)}"
+
+
+def _other_alerts(notifications: Sequence[Notification]) -> str | None:
+    reported = {notification.alert.rule for notification in notifications}
+    others = [alert for alert in notifications[-1].firing if alert.rule not in reported]
+    names = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in others]
+    return f"Also firing: {', '.join(names)}" if names else None
+
+
+def _merged_text(notifications: Sequence[Notification]) -> MessageText:
+    first, summary = notifications[0], merged_summary(notifications)
+    lines = [notification.summary for notification in notifications[:MAX_NAMED_RUNS]]
+    if len(notifications) > MAX_NAMED_RUNS:
+        lines.append(f"... and {len(notifications) - MAX_NAMED_RUNS} more")
+    if first.is_firing:
+        lines += [SHARED_CAUSE, *([first.runbook] if first.runbook else [])]
+    alert = AlertParagraph(
+        status=_status(first),
+        is_firing=first.is_firing,
+        severity=first.alert.severity,
+        summary=summary,
+        details=tuple(lines),
+    )
+    return MessageText(subject=f"[{alert.status}] {summary}", alerts=(alert,))
