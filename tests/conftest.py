@@ -49,6 +49,7 @@ SLOW = (
     "metrics/test_prometheus.py",
     "notifications/test_outage.py",
     "notifications/test_owner_change.py",
+    "notifications/test_stalled_together.py",
     "proof/",
     "store/redis/test_pubsub.py",
     "store/maintenance/test_backup.py",

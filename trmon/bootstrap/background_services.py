@@ -144,6 +144,7 @@ def _dispatcher(
             max_attempts=settings.delivery_max_attempts, backoff_seconds=settings.delivery_backoff_seconds
         ),
         remind_seconds=settings.remind_seconds,
+        stall_quiet_seconds=min(settings.stall_group_seconds, settings.stall_floor_seconds / 2),
     )
     return Dispatcher(outbox, receivers, policy=policy, count=lambda outcome: counters.delivery.labels(outcome).inc())
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
 from msgspec import structs
 
 from trmon.domain.alerts.delivery import Delivery
@@ -27,16 +28,23 @@ from trmon.domain.model.errors import NotFound
 from trmon.notifications.delivery_queue import DeliveryQueue
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
 
+log = structlog.get_logger(__name__)
+
 UNKNOWN_RECEIVER = DeliveryResult(DeliveryOutcome.REFUSED, "no such receiver is configured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryPolicy:
-    """The routes, the retries, and the interval after which an unacknowledged page is sent again."""
+    """The routes, the retries, and the intervals of reminders and merges.
+
+    `remind_seconds`: after which an unacknowledged page is sent again; `stall_quiet_seconds`: for which a stall waits
+    for other runs that stall.
+    """
 
     routes: Routes
     retry: RetryPolicy
     remind_seconds: float
+    stall_quiet_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +65,20 @@ class DeliveryAttempt:
         self._policy = policy
 
     def attempt(self, group: Group) -> list[DeliveryUpdate]:
-        """Return the updates of a group after one attempt; a group has one receiver and one run."""
-        receiver, run_id = self._receivers.get(group[0].receiver), group[0].run_id
+        """Return the updates of a group after one attempt; a group has one receiver, and one run or merged ones."""
+        receiver = self._receivers.get(group[0].receiver)
         if receiver is None:
             return self.updates_after_failure(group, UNKNOWN_RECEIVER)
-        if run_id is None or group[0].episode is None:
-            return self._send([_without_run(delivery) for delivery in group], receiver)
+        by_run: dict[int | None, list[Delivery]] = {}
+        for delivery in group:
+            by_run.setdefault(delivery.run_id, []).append(delivery)
         now = time.time()
-        try:
-            context = self._outbox.delivery_context(run_id, now=now)
-        except NotFound:
-            return [update_after_mute(delivery, now=now, reason=MuteReason.ENDED) for delivery in group]
-        return self._attempt_unmuted(group, receiver, context, now=now)
+        prepared = [
+            one for run_id, deliveries in by_run.items() for one in self._prepare(run_id, deliveries, receiver, now=now)
+        ]
+        outgoing = [one for one in prepared if isinstance(one, OutgoingNotification)]
+        muted = [one for one in prepared if isinstance(one, DeliveryUpdate)]
+        return muted + (self._send(outgoing, receiver) if outgoing else [])
 
     def updates_after_failure(self, deliveries: Sequence[Delivery], result: DeliveryResult) -> list[DeliveryUpdate]:
         """Return the updates after a failed attempt; deliveries that fail together are due again together."""
@@ -80,19 +90,31 @@ class DeliveryAttempt:
             for delivery in deliveries
         ]
 
-    def _attempt_unmuted(
-        self, group: Group, receiver: Receiver, context: DeliveryContext, *, now: float
-    ) -> list[DeliveryUpdate]:
-        is_routed = group[0].receiver in self._policy.routes.of(context.run.owner)
-        must_repeat = receiver.repeat_seconds is not None
-        muted, outgoing = [], []
-        for delivery in group:
-            reason = mute_reason(delivery, context, now=now, must_repeat=must_repeat, is_routed=is_routed)
-            if reason is not None:
-                muted.append(update_after_mute(delivery, now=now, reason=reason))
-            else:
-                outgoing.append(self._outgoing(delivery, receiver, context, now=now))
-        return muted + (self._send(outgoing, receiver) if outgoing else [])
+    def _prepare(
+        self, run_id: int | None, deliveries: Sequence[Delivery], receiver: Receiver, *, now: float
+    ) -> list[OutgoingNotification | DeliveryUpdate]:
+        """Return the deliveries of one run as they are sent now, or the updates of those that are muted."""
+        if run_id is None or deliveries[0].episode is None:
+            return [_without_run(delivery) for delivery in deliveries]
+        try:
+            context = self._outbox.delivery_context(run_id, now=now)
+        except NotFound:
+            return [update_after_mute(delivery, now=now, reason=MuteReason.ENDED) for delivery in deliveries]
+        return [self._unless_muted(delivery, receiver, context, now=now) for delivery in deliveries]
+
+    def _unless_muted(
+        self, delivery: Delivery, receiver: Receiver, context: DeliveryContext, *, now: float
+    ) -> OutgoingNotification | DeliveryUpdate:
+        reason = mute_reason(
+            delivery,
+            context,
+            now=now,
+            must_repeat=receiver.repeat_seconds is not None,
+            is_routed=delivery.receiver in self._policy.routes.of(context.run.owner),
+        )
+        if reason is not None:
+            return update_after_mute(delivery, now=now, reason=reason)
+        return self._outgoing(delivery, receiver, context, now=now)
 
     def _outgoing(
         self, delivery: Delivery, receiver: Receiver, context: DeliveryContext, *, now: float
@@ -109,6 +131,8 @@ class DeliveryAttempt:
         result = receiver.deliver([one.notification for one in outgoing], now=time.time())
         if result.outcome is not DeliveryOutcome.DELIVERED:
             return self.updates_after_failure([one.delivery for one in outgoing], result)
+        if result.reason:
+            log.warning("delivered_in_part", receiver=outgoing[0].delivery.receiver, reason=result.reason)
         now = time.time()
         return [update_after_success(one.delivery, now=now, repeat_seconds=one.repeat_seconds) for one in outgoing]
 

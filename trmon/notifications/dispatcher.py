@@ -14,6 +14,7 @@ from trmon.background.poller import Poller
 from trmon.domain.alerts.delivery import Subject
 from trmon.domain.alerts.delivery_update import DeliveryUpdate, DispatchOutcome
 from trmon.domain.alerts.grouping import Group, group_deliveries
+from trmon.domain.alerts.stall_merging import StallMerging, merge_stalls
 from trmon.notifications.delivery_attempt import DeliveryAttempt, DeliveryPolicy
 from trmon.notifications.delivery_queue import DeliveryQueue
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
@@ -52,6 +53,9 @@ class Dispatcher:
             for name in receivers
         }
         self._grouping = frozenset(name for name, receiver in receivers.items() if receiver.is_grouping)
+        merging = frozenset(name for name, receiver in receivers.items() if receiver.merges_runs)
+        self._merging = StallMerging(receivers=merging, quiet_seconds=policy.stall_quiet_seconds)
+        self._n_waiting = 0
         self._in_flight: set[Subject] = set()
         self._lock = Lock()
         self._poller = Poller("dispatcher", self._poll, pause_seconds=GROUP_WAIT_SECONDS)
@@ -89,9 +93,12 @@ class Dispatcher:
             in_flight = set(self._in_flight)
         per_receiver = Counter(receiver for receiver, _ in in_flight)
         full = {receiver for receiver, n in per_receiver.items() if n >= MAX_DUE}
-        skipped = PER_SUBJECT * sum(n for receiver, n in per_receiver.items() if receiver not in full)
-        due = self._outbox.due(now=now, limit=MAX_DUE + skipped, exclude_receivers=full)
-        for group in group_deliveries(due, in_flight=in_flight, grouping_receivers=self._grouping):
+        n_skipped = self._n_waiting + sum(n for receiver, n in per_receiver.items() if receiver not in full)
+        due = self._outbox.due(now=now, limit=MAX_DUE + PER_SUBJECT * n_skipped, exclude_receivers=full)
+        stalls = merge_stalls(due, in_flight=in_flight, merging=self._merging, now=now)
+        self._n_waiting = len(stalls.waiting)
+        others = group_deliveries(due, in_flight=in_flight | stalls.subjects, grouping_receivers=self._grouping)
+        for group in (*stalls.groups, *others):
             self._outbox.claim(group)
             self._submit(group)
 
