@@ -34,7 +34,6 @@ from trmon.domain.diagnosis.conditions import (
     HistoryNot,
 )
 from trmon.domain.diagnosis.criteria import finding_conditions
-from trmon.domain.diagnosis.framework_names import EXCLUDED_NAMES, TRL, VERL
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
@@ -44,6 +43,7 @@ from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = runpy.run_path(str(Path(__file__).with_name("runbooks.py")))["pages"]
+FRAMEWORK_NAMES = runpy.run_path(str(Path(__file__).with_name("framework_names.py")))["page"]
 
 
 def _package(name: str) -> ModuleType:
@@ -194,8 +194,7 @@ def findings_page() -> str:
     """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
     conditions = finding_conditions(Thresholds())
     rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSE_ORDER)
-    options = ((f.value, _options(REMEDIES[f].verl), _options(REMEDIES[f].trl)) for f in CAUSE_ORDER)
-    names = [(f"`{theirs}`", f"`{ours}`") for mapping in (VERL, TRL) for theirs, ours in mapping.items()]
+    remedies = [(f.value, REMEDIES[f].render()) for f in CAUSE_ORDER]
     return _page(
         "Findings",
         "What a [diagnosis](../diagnosis.md) can name, causes before their symptoms. Signals without a pair's prefix "
@@ -203,13 +202,14 @@ def findings_page() -> str:
         "in 2 of the newest 20; *ever*: in one of them.",
         table(("finding", "rule", "smallest fix"), rules),
         "## The fix as configuration",
-        "Of verl 0.9.1, and of TRL 1.16's `GRPOConfig`.",
-        table(("finding", "verl", "TRL"), options),
-        "## Names in other logs",
-        "Read by `trmon diagnose --metrics FILE`; our own names are read too, any other is listed as ignored.",
-        table(("theirs", "ours"), names),
-        "Not read, because they only look like ours:",
-        table(("name", "why"), ((f"`{name}`", why) for name, why in EXCLUDED_NAMES.items())),
+        "Of verl 0.9.1, and of TRL 1.16's `GRPOConfig`. Where the configuration of a run is known, a diagnosis has the "
+        "values to set.",
+        table(("finding", "verl", "TRL"), ((letter, _options(r.verl), _options(r.trl)) for letter, r in remedies)),
+        "If the problem persists:",
+        table(
+            ("finding", "then", "verl", "TRL"),
+            ((letter, r.persists, _options(r.verl_next), _options(r.trl_next)) for letter, r in remedies),
+        ),
     )
 
 
@@ -276,6 +276,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/routes.md": routes_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/findings.md": findings_page,
+    "docs/reference/framework-names.md": FRAMEWORK_NAMES,
     "docs/reference/formulas.md": formulas_page,
     "docs/reference/files.md": files_page,
 }

@@ -131,11 +131,21 @@ def test_a_log_line_between_the_limits_names_its_shortfall(tmp_path: Path) -> No
     assert "not healthy: mismatch_prob_pearson is 0.97 (< 0.99)" in text.getvalue()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "3", '{"kl": }'])
-def test_a_file_without_a_valid_log_line_is_refused(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "no known format"),
+        ("[]", "no metric with a known name"),
+        ("{", "not valid JSON"),
+        ("3", "no metric with a known name"),
+        ('{"kl": }', "not valid JSON"),
+        ('{"perf/mfu": 0.4}', r"it has: perf/mfu\. Known are .*verl: rollout_corr/kl"),
+    ],
+)
+def test_a_file_without_a_valid_log_line_is_refused(content: str, reason: str, tmp_path: Path) -> None:
     line = tmp_path / "line.json"
     line.write_text(content)
-    with pytest.raises(InvalidInput, match="must be a JSON object"):
+    with pytest.raises(InvalidInput, match=reason):
         diagnose_metrics(line)
-    with pytest.raises(InvalidInput, match="must be a JSON object"):
+    with pytest.raises(InvalidInput, match="cannot be read"):
         diagnose_metrics(tmp_path / "none.json")

@@ -1,7 +1,10 @@
-"""`trmon diagnose`: print what is wrong with a run."""
+"""`trmon diagnose`: print what is wrong with a run, of a service or in a log file."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,25 +14,93 @@ from trmon.cli.command import api_client_of, console, plain_errors
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal import diagnosis_query
 from trmon.terminal.diagnosis_text import print_diagnosis
+from trmon.terminal.example_run import example_log
+from trmon.terminal.run_report import failed, names_of, parse_failures, report_on_log
+from trmon.terminal.run_report_text import print_report
+
+FAILED, UNUSABLE = 1, 2
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".log", ".txt")
+TRAINER_STATE_FILE = "trainer_state.json"
 
 
 def diagnose_command(
-    run: Annotated[str | None, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="Read a JSON object of signals under trmon's, verl's or TRL's names instead.")
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="PROJECT/RUN|FILE", help="A run of a running service, or a log file of a whole run."),
     ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(help="Diagnose the newest lines of a log: JSON, JSONL, CSV or console output of a trainer."),
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Report on a recorded run that comes with trmon.")] = False,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(metavar="FINDINGS", help="Exit with 1 if the log has one of these findings: any, or R,D,..."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="The GPUs of the run, for its cost in GPU-hours.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the API's JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print what is wrong with a run or a log line, since when, and what to change."""
-    with plain_errors():
-        if metrics is not None:
-            if run is not None:
-                raise InvalidInput("RUN", "and --metrics were both given; give one of them")
-            found = diagnosis_query.diagnose_metrics(metrics)
+    """Print what is wrong with a run or a log, since when, what it cost and what to change.
+
+    Exits with 2 if the input cannot be read or has no known metric.
+    """
+    with plain_errors(), _unusable_input():
+        _check_one_input(run, metrics, example=example)
+        if example:
+            with example_log() as file:
+                _print_report(file, "example", fail_on=fail_on, gpus=gpus, as_json=as_json)
+        elif run is not None and _is_log(run):
+            _print_report(Path(run), run, fail_on=fail_on, gpus=gpus, as_json=as_json)
         else:
-            found = diagnosis_query.fetch_diagnosis(run or "", client=api_client_of(url))
-        if as_json:
-            typer.echo(found.model_dump_json(indent=2))
-        else:
-            print_diagnosis(found, console())
+            _check_whole_log(fail_on=fail_on, gpus=gpus)
+            if metrics is not None:
+                found = diagnosis_query.diagnose_metrics(metrics)
+            else:
+                found = diagnosis_query.fetch_diagnosis(run or "", client=api_client_of(url))
+            if as_json:
+                typer.echo(found.model_dump_json(indent=2))
+            else:
+                print_diagnosis(found, console())
+
+
+def _print_report(file: Path, name: str, *, fail_on: str | None, gpus: int | None, as_json: bool) -> None:
+    failures = parse_failures(fail_on) if fail_on else ()
+    report = report_on_log(file, gpus=gpus, name=name)
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        print_report(report, console())
+    if held := failed(report, failures):
+        typer.echo(f"trmon: found {names_of(held)}", err=True)
+        raise typer.Exit(FAILED)
+
+
+def _check_one_input(run: str | None, metrics: Path | None, *, example: bool) -> None:
+    inputs = {"RUN": run is not None, "--metrics": metrics is not None, "--example": example}
+    given = [name for name, is_given in inputs.items() if is_given]
+    if len(given) > 1:
+        raise InvalidInput(given[0], f"and {given[1]} were both given; give one of them")
+
+
+def _check_whole_log(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidInput(f"--{name.replace('_', '-')}", "needs the log of a whole run: trmon diagnose FILE")
+
+
+def _is_log(given: str) -> bool:
+    """Whether an argument is a log file, or written as one, and not PROJECT/RUN."""
+    path = Path(given)
+    is_log = path.is_file() or (path / TRAINER_STATE_FILE).is_file()
+    return is_log or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES
+
+
+@contextmanager
+def _unusable_input() -> Iterator[None]:
+    """Exit with 2 instead of 1 where the input itself is at fault."""
+    try:
+        yield
+    except InvalidInput as error:
+        typer.echo(f"trmon: {error}", err=True)
+        sys.exit(UNUSABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,12 +16,14 @@ from trmon.domain.rules.condition import ThresholdSide
 
 def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
     """Print a diagnosis: alerts on the run's state, the cause, its evidence and fix, and what was not measured."""
+    if found.framework is not None:
+        console.print(f"{found.framework}'s metric names", highlight=False, soft_wrap=True)
     for fires in found.circumstances:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
         console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
     console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
     for observation in found.observed:
-        console.print(_evidence(observation))
+        console.print(evidence_table(observation))
     for line in _lines(found):
         console.print(escape(line), highlight=False, soft_wrap=True)
 
@@ -34,7 +37,8 @@ def _headline(found: DiagnosisOut) -> str:
     return f"{found.primary.value}: {found.title} since step {found.observed[0].since_step} ({where})"
 
 
-def _evidence(observation: FindingOut) -> Table:
+def evidence_table(observation: FindingOut) -> Table:
+    """Return the evidence of a finding as a table."""
     title = f"{observation.finding.value} {observation.title}"
     table = Table("signal", "value", "limit", "since step", title=escape(title), title_justify="left")
     for item in observation.evidence:
@@ -51,11 +55,7 @@ def _limit(item: EvidenceOut) -> str:
 def _lines(found: DiagnosisOut) -> Iterator[str]:
     for item in found.shortfall:
         yield f"not healthy: {item.signal} is {item.value:.4g} ({_limit(item)})"
-    if found.remedy:
-        yield f"do: {found.remedy.fix}"
-        yield from _options("verl", found.remedy.verl)
-        yield from _options("TRL", found.remedy.trl)
-        yield f"if it persists: {found.remedy.persists}"
+    yield from remedy_lines(found)
     yield f"correction: {found.quadrant.advice} ({found.quadrant.quadrant.value})"
     yield f"stage: {found.escalation.advice}"
     for lost in found.unknown:
@@ -64,5 +64,22 @@ def _lines(found: DiagnosisOut) -> Iterator[str]:
     yield from (f"ignored: {item.name} ({item.why})" for item in found.ignored)
 
 
-def _options(framework: str, options: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"    {framework}  {option}={value}" for option, value in options.items())
+def remedy_lines(found: DiagnosisOut, *, framework: str | None = None) -> Iterator[str]:
+    """Yield the remedy with its options, those of one framework if it is named and has any.
+
+    Options of verl are arguments of its command line, quoted for a shell; those of TRL are keywords of GRPOConfig.
+    """
+    if found.remedy is None:
+        return
+    yield f"do: {found.remedy.fix}"
+    yield from _options(framework, {"verl": found.remedy.verl, "TRL": found.remedy.trl})
+    yield f"if it persists: {found.remedy.persists}"
+    yield from _options(framework, {"verl": found.remedy.verl_next, "TRL": found.remedy.trl_next})
+
+
+def _options(framework: str | None, options: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    shown = {name: known for name, known in options.items() if name == framework} or options
+    for name, known in shown.items():
+        for option, value in known.items():
+            pair = f"{option}={value}"
+            yield f"    {name}  {quote(pair) if name == 'verl' else pair + ','}"

@@ -21,4 +21,5 @@ def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
     found = diagnose(recent_rows(service.store, run, access=access))
     over_signals = {rule.name for rule in service.rules() if rule.reads_batches}
     firing = [listed.alert for listed in service.store.alerts.firing([run.id], access=access)[run.id]]
-    return DiagnosisOut.of(found, circumstances=[alert for alert in firing if alert.rule not in over_signals])
+    circumstances = [alert for alert in firing if alert.rule not in over_signals]
+    return DiagnosisOut.of(found, circumstances=circumstances, config=run.config)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -44,12 +44,17 @@ class MissingOut(ResponseModel):
 
 
 class RemedyOut(ResponseModel):
-    """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what to do if it does not help."""
+    """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what to do if it does not help.
+
+    Options have the values to set, as far as they follow from the run's configuration.
+    """
 
     fix: str
     verl: dict[str, str]
     trl: dict[str, str]
     persists: str
+    verl_next: dict[str, str] = Field(default_factory=dict, description="verl's options of what to try next.")
+    trl_next: dict[str, str] = Field(default_factory=dict, description="TRL's options of what to try next.")
 
 
 class FindingOut(ResponseModel):
@@ -129,19 +134,31 @@ class DiagnosisOut(ResponseModel):
     quadrant: QuadrantOut
     escalation: EscalationOut
     ignored: list[IgnoredOut] = Field(description="Names in a log line that were ignored; empty for a run.")
+    framework: str | None = Field(None, description="The framework whose names a log has; null for a run.")
 
     @classmethod
     def of(
-        cls, diagnosis: Diagnosis, *, circumstances: Iterable[Alert] = (), ignored: list[IgnoredOut] | None = None
+        cls,
+        diagnosis: Diagnosis,
+        *,
+        circumstances: Iterable[Alert] = (),
+        ignored: list[IgnoredOut] | None = None,
+        config: Mapping[str, Any] | None = None,
+        framework: str | None = None,
     ) -> Self:
-        """Return the response for a diagnosis."""
+        """Return the response for a diagnosis.
+
+        Args: config: of the run, for the values of the remedy's options.
+        """
         return cls.from_fields(
             diagnosis,
             title=diagnosis.primary.title,
+            remedy=diagnosis.remedy and RemedyOut.from_fields(diagnosis.remedy.render(config)),
             circumstances=[CircumstanceOut.of(alert) for alert in circumstances],
             observed=[FindingOut.of(item) for item in diagnosis.observed],
             unknown=[FindingOut.of(item) for item in diagnosis.unknown],
             quadrant=QuadrantOut(quadrant=diagnosis.quadrant, advice=diagnosis.quadrant.advice),
             escalation=EscalationOut.of(diagnosis.escalation),
             ignored=ignored or [],
+            framework=framework,
         )

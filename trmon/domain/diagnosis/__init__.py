@@ -3,10 +3,10 @@
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.escalation import Escalation, Stage
 from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
-from trmon.domain.diagnosis.framework_names import IgnoredName, Translation, translate
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant
-from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
+from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.diagnosis.remedy import Remedy, RenderedRemedy
 from trmon.domain.diagnosis.required_signals import REQUIRED_SIGNALS
 from trmon.domain.diagnosis.thresholds import Thresholds
 
@@ -18,14 +18,12 @@ __all__ = [
     "Evidence",
     "Finding",
     "History",
-    "IgnoredName",
     "Missing",
     "Observation",
     "Quadrant",
     "Remedy",
+    "RenderedRemedy",
     "Stage",
     "Thresholds",
-    "Translation",
     "diagnose",
-    "translate",
 ]

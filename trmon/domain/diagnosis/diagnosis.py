@@ -12,7 +12,8 @@ from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
-from trmon.domain.diagnosis.remedies import REMEDIES, Remedy
+from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.diagnosis.remedy import Remedy
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.rules.condition import Truth
 

@@ -1,131 +1,132 @@
-"""Remedies: the smallest fix of each finding, in words and as options of verl 0.9.1 and of TRL 1.16 (GRPOConfig).
+"""Remedies: the smallest fix of each finding, in words and as options of verl and of TRL.
 
-All options exist in these releases; the settings are empty if a framework has none.
+Source: [DRIFT], the table of causes; formulas, sections 9 and 10.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from trmon.domain.diagnosis import framework_options as options
 from trmon.domain.diagnosis.finding import Finding
+from trmon.domain.diagnosis.framework_options import ACTOR, CORRECTION, HALF_STEPS, ROLLOUT, TWICE
+from trmon.domain.diagnosis.option_values import Present
+from trmon.domain.diagnosis.remedy import Remedy
 
-_LR = "half of what it is"
-_VERL_LR = "actor_rollout_ref.actor.optim.lr"
-_CORRECTION = "algorithm.rollout_correction"
-_VERL_ICEPOP = {f"{_CORRECTION}.rollout_is": "token", f"{_CORRECTION}.rollout_is_threshold": '"0.5_5.0"'}
-_VERL_GEO_MASK = {f"{_CORRECTION}.rollout_rs": "seq_mean_k1", f"{_CORRECTION}.rollout_rs_threshold": '"0.99_1.01"'}
-_TRL_ICEPOP = {
-    "vllm_importance_sampling_mode": '"token_mask"',
-    "vllm_importance_sampling_clip_min": "0.5",
-    "vllm_importance_sampling_clip_max": "5.0",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """What to change first, as text and as configuration (option to value), and what to do if the problem persists."""
-
-    fix: str
-    verl: dict[str, str] = field(default_factory=dict)
-    trl: dict[str, str] = field(default_factory=dict)
-    persists: str
-
+_CONFIGURED_TEMPERATURE = f"{ROLLOUT}.temperature"
 
 REMEDIES: dict[Finding, Remedy] = {
     Finding.SUPPORT_SHIFT: Remedy(
-        fix="Score the distribution that was sampled: the same temperature and top-p/top-k in training as in the "
-        "rollout, and log-probs that are processed on both sides or raw on both sides.",
+        fix="Score the distribution that was sampled: the same top-p/top-k in training as in the rollout, and "
+        "log-probs that are processed on both sides or raw on both sides.",
         verl={
-            "actor_rollout_ref.rollout.temperature": "1.0",
-            "actor_rollout_ref.rollout.top_p": "1.0",
-            "actor_rollout_ref.rollout.top_k": "-1",
-            "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
+            f"{ROLLOUT}.temperature": Present(_CONFIGURED_TEMPERATURE, "1.0"),
+            f"{ROLLOUT}.top_p": "1.0",
+            f"{ROLLOUT}.top_k": "-1",
+            f"{ROLLOUT}.logprobs_mode": "processed_logprobs",
         },
-        trl={"temperature": "1.0", "top_p": "1.0", "top_k": "0", "repetition_penalty": "1.0"},
+        trl={
+            "temperature": Present("temperature", "1.0"),
+            "top_p": "1.0",
+            "top_k": "0",
+            "repetition_penalty": "1.0",
+        },
         persists="Compare one response token by token: a constant offset points to the temperature, one that changes "
         "with the token to the mass of the nucleus; look for penalties and logit processors in the engine.",
     ),
     Finding.CORRUPT_LOGPROBS: Remedy(
         fix="Check the log-prob stream first: dropped, padded or misaligned values. No correction rescues it; until it "
         "is repaired, keep the engine's numbers out of the loss.",
-        verl={f"{_CORRECTION}.bypass_mode": "false", f"{_CORRECTION}.rollout_is": "null"},
+        verl={f"{CORRECTION}.bypass_mode": "false", **options.VERL_NO_CORRECTION},
         trl={"vllm_importance_sampling_correction": "False"},
         persists="Print one response's tokens with both log-probs: zeros at the end are padding, a shift by one "
         "token is misalignment, -9999 is a placeholder of an engine.",
     ),
     Finding.STALENESS: Remedy(
         fix="Reduce the lag: sync the rollout engine's weights more often and use a rollout for fewer updates; then "
-        "correct the remaining drift (geo_mask).",
+        "correct the remaining drift: reject sequences outside 0.99 to 1.01 and truncate the weights of the others.",
         verl={
             "trainer.v1.separate_async.parameter_sync_step": "1",
-            "trainer.v1.sampler.max_off_policy_threshold": "half of what it is",
-            "actor_rollout_ref.actor.ppo_epochs": "1",
-            **_VERL_GEO_MASK,
+            "trainer.v1.sampler.max_off_policy_threshold": HALF_STEPS,
+            f"{ACTOR}.ppo_epochs": "1",
+            **options.VERL_GEO_RS_SEQ_TIS,
         },
-        trl={"steps_per_generation": "half of what it is", "num_iterations": "1"},
+        trl={"steps_per_generation": HALF_STEPS, "num_iterations": "1", **options.TRL_SEQUENCE_TIS},
         persists="Look for rollouts that outlive their weights: long responses, partial rollouts, a full queue; then "
-        "lower the learning rate, which makes every lag smaller.",
+        "lower the learning rate, which makes every lag smaller. With ess_token below 0.5, filter by token (icepop).",
+        verl_next={**options.VERL_LR, **options.VERL_ICEPOP},
+        trl_next={**options.TRL_LR, **options.TRL_ICEPOP},
     ),
     Finding.MOE_ROUTING: Remedy(
-        fix="Keep the routing: replay the rollout's expert choices in training (R3).",
-        verl={
-            "actor_rollout_ref.actor.megatron.router_replay.mode": "R3",
-            "actor_rollout_ref.rollout.enable_rollout_routing_replay": "true",
-        },
-        trl=_TRL_ICEPOP,
-        persists="Replay hides the difference between the routers but does not reduce it: align their precision, "
-        "and mask tokens outside [0.5, 5] (icepop).",
+        fix="Give no weight to tokens whose ratio leaves [0.5, 5] (icepop), then keep the routing: replay the "
+        "rollout's expert choices in training (R3).",
+        verl={**options.VERL_ICEPOP, **options.VERL_R3},
+        trl=options.TRL_ICEPOP,
+        persists="Replay hides the difference between the routers but does not reduce it: align their precision, and "
+        "compute the router in float32 on both sides.",
+        verl_next={f"{ROLLOUT}.dtype": "float16", f"{ACTOR}.megatron.dtype": "float16"},
+        trl_next={"fp16": "True", "bf16": "False"},
     ),
     Finding.ENGINE_MISMATCH: Remedy(
-        fix="Align the engines at equal weights: precision first, then tensor parallelism, then kernels.",
+        fix="Align the engines at equal weights: precision first (FP16 on both engines), without correction while you "
+        "look. TRL's engine: trl vllm-serve --dtype float16.",
         verl={
-            "actor_rollout_ref.rollout.quantization": "null",
-            "actor_rollout_ref.rollout.dtype": "what actor_rollout_ref.actor.fsdp_config.dtype is",
-            "actor_rollout_ref.rollout.tensor_model_parallel_size": "1",
-            "actor_rollout_ref.rollout.enforce_eager": "true",
+            f"{ROLLOUT}.dtype": "float16",
+            f"{ACTOR}.fsdp_config.dtype": "float16",
+            f"{ROLLOUT}.quantization": "null",
+            **options.VERL_NO_CORRECTION,
         },
-        trl={
-            "cast_lm_head_to_fp32": "True",
-            "vllm_tensor_parallel_size": "1",
-            "vllm_model_impl": '"transformers"',
-        },
-        persists="Check that all weights arrive: score one response with both engines right after a sync. A "
-        "mixture of experts needs routing replay or icepop; log router_flip_rate to tell.",
+        trl={"fp16": "True", "bf16": "False", "cast_lm_head_to_fp32": "True"},
+        persists="Then tensor parallelism, then kernels (VLLM_BATCH_INVARIANT=1). Check that all weights arrive: score "
+        "one response with both engines right after a sync. A mixture of experts needs icepop or routing replay; log "
+        "router_flip_rate to tell.",
+        verl_next={f"{ROLLOUT}.tensor_model_parallel_size": "1", f"{ROLLOUT}.enforce_eager": "true"},
+        trl_next={"vllm_tensor_parallel_size": "1", "vllm_model_impl": '"transformers"'},
     ),
     Finding.STEP_TOO_LARGE: Remedy(
         fix="Take smaller steps: halve the learning rate.",
-        verl={_VERL_LR: _LR},
-        trl={"learning_rate": _LR},
+        verl=options.VERL_LR,
+        trl=options.TRL_LR,
         persists="Clip the gradient harder, warm up longer, and look at the steps whose grad_norm spikes.",
+        verl_next={f"{ACTOR}.optim.clip_grad": "0.5"},
+        trl_next={"max_grad_norm": "0.5"},
     ),
     Finding.CLIP_SATURATION: Remedy(
-        fix="Train less on each rollout: fewer epochs, then a smaller learning rate.",
-        verl={"actor_rollout_ref.actor.ppo_epochs": "1", _VERL_LR: _LR},
-        trl={"num_iterations": "1", "learning_rate": _LR},
-        persists="Larger minibatches make fewer updates of a rollout; a wider clip range only hides it.",
+        fix="Train less on each rollout: one epoch and half the learning rate.",
+        verl={f"{ACTOR}.ppo_epochs": "1", **options.VERL_LR},
+        trl={"num_iterations": "1", **options.TRL_LR},
+        persists="Take an objective that does not depend on the length (GSPO); a wider clip range only hides it.",
+        verl_next=options.VERL_GSPO,
+        trl_next=options.TRL_GSPO,
     ),
     Finding.VARIANCE_BLOWUP: Remedy(
         fix="Filter before reweighting: no weight for tokens whose ratio leaves [0.5, 5] (icepop), then less lag.",
-        verl=_VERL_ICEPOP,
-        trl=_TRL_ICEPOP,
-        persists="Find the cause of the ratios: findings A and B name the two causes, which weights cannot repair.",
+        verl=options.VERL_ICEPOP,
+        trl=options.TRL_ICEPOP,
+        persists="Over 10 to 25% of the tokens masked is the limit of correction. Find the cause of the ratios: "
+        "findings A and B name the two causes, which weights cannot repair.",
+        verl_next={"trainer.v1.sampler.max_off_policy_threshold": HALF_STEPS},
+        trl_next={"steps_per_generation": HALF_STEPS},
     ),
     Finding.MODERATE_DRIFT: Remedy(
         fix="Reject sequences by their geometric mean ratio (geo_mask, 0.99 to 1.01).",
-        verl=_VERL_GEO_MASK,
+        verl=options.VERL_GEO_RS,
         trl={"off_policy_mask_threshold": "0.1"},
         persists="When the mask rate passes 10%, add token-level truncated weights; past 25%, fix the system.",
+        verl_next=options.VERL_GEO_RS_TOKEN_TIS,
+        trl_next=options.TRL_TOKEN_TIS,
     ),
     Finding.LENGTH_SURGE: Remedy(
         fix="Halve the learning rate, then audit the reward: read the longest responses with high rewards.",
-        verl={_VERL_LR: _LR},
-        trl={"learning_rate": _LR, "mask_truncated_completions": "True"},
-        persists="Cap or penalise length in the reward; long responses grow every bound with their square.",
+        verl=options.VERL_LR,
+        trl={**options.TRL_LR, "mask_truncated_completions": "True"},
+        persists="Audit the reward, the end-of-sequence token and any length bonus; long responses grow every bound "
+        "with their square.",
+        verl_next=options.VERL_BYPASS_PG_GEO_RS,
+        trl_next={"off_policy_mask_threshold": "0.1"},
     ),
     Finding.NO_LEARNING_SIGNAL: Remedy(
         fix="Filter prompts whose answers all have the same reward, or rebalance their difficulty.",
         verl={"algorithm.filter_groups.enable": "true", "algorithm.filter_groups.metric": "reward"},
-        trl={"num_generations": "twice what it is"},
+        trl={"num_generations": TWICE},
         persists="Check that the reward still distinguishes answers: all 0 means a broken verifier or too hard a set, "
         "all 1 a solved set.",
     ),

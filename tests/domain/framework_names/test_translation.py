@@ -8,24 +8,13 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.diagnosis import Diagnosis, Finding, History, Quadrant, Stage, diagnose, translate
-from trmon.domain.diagnosis.framework_names import EXCLUDED_NAMES, TRL, VERL
-from trmon.domain.diagnosis.required_signals import TRAINER_SIGNALS
-from trmon.domain.signals.derived_signals import DERIVED
-from trmon_client.core.signals.batch_signals import SIGNALS
-
-SCALARS = {*TRAINER_SIGNALS, "entropy", "lr", "vf_explained_var"}
+from trmon.domain.diagnosis import Diagnosis, Finding, History, Quadrant, Stage, diagnose
+from trmon.domain.framework_names import translate
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:
     line = translate(metrics)
-    return diagnose(History.of_signals(line.signals, step=line.step))
-
-
-@pytest.mark.parametrize("table", [VERL, TRL], ids=["verl", "trl"])
-def test_every_name_stands_for_a_signal_of_ours(table: Mapping[str, str]) -> None:
-    assert set(table.values()) <= SIGNALS.keys() | DERIVED.keys() | SCALARS
-    assert not table.keys() & EXCLUDED_NAMES.keys()
+    return diagnose(History.of_signals(line.signals, step=line.step or 0))
 
 
 def test_a_line_is_read_under_our_names() -> None:
@@ -51,7 +40,6 @@ def test_infinity_is_a_number() -> None:
     [
         ("perf/throughput", 3.0, "unknown name"),
         ("sampling/importance_sampling_ratio/mean", 1.0, "after clipping"),
-        ("kl", 0.1, "reference model"),
         ("rollout_corr/kl", "high", "not a number"),
         ("rollout_corr/kl", True, "not a number"),
         ("rollout_corr/kl", [0.1], "not a number"),
@@ -61,6 +49,78 @@ def test_what_is_not_read_is_named_with_the_reason(name: str, value: object, why
     line = translate({name: value})
     assert not line.signals
     assert [(ignored.name, why in ignored.why) for ignored in line.ignored] == [(name, True)]
+
+
+def test_the_kl_of_a_framework_that_means_the_reference_model_is_not_read() -> None:
+    line = translate({"kl": 0.1, "frac_reward_zero_std": 0.2, "reward": 0.5})
+    assert line.framework == "TRL"
+    assert line.signals == {"zero_variance_groups": 0.2, "reward_mean": 0.5}
+    assert ["reference model" in item.why for item in line.ignored] == [True]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "framework"),
+    [
+        ({"actor/pg_loss": 0.1, "critic/rewards/mean": 0.5, "response_length/clip_ratio": 0.0}, "verl"),
+        ({"completions/clipped_ratio": 0.1, "reward": 0.5, "loss": 0.0}, "TRL"),
+        ({"train/loss": 0.1, "train/reward": 0.4, "train/completions/mean_length": 9.0}, "TRL"),
+        ({"train/train_rollout_logprob_abs_diff": 0.01, "train/pg_clipfrac": 0.0, "train/loss": 0.0}, "slime"),
+        ({"rollout/raw_reward": 0.4, "rollout/response_len/mean": 90.0}, "slime"),
+        ({"mismatch_kl/all/mean": 1e-3, "optim/lr": 1e-6, "step": 3}, "prime-rl"),
+        ({"train/gen_kl_error": 1e-3, "train/reward": 0.3, "train/grad_norm": 0.2}, "NeMo-RL"),
+        ({"vllm_kl": 1e-3, "ppo_kl": 0.0, "actor_grad_norm": 0.3, "reward": 0.5}, "OpenRLHF"),
+        ({"policy/policy_entropy": 0.3, "reward/avg_raw_reward": 0.4}, "SkyRL"),
+        ({"ppo_actor/update/entropy/avg": 0.3, "ppo_actor/task_reward/avg": 0.4}, "AReaL"),
+        ({"rollout_correction/kl": 1e-3, "reward": 0.4, "entropy/mean": 0.3}, "ms-swift"),
+        ({"kl_k3": 1e-3, "grad_norm": 0.2}, None),
+    ],
+)
+def test_the_framework_is_recognised_by_its_names(metrics: dict[str, float], framework: str | None) -> None:
+    assert translate(metrics).framework == framework
+
+
+def test_of_two_names_of_a_signal_the_first_of_the_table_is_read() -> None:
+    line = translate({"critic/rewards/mean": 0.1, "critic/score/mean": 0.7})
+    assert line.signals == {"reward_mean": 0.7}
+    assert [(item.name, item.why) for item in line.ignored] == [
+        ("critic/rewards/mean", "reward_mean is read from another name")
+    ]
+
+
+def test_a_number_of_another_sign_or_origin_is_converted() -> None:
+    assert translate({"ppo_actor/update/behave_approx_kl/avg": -0.02}).signals == {"mismatch_kl_k1": 0.02}
+    assert translate({"training/off_policy/trajectory_spans/max": 1.0}).signals == {"version_span_max": 0.0}
+
+
+@pytest.mark.parametrize("value", [math.nan, None, "nan", math.inf, "-inf"])
+def test_a_metric_that_is_not_finite_is_named(value: object) -> None:
+    assert translate({"actor/grad_norm": value, "critic/score/mean": 0.5}).nonfinite == ("actor/grad_norm",)
+    assert translate({"actor/kl_loss": value, "critic/score/mean": 0.5}).nonfinite == ("actor/kl_loss",)
+
+
+def test_a_correlation_and_a_signal_of_ours_may_be_nan() -> None:
+    line = translate({"training/rollout_actor_probs_pearson_corr": math.nan, "mask_rate": None, "kl_k3": math.nan})
+    assert line.nonfinite == ()
+    assert translate({"grad_norm": math.nan, "reward": 0.5}).nonfinite == ("grad_norm",)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "step"),
+    [
+        ({"global_step/max_steps": "12/400", "reward": 0.1, "entropy/mean": 0.2}, 12),
+        ({"_step": 4, "reward": 0.1}, 4),
+        ({"step": "7", "reward": 0.1}, 7),
+        ({"step": 7.5, "reward": 0.1}, None),
+        ({"reward": 0.1}, None),
+    ],
+)
+def test_the_step_of_a_line_is_what_it_names(metrics: dict[str, object], step: int | None) -> None:
+    assert translate(metrics).step == step
+
+
+def test_the_duration_of_a_step_is_read_under_the_names_of_the_framework() -> None:
+    assert translate({"actor/lr": 1e-6, "timing_s/step": 12.5}).step_seconds == 12.5
+    assert math.isnan(translate({"kl_k3": 1e-6}).step_seconds)
 
 
 @pytest.mark.parametrize("pearson", [0.05, 0.3, 0.62])

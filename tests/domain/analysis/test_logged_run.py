@@ -1,0 +1,81 @@
+"""Runs as logs have them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
+from trmon.domain.model.errors import InvalidInput
+
+
+def read(rows: list[dict[str, Any]]) -> LoggedRun:
+    return read_logged_run(rows, source="log.jsonl")
+
+
+def test_lines_of_a_step_are_one_row_and_steps_are_in_order() -> None:
+    run = read(
+        [
+            {"rollout/step": 1, "rollout/raw_reward": 0.5},
+            {"train/step": 1, "train/loss": 0.2, "train/ppo_kl": 0.0},
+            {"rollout/step": 0, "rollout/raw_reward": 0.4},
+        ]
+    )
+    assert run.framework == "slime"
+    assert run.history.steps.tolist() == [0, 1]
+    assert run.history.values["reward_mean"].tolist() == [0.4, 0.5]
+    assert math.isnan(run.history.values["loss"][0])
+
+
+def test_a_resumed_run_replaces_the_steps_that_it_repeats() -> None:
+    rows = [{"step": step, "reward": 0.1} for step in range(5)] + [{"step": step, "reward": 0.9} for step in (3, 4, 5)]
+    assert read(rows).history.values["reward_mean"].tolist() == [0.1, 0.1, 0.1, 0.9, 0.9, 0.9]
+
+
+def test_lines_are_counted_if_none_names_its_step() -> None:
+    run = read([{"reward": 0.1}, {"reward": 0.2}])
+    assert not run.names_steps
+    assert run.history.steps.tolist() == [1, 2]
+
+
+def test_summaries_and_lines_without_a_known_name_are_no_steps() -> None:
+    run = read(
+        [
+            {"step": 1, "reward": 0.1, "loss": 0.5},
+            {"step": 7, "eval_reward": 0.9, "eval_runtime": 3.0, "epoch": 1},
+            {"step": 9, "system/gpu": 3.0},
+            {"step": 1, "train_runtime": 60.0, "train_loss": 9.0, "loss": 9.0},
+        ]
+    )
+    assert run.history.steps.tolist() == [1]
+    assert run.history.values["loss"].tolist() == [0.5]
+
+
+def test_the_growth_of_lengths_is_derived_as_the_service_derives_it() -> None:
+    run = read([{"step": step, "response_length/mean": 100.0 if step < 100 else 150.0} for step in range(120)])
+    assert run.history.values["response_length_growth"][-1] == pytest.approx(1.5)
+
+
+def test_each_name_that_is_not_finite_has_its_first_step() -> None:
+    run = read([{"step": step, "actor/grad_norm": math.nan if step > 2 else 1.0} for step in range(5)])
+    assert run.nonfinite == {"actor/grad_norm": 3}
+
+
+def test_ignored_names_are_listed_once() -> None:
+    run = read([{"step": step, "actor/lr": 1e-6, "perf/mfu": 0.4} for step in range(3)])
+    assert [item.name for item in run.ignored] == ["perf/mfu"]
+
+
+def test_durations_are_those_of_the_steps() -> None:
+    run = read([{"step": 0, "actor/lr": 1e-6, "timing_s/step": 30.0}, {"step": 1, "actor/lr": 1e-6}])
+    np.testing.assert_array_equal(run.seconds, [30.0, math.nan])
+
+
+def test_a_log_without_a_known_name_is_refused_with_what_it_has_and_what_is_known() -> None:
+    with pytest.raises(InvalidInput, match=r"log\.jsonl: .*it has: foo, bar\. Known are .*TRL: sampling/"):
+        read([{"foo": 1.0, "bar": 2.0}])
+    with pytest.raises(InvalidInput, match="no metrics"):
+        read([])

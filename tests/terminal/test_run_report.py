@@ -1,0 +1,122 @@
+"""The report on a run in a log file."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from trmon.domain.diagnosis import Finding
+from trmon.domain.model.errors import InvalidInput
+from trmon.terminal.example_run import example_log
+from trmon.terminal.run_report import RunReportOut, failed, parse_failures, report_on_log
+from trmon.terminal.run_report_text import print_report
+
+VERL = {
+    "actor/lr": 1e-6,
+    "actor/grad_norm": 0.3,
+    "rollout_corr/kl": 1e-4,
+    "rollout_corr/k3_kl": 1e-4,
+    "rollout_corr/chi2_token": 1e-3,
+    "rollout_corr/ppl_ratio": 1.0,
+    "training/rollout_actor_probs_pearson_corr": 0.999,
+    "timing_s/step": 45.0,
+}
+
+
+def log(folder: Path, *, n: int = 120, ill_from: int | None = None, **ill: float) -> Path:
+    path = folder / "grpo.jsonl"
+    rows = (
+        {"step": step, "data": VERL | (ill if ill_from is not None and step >= ill_from else {})} for step in range(n)
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def text_of(report: RunReportOut) -> str:
+    out = io.StringIO()
+    print_report(report, Console(file=out, width=140))
+    return out.getvalue()
+
+
+def test_a_run_that_broke_says_where_since_when_and_what_to_change(tmp_path: Path) -> None:
+    ill = {"training/rollout_actor_probs_pearson_corr": 0.4}
+    report = report_on_log(log(tmp_path, ill_from=80, **ill), gpus=8)
+    assert report.framework == "verl"
+    assert report.broke_at is not None
+    assert 80 <= report.broke_at <= 84
+    assert report.last_good_step == report.broke_at - 1
+    assert report.cost.gpu_hours == pytest.approx(12.0)
+    text = text_of(report)
+    assert f"the run broke at step {report.broke_at} (last good step {report.last_good_step})" in text
+    assert "verl's names, steps 0 to 119" in text
+    assert "verl  actor_rollout_ref.rollout.dtype=float16" in text
+    assert "TRL  fp16" not in text
+    assert "of 12 GPU-hours were spent after the run broke" in text
+
+
+def test_what_is_not_known_is_one_line(tmp_path: Path) -> None:
+    text = text_of(report_on_log(log(tmp_path)))
+    lines = [line for line in text.splitlines() if line.startswith("not known:")]
+    assert len(lines) == 1
+    assert "GPU-hours (--gpus N)" in lines[0]
+
+
+def test_steps_that_are_counted_are_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    path.write_text("{'loss': 0.1, 'reward': 0.5, 'frac_reward_zero_std': 0.75}\n" * 3)
+    text = text_of(report_on_log(path))
+    assert "TRL's names, lines (no line names its step) 1 to 3" in text
+    assert "75% of the rollouts taught nothing" in text
+
+
+def test_nan_is_shown_with_its_first_step(tmp_path: Path) -> None:
+    report = report_on_log(log(tmp_path, ill_from=100, **{"actor/grad_norm": math.nan}))
+    assert report.nonfinite == {"actor/grad_norm": 100}
+    assert "NaN or infinity in actor/grad_norm (step 100)" in text_of(report)
+
+
+def test_json_has_null_for_what_is_not_known(tmp_path: Path) -> None:
+    document: dict[str, Any] = json.loads(report_on_log(log(tmp_path)).model_dump_json())
+    assert document["cost"]["gpu_hours"] is None
+    assert document["diagnosis"]["framework"] == "verl"
+
+
+@pytest.mark.parametrize(
+    ("given", "findings"),
+    [
+        ("A", [Finding.ENGINE_MISMATCH]),
+        ("a', D", [Finding.CORRUPT_LOGPROBS, Finding.VARIANCE_BLOWUP]),
+        ("staleness", [Finding.STALENESS]),
+        ("step too large,engine_mismatch", [Finding.STEP_TOO_LARGE, Finding.ENGINE_MISMATCH]),
+    ],
+)
+def test_findings_are_named_by_letter_or_title(given: str, findings: list[Finding]) -> None:
+    assert list(parse_failures(given)) == findings
+
+
+def test_any_finding_is_one_but_healthy_and_unknown() -> None:
+    assert set(parse_failures("any")) == set(Finding) - {Finding.HEALTHY, Finding.UNKNOWN}
+
+
+def test_an_unknown_finding_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidInput, match=r"'Z' must be any or findings.*A \(engine mismatch\)"):
+        parse_failures("A,Z")
+
+
+def test_a_finding_fails_if_it_held_at_any_step(tmp_path: Path) -> None:
+    ill = {"training/rollout_actor_probs_pearson_corr": 0.4}
+    report = report_on_log(log(tmp_path, ill_from=80, **ill))
+    assert failed(report, parse_failures("A,B")) == [Finding.ENGINE_MISMATCH]
+    assert failed(report, parse_failures("B")) == []
+
+
+def test_the_example_is_a_recorded_run() -> None:
+    with example_log() as file:
+        report = report_on_log(file, name="example")
+    assert (report.first_step, report.last_step, report.framework) == (0, 219, None)

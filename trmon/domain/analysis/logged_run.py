@@ -1,0 +1,128 @@
+"""A run as its trainer's log has it: the lines of the log under trmon's names, one step after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from trmon.domain.diagnosis.history import History
+from trmon.domain.framework_names import FRAMEWORKS, IgnoredName, MetricTable, Translation, recognise, translate
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.signals.windows import SignalWindow
+
+Array: TypeAlias = Any
+RECOGNITION_ROWS = 200
+"""How many of the first rows are read to recognise the framework."""
+SUMMARY_NAMES = ("train_runtime", "eval_runtime")
+"""Names that occur only in rows that summarise a run or an evaluation, whose other names mean other numbers."""
+SHOWN_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRun:
+    """The signals of a log by step, and what else the log tells.
+
+    `names_steps` is false if no line names its step, so that lines are counted; `seconds` [n] are the durations of the
+    steps, NaN where they are not known; `nonfinite` has the first step of each name with NaN or infinity.
+    """
+
+    history: History
+    framework: str | None
+    n_rows: int
+    names_steps: bool
+    seconds: Array
+    ignored: tuple[IgnoredName, ...] = ()
+    nonfinite: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects rows; a later row of a step replaces the signals that it has, so a resumed run replaces its steps."""
+
+    signals: dict[int, dict[str, float]] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+    ignored: dict[str, IgnoredName] = field(default_factory=dict)
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    framework: str | None = None
+    n_rows: int = 0
+    names_steps: bool = False
+
+    def add(self, line: Translation) -> None:
+        """Add a row; rows without any known name carry no step of the run."""
+        for item in line.ignored:
+            self.ignored.setdefault(item.name, item)
+        if not line.signals:
+            return
+        self.n_rows += 1
+        self.names_steps = self.names_steps or line.step is not None
+        self.framework = self.framework or line.framework
+        step = self.n_rows if line.step is None else line.step
+        self.signals.setdefault(step, {}).update(line.signals)
+        if not math.isnan(line.step_seconds):
+            self.seconds[step] = line.step_seconds
+        for name in line.nonfinite:
+            self.nonfinite.setdefault(name, step)
+
+
+def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> LoggedRun:
+    """Return the run in the rows of a log.
+
+    Args: source: what to call the log in errors. Errors: InvalidInput if no name of any row is known.
+    """
+    iterator = (row for row in rows if not any(name in row for name in SUMMARY_NAMES))
+    first = list(islice(iterator, RECOGNITION_ROWS))
+    names = dict.fromkeys(name for row in first for name in row)
+    table = recognise(names)
+    builder = _Builder()
+    for row in chain(first, iterator):
+        builder.add(translate(row, table=table))
+    if not builder.signals:
+        raise InvalidInput(source, _nothing_known(names))
+    steps = sorted(builder.signals)
+    return LoggedRun(
+        history=_history(steps, builder.signals),
+        framework=builder.framework,
+        n_rows=builder.n_rows,
+        names_steps=builder.names_steps,
+        seconds=np.array([builder.seconds.get(step, math.nan) for step in steps]),
+        ignored=tuple(builder.ignored.values()),
+        nonfinite=builder.nonfinite,
+    )
+
+
+def _history(steps: list[int], signals: Mapping[int, Mapping[str, float]]) -> History:
+    rows = list(_with_historical(steps, signals))
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
+    return History(np.array(steps), values)
+
+
+def _with_historical(steps: list[int], signals: Mapping[int, Mapping[str, float]]) -> Iterator[dict[str, float]]:
+    """Yield the signals of each step with those that the service derives from the history of a run."""
+    lengths = SignalWindow()
+    for step in steps:
+        row = dict(signals[step])
+        lengths = lengths.with_value(step, row.get("response_length_mean", math.nan))
+        if "response_length_mean" in row:
+            row.setdefault("response_length_growth", lengths.growth())
+        yield row
+
+
+def _nothing_known(names: Iterable[str]) -> str:
+    found = ", ".join(islice(names, SHOWN_NAMES))
+    return f"has no metric with a known name; it has: {found or 'no metrics'}. {known_names()}"
+
+
+def known_names() -> str:
+    """Return a sentence with examples of the names that are read."""
+    examples = "; ".join(f"{table.framework}: {', '.join(_examples(table))}" for table in FRAMEWORKS)
+    return f"Known are trmon's names (kl_k3, reward_mean, entropy, grad_norm, ...) and those of {examples}"
+
+
+def _examples(table: MetricTable) -> Iterator[str]:
+    return islice(table.signals, 2)

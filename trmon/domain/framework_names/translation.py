@@ -1,0 +1,166 @@
+"""Translates a line of a log into signals under trmon's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from trmon.domain.framework_names.metric_table import MetricTable
+from trmon.domain.framework_names.recognition import FRAMEWORKS, recognise
+from trmon.domain.signals.derived_signals import DERIVED
+from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.signals.catalogue import SIGNALS
+
+SCALARS = ("loss", "grad_norm", "grad_variance", "grad_cosine", "router_flip_rate", "entropy", "lr", "vf_explained_var")
+"""Scalars of the trainer that have a name of trmon's."""
+STEPS = ("step", "global_step", "_step")
+"""The names of the step in lines of any framework, after those of its own."""
+COUNTS = ("n_tokens",)
+"""Counts of a batch that a diagnosis reads."""
+_SIGNAL_NAMES = {*SIGNALS, *DERIVED, *COUNTS}
+_TRMON_NAMES = {*_SIGNAL_NAMES, *SCALARS}
+_PAIR_STEMS = {name.removeprefix(f"{pair}_") for pair in PAIRS for name in _TRMON_NAMES if name.startswith(f"{pair}_")}
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredName:
+    """A name that was ignored, and the reason."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """The signals of one log line under trmon's names, its step (None if it names none), and its ignored names.
+
+    `framework` is the one whose names were read, None if only trmon's own were; `step_seconds` is the duration of the
+    step, NaN if it is not known; `others` are the numbers under ignored names; `nonfinite` are the known names with NaN
+    or infinity as their value, except for signals that are NaN where they cannot be computed.
+    """
+
+    signals: Mapping[str, float]
+    step: int | None = None
+    framework: str | None = None
+    step_seconds: float = math.nan
+    others: Mapping[str, float] = field(default_factory=dict)
+    ignored: tuple[IgnoredName, ...] = ()
+    nonfinite: tuple[str, ...] = ()
+
+
+def translate(metrics: Mapping[str, object], *, table: MetricTable | None = None) -> Translation:
+    """Return the signals of a log line under trmon's names.
+
+    Numbers may be strings, or null (NaN). Names without a pair prefix mean the mismatch pair. trmon's own names are
+    read first, then those of the framework, then those of all others.
+    Args: table: of the framework; by default of the one that knows most of the names.
+    """
+    table = table or recognise(metrics.keys())
+    steps = (*(table.steps if table else ()), *STEPS)
+    numbers = {name: number_of(value) for name, value in metrics.items() if name not in steps}
+    found = dict(_signals(numbers, table))
+    read = {name for name, _ in found.values()}
+    others = {name: value for name, value in numbers.items() if name not in read and value is not None}
+    undefined = {name for signal, (name, _) in found.items() if signal in _SIGNAL_NAMES and _may_be_nan(signal, name)}
+    return Translation(
+        signals={signal: value for signal, (_, value) in found.items()},
+        step=next((step for name in steps if (step := step_of(metrics.get(name))) is not None), None),
+        framework=table.framework if table and any(trmon_name(name) is None for name in read) else None,
+        step_seconds=_step_seconds(numbers, table),
+        others=others,
+        ignored=tuple(
+            IgnoredName(name, _why(name, value, table)) for name, value in numbers.items() if name not in read
+        ),
+        nonfinite=tuple(
+            name
+            for name, value in numbers.items()
+            if value is not None
+            and not math.isfinite(value)
+            and name not in undefined
+            and (name in read or (table is not None and table.name_in_table(name)))
+        ),
+    )
+
+
+def number_of(given: object) -> float | None:
+    """Return the number that a value of a log stands for: null is NaN; None for a value that is no number."""
+    if given is None:
+        return math.nan
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        return None
+    try:
+        return float(given)
+    except (ValueError, OverflowError):
+        return None
+
+
+def step_of(given: object) -> int | None:
+    """Return the step that a value states; "12/400" is 12. None if it states none."""
+    number = number_of(given.partition("/")[0] if isinstance(given, str) else given)
+    return int(number) if number is not None and math.isfinite(number) and number.is_integer() else None
+
+
+def trmon_name(name: str) -> str | None:
+    """Return the full name of a signal of trmon's; names without a pair prefix mean the mismatch pair."""
+    if name in _PAIR_STEMS:
+        return f"mismatch_{name}"
+    return name if name in _TRMON_NAMES else None
+
+
+def _signals(numbers: Mapping[str, float | None], table: MetricTable | None) -> Iterator[tuple[str, tuple[str, float]]]:
+    """Yield each signal with the name and the value that it is read from."""
+    taken: set[str] = set()
+    candidates = (*_own(numbers), *(found for other in _tables(table) for found in _of_table(numbers, other)))
+    excluded = table.excluded if table else {}
+    read: set[str] = set()
+    for name, signal, value in candidates:
+        if signal not in taken and name not in read and name not in excluded:
+            taken.add(signal)
+            read.add(name)
+            yield signal, (name, value)
+
+
+def _tables(table: MetricTable | None) -> tuple[MetricTable, ...]:
+    return () if table is None else (table, *(other for other in FRAMEWORKS if other is not table))
+
+
+def _own(numbers: Mapping[str, float | None]) -> Iterator[tuple[str, str, float]]:
+    for name, value in numbers.items():
+        signal = trmon_name(name)
+        if signal is not None and value is not None:
+            yield name, signal, value
+
+
+def _of_table(numbers: Mapping[str, float | None], table: MetricTable) -> Iterator[tuple[str, str, float]]:
+    """Yield the names of a framework in the order of its table."""
+    known = {table.name_in_table(name): name for name in numbers}
+    for key, signal in table.signals.items():
+        name = known.get(key)
+        value = None if name is None else numbers[name]
+        if name is not None and value is not None:
+            yield name, signal, table.converted(key, value)
+
+
+def _may_be_nan(signal: str, name: str) -> bool:
+    """Whether NaN is a legal value: for trmon's own signals, and for a correlation of values that hardly vary."""
+    return name in _SIGNAL_NAMES or name in _PAIR_STEMS or signal.endswith("prob_pearson")
+
+
+def _step_seconds(numbers: Mapping[str, float | None], table: MetricTable | None) -> float:
+    for name in table.step_seconds if table else ():
+        value = numbers.get(name)
+        if value is not None and math.isfinite(value):
+            return value
+    return math.nan
+
+
+def _why(name: str, value: float | None, table: MetricTable | None) -> str:
+    for known in _tables(table):
+        key = known.name_in_table(name)
+        if key is None:
+            continue
+        if key in known.excluded:
+            return known.excluded[key]
+        return "not a number" if value is None else f"{known.signals[key]} is read from another name"
+    return "not a number" if value is None and trmon_name(name) else "unknown name"

@@ -1,0 +1,1 @@
+"""Console output of trainers: one file for each shape of a line."""

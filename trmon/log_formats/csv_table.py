@@ -1,0 +1,55 @@
+"""CSV with one column per metric and one row per step, as pandas and wandb's page export it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+
+RUN_SEPARATOR = " - "
+"""Between the run and the metric in the header of an export of wandb's page."""
+EXTREMES = ("__MIN", "__MAX")
+
+
+def _matches(sample: LogSample) -> bool:
+    lines = sample.head.splitlines()
+    if len(lines) < 2 or "," not in lines[0] or lines[0].lstrip()[:1] in ("{", "["):
+        return False
+    header = next(csv.reader([lines[0]]))
+    return len(header) == len(next(csv.reader([lines[1]]))) and not any(_is_number(name) for name in header if name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(path: Path) -> Iterator[LogRow]:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file)
+        names = _names(next(reader, []), path)
+        for number, values in enumerate(reader, start=2):
+            if len(values) > len(names):
+                raise InvalidInput(f"{path}:{number}", f"has {len(values)} values; the header has {len(names)}")
+            # An empty cell is a metric that was not logged at that step, not NaN.
+            yield {name: value for name, value in zip(names, values, strict=False) if name and value.strip()}
+
+
+def _names(header: Sequence[str], path: Path) -> list[str]:
+    """Return the metrics of the columns, empty for columns to leave out. Errors: InvalidInput for several runs."""
+    runs = {name.partition(RUN_SEPARATOR)[0] for name in header if RUN_SEPARATOR in name}
+    if len(runs) > 1:
+        raise InvalidInput(str(path), f"holds {len(runs)} runs; export one: {', '.join(sorted(runs)[:4])}")
+    names = [name.partition(RUN_SEPARATOR)[2] or name for name in header]
+    return ["" if name.endswith(EXTREMES) else "step" if name.lower() == "step" else name.strip() for name in names]
+
+
+CSV = LogFormat(
+    name="csv", description="CSV with one column per metric (pandas, wandb's export)", matches=_matches, read=_read
+)

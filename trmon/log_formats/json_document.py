@@ -1,0 +1,65 @@
+"""One JSON document: an object of numbers, an object of lists (columns), or a list of objects (rows)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+
+WRAPPERS = ("data", "metrics", "history")
+"""Keys of loggers around the metrics of a row; their metrics keep their own names."""
+
+
+def load_json(path: Path) -> Any:
+    """Return the document of a JSON file; NaN and Infinity are accepted. Errors: InvalidInput."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(str(path), f"is not valid JSON: {error}") from error
+
+
+def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
+    """Return a row whose nested objects are flattened; names are joined with a slash."""
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if not isinstance(value, dict):
+            flat[prefix + key] = value
+        elif key in WRAPPERS and not prefix:
+            flat |= flat_row(value)
+        else:
+            flat |= flat_row(value, prefix=f"{prefix}{key}/")
+    return flat
+
+
+def _read(path: Path) -> Iterator[LogRow]:
+    document = load_json(path)
+    if isinstance(document, list):
+        yield from (flat_row(row) for row in document if isinstance(row, dict))
+        return
+    if not isinstance(document, dict):
+        raise InvalidInput(str(path), "must be a JSON object of numbers by name, or a list of such objects")
+    row = flat_row(document)
+    columns = {name: values for name, values in row.items() if isinstance(values, list)}
+    if columns and len({len(values) for values in columns.values()}) == 1:
+        rows = zip(*columns.values(), strict=True)
+        yield from (dict(zip(columns, values, strict=True)) for values in rows)
+        return
+    yield row
+
+
+JSON = LogFormat(
+    name="json",
+    description="a JSON object of numbers or of columns, or a list of objects",
+    matches=lambda sample: sample.head.lstrip()[:1] in ("{", "[") and _is_json_start(sample),
+    read=_read,
+)
+
+
+def _is_json_start(sample: LogSample) -> bool:
+    """Whether the text is JSON: double quotes at its first key, or the name says so."""
+    rest = sample.head.lstrip()[1:].lstrip()
+    return sample.path.suffix == ".json" or rest[:1] in ('"', "{", "}", "]")

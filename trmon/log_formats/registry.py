@@ -1,0 +1,40 @@
+"""All formats of logs that can be read, and which of them a file has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.log_formats.console.reader import CONSOLE
+from trmon.log_formats.csv_table import CSV
+from trmon.log_formats.json_document import JSON
+from trmon.log_formats.json_lines import JSON_LINES
+from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+from trmon.log_formats.trainer_state import TRAINER_STATE
+
+LOG_FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, JSON_LINES, JSON, CSV, CONSOLE)
+"""Of several formats that match, the first is taken; the console output comes last, since any text may contain it."""
+HEAD_BYTES = 1 << 16
+
+
+def format_of(path: Path) -> LogFormat:
+    """Return the format of a file or folder. Errors: InvalidInput if it cannot be read or has no known format."""
+    try:
+        head = b""
+        if not path.is_dir():
+            with path.open("rb") as file:
+                head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
+    sample = LogSample(path, head.decode("utf-8-sig", errors="replace"))
+    for known in LOG_FORMATS:
+        if known.matches(sample):
+            return known
+    names = "; ".join(known.description for known in LOG_FORMATS)
+    raise InvalidInput(str(path), f"has no known format; known are: {names}")
+
+
+def read_log(path: Path) -> Iterator[LogRow]:
+    """Yield the rows of a log file. Errors: InvalidInput if its format is not known or it is malformed."""
+    return format_of(path).read(path)

@@ -1,0 +1,55 @@
+"""trainer_state.json of Hugging Face's Trainer, with the log history of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.log_formats.json_document import load_json
+from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+
+FILE_NAME = "trainer_state.json"
+
+
+def _matches(sample: LogSample) -> bool:
+    return sample.path.is_dir() or (sample.head.lstrip().startswith("{") and '"log_history"' in _compact(sample))
+
+
+def _compact(sample: LogSample) -> str:
+    """Return what tells the format: the head, or the name where the history begins after the head."""
+    return sample.head + ('"log_history"' if sample.path.name == FILE_NAME else "")
+
+
+def _read(path: Path) -> Iterator[LogRow]:
+    document = load_json(_state_file(path))
+    history = document.get("log_history") if isinstance(document, dict) else None
+    if not isinstance(history, list):
+        raise InvalidInput(str(path), "must have a list named log_history")
+    for row in history:
+        if isinstance(row, dict):
+            yield row
+
+
+def _state_file(path: Path) -> Path:
+    """Return the state in a folder of a run: its own, else that of its newest checkpoint. Errors: InvalidInput."""
+    if not path.is_dir():
+        return path
+    found = [path / FILE_NAME, *sorted(path.glob(f"checkpoint-*/{FILE_NAME}"), key=_checkpoint_step, reverse=True)]
+    for file in found:
+        if file.is_file():
+            return file
+    raise InvalidInput(str(path), f"is a folder without {FILE_NAME}; name the log file")
+
+
+def _checkpoint_step(file: Path) -> int:
+    step = file.parent.name.removeprefix("checkpoint-")
+    return int(step) if step.isdigit() else -1
+
+
+TRAINER_STATE = LogFormat(
+    name="trainer_state",
+    description="trainer_state.json of Hugging Face's Trainer, or a folder with one or with checkpoints",
+    matches=_matches,
+    read=_read,
+)

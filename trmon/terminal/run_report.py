@@ -1,0 +1,136 @@
+"""The report on a run that a log file holds: its findings over its course, where it broke, and what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, Field
+
+from trmon.api.diagnosis.schemas import DiagnosisOut, IgnoredOut
+from trmon.api.http.json_numbers import Number
+from trmon.domain.analysis.course import Course, FindingSpan, course_of
+from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
+from trmon.domain.analysis.run_cost import RunCost, run_cost
+from trmon.domain.diagnosis import Finding
+from trmon.domain.model.errors import InvalidInput
+from trmon.log_formats import format_of
+
+ANY = "any"
+NOT_FAILURES = (Finding.HEALTHY, Finding.UNKNOWN)
+
+
+class SpanOut(BaseModel):
+    """A finding and the steps in which it held."""
+
+    finding: Finding
+    title: str
+    first_step: int
+    last_step: int
+    stands: bool = Field(description="Whether it still held at the last step.")
+
+    @classmethod
+    def of(cls, span: FindingSpan) -> Self:
+        """Return the part of the report for a finding."""
+        return cls(
+            finding=span.finding,
+            title=span.finding.title,
+            first_step=span.first_step,
+            last_step=span.last_step,
+            stands=span.stands,
+        )
+
+
+class CostOut(BaseModel):
+    """What the run cost, null where it is not known; hours are GPU-hours."""
+
+    wasted_rollouts: Number
+    timed_steps: Number
+    gpu_hours: Number
+    wasted_gpu_hours: Number
+    ill_gpu_hours: Number
+
+    @classmethod
+    def of(cls, cost: RunCost) -> Self:
+        """Return the part of the report for the cost."""
+        return cls(**{name: getattr(cost, name) for name in cls.model_fields})
+
+
+class RunReportOut(BaseModel):
+    """The report on a run in a log file."""
+
+    file: str
+    format: str
+    framework: str | None = Field(description="Whose metric names were read; null for trmon's own.")
+    n_rows: int
+    names_steps: bool = Field(description="False if no line names its step, so that lines are counted.")
+    first_step: int
+    last_step: int
+    broke_at: int | None = Field(description="Where the chain of findings began that stands at the end.")
+    last_good_step: int | None
+    spans: list[SpanOut] = Field(description="All findings over the course of the run, oldest first.")
+    nonfinite: dict[str, int] = Field(description="Metrics with NaN or infinity, and the first step of each.")
+    cost: CostOut
+    diagnosis: DiagnosisOut = Field(description="The diagnosis at the last step.")
+
+
+def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = None) -> RunReportOut:
+    """Return the report on the run in a log file. Errors: InvalidInput if it cannot be read or has no known metric."""
+    found = format_of(file)
+    run = read_logged_run(found.read(file), source=name or str(file))
+    course = course_of(run.history)
+    cost = run_cost(run, broke_at=course.broke_at, gpus=gpus)
+    return RunReportOut(
+        file=name or str(file),
+        format=found.name,
+        framework=run.framework,
+        n_rows=run.n_rows,
+        names_steps=run.names_steps,
+        first_step=int(run.history.steps[0]),
+        last_step=int(run.history.steps[-1]),
+        broke_at=course.broke_at,
+        last_good_step=course.last_good_step,
+        spans=[SpanOut.of(span) for span in course.spans],
+        nonfinite=dict(run.nonfinite),
+        cost=CostOut.of(cost),
+        diagnosis=_diagnosis_out(run, course),
+    )
+
+
+def parse_failures(given: str) -> tuple[Finding, ...]:
+    """Return the findings of --fail-on: letters or titles, separated by commas, or `any`. Errors: InvalidInput."""
+    if given.strip().lower() == ANY:
+        return tuple(finding for finding in Finding if finding not in NOT_FAILURES)
+    return tuple(_finding(word.strip()) for word in given.split(","))
+
+
+def failed(report: RunReportOut, failures: Iterable[Finding]) -> list[Finding]:
+    """Return those of the findings that held at some step of the run."""
+    held = {span.finding for span in report.spans}
+    return [finding for finding in failures if finding in held]
+
+
+def _finding(word: str) -> Finding:
+    known = [finding for finding in Finding if finding not in NOT_FAILURES]
+    for finding in known:
+        if word.lower() in (finding.value.lower(), finding.title.lower(), finding.name.lower()):
+            return finding
+    names = ", ".join(f"{finding.value} ({finding.title})" for finding in known)
+    raise InvalidInput("--fail-on", f"{word!r} must be {ANY} or findings separated by commas: {names}")
+
+
+def _diagnosis_out(run: LoggedRun, course: Course) -> DiagnosisOut:
+    ignored = [IgnoredOut(name=item.name, why=item.why) for item in run.ignored]
+    return DiagnosisOut.of(course.diagnosis, ignored=ignored, framework=run.framework)
+
+
+def known(value: float | None) -> bool:
+    """Whether a number of the report is known."""
+    return value is not None and not math.isnan(value)
+
+
+def names_of(findings: Sequence[Finding]) -> str:
+    """Return the findings as text."""
+    return ", ".join(f"{finding.value} ({finding.title})" for finding in findings)
