@@ -309,6 +309,26 @@ def test_due_alerts_of_a_run_are_sent_in_one_message(store: Store, start: Start,
     assert receiver.keys[:4] == ["firing", "other"] * 2
 
 
+def stall_of(store: Store, run: str) -> Alert:
+    """A firing alert that a run stalled."""
+    [receipt] = append(store, start_intake(run=run), now=time.time())
+    stalled = alert(run_id=receipt.run_id, identity=f"{receipt.run_id}/stalled", rule="stalled")
+    return set_alert(store, stalled)
+
+
+def test_stalls_of_several_runs_are_one_message_without_the_muted_ones(store: Store, start: Start) -> None:
+    stalls = [stall_of(store, run) for run in ("a", "b", "c", "d")]
+    ack(store, stalls[1])
+    for stalled in stalls:
+        notify(store, stalled, key=stalled.identity)
+    receiver = ScriptedReceiver(RETRY, DELIVERED)
+    start({"webhook": receiver})
+    wait_for_states(store, standing=3, muted=1)
+    told = [stalls[i].identity for i in (0, 2, 3)]
+    assert receiver.keys[:6] == told * 2
+    assert mute_reasons(store) == [MuteReason.ACKNOWLEDGED.value]
+
+
 def test_the_end_is_delivered_after_the_start_however_often_that_fails(
     store: Store, start: Start, firing: Alert
 ) -> None:
