@@ -254,7 +254,7 @@ class MemoryLog:
         self.versions += [outcome.policy] if outcome.policy else []
         self._frontier = outcome.frontier
         self._checkpoint = outcome.checkpoint or self._checkpoint
-        fields = ("state", "last_step", "attempt_id", "owner", "tags", "mode", "config")
+        fields = ("state", "last_step", "attempt_id", "owner", "tags", "mode", "config", "ending", "warnings")
         changed = {name: getattr(outcome, name) for name in fields if getattr(outcome, name)}
         self.stored_run = replace(self.stored_run, **changed)
 

@@ -187,3 +187,80 @@ def test_the_last_step_before_a_crash_counts_once_after_a_new_launch() -> None:
 
 def start(launch: str, *, sent_at: float) -> wire.Start:
     return wire.Start(**{**ORIGIN, "launch": launch, "sent_at": sent_at})
+
+
+def test_the_error_of_a_crash_is_on_the_run_and_in_its_alert() -> None:
+    watched = WatchedRun()
+    train(watched, range(25))
+    told = {"reason": "exception", "error": "RuntimeError: CUDA\nout of memory", "traceback": "in step"}
+    watched.receive(finish(24, outcome="crashed", **told), at=250.0)
+    ending = watched.log.stored_run.ending
+    assert ending is not None
+    assert (ending.error, ending.traceback, ending.at) == (told["error"], "in step", 250.0)
+    (alert,) = watched.log.alerts.values()
+    assert alert.summary.endswith("after step 24: RuntimeError: CUDA out of memory")
+    assert watched.log.stored_run.end_phrase == "RuntimeError: CUDA out of memory"
+    watched.receive(report(25, launch="launch-2"), at=400.0)
+    assert watched.log.stored_run.end_phrase is None
+
+
+@pytest.mark.parametrize(
+    ("end", "phrase"),
+    [
+        ({"reason": "exited"}, "ended, close() not called"),
+        ({"reason": "signal", "signal": "SIGTERM"}, "ended by SIGTERM"),
+        ({"reason": "closed"}, "closed"),
+        ({}, None),
+    ],
+)
+def test_an_end_without_an_error_finishes_the_run_and_pages_nobody(end: dict[str, str], phrase: str | None) -> None:
+    watched = WatchedRun()
+    train(watched, range(25))
+    watched.receive(finish(24, **end), at=250.0)
+    watched.restart()
+    watched.tick(10_000.0)
+    assert (watched.log.stored_run.state, watched.log.stored_run.end_phrase) == (RunState.FINISHED, phrase)
+    assert watched.log.told() == []
+
+
+def test_a_silent_run_says_that_no_exit_was_seen() -> None:
+    watched = WatchedRun()
+    train(watched, range(25))
+    watched.tick(1000.0)
+    assert "no exit was seen" in (watched.log.stored_run.end_phrase or "")
+    assert [alert.summary for alert in watched.log.alerts.values()] == [
+        "math/grpo: no report for 760 s after step 24 (limit 120 s); no exit was seen"
+    ]
+
+
+def test_a_batch_that_a_crash_cuts_short_is_incomplete_or_unknown_and_never_complete() -> None:
+    for announced, known in ((3, False), (None, None)):
+        watched = WatchedRun()
+        crash = wire.Finish(**ORIGIN, sequence=9, outcome="crashed", sent_at=5000.0)
+        watched.receive(report(0, chunks=announced), report(0, chunk=1, chunks=announced), crash, at=1.0)
+        (row,) = watched.log.rows.values()
+        assert row.known_complete is known
+
+
+def test_a_batch_that_closed_by_the_clock_is_complete_once_its_rank_says_so() -> None:
+    watched = WatchedRun()
+    watched.receive(report(0), at=0.0)
+    watched.tick(100.0)
+    key = next(iter(watched.log.rows))
+    assert watched.log.rows[key].known_complete is None
+    watched.receive(report(1, finished=finished((0, None, 1))), at=200.0)
+    assert watched.log.rows[key].known_complete is True
+
+
+def test_mistakes_in_the_trainers_calls_are_on_the_run_once() -> None:
+    watched = WatchedRun()
+    said = wire.Losses(warnings={"step_went_back": "step 3 after step 5"})
+    for step in range(3):
+        watched.receive(report(step, losses=said), at=10.0 * step)
+    more = wire.Losses(warnings={"step_went_back": "step 1 after step 5", "probabilities": "logprobs="})
+    watched.receive(finish(2, losses=more), at=40.0)
+    warnings = watched.log.stored_run.warnings
+    assert [(warning.kind, warning.text, warning.at) for warning in warnings] == [
+        ("step_went_back", "step 3 after step 5", 0.0),
+        ("probabilities", "logprobs=", 40.0),
+    ]

@@ -87,6 +87,18 @@ class BatchCloser:
             read = structs.replace(row, scalars=changes.rows[key].scalars)
             run.pipeline_state = reconsider(read, context=context, pipeline_state=run.pipeline_state)
 
+    def confirm(self, changes: PassChanges) -> None:
+        """Record whether batches are complete whose ranks stated their counts only after the batch had closed."""
+        run = self._run
+        for key, is_complete in run.pending.assembly.take_confirmed().items():
+            row = changes.rows.get(key) or self._log.batch(key)
+            if row is None or not row.unconfirmed:
+                continue
+            row = structs.replace(row, unconfirmed=False, complete=row.complete and is_complete)
+            changes.rows[key] = row
+            if run.gauge_row and run.gauge_row.key == key:
+                run.gauge_row = row
+
     def _take_unreported(self, key: BatchKey) -> tuple[Quarantined, ...]:
         """Return what the batch has to name besides its own reports: nothing unless it is folded."""
         if not self._run.pipeline_state.follows(key):

@@ -43,6 +43,7 @@ class MessageHandler:
         run, change = self._run, None
         if isinstance(report, StoredReport):
             self._launches.record(report.report)
+            run.context.record_warnings(report.report.losses.warnings, changes, at=report.received_at)
         if report.id > run.pipeline_state.liveness_report_id:
             run.life, change = after_report(run.life, report)
         late_row = self._add_to_batch(report, changes)
@@ -54,6 +55,8 @@ class MessageHandler:
         self._launches.record(message)
         run.life, change = after_notice(run.life, notice)
         run.pending.apply_notice(notice)
+        if isinstance(message, wire.Finish):
+            run.context.record_warnings(message.losses.warnings, changes, at=notice.received_at)
         if isinstance(message, wire.Start) and message.rank == 0:
             self._apply_start(notice, message, changes)
         run.apply_state_change(change, changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from trmon.domain.ports import RunLog
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_set import RuleSet
 from trmon.domain.runs.liveness import SilenceLimits, StateChange
+from trmon.domain.runs.run_ending import with_new_warnings
 from trmon.domain.state.run_update import Event
 from trmon.runner.pass_changes import PassChanges
 from trmon_client.core import wire
@@ -105,11 +106,21 @@ class RunContext:
         changes.set_run_fields(**progress)
 
     def record_state(self, change: StateChange, changes: PassChanges) -> None:
-        """Record a change of the run's state."""
-        self.run = replace(self.run, state=change.state)
+        """Record a change of the run's state, and with an end how the run ended."""
+        self.run = replace(self.run, state=change.state, ending=change.ending or self.run.ending)
         changes.set_run_fields(state=change.state)
-        data = {"state": change.state.value, "reason": change.reason.value, "error": change.error}
+        if change.ending is not None:
+            changes.set_run_fields(ending=change.ending)
+        error = change.ending.error if change.ending else ""
+        data = {"state": change.state.value, "reason": change.reason.value, "error": error}
         changes.events.append(Event(kind="state", data=data, at=change.at))
+
+    def record_warnings(self, reported: Mapping[str, str], changes: PassChanges, *, at: float) -> None:
+        """Record mistakes in the trainer's calls that its processes report."""
+        warnings = with_new_warnings(self.run.warnings, reported, at=at)
+        if warnings != self.run.warnings:
+            self.run = replace(self.run, warnings=warnings)
+            changes.set_run_fields(warnings=warnings)
 
     def record_start(self, notice: StoredNotice, start: wire.Start, changes: PassChanges) -> None:
         """Record what rank 0 states of the run: owner, tags, configuration, mode, and the policy it asks for."""

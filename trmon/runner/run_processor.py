@@ -99,6 +99,7 @@ class RunProcessor:
         self._adaptation.configure(changes)
         self._batches.close_due(changes, caught_up=page.caught_up)
         self._batches.revise(late, changes)
+        self._batches.confirm(changes)
         apply_scalars(self._log, run, page.messages, changes)
         self._adaptation.adapt(changes)
         if page.caught_up:

@@ -12,6 +12,7 @@ from rich.text import Text
 from trmon.api.diagnosis.schemas import DiagnosisOut
 from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut
 from trmon.api.signals.schemas import BandOut, SeriesOut
+from trmon.domain.model.severity import Severity
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
 from trmon.terminal.run_detail import POINTS, RunDetail
 from trmon.terminal.sparkline import text_sparkline
@@ -23,6 +24,10 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
     """Print the details of a run."""
     run = detail.run
     console.print(Text(f"{run.project}/{run.run}", style="bold"), Text(_about(run, now=now), style="dim"))
+    if run.end_phrase:
+        console.print(Text(run.end_phrase), soft_wrap=True)
+    for warning in run.warnings:
+        console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN], soft_wrap=True)
     console.print(verdict_line(run.verdict), soft_wrap=True)
     for alert in run.alerts:
         console.print(_alert(alert), soft_wrap=True)

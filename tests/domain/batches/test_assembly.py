@@ -142,3 +142,37 @@ def test_the_oldest_report_and_the_end_of_the_grace_period_of_open_batches() -> 
     arrivals.receive(1, at=9.0)
     assert arrivals.assembly.oldest_report_id() == 1
     assert arrivals.assembly.grace_ends(grace_seconds=GRACE, watching_since=0.0) == 65.0
+
+
+@pytest.mark.parametrize(
+    ("chunks", "completeness"),
+    [
+        pytest.param([0, 1, 2], Completeness.COMPLETE, id="as many as announced"),
+        pytest.param([0, 1], Completeness.MISSING_CHUNK, id="fewer: the trainer crashed"),
+    ],
+)
+def test_an_announced_number_of_chunks_decides_completeness(chunks: list[int], completeness: Completeness) -> None:
+    arrivals = Arrivals()
+    for chunk in chunks:
+        arrivals.receive(0, chunk=chunk, chunks=3)
+    arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1, outcome="crashed"))
+    assert arrivals.closed(1.0) == [(0, completeness)]
+
+
+def test_a_count_of_what_was_sent_precedes_the_announced_one() -> None:
+    arrivals = Arrivals()
+    arrivals.receive(0, chunks=3)
+    arrivals.receive(1, finished=finished((0, None, 1)))
+    assert arrivals.closed(1.0) == [(0, Completeness.COMPLETE)]
+
+
+@pytest.mark.parametrize(("count", "is_complete"), [(2, True), (3, False)])
+def test_a_count_that_comes_after_the_grace_period_confirms_the_closed_batch(count: int, is_complete: bool) -> None:
+    arrivals = Arrivals()
+    for chunk in (0, 1):
+        arrivals.receive(0, chunk=chunk)
+    assert arrivals.closed(GRACE) == [(0, Completeness.UNCONFIRMED)]
+    assert arrivals.assembly.take_confirmed() == {}
+    arrivals.receive(1, finished=finished((0, None, count)), at=GRACE)
+    assert arrivals.assembly.take_confirmed() == {BatchKey(1, 0, None): is_complete}
+    assert arrivals.assembly.take_confirmed() == {}

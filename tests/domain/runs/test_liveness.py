@@ -124,7 +124,26 @@ def test_notices_change_the_state(
 def test_a_crash_keeps_its_error() -> None:
     _, change = after_notice(liveness(RunState.RUNNING), notice(finish(outcome="crashed")))
     assert change is not None
-    assert (change.error, change.silence_started_at) == ("boom", 50.0)
+    assert change.ending is not None
+    assert (change.ending.error, change.silence_started_at) == ("boom", 50.0)
+
+
+def test_a_failure_explains_the_signal_that_ended_its_launch() -> None:
+    terminated = wire.Finish(**ORIGIN, sequence=1, reason="signal", signal="SIGTERM", sent_at=190.0)
+    ended, change = after_notice(liveness(RunState.RUNNING), notice(terminated))
+    assert change is not None
+    assert (ended.state, change.ending and change.ending.phrase) == (RunState.FINISHED, "ended by SIGTERM")
+    other = wire.Finish(attempt="a", launch="two", sequence=2, outcome="crashed", error="boom")
+    assert after_notice(ended, notice(other))[1] is None
+    crashed, change = after_notice(ended, notice(finish(rank=3, outcome="crashed")))
+    assert change is not None
+    assert (crashed.state, change.ending and change.ending.phrase) == (RunState.CRASHED, "boom on rank 3")
+    assert after_notice(crashed, notice(terminated))[1] is None
+
+
+def test_a_failure_after_a_normal_end_changes_nothing() -> None:
+    ended, _ = after_notice(liveness(RunState.RUNNING), notice(finish()))
+    assert after_notice(ended, notice(finish(rank=3, outcome="crashed")))[1] is None
 
 
 def test_a_start_of_a_running_run_restarts_the_silence() -> None:

@@ -26,6 +26,7 @@ from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run_ending import RunEnding, RunWarning
 from trmon.domain.state.run_update import Event, Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.schema import tables
@@ -197,3 +198,15 @@ def test_updates_of_a_run_deleted_in_the_same_group_do_not_fail_other_runs(store
         assert future.exception(30) is None
     assert listed(store) == ["math/other"]
     assert [event.run_id for event in store.events.after(0, access=EVERYTHING)] == [stays]
+
+
+def test_a_run_keeps_how_it_ended_and_what_its_trainer_gets_wrong(store: Store) -> None:
+    [run_id] = begin(store, "math/grpo")
+    assert (store.run_log.runs.by_id(run_id).ending, store.run_log.runs.by_id(run_id).warnings) == (None, ())
+    ending = RunEnding(at=NOW, rank=3, reason="exit_code", error="exit code 3", traceback="in step", exit_code=3)
+    warnings = (RunWarning(kind="probabilities", text="logprobs=", at=NOW),)
+    changes = {"state": RunState.CRASHED, "ending": ending, "warnings": warnings}
+    commit(store, run_id, **changes)
+    commit(store, run_id)
+    run = store.run_log.runs.by_id(run_id)
+    assert (run.ending, run.warnings, run.end_phrase) == (ending, warnings, "exit code 3 on rank 3")

@@ -47,7 +47,9 @@ class BatchOut(ResponseModel):
     n_tokens: int
     n_ranks: int
     missing_ranks: list[int]
-    complete: bool
+    complete: bool | None = Field(
+        description="Null if unknown: a rank has not said how many chunks it sent, as after a crash."
+    )
     revised: bool
     mode: str
     primary_pair: str
@@ -61,7 +63,10 @@ class BatchOut(ResponseModel):
     @classmethod
     def of(cls, row: BatchRow) -> Self:
         """Return the response for a batch."""
-        return cls.from_fields(row, attempt_id=row.key.attempt_id, step=row.key.step, update=row.key.update)
+        key = row.key
+        return cls.from_fields(
+            row, attempt_id=key.attempt_id, step=key.step, update=key.update, complete=row.known_complete
+        )
 
 
 class SequenceDecisions(ResponseModel):

@@ -64,6 +64,8 @@ class FleetRunOut(ResponseModel):
     step: int | None
     last_report_at: float | None
     expected_step_seconds: float | None = Field(description="The median duration of the newest steps.")
+    end_phrase: str | None = Field(description="How the run ended in a few words, or that no exit was seen.")
+    warnings: list[str] = Field(description="Mistakes in the trainer's calls.")
     verdict: VerdictOut
     alerts: list[OpenAlertOut]
     mask_rate: Number | None = Field(description="At the newest step.")
@@ -87,6 +89,7 @@ class FleetRunOut(ResponseModel):
             run=run.key.run,
             step=run.last_step,
             expected_step_seconds=expected,
+            warnings=[warning.text for warning in run.warnings],
             verdict=VerdictOut.of(inputs, acked=acked, now=now),
             alerts=[OpenAlertOut.of(listed) for listed in alerts],
             mask_rate=summary.mask_rate if summary else None,

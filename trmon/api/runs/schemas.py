@@ -14,6 +14,29 @@ from trmon.domain.runs.run import Run, RunState
 from trmon.views.run_view_cache import RunView
 
 
+class RunEndOut(ResponseModel):
+    """How a run ended, as its trainer reported it."""
+
+    at: float
+    rank: int = Field(description="The rank that reported the end.")
+    reason: str = Field(
+        description="closed, exited (close() was not called), exception, exit_code or signal; empty from older clients."
+    )
+    phrase: str
+    error: str = Field(description="The exception's type and message, in one line.")
+    traceback: str = Field(description="The exception's innermost frames.")
+    exit_code: int | None
+    signal: str
+
+
+class RunWarningOut(ResponseModel):
+    """A mistake in the trainer's calls, which the client also wrote to stderr."""
+
+    kind: str
+    text: str
+    at: float
+
+
 class RunOut(ResponseModel):
     """A run; times are seconds since the epoch on the server's clock."""
 
@@ -30,6 +53,9 @@ class RunOut(ResponseModel):
     archived: bool
     mask_rate: Number | None = Field(description="At the newest step; null for an inactive run.")
     firing: list[str] = Field(description="The rules whose alerts fire on the run.")
+    end: RunEndOut | None = Field(description="Null while the run goes on, and where no exit was seen.")
+    end_phrase: str | None = Field(description="How the run ended in a few words, or that no exit was seen.")
+    warnings: list[RunWarningOut]
 
     @classmethod
     def of(cls, run: Run, view: RunView | None) -> Self:
@@ -40,6 +66,8 @@ class RunOut(ResponseModel):
             run=run.key.run,
             mask_rate=view.signals.get("mask_rate") if view else None,
             firing=[alert.rule for alert in view.alerts if alert.state is AlertState.FIRING] if view else [],
+            end=RunEndOut.from_fields(run.ending) if run.ending is not None and run.state.ended else None,
+            warnings=[RunWarningOut.from_fields(warning) for warning in run.warnings],
         )
 
 

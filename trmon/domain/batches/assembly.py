@@ -65,7 +65,10 @@ class ClosedBatch:
 
 @dataclass(slots=True)
 class OpenBatch:
-    """The reports of one batch so far, and the chunk counts that its ranks have stated."""
+    """The reports of one batch so far, and the chunk counts that its ranks have stated or announced.
+
+    A count that a rank states after its last chunk precedes the number that its trainer announced.
+    """
 
     key: BatchKey
     chunks: dict[int, dict[int, AnyReport]] = field(default_factory=dict)
@@ -74,11 +77,15 @@ class OpenBatch:
     newest_at: float = 0.0
     oldest_id: int | None = None
 
+    announced: dict[int, int] = field(default_factory=dict)
+
     def add(self, report: AnyReport) -> None:
         """Add a report; the world size is the largest that any report states. A damaged report counts as arrived."""
         self.chunks.setdefault(report.key.rank, {})[report.key.chunk] = report
         stated = report.report.world_size if isinstance(report, StoredReport) else report.key.rank + 1
         self.world_size = max(self.world_size, stated)
+        if isinstance(report, StoredReport) and report.report.chunks is not None:
+            self.announced[report.key.rank] = report.report.chunks
         self.newest_at = max(self.newest_at, report.received_at)
         self.oldest_id = report.id if self.oldest_id is None else min(self.oldest_id, report.id)
 
@@ -88,12 +95,17 @@ class OpenBatch:
 
     def completeness_of(self, rank: int) -> Completeness:
         """Return how complete the reports of one rank are."""
-        chunks, count = self.chunks.get(rank), self.counts.get(rank)
+        chunks, count = self.chunks.get(rank), self.counts.get(rank, self.announced.get(rank))
         if not chunks:
             return Completeness.MISSING_RANK
         if max(chunks) != len(chunks) - 1 or (count is not None and len(chunks) < count):
             return Completeness.MISSING_CHUNK
         return Completeness.UNCONFIRMED if count is None else Completeness.COMPLETE
+
+    @property
+    def arrived(self) -> dict[int, int]:
+        """How many chunks of each rank have arrived."""
+        return {rank: len(chunks) for rank, chunks in self.chunks.items()}
 
     def close(self) -> ClosedBatch:
         """Return the closed batch with the reports that have arrived."""
@@ -109,6 +121,18 @@ class OpenBatch:
         )
 
 
+MAX_UNCONFIRMED = 64
+"""How many closed batches may wait for the counts of their ranks; the completeness of older ones stays unknown."""
+
+
+@dataclass(slots=True)
+class UnconfirmedBatch:
+    """A closed batch: how many chunks of each rank had arrived, and the counts stated so far."""
+
+    arrived: dict[int, int]
+    counts: dict[int, int]
+
+
 @dataclass(slots=True)
 class Assembly:
     """The open batches of one run; it has no clock and does no I/O, the worker passes reports and times."""
@@ -116,6 +140,8 @@ class Assembly:
     batches: dict[BatchKey, OpenBatch] = field(default_factory=dict)
     _counts: dict[BatchKey, dict[int, int]] = field(default_factory=dict)
     _ended_ranks: dict[tuple[int, int], str] = field(default_factory=dict)
+    _unconfirmed: dict[BatchKey, UnconfirmedBatch] = field(default_factory=dict)
+    _confirmed: dict[BatchKey, bool] = field(default_factory=dict)
 
     def add_report(self, report: AnyReport) -> None:
         """Add a report of an open batch, and the chunk counts that it states for earlier batches."""
@@ -139,6 +165,13 @@ class Assembly:
         for stated in finished:
             key = BatchKey(attempt_id, stated.step, stated.update)
             self._counts.setdefault(key, {})[rank] = stated.chunks
+            if key in self._unconfirmed:
+                self._confirm(key, rank, stated.chunks)
+
+    def take_confirmed(self) -> dict[BatchKey, bool]:
+        """Return the batches that closed before their ranks had stated all counts, and do now: whether complete."""
+        confirmed, self._confirmed = self._confirmed, {}
+        return confirmed
 
     def rank_started(self, attempt_id: int, rank: int) -> None:
         """Record that a rank has started."""
@@ -164,7 +197,9 @@ class Assembly:
             if key.attempt_id in waiting or (in_grace and not self._is_final(batch)):
                 waiting.add(key.attempt_id)
                 continue
-            closed.append(batch.close())
+            closed.append(done := batch.close())
+            if done.completeness is Completeness.UNCONFIRMED:
+                self._unconfirmed[key] = UnconfirmedBatch(batch.arrived, {**batch.announced, **batch.counts})
             del self.batches[key]
         for done in closed:
             self._forget(done.key)
@@ -179,6 +214,13 @@ class Assembly:
         """Return the smallest id of a report in an open batch, from which a restart must read again."""
         ids = (batch.oldest_id for batch in self.batches.values())
         return min((id_ for id_ in ids if id_ is not None), default=None)
+
+    def _confirm(self, key: BatchKey, rank: int, count: int) -> None:
+        batch = self._unconfirmed[key]
+        batch.counts[rank] = count
+        if batch.counts.keys() >= batch.arrived.keys():
+            del self._unconfirmed[key]
+            self._confirmed[key] = all(batch.counts[rank] <= n for rank, n in batch.arrived.items())
 
     def _is_final(self, batch: OpenBatch) -> bool:
         attempt_id = batch.key.attempt_id
@@ -196,6 +238,8 @@ class Assembly:
         ]
         for other in stale:
             del self._counts[other]
+        while len(self._unconfirmed) > MAX_UNCONFIRMED:
+            del self._unconfirmed[next(iter(self._unconfirmed))]
 
 
 def reopened_batch(reports: Iterable[AnyReport]) -> ClosedBatch:

@@ -29,7 +29,8 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     `ordinal` counts the batches of a run in the order in which they were folded, from 1; a revision keeps it.
     `signals` are those of formulas, section 5, and the derived ones (mask_rate, response_length_growth), NaN if they
     cannot be computed; `scalars` are sent by the trainer. `last_report_id` is the id of the newest report in the batch.
-    `quarantined` lists the parts of the batch that could not be processed.
+    `quarantined` lists the parts of the batch that could not be processed. `complete` is false if data is missing that
+    is known to exist; if `unconfirmed`, more may be missing, since a rank has not said how many chunks it sent.
     """
 
     run_id: int
@@ -51,6 +52,12 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     signals: dict[str, float]
     scalars: dict[str, float]
     quarantined: tuple[Quarantined, ...] = ()
+    unconfirmed: bool = False
+
+    @property
+    def known_complete(self) -> bool | None:
+        """Whether the batch is complete; None if that is unknown."""
+        return None if self.complete and self.unconfirmed else self.complete
 
     def with_quarantined(self, parts: Iterable[Quarantined]) -> BatchRow:
         """Return the row with more quarantined parts, and their number as a signal for rules."""

@@ -42,7 +42,14 @@ def apply_state_change(
             evaluation = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
             since = change.silence_started_at
             transitions[rule.name] = _raise(
-                rule, evaluation, context=context, pipeline_state=pipeline_state, key=key, at=change.at, since=since
+                rule,
+                evaluation,
+                context=context,
+                pipeline_state=pipeline_state,
+                key=key,
+                at=change.at,
+                since=since,
+                error=(change.ending and change.ending.phrase) or "no error text",
             )
         elif rule.when.state is not change.state and track.alert is not None:
             transitions[rule.name] = resolve_alert(track, now=change.at)
@@ -123,6 +130,7 @@ def _raise(
     key: BatchKey,
     at: float,
     since: float,
+    error: str = "",
 ) -> Transition:
     """Raise an alert; in the first steps of a run a page becomes a warning, since its owner still watches the start."""
     severity = rule.severity_in(context.run.mode)
@@ -132,7 +140,7 @@ def _raise(
         at=at,
         value=evaluation.value,
         threshold=evaluation.threshold,
-        summary=rule.format_summary(evaluation, run=str(context.run.key), step=key.step),
+        summary=rule.format_summary(evaluation, run=str(context.run.key), step=key.step, error=error),
         silence_started_at=since,
     )
     return raise_alert(rule, run_id=context.run.id, severity=severity, key=key, text=text)

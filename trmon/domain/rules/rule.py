@@ -37,8 +37,9 @@ class Rule:
     """A rule that raises an alert: its condition, its durations, its severity and its texts.
 
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
-    has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run}
-    and {step}. `runbook` says in a line or two what to do; `meaning` is shown on the page of the rule only.
+    has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
+    {step} and {error}, how the trainer ended. `runbook` says in a line or two what to do; `meaning` is shown on the
+    page of the rule only.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Rule:
         labels = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
         return f"{run_id}/{self.name}/{labels}" if labels else f"{run_id}/{self.name}"
 
-    def format_summary(self, evaluation: Evaluation, *, run: str, step: int) -> str:
+    def format_summary(self, evaluation: Evaluation, *, run: str, step: int, error: str = "") -> str:
         """Return the summary with the values filled in."""
         return self.summary.format(
             signal=evaluation.signal,
@@ -97,6 +98,7 @@ class Rule:
             threshold=f"{evaluation.threshold:.4g}",
             run=run,
             step=step,
+            error=error,
         )
 
 

@@ -17,7 +17,7 @@ from trmon.domain.rules.condition import When
 from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step")
+SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error")
 """The fields that a summary may use."""
 
 

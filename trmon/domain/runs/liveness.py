@@ -8,6 +8,7 @@ from enum import Enum
 
 from trmon.domain.model.messages import AnyReport, StoredNotice, StoredReport
 from trmon.domain.runs.run import RunState
+from trmon.domain.runs.run_ending import RunEnding
 from trmon_client.core import wire
 
 HEARTBEAT_FRESH_SECONDS = 90.0
@@ -20,7 +21,7 @@ class StateChangeReason(Enum):
     REPORTED = "the trainer reports"
     RESTARTED = "the trainer was started again"
     PAUSED = "the trainer paused"
-    SILENT = "no report for longer than expected"
+    SILENT = "no report for longer than expected, and no exit was seen"
     CRASHED = "the trainer ended with an error"
     FINISHED = "the trainer finished"
 
@@ -45,10 +46,11 @@ class SilenceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerEnd:
-    """The end that a trainer sent: its launch, and the time on its own clock."""
+    """The end that a trainer sent: its launch, the time on its own clock, and whether a signal asked for it."""
 
     launch: str
     sent_at: float
+    by_signal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,10 @@ class Liveness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """A change of state at a time; for a stall, `silent_seconds` is the silence and `limit_seconds` its limit."""
+    """A change of state at a time; for a stall, `silent_seconds` is the silence and `limit_seconds` its limit.
+
+    `ending` is the end that the trainer reported, None unless that is the reason.
+    """
 
     before: RunState
     state: RunState
@@ -71,7 +76,7 @@ class StateChange:
     silence_started_at: float
     silent_seconds: float = 0.0
     limit_seconds: float = 0.0
-    error: str = ""
+    ending: RunEnding | None = None
 
 
 def after_report(liveness: Liveness, report: AnyReport) -> tuple[Liveness, StateChange | None]:
@@ -88,7 +93,11 @@ def after_report(liveness: Liveness, report: AnyReport) -> tuple[Liveness, State
 
 
 def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, StateChange | None]:
-    """Return the liveness after a start, a pause or an end; the first end decides how the run ended."""
+    """Return the liveness after a start, scalars, a pause or an end.
+
+    The first end decides how the run ended, except that a failure explains the signal that ended it: a launcher ends
+    all ranks when one of them fails.
+    """
     message, at = notice.message, notice.received_at
     if isinstance(message, wire.Start) and _restarts(liveness, message):
         after = replace(liveness, silent_since=max(liveness.silent_since, at))
@@ -97,7 +106,7 @@ def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, St
         return _changed(after, RunState.RUNNING, StateChangeReason.RESTARTED, at=at, since=liveness.silent_since)
     if isinstance(message, wire.Pause) and not liveness.state.ended and liveness.state is not RunState.PAUSED:
         return _changed(liveness, RunState.PAUSED, StateChangeReason.PAUSED, at=at, since=liveness.silent_since)
-    if isinstance(message, wire.Finish) and not liveness.state.ended:
+    if isinstance(message, wire.Finish) and (not liveness.state.ended or _explains_the_end(liveness, message)):
         return _ended(liveness, message, at=at)
     return liveness, None
 
@@ -140,7 +149,8 @@ def after_silence(
 
 def ending_of(message: wire.Finish) -> TrainerEnd:
     """Return the end in a finish message."""
-    return TrainerEnd(launch=message.launch, sent_at=message.sent_at)
+    by_signal = message.reason == wire.EndReason.SIGNAL.value
+    return TrainerEnd(launch=message.launch, sent_at=message.sent_at, by_signal=by_signal)
 
 
 def _restarts(liveness: Liveness, message: wire.Message) -> bool:
@@ -148,6 +158,12 @@ def _restarts(liveness: Liveness, message: wire.Message) -> bool:
         return True
     later_start = isinstance(message, wire.Start) and message.sent_at > liveness.ending.sent_at
     return message.launch != liveness.ending.launch or later_start
+
+
+def _explains_the_end(liveness: Liveness, message: wire.Finish) -> bool:
+    ending = liveness.ending
+    is_of_launch = ending is not None and ending.by_signal and ending.launch == message.launch
+    return is_of_launch and message.outcome == "crashed"
 
 
 def _ended(liveness: Liveness, message: wire.Finish, *, at: float) -> tuple[Liveness, StateChange | None]:
@@ -162,7 +178,7 @@ def _ended(liveness: Liveness, message: wire.Finish, *, at: float) -> tuple[Live
         StateChangeReason.CRASHED if crashed else StateChangeReason.FINISHED,
         at=at,
         since=liveness.silent_since,
-        error=message.error,
+        ending=RunEnding.of(message, at=at),
     )
 
 
@@ -173,10 +189,9 @@ def _changed(
     *,
     at: float,
     since: float,
-    error: str = "",
+    ending: RunEnding | None = None,
 ) -> tuple[Liveness, StateChange]:
     change = StateChange(
-        before=liveness.state, state=state, reason=reason, at=at, silence_started_at=since, error=error
+        before=liveness.state, state=state, reason=reason, at=at, silence_started_at=since, ending=ending
     )
-    ending = liveness.ending if state.ended else None
-    return replace(liveness, state=state, ending=ending), change
+    return replace(liveness, state=state, ending=liveness.ending if state.ended else None), change

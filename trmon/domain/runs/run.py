@@ -8,6 +8,7 @@ from typing import Any
 
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
+from trmon.domain.runs.run_ending import NO_EXIT, RunEnding, RunWarning
 
 
 class RunState(Enum):
@@ -27,7 +28,10 @@ class RunState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A stored run; times are seconds since the epoch on the server's clock."""
+    """A stored run; times are seconds since the epoch on the server's clock.
+
+    `ending` is the newest end that its trainer reported, of a former start if the run goes on.
+    """
 
     id: int
     key: RunKey
@@ -41,6 +45,15 @@ class Run:
     last_step: int | None
     attempt_id: int | None
     archived: bool = False
+    ending: RunEnding | None = None
+    warnings: tuple[RunWarning, ...] = ()
+
+    @property
+    def end_phrase(self) -> str | None:
+        """How the run ended, in a few words; None while it goes on, and for an end that names no reason."""
+        if self.state is RunState.STALLED:
+            return NO_EXIT
+        return self.ending.phrase or None if self.ending is not None and self.state.ended else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon.domain.runs.run import RunState
+from trmon.domain.runs.run_ending import RunEnding, RunWarning
 from trmon.domain.state.run_snapshot import RunSnapshot
 
 
@@ -71,5 +72,7 @@ class RunUpdate:
     tags: tuple[str, ...] | None = None
     config: dict[str, Any] = field(default_factory=dict)
     mode: str | None = None
+    ending: RunEnding | None = None
+    warnings: tuple[RunWarning, ...] = ()
     checkpoint: Checkpoint | None = None
     outlook: RunSnapshot | None = None

@@ -71,7 +71,7 @@ class ArchivedTable:
                 archived = archived.append_column(column.name, pa.nulls(len(archived), arrow_type(column)))
         known = archived.select(self.schema.names).cast(self.schema)
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
-        return [{**row, **{name: msgspec.json.decode(row[name]) for name in documents}} for row in known.to_pylist()]
+        return [{**row, **{name: _document(row[name]) for name in documents}} for row in known.to_pylist()]
 
 
 RUNS = ArchivedTable(name="runs", table=tables.run)
@@ -116,6 +116,10 @@ def arrow_type(column: Column[Any]) -> Any:
     """Return the Arrow type of a column of the database."""
     impl = getattr(column.type, "impl", column.type)
     return next(arrow for kind, arrow in _ARROW_TYPES if isinstance(impl, kind))
+
+
+def _document(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
 
 
 def _text(document: Any) -> str:

@@ -66,8 +66,8 @@ def _row(batch: BatchRow) -> dict[str, Any]:
 
 
 def _batch(row: dict[str, Any]) -> BatchRow:
-    # Archives of an older trmon have no column `quarantined`.
-    stored = {"quarantined": None} | row | {"run_id": 0}
+    # Archives of an older trmon lack these columns.
+    stored = {"quarantined": None, "unconfirmed": None} | row | {"run_id": 0}
     return BATCH_MAPPING.from_row(
         stored,
         key=batch_key_from_row(row),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from trmon.domain.state.run_update import RunUpdate
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.policies import write_policy
@@ -59,6 +61,8 @@ def _run_columns(update: RunUpdate) -> dict[str, Any]:
         "owner": update.owner,
         "config": update.config or None,
         "mode": update.mode,
+        "ending": msgspec.to_builtins(update.ending),
+        "warnings": msgspec.to_builtins(update.warnings) or None,
     }
     return {name: value for name, value in columns.items() if value is not None}
 

@@ -22,6 +22,7 @@ BATCH_MAPPING = RowMapping(
     BatchRow,
     composed={"key", "signals", "scalars"},
     codecs={
+        "unconfirmed": Codec(encode=bool, decode=bool),
         "missing_ranks": Codec(encode=list, decode=tuple),
         "quarantined": Codec(
             encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored or (), tuple[Quarantined, ...])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -20,11 +21,21 @@ from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run
+from trmon.domain.runs.run_ending import RunEnding, RunWarning
 from trmon.store.database.upsert import update_rows
-from trmon.store.rows.row_mapping import RowMapping
+from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
 
-_RUN = RowMapping(Run, composed={"key", "tags"})
+_RUN = RowMapping(
+    Run,
+    composed={"key", "tags"},
+    codecs={
+        "ending": Codec(encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored, RunEnding | None)),
+        "warnings": Codec(
+            encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored or (), tuple[RunWarning, ...])
+        ),
+    },
+)
 _ATTEMPT = RowMapping(Attempt)
 
 _LAST_REPORT_AT = (

@@ -76,6 +76,8 @@ run = Table(
     Column("last_step", BigInteger),
     Column("attempt_id", BigInteger),
     _required("archived", Boolean),
+    Column("ending", JsonColumn),
+    Column("warnings", JsonColumn),
     _unique("project", "name"),
     sqlite_autoincrement=True,
 )
@@ -120,6 +122,7 @@ claim = Table(
     Column("beat_at", Double),
     Column("former_launch", Text),
     Column("former_step", BigInteger),
+    Column("scalars_at", Double),
     Index("ix_claim_run_id", "run_id"),
 )
 
@@ -195,6 +198,7 @@ batch = Table(
     _required("scalar_names", ForeignKey("name_set.id")),
     _required("scalars", LargeBinary),
     Column("quarantined", JsonColumn),
+    Column("unconfirmed", Boolean),
     _unique(*BATCH_KEY),
     _unique("run_id", "ordinal"),
     Index("ix_batch_attempt_id", "attempt_id", "ordinal"),

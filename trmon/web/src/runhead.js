@@ -26,6 +26,8 @@ export function runHead(head, { run, judged, attempts }, attempt) {
       attempts.length > 1 && chooser(attempts, now),
     ),
     h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    ending(run),
+    run.warnings.map(({ text }) => h("p", { class: "misuse" }, text)),
     config(run.config),
   );
 }
@@ -36,6 +38,15 @@ function chooser(attempts, now) {
   );
   const go = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
   return h("select", { "aria-label": "Attempt", onchange: go }, options);
+}
+
+function ending({ end, end_phrase }) {
+  if (!end_phrase) return null;
+  const frames = end?.traceback;
+  return [
+    h("p", { class: "ending" }, end ? `${end_phrase}, ${ago(end.at)}` : end_phrase),
+    frames && h("details", {}, h("summary", { class: "quiet" }, "innermost frames"), h("pre", { class: "config" }, frames)),
+  ];
 }
 
 function config(given) {

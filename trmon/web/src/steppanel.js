@@ -9,6 +9,8 @@ import { percent, plural, step as shown } from "./words.js";
 const COLUMNS = "n_tokens,argmax_abs_d,reward,advantage,version_min";
 const MOST = 500;
 
+const COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unknown" };
+
 export class StepPanel {
   element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
   #asked = 0;
@@ -40,7 +42,7 @@ export class StepPanel {
 
   #draw(batch, decisions, sequences) {
     const update = batch.update === null ? "rollout" : `update ${batch.update}`;
-    const gaps = batch.complete ? "" : ", incomplete";
+    const gaps = COMPLETENESS[String(batch.complete)];
     const note = `${update}, ${plural(batch.n_sequences, "sequence")}, ${plural(batch.n_tokens, "token")}, ${plural(batch.n_ranks, "rank")}${gaps}`;
     const policies = decisions.map((one) =>
       h(

@@ -2127,6 +2127,8 @@ function runHead(head, { run: run2, judged, attempts }, attempt) {
       attempts.length > 1 && chooser(attempts, now2)
     ),
     h("p", { class: "quiet", title: `first report ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    ending(run2),
+    run2.warnings.map(({ text }) => h("p", { class: "misuse" }, text)),
     config(run2.config)
   );
 }
@@ -2136,6 +2138,14 @@ function chooser(attempts, now2) {
   );
   const go2 = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
   return h("select", { "aria-label": "Attempt", onchange: go2 }, options2);
+}
+function ending({ end, end_phrase }) {
+  if (!end_phrase) return null;
+  const frames = end?.traceback;
+  return [
+    h("p", { class: "ending" }, end ? `${end_phrase}, ${ago(end.at)}` : end_phrase),
+    frames && h("details", {}, h("summary", { class: "quiet" }, "innermost frames"), h("pre", { class: "config" }, frames))
+  ];
 }
 function config(given) {
   const rows = Object.entries(given);
@@ -2353,6 +2363,7 @@ function compare2(a, b) {
 // src/steppanel.js
 var COLUMNS2 = "n_tokens,argmax_abs_d,reward,advantage,version_min";
 var MOST = 500;
+var COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unknown" };
 var StepPanel = class {
   element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
   #asked = 0;
@@ -2381,7 +2392,7 @@ var StepPanel = class {
   }
   #draw(batch, decisions, sequences) {
     const update = batch.update === null ? "rollout" : `update ${batch.update}`;
-    const gaps = batch.complete ? "" : ", incomplete";
+    const gaps = COMPLETENESS[String(batch.complete)];
     const note = `${update}, ${plural(batch.n_sequences, "sequence")}, ${plural(batch.n_tokens, "token")}, ${plural(batch.n_ranks, "rank")}${gaps}`;
     const policies = decisions.map(
       (one) => h(

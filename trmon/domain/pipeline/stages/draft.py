@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trmon.domain.batches.assembly import ClosedBatch
+from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
 from trmon.domain.context.pass_context import PassContext
@@ -46,6 +46,7 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
         n_ranks=len({report.key.rank for report in reports}),
         missing_ranks=closing.batch.missing_ranks,
         complete=not closing.batch.completeness.lacks_data,
+        unconfirmed=closing.batch.completeness is Completeness.UNCONFIRMED,
         revised=former is not None or not closing.pipeline_state.follows(closing.batch.key),
         mode=reports[0].report.mode,
         primary_pair=columns.primary,

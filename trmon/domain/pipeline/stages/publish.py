@@ -70,7 +70,7 @@ def batch_event(row: BatchRow, *, at: float) -> Event:
     """Return the event of a row: its place and its main signals."""
     reader = SignalReader(row.signals, row.primary_pair)
     place = {"attempt_id": row.key.attempt_id, "step": row.key.step, "update": row.key.update}
-    state = {"ordinal": row.ordinal, "complete": row.complete, "revised": row.revised}
+    state = {"ordinal": row.ordinal, "complete": row.known_complete, "revised": row.revised}
     return Event(
         kind="batch",
         data={**place, **state, **{name: json_number(reader[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},

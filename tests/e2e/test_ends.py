@@ -1,0 +1,117 @@
+"""Trainers that end in every way, as processes of their own, and what the service says of their runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.identity import RunKey
+from trmon.terminal.api_client import ApiClient
+from trmon.terminal.run_detail import fetch_run_detail
+
+RUN = RunKey("math", "grpo")
+TRAINER = """
+    import os, signal, sys, time
+    import numpy as np
+    import trmon_client as trmon
+
+    mu = np.full((2, 3), -1.0)
+    monitor = trmon.init(project="math", run="grpo")
+
+    def log(step, **given):
+        monitor.log_batch(step=step, rollout_logprobs=mu, logprobs=mu - 1e-3, mask=np.ones((2, 3)), **given)
+
+    for step in range(3):
+        log(step)
+"""
+
+ENDS: dict[str, tuple[str, int, str, str]] = {
+    "close": ("monitor.close()", 0, "finished", "closed"),
+    "the end of the script": ("", 0, "finished", "ended, close() not called"),
+    "sys.exit(0)": ("sys.exit(0)", 0, "finished", "ended, close() not called"),
+    "sys.exit(3)": ("sys.exit(3)", 3, "crashed", "exit code 3"),
+    "an exception": ("raise RuntimeError('loss is NaN')", 1, "crashed", "RuntimeError: loss is NaN"),
+    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -15, "finished", "ended by SIGTERM"),
+}
+
+
+def run_trainer(service: ThreadedService, folder: Path, end: str) -> subprocess.CompletedProcess[str]:
+    """Run a trainer that logs three steps and ends so."""
+    environment = {**os.environ, "TRMON_URL": service.url, "TRMON_SPOOL_DIR": str(folder / "spool")}
+    script = textwrap.dedent(TRAINER) + textwrap.dedent(end)
+    return subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def read_run(client: httpx.Client) -> dict[str, Any]:
+    """Return the run over REST."""
+    return dict(client.get(f"/api/v1/runs/{RUN}").json())
+
+
+@pytest.mark.parametrize(("end", "code", "state", "phrase"), ENDS.values(), ids=ENDS.keys())
+def test_a_run_says_how_its_trainer_ended(
+    service: ThreadedService, tmp_path: Path, end: str, code: int, state: str, phrase: str
+) -> None:
+    assert run_trainer(service, tmp_path, end).returncode == code
+    with service.client() as client:
+        run = eventually(lambda: read_run(client), lambda run: run["state"] != "running")
+        alerts = client.get("/api/v1/alerts").json()["items"]
+    assert (run["state"], run["end_phrase"], run["end"]["phrase"]) == (state, phrase, phrase)
+    assert [alert["rule"] for alert in alerts] == (["crashed"] if state == "crashed" else [])
+    assert all(alert["summary"].endswith(phrase) for alert in alerts)
+    assert fetch_run_detail(ApiClient(url=service.url, token=None), RUN).run.end_phrase == phrase
+
+
+def test_a_kill_is_silence(service: ThreadedService, tmp_path: Path) -> None:
+    end = "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
+    assert run_trainer(service, tmp_path, end).returncode == -signal.SIGKILL
+    with service.client() as client:
+        run = eventually(lambda: read_run(client), lambda run: run["last_step"] == 2)
+    assert (run["state"], run["end"], run["end_phrase"]) == ("running", None, None)
+
+
+def test_a_crash_shows_its_frames_and_no_secret(service: ThreadedService, tmp_path: Path) -> None:
+    end = """
+        def connect():
+            raise OSError("denied for trmon_secret-of-the-trainer at https://me:hunter2@example.com")
+        connect()
+    """
+    run_trainer(service, tmp_path, end)
+    with service.client() as client:
+        run = eventually(lambda: read_run(client), lambda run: run["state"] == "crashed")
+    assert "in connect" in run["end"]["traceback"]
+    assert "secret-of-the-trainer" not in str(run)
+    assert "hunter2" not in str(run)
+
+
+@pytest.mark.parametrize(("chunks", "known"), [("chunks=2", False), ("", None)])
+def test_a_batch_that_a_crash_cuts_short_is_never_complete(
+    service: ThreadedService, tmp_path: Path, chunks: str, known: bool | None
+) -> None:
+    run_trainer(service, tmp_path, f"log(3, {chunks})\nraise RuntimeError('out of memory')")
+    with service.client() as client:
+        path = f"/api/v1/runs/{RUN}/batches"
+        batches = eventually(lambda: client.get(path).json()["items"], lambda found: len(found) == 4)
+    complete = {batch["step"]: batch["complete"] for batch in batches}
+    assert complete == {0: True, 1: True, 2: True, 3: known}
+
+
+def test_mistakes_in_the_trainers_calls_are_said_on_the_console_and_on_the_run(
+    service: ThreadedService, tmp_path: Path
+) -> None:
+    done = run_trainer(service, tmp_path, "log(1)\nmu = np.exp(mu)\nmonitor.close()")
+    assert done.stderr.count("log_batch got step 1 after step 2") == 1
+    with service.client() as client:
+        run = eventually(lambda: read_run(client), lambda run: run["state"] == "finished")
+    assert [warning["kind"] for warning in run["warnings"]] == ["step_went_back"]
