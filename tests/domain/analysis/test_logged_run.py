@@ -79,3 +79,17 @@ def test_a_log_without_a_known_name_is_refused_with_what_it_has_and_what_is_know
         read([{"foo": 1.0, "bar": 2.0}])
     with pytest.raises(InvalidInput, match="no metrics"):
         read([])
+
+
+def test_updates_that_are_counted_by_themselves_belong_to_their_step() -> None:
+    rollouts = [{"rollout/step": step, "rollout/raw_reward": 0.1 * step} for step in range(5)]
+    updates = [{"train/step": count, "train/loss": float(count), "train/ppo_kl": 0.0} for count in range(20)]
+    run = read(rollouts + updates)
+    assert run.history.steps.tolist() == [0, 1, 2, 3, 4]
+    assert run.history.values["loss"].tolist() == [3.0, 7.0, 11.0, 15.0, 19.0]
+
+
+def test_common_names_are_read_where_no_framework_has_them() -> None:
+    run = read([{"step": 1, "mean_reward": 0.5, "gradient_norm": 0.2}])
+    assert run.framework is None
+    assert {name: column[0] for name, column in run.history.values.items()} == {"reward_mean": 0.5, "grad_norm": 0.2}

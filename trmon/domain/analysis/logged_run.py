@@ -45,9 +45,11 @@ class _Builder:
     """Collects rows; a later row of a step replaces the signals that it has, so a resumed run replaces its steps."""
 
     signals: dict[int, dict[str, float]] = field(default_factory=dict)
+    updates: dict[int, dict[str, float]] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     ignored: dict[str, IgnoredName] = field(default_factory=dict)
     nonfinite: dict[str, int] = field(default_factory=dict)
+    nonfinite_updates: dict[str, int] = field(default_factory=dict)
     framework: str | None = None
     n_rows: int = 0
     names_steps: bool = False
@@ -59,14 +61,28 @@ class _Builder:
         if not line.signals:
             return
         self.n_rows += 1
-        self.names_steps = self.names_steps or line.step is not None
+        self.names_steps = self.names_steps or line.step is not None or line.update is not None
         self.framework = self.framework or line.framework
+        if line.update is not None:
+            self.updates.setdefault(line.update, {}).update(line.signals)
+            for name in line.nonfinite:
+                self.nonfinite_updates.setdefault(name, line.update)
+            return
         step = self.n_rows if line.step is None else line.step
         self.signals.setdefault(step, {}).update(line.signals)
         if not math.isnan(line.step_seconds):
             self.seconds[step] = line.step_seconds
         for name in line.nonfinite:
             self.nonfinite.setdefault(name, step)
+
+    def join_updates(self) -> None:
+        """Add the updates to their steps, whose last update counts; all steps have equally many updates."""
+        steps = max(self.signals, default=-1) + 1
+        per_step = max(1, round((max(self.updates, default=-1) + 1) / steps)) if steps else 1
+        for update in sorted(self.updates):
+            self.signals.setdefault(update // per_step, {}).update(self.updates[update])
+        for name, update in self.nonfinite_updates.items():
+            self.nonfinite.setdefault(name, update // per_step)
 
 
 def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> LoggedRun:
@@ -81,6 +97,7 @@ def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> Logged
     builder = _Builder()
     for row in chain(first, iterator):
         builder.add(translate(row, table=table))
+    builder.join_updates()
     if not builder.signals:
         raise InvalidInput(source, _nothing_known(names))
     steps = sorted(builder.signals)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MetricTable:
     """The metric names of one release of a framework, read from its sources.
 
     Of several names of one signal the first in the table is read. `linear` has the factor and the offset of names whose
     number is factor x signal + offset in the framework's convention: signal = factor x value + offset. `prefixes` are
-    what the framework or its tracker may put before a name; `step_seconds` are names of the duration of a step.
+    what the framework or its tracker may put before a name; `step_seconds` are names of the duration of a step;
+    `updates` are names of a count of updates where a step may have several.
     """
 
     framework: str
@@ -24,6 +25,7 @@ class MetricTable:
     prefixes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     step_seconds: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
 
     def name_in_table(self, name: str) -> str | None:
         """Return the name as the table has it, without a prefix of a tracker; None if the table lacks it."""
@@ -31,8 +33,3 @@ class MetricTable:
             if known in self.signals or known in self.excluded:
                 return known
         return None
-
-    def converted(self, name: str, value: float) -> float:
-        """Return the signal for the value of a name in the table."""
-        factor, offset = self.linear.get(name, (1.0, 0.0))
-        return factor * value + offset

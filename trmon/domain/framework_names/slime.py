@@ -51,6 +51,7 @@ SLIME = MetricTable(
         "rollout/log_probs": "mean over samples of log-probs, not an entropy",
         "rollout/entropy": "of the whole rollout batch before updates; train/entropy_loss is read",
     },
-    steps=("rollout/step", "train/step"),
+    steps=("rollout/step",),
+    updates=("train/step",),
     step_seconds=("perf/step_time",),
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from trmon.domain.framework_names.metric_table import MetricTable
 from trmon.domain.framework_names.recognition import FRAMEWORKS, recognise
 from trmon.domain.signals.derived_signals import DERIVED
+from trmon.domain.signals.scalar_names import ALIASES
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS
 
@@ -21,6 +23,7 @@ COUNTS = ("n_tokens",)
 _SIGNAL_NAMES = {*SIGNALS, *DERIVED, *COUNTS}
 _TRMON_NAMES = {*_SIGNAL_NAMES, *SCALARS}
 _PAIR_STEMS = {name.removeprefix(f"{pair}_") for pair in PAIRS for name in _TRMON_NAMES if name.startswith(f"{pair}_")}
+_ALIASED = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class IgnoredName:
 class Translation:
     """The signals of one log line under trmon's names, its step (None if it names none), and its ignored names.
 
+    `update` is the count of updates up to the line, if the line names it instead of its step.
     `framework` is the one whose names were read, None if only trmon's own were; `step_seconds` is the duration of the
     step, NaN if it is not known; `others` are the numbers under ignored names; `nonfinite` are the known names with NaN
     or infinity as their value, except for signals that are NaN where they cannot be computed.
@@ -42,6 +46,7 @@ class Translation:
 
     signals: Mapping[str, float]
     step: int | None = None
+    update: int | None = None
     framework: str | None = None
     step_seconds: float = math.nan
     others: Mapping[str, float] = field(default_factory=dict)
@@ -58,19 +63,24 @@ def translate(metrics: Mapping[str, object], *, table: MetricTable | None = None
     """
     table = table or recognise(metrics.keys())
     steps = (*(table.steps if table else ()), *STEPS)
-    numbers = {name: number_of(value) for name, value in metrics.items() if name not in steps}
+    updates = table.updates if table else ()
+    numbers = {name: number_of(value) for name, value in metrics.items() if name not in steps and name not in updates}
+    update = _first_step(metrics, updates)
     found = dict(_signals(numbers, table))
     read = {name for name, _ in found.values()}
     others = {name: value for name, value in numbers.items() if name not in read and value is not None}
     undefined = {name for signal, (name, _) in found.items() if signal in _SIGNAL_NAMES and _may_be_nan(signal, name)}
     return Translation(
         signals={signal: value for signal, (_, value) in found.items()},
-        step=next((step for name in steps if (step := step_of(metrics.get(name))) is not None), None),
+        step=_first_step(metrics, steps) if update is None else None,
+        update=update,
         framework=table.framework if table and any(trmon_name(name) is None for name in read) else None,
         step_seconds=_step_seconds(numbers, table),
         others=others,
         ignored=tuple(
-            IgnoredName(name, _why(name, value, table)) for name, value in numbers.items() if name not in read
+            IgnoredName(name, _why(name, table, is_number=value is not None))
+            for name, value in numbers.items()
+            if name not in read
         ),
         nonfinite=tuple(
             name
@@ -101,6 +111,10 @@ def step_of(given: object) -> int | None:
     return int(number) if number is not None and math.isfinite(number) and number.is_integer() else None
 
 
+def _first_step(metrics: Mapping[str, object], names: tuple[str, ...]) -> int | None:
+    return next((step for name in names if (step := step_of(metrics.get(name))) is not None), None)
+
+
 def trmon_name(name: str) -> str | None:
     """Return the full name of a signal of trmon's; names without a pair prefix mean the mismatch pair."""
     if name in _PAIR_STEMS:
@@ -108,38 +122,48 @@ def trmon_name(name: str) -> str | None:
     return name if name in _TRMON_NAMES else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A name of a line that may give a signal, and how its number is converted."""
+
+    name: str
+    signal: str
+    factor: float = 1.0
+    offset: float = 0.0
+
+
 def _signals(numbers: Mapping[str, float | None], table: MetricTable | None) -> Iterator[tuple[str, tuple[str, float]]]:
     """Yield each signal with the name and the value that it is read from."""
     taken: set[str] = set()
-    candidates = (*_own(numbers), *(found for other in _tables(table) for found in _of_table(numbers, other)))
-    excluded = table.excluded if table else {}
     read: set[str] = set()
-    for name, signal, value in candidates:
-        if signal not in taken and name not in read and name not in excluded:
-            taken.add(signal)
-            read.add(name)
-            yield signal, (name, value)
+    for found in _candidates(tuple(numbers), table):
+        value = numbers[found.name]
+        if value is not None and found.signal not in taken and found.name not in read:
+            taken.add(found.signal)
+            read.add(found.name)
+            yield found.signal, (found.name, found.factor * value + found.offset)
+
+
+@lru_cache(maxsize=512)
+def _candidates(names: tuple[str, ...], table: MetricTable | None) -> tuple[_Candidate, ...]:
+    """Return what the names of a line may mean, in order of preference; lines of a log mostly have the same names."""
+    own = (_Candidate(name, signal) for name in names if (signal := trmon_name(name)) is not None)
+    framed = (found for other in _tables(table) for found in _of_table(names, other))
+    aliases = (_Candidate(name, _ALIASED[name]) for name in names if name in _ALIASED)
+    excluded = table.excluded if table else {}
+    return tuple(found for found in (*own, *framed, *aliases) if found.name not in excluded)
 
 
 def _tables(table: MetricTable | None) -> tuple[MetricTable, ...]:
     return () if table is None else (table, *(other for other in FRAMEWORKS if other is not table))
 
 
-def _own(numbers: Mapping[str, float | None]) -> Iterator[tuple[str, str, float]]:
-    for name, value in numbers.items():
-        signal = trmon_name(name)
-        if signal is not None and value is not None:
-            yield name, signal, value
-
-
-def _of_table(numbers: Mapping[str, float | None], table: MetricTable) -> Iterator[tuple[str, str, float]]:
+def _of_table(names: tuple[str, ...], table: MetricTable) -> Iterator[_Candidate]:
     """Yield the names of a framework in the order of its table."""
-    known = {table.name_in_table(name): name for name in numbers}
+    known = {table.name_in_table(name): name for name in names}
     for key, signal in table.signals.items():
-        name = known.get(key)
-        value = None if name is None else numbers[name]
-        if name is not None and value is not None:
-            yield name, signal, table.converted(key, value)
+        if key in known:
+            yield _Candidate(known[key], signal, *table.linear.get(key, (1.0, 0.0)))
 
 
 def _may_be_nan(signal: str, name: str) -> bool:
@@ -155,12 +179,14 @@ def _step_seconds(numbers: Mapping[str, float | None], table: MetricTable | None
     return math.nan
 
 
-def _why(name: str, value: float | None, table: MetricTable | None) -> str:
+@lru_cache(maxsize=4096)
+def _why(name: str, table: MetricTable | None, *, is_number: bool) -> str:
+    """Return why a name is ignored."""
     for known in _tables(table):
         key = known.name_in_table(name)
         if key is None:
             continue
         if key in known.excluded:
             return known.excluded[key]
-        return "not a number" if value is None else f"{known.signals[key]} is read from another name"
-    return "not a number" if value is None and trmon_name(name) else "unknown name"
+        return f"{known.signals[key]} is read from another name" if is_number else "not a number"
+    return "not a number" if not is_number and trmon_name(name) else "unknown name"
