@@ -23,7 +23,6 @@ from trmon.bootstrap.app import create_app
 from trmon.cli import app as cli
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
-from trmon.domain.diagnosis.cause_order import CAUSE_ORDER
 from trmon.domain.diagnosis.conditions import (
     ONCE,
     RECURRING,
@@ -34,6 +33,7 @@ from trmon.domain.diagnosis.conditions import (
     HistoryNot,
 )
 from trmon.domain.diagnosis.criteria import finding_conditions
+from trmon.domain.model.finding import CAUSES
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
@@ -193,8 +193,8 @@ def source_of(function: str) -> str:
 def findings_page() -> str:
     """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
     conditions = finding_conditions(Thresholds())
-    rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSE_ORDER)
-    remedies = [(f.value, REMEDIES[f].render()) for f in CAUSE_ORDER]
+    rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSES)
+    remedies = [(f.value, REMEDIES[f].render()) for f in CAUSES]
     return _page(
         "Findings",
         "What a [diagnosis](../diagnosis.md) can name, causes before their symptoms. Signals without a pair's prefix "

@@ -25,7 +25,8 @@ N = 20
 LENGTH = 50
 TOKENS = N * LENGTH
 VERSION = 10
-HEALTHY_SCALARS = {"grad_norm": 1.0, "grad_variance": 1.0, "router_flip_rate": 0.0, "lr": 1e-6}
+HEALTHY_SCALARS = {"grad_norm": 1.0, "grad_variance": 1.0, "router_flip_rate": 0.001, "lr": 1e-6}
+OPTIONAL_SCALARS = ("entropy", "loss")
 UNLIKELY = -1000.0
 """A log-weight with which a sequence has no weight."""
 
@@ -117,6 +118,7 @@ def batch_of(numbers: tuple[tuple[str, float], ...]) -> Batch:
     given = dict(numbers)
     batch = Batch(_lengths(given))
     scalars = {name: given.get(name, value) for name, value in HEALTHY_SCALARS.items()}
+    scalars |= {name: given[name] for name in OPTIONAL_SCALARS if name in given}
     batch.fields["scalars"] = scalars
     for name in given.keys() - scalars.keys():
         MAKE[name](batch, given)
@@ -202,6 +204,10 @@ def _equal_groups(batch: Batch, numbers: Numbers) -> None:
     batch.columns["reward"] = np.where((rows % 2 == 1) & (rows // 2 >= equal), 1.0, 0.0)
 
 
+def _rewards(batch: Batch, numbers: Numbers) -> None:
+    batch.columns["reward"] = np.where(np.arange(N) < round(numbers["reward_mean"] * N), 1.0, 0.0)
+
+
 def _equal_rewards(batch: Batch, numbers: Numbers) -> None:
     assert numbers["reward_std"] == 0
     batch.columns["reward"] = np.ones(N)
@@ -283,6 +289,7 @@ MAKE: dict[str, Callable[[Batch, Numbers], None]] = {
     "response_length_growth": _nothing,
     "zero_variance_groups": _equal_groups,
     "reward_std": _equal_rewards,
+    "reward_mean": _rewards,
     "mask_rate": _rejected,
     "mask_rate_long": _nothing,
     "mask_rate_short": _nothing,

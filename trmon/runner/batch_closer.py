@@ -85,7 +85,7 @@ class BatchCloser:
             found = quarantined_in(changes.rows[key], closing)
             run.unreported += [structs.replace(entry, place=f"step {key.step}, {entry.place}") for entry in found]
             read = structs.replace(row, scalars=changes.rows[key].scalars)
-            run.pipeline_state = reconsider(read, context=context, pipeline_state=run.pipeline_state)
+            _, run.pipeline_state = reconsider(read, context=context, pipeline_state=run.pipeline_state)
 
     def confirm(self, changes: PassChanges) -> None:
         """Record whether batches are complete whose ranks stated their counts only after the batch had closed."""

@@ -59,7 +59,7 @@ def recover_run(log: RunLog, context: PassContext) -> RecoveredRun:
     state = _with_step_start(_replay(log, recovered, context), log)
     newest = log.batch(state.gauge_keys[-1]) if state.gauge_keys else None
     if newest is not None:
-        state = reconsider(newest, context=context, pipeline_state=state)
+        _, state = reconsider(newest, context=context, pipeline_state=state)
     recovered.pipeline_state = state.with_stored_alerts(log.open_alerts(run.id))
     through = recovered.frontier.notice_id
     for notice in _notices(log, run.id, after=recovered.pipeline_state.reread_notices_after, through=through):

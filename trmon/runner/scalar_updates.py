@@ -37,7 +37,7 @@ def _apply_to_step(log: RunLog, run: LoadedRun, attempt_id: int, step: int, chan
         changes.tally.unplaced_scalars += 1
     elif scalars.items() - row.scalars.items():
         row = structs.replace(row, scalars={**row.scalars, **scalars})
-        state = reconsider(row, context=run.pass_context(changes), pipeline_state=run.pipeline_state)
+        row, state = reconsider(row, context=run.pass_context(changes), pipeline_state=run.pipeline_state)
         event = batch_event(row, at=changes.now)
         run.apply(BatchChanges(pipeline_state=state, row=row, events=(event,)), changes)
         if run.gauge_row and run.gauge_row.key == key:

@@ -36,6 +36,17 @@ HEALTHY: dict[str, float] = {
     "grad_norm": 1.0,
     "zero_variance_groups": 0.1,
     "mask_rate": 0.01,
+    "mismatch_ln_e_value": -2.0,
+    "mu_zero_saturated_share": 0.05,
+    "temperature_slope": 0.001,
+    "temperature_corr": 0.05,
+    "nonfinite_steps": 0.0,
+    "entropy_relative": 0.9,
+    "entropy_rise": -0.001,
+    "response_length_relative": 1.0,
+    "effective_signal_relative": 0.9,
+    "reward_collapse": 0.1,
+    "reward_decline": 0.15,
 }
 
 

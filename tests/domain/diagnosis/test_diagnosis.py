@@ -19,10 +19,12 @@ def test_a_healthy_run_is_healthy_and_needs_nothing() -> None:
     assert (found.quadrant, found.escalation.stage) == (Quadrant.ON_POLICY, Stage.REJECTION)
 
 
+PADDED = {"saturated_fraction": 0.3, "mu_zero_saturated_share": 0.9}
 NEEDED = (
     *("mismatch_prob_pearson", "mismatch_prob_diff_max", "mismatch_ppl_ratio", "mismatch_kl_k1"),
-    *("saturated_fraction", "invalid_fraction", "mismatch_chi2_token", "mismatch_ess_token", "ess_seq_relative"),
+    *("invalid_fraction", "mismatch_chi2_token", "mismatch_ess_token", "ess_seq_relative"),
     *("staleness_kl_k3", "clip_fraction", "response_length_growth", "grad_norm", "zero_variance_groups"),
+    *("reward_collapse", "entropy_relative", "response_length_relative", "nonfinite_steps"),
 )
 
 
@@ -39,7 +41,7 @@ def test_a_run_is_never_healthy_while_a_signal_is_nan(signal: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "lost", [("mismatch_ratio_mean", "mismatch_ratio_shift"), ("mismatch_k3_excess", "mismatch_kl_k3")]
+    "lost", [("mismatch_ratio_mean", "mismatch_ratio_shift"), ("temperature_slope", "temperature_corr")]
 )
 def test_of_two_signals_that_each_can_rule_a_finding_out_one_suffices(lost: tuple[str, str]) -> None:
     assert diagnose(run(without=lost[:1])).primary is Finding.HEALTHY
@@ -64,6 +66,12 @@ def test_what_is_missing_names_the_argument_that_gives_it(signal: str, argument:
     assert any(argument in gap.provide for gap in missing), missing
 
 
+def test_without_an_e_value_k3_alone_rules_corrupt_log_probs_out() -> None:
+    assert diagnose(run(without=("mismatch_ln_e_value",))).primary is Finding.HEALTHY
+    lost = ("mismatch_ln_e_value", "mismatch_k3_excess", "mismatch_kl_k3")
+    assert diagnose(run(without=lost)).primary is Finding.UNKNOWN
+
+
 def test_a_young_run_is_not_called_healthy() -> None:
     young = run(10, without=("ess_seq_relative", "response_length_growth"))
     found = diagnose(young)
@@ -83,14 +91,14 @@ def test_between_healthy_and_ill_is_neither() -> None:
     ("changed", "primary", "beside"),
     [
         pytest.param(
-            {"saturated_fraction": 0.2, "mismatch_prob_pearson": 0.6, "mismatch_band_fraction": 0.02},
+            {**PADDED, "mismatch_prob_pearson": 0.6, "mismatch_band_fraction": 0.02},
             Finding.CORRUPT_LOGPROBS,
             {Finding.ENGINE_MISMATCH},
             id="padding makes engines look different",
         ),
         pytest.param(
             {
-                "saturated_fraction": 0.4,
+                **PADDED,
                 "mismatch_prob_pearson": 0.8,
                 "mismatch_ratio_mean": 0.96,
                 "mismatch_ratio_shift": -17,
@@ -101,7 +109,7 @@ def test_between_healthy_and_ill_is_neither() -> None:
         ),
         pytest.param(
             {
-                "saturated_fraction": 0.2,
+                **PADDED,
                 "mismatch_ratio_mean": 0.96,
                 "mismatch_ratio_shift": -8,
                 "mismatch_band_fraction": 0.02,
@@ -117,7 +125,7 @@ def test_between_healthy_and_ill_is_neither() -> None:
             id="weights that blow up are a symptom of the lag",
         ),
         pytest.param(
-            {"mismatch_kl_k1": 0.3, "router_flip_rate": 0.2, "mismatch_chi2_token": 0.4},
+            {"mismatch_kl_k1": 0.3, "router_flip_relative": 4.0, "mismatch_chi2_token": 0.4},
             Finding.MOE_ROUTING,
             {Finding.ENGINE_MISMATCH, Finding.MODERATE_DRIFT},
             id="flips explain engines that differ",

@@ -79,8 +79,8 @@ def test_a_shift_without_a_valid_token_is_nan() -> None:
         pytest.param("old versions", 7, None, 3.0, id="unless versions say otherwise"),
         pytest.param("old versions", 7, 5, 1.0, id="of pi_old, where its version is named"),
         pytest.param("versions", 4, None, 0.0, id="without mismatch the trainer's version tells"),
-        pytest.param("", 4, None, math.nan, id="without mismatch and versions it is unknown"),
-        pytest.param("versions", None, None, math.nan, id="without the trainer's version neither"),
+        pytest.param("", 4, None, 0.0, id="without mismatch and versions it is assumed to be 0"),
+        pytest.param("versions", None, None, 0.0, id="without the trainer's version too"),
     ],
 )
 def test_engine_lag_is_the_number_of_versions_between_the_two_sides(

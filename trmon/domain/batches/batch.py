@@ -59,6 +59,11 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the batch is complete; None if that is unknown."""
         return None if self.complete and self.unconfirmed else self.complete
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The numbers by name: the count of tokens, the scalars and the signals, of which the later take precedence."""
+        return {"n_tokens": float(self.n_tokens), **self.scalars, **self.signals}
+
     def with_quarantined(self, parts: Iterable[Quarantined]) -> BatchRow:
         """Return the row with more quarantined parts, and their number as a signal for rules."""
         known = tuple(dict.fromkeys((*self.quarantined, *parts)))

@@ -2,13 +2,14 @@
 
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.escalation import Escalation, Stage
-from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
 from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.observation import Evidence, Missing, Observation
 from trmon.domain.diagnosis.quadrant import Quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.diagnosis.remedy import Remedy, RenderedRemedy
 from trmon.domain.diagnosis.required_signals import REQUIRED_SIGNALS
 from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.model.finding import Finding
 
 __all__ = [
     "REQUIRED_SIGNALS",

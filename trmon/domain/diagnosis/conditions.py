@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import DEFAULT_PAIRS, Array, History
 from trmon.domain.diagnosis.missing_inputs import how_to_provide
+from trmon.domain.diagnosis.observation import Evidence, Missing
 from trmon.domain.rules.condition import ThresholdSide, Truth
 from trmon_client.core.columns.schema import Pair
 
@@ -49,6 +49,10 @@ SUSTAINED = Quorum(rows=5, share=0.5, least=1)
 """In at least half of 5 rows, so that one noisy step makes no finding and one quiet step ends none."""
 RECURRING = Quorum(rows=20, share=0.0, least=2)
 """Twice in 20 rows, for events that recur."""
+HOLDING = Quorum(rows=3, share=1.0, least=3)
+"""In three rows running."""
+LASTING = Quorum(rows=20, share=1.0, least=20)
+"""In twenty rows running, so that a slow decline is told from noise."""
 ONCE = Quorum(rows=20, share=0.0, least=1)
 """Once in 20 rows, for events that must never happen."""
 
@@ -172,6 +176,18 @@ class HistoryNot:
         found = self.part.read(history)
         truths = TRUE - found.truths
         return HistoryVerdict(truths, missing=found.missing, since=_start(truths) if truths[-1] == TRUE else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryUnless:
+    """True unless its part is true: a part that is unknown does not count; it has no evidence."""
+
+    part: HistoryCondition
+
+    def read(self, history: History) -> HistoryVerdict:
+        """Return the result for each step."""
+        truths = np.where(self.part.read(history).truths == TRUE, FALSE, TRUE)
+        return HistoryVerdict(truths, since=_start(truths) if truths[-1] == TRUE else 0)
 
 
 def _combined(found: list[HistoryVerdict], truths: Array, *, since: Callable[[list[int]], int]) -> HistoryVerdict:

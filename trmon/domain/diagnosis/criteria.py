@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from trmon.domain.diagnosis.collapse_criteria import collapse_conditions
 from trmon.domain.diagnosis.conditions import (
     ONCE,
     RECURRING,
@@ -13,10 +14,11 @@ from trmon.domain.diagnosis.conditions import (
     HistoryCondition,
     HistoryLimit,
     HistoryNot,
+    HistoryUnless,
 )
-from trmon.domain.diagnosis.finding import Finding
 from trmon.domain.diagnosis.history import ENGINE_PAIRS
 from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide
 
 above = partial(HistoryLimit, bound=ThresholdSide.ABOVE)
@@ -26,12 +28,13 @@ below = partial(HistoryLimit, bound=ThresholdSide.BELOW)
 def finding_conditions(limits: Thresholds) -> Mapping[Finding, HistoryCondition]:
     """Return the conditions of all findings except healthy and unknown."""
     mismatch = HistoryAllOf((below(signal="engine_lag", threshold=1), engines_differ(limits)))
-    flips = above(signal="router_flip_rate", threshold=limits.router_flip_rate)
     return {
+        **collapse_conditions(limits, drift=(corrupt_logprobs(limits), temperature(limits), support_shift(limits))),
         Finding.SUPPORT_SHIFT: support_shift(limits),
-        Finding.CORRUPT_LOGPROBS: HistoryAnyOf((_impossible(limits), _saturated(limits))),
+        Finding.CORRUPT_LOGPROBS: corrupt_logprobs(limits),
+        Finding.TEMPERATURE: temperature(limits),
         Finding.STALENESS: staleness(limits),
-        Finding.MOE_ROUTING: HistoryAllOf((mismatch, flips)),
+        Finding.MOE_ROUTING: HistoryAllOf((mismatch, router_flips(limits))),
         Finding.ENGINE_MISMATCH: mismatch,
         Finding.STEP_TOO_LARGE: step_too_large(limits),
         Finding.CLIP_SATURATION: HistoryAllOf(
@@ -48,7 +51,6 @@ def finding_conditions(limits: Thresholds) -> Mapping[Finding, HistoryCondition]
             )
         ),
         Finding.LENGTH_SURGE: above(signal="response_length_growth", threshold=limits.length_growth),
-        Finding.NO_LEARNING_SIGNAL: above(signal="zero_variance_groups_least", threshold=limits.zero_variance_groups),
     }
 
 
@@ -72,6 +74,43 @@ def support_shift(limits: Thresholds) -> HistoryCondition:
             above(signal="ratio_mean", away_from=1.0, threshold=limits.ratio_shift, pairs=ENGINE_PAIRS),
         )
     )
+
+
+def temperature(limits: Thresholds) -> HistoryCondition:
+    """Return the condition of T: the log-ratio follows the log-prob on both sides, as between two temperatures."""
+    below_one = HistoryAllOf((support_shift(limits), below(signal="ratio_mean", threshold=1.0, pairs=ENGINE_PAIRS)))
+    return HistoryAllOf(
+        (
+            above(signal="temperature_slope", away_from=0.0, threshold=limits.temperature_slope),
+            above(signal="temperature_corr", away_from=0.0, threshold=limits.temperature_corr),
+            HistoryUnless(below_one),
+        )
+    )
+
+
+def corrupt_logprobs(limits: Thresholds) -> HistoryCondition:
+    """Return the condition of A': the reported numbers cannot be log-probs of the sampled tokens.
+
+    The e-value and the share of saturated tokens rule it out where they are known; logs of other tools lack them.
+    """
+    saturated = HistoryAllOf(
+        (
+            above(signal="saturated_fraction", threshold=limits.saturated_fraction),
+            HistoryUnless(below(signal="mu_zero_saturated_share", threshold=limits.mu_zero_saturated_share)),
+        )
+    )
+    return HistoryAnyOf((_impossible(limits), saturated))
+
+
+def router_flips(limits: Thresholds) -> HistoryCondition:
+    """Return the condition of M beside A: more flips than a replay leaves, or than the run's first steps had."""
+    replayed = HistoryAllOf(
+        (
+            above(signal="router_replay", threshold=0.0),
+            above(signal="router_flip_rate", threshold=limits.router_flip_rate),
+        )
+    )
+    return HistoryAnyOf((replayed, above(signal="router_flip_relative", threshold=limits.router_flip_relative)))
 
 
 def nucleus_sampling(limits: Thresholds) -> HistoryCondition:
@@ -125,6 +164,17 @@ def variance_blowup(limits: Thresholds) -> HistoryCondition:
             above(signal="chi2_token", threshold=limits.chi2_severe),
             below(signal="ess_seq_relative", threshold=limits.ess_seq_relative),
             above(signal="grad_variance_rise", threshold=limits.rising, optional=True),
+            drift_growing(limits),
+        )
+    )
+
+
+def drift_growing(limits: Thresholds) -> HistoryCondition:
+    """Return the condition of a page for drift: large, and far above the run's own start."""
+    return HistoryAllOf(
+        (
+            above(signal="kl_k3_relative", threshold=limits.kl_k3_relative, optional=True),
+            above(signal="kl_k3_ema", threshold=limits.kl_k3_growing, optional=True),
         )
     )
 
@@ -141,13 +191,10 @@ def unhealthy(limits: Thresholds) -> HistoryCondition:
 
 
 def _impossible(limits: Thresholds) -> HistoryCondition:
-    return HistoryAnyOf(
+    excess = HistoryAllOf(
         (
             above(signal="k3_excess", threshold=limits.k3_excess, pairs=ENGINE_PAIRS),
-            above(signal="invalid_fraction", threshold=0.0, quorum=ONCE),
+            HistoryUnless(below(signal="ln_e_value", threshold=limits.ln_e_value, pairs=ENGINE_PAIRS)),
         )
     )
-
-
-def _saturated(limits: Thresholds) -> HistoryCondition:
-    return above(signal="saturated_fraction", threshold=limits.saturated_fraction)
+    return HistoryAnyOf((excess, above(signal="invalid_fraction", threshold=limits.invalid_fraction, quorum=ONCE)))

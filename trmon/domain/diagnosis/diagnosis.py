@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.diagnosis.cause_order import CAUSE_ORDER, cause_order
+from trmon.domain.diagnosis.cause_order import cause_order
 from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
 from trmon.domain.diagnosis.criteria import finding_conditions, unhealthy
 from trmon.domain.diagnosis.escalation import Escalation, escalation
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.finding import Evidence, Finding, Missing, Observation
 from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.observation import Evidence, Missing, Observation
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.diagnosis.remedy import Remedy
 from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.rules.condition import Truth
 
 
@@ -52,9 +53,9 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     limits = limits or Thresholds()
     history = with_features(history)
     conditions = finding_conditions(limits)
-    found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSE_ORDER}
+    found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSES}
     observed = tuple(found[finding] for finding in cause_order(history, limits) if found[finding].truth is Truth.TRUE)
-    unknown = tuple(found[finding] for finding in CAUSE_ORDER if found[finding].truth is Truth.UNKNOWN)
+    unknown = tuple(found[finding] for finding in CAUSES if found[finding].truth is Truth.UNKNOWN)
     health = unhealthy(limits).read(history)
     primary = observed[0].finding if observed else _without_findings(unknown, health)
     return Diagnosis(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trmon.domain.diagnosis.conditions import HistoryAnyOf, HistoryLimit
-from trmon.domain.diagnosis.finding import Evidence, Missing
 from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.observation import Evidence, Missing
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.rules.condition import ThresholdSide, Truth
 

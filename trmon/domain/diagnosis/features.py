@@ -48,11 +48,11 @@ def engine_lag_series(history: History) -> Array:
     """Return the lag in versions between the two sides of the pair that compares the engines.
 
     Without old_version, pi_old is assumed to be scored with the current weights; without any version, the lag is
-    assumed to be 0 if there is a mismatch pair.
+    assumed to be 0 if a pair compares the engines.
     """
     version_lag = _values(history, "version_lag_max")
-    has_mismatch = any(name.startswith("mismatch_") for name in history.values)
-    return np.where(np.isnan(version_lag), 0.0 if has_mismatch else math.nan, version_lag)
+    has_engines = any(name.startswith(("mismatch_", "total_")) for name in history.values)
+    return np.where(np.isnan(version_lag), 0.0 if has_engines else math.nan, version_lag)
 
 
 def staleness_lag_series(history: History) -> Array:

@@ -6,10 +6,10 @@ Source: [DRIFT], the table of causes; formulas, sections 9 and 10.
 from __future__ import annotations
 
 from trmon.domain.diagnosis import framework_options as options
-from trmon.domain.diagnosis.finding import Finding
 from trmon.domain.diagnosis.framework_options import ACTOR, CORRECTION, HALF_STEPS, ROLLOUT, TWICE
 from trmon.domain.diagnosis.option_values import Present
 from trmon.domain.diagnosis.remedy import Remedy
+from trmon.domain.model.finding import Finding
 
 _CONFIGURED_TEMPERATURE = f"{ROLLOUT}.temperature"
 
@@ -122,6 +122,47 @@ REMEDIES: dict[Finding, Remedy] = {
         "with their square.",
         verl_next=options.VERL_BYPASS_PG_GEO_RS,
         trl_next={"off_policy_mask_threshold": "0.1"},
+    ),
+    Finding.NOT_A_NUMBER: Remedy(
+        fix="Stop, go back to the last good checkpoint, and look at the batch of the first step with NaN or infinity.",
+        verl={"actor_rollout_ref.actor.grad_clip": "1.0", **options.VERL_LR},
+        trl={"max_grad_norm": "1.0", **options.TRL_LR},
+        persists="Search for the first operation that overflows: run that step with torch.autograd.detect_anomaly, and "
+        "compute the log-probs in float32.",
+    ),
+    Finding.TEMPERATURE: Remedy(
+        fix="Use one temperature for sampling, for the reported log-probs and for the trainer's log-probs.",
+        verl={
+            "actor_rollout_ref.rollout.temperature": "1.0",
+            "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
+        },
+        trl={"temperature": "1.0"},
+        persists="Look for a second temperature: generation defaults of the model, or an engine that reports raw "
+        "log-probs beside processed sampling.",
+    ),
+    Finding.VERSION_SPAN: Remedy(
+        fix="Responses mix weights: end partial rollouts at a change of weights, or correct them token by token.",
+        verl={"trainer.v1.separate_async.parameter_sync_step": "1"},
+        trl={"steps_per_generation": HALF_STEPS},
+        persists="Pass versions of each token, so that corrections know which policy sampled it.",
+    ),
+    Finding.ENTROPY: Remedy(
+        fix="A collapse: raise the upper clip bound or add an entropy bonus. An explosion: lower the learning rate.",
+        verl={"actor_rollout_ref.actor.clip_ratio_high": "0.28", **options.VERL_LR},
+        trl={"epsilon_high": "0.28", **options.TRL_LR},
+        persists="Look at the samples: repeated answers need harder prompts, random ones an earlier checkpoint.",
+    ),
+    Finding.LENGTH: Remedy(
+        fix="Audit the reward: read the shortest and the longest responses with high rewards; filter overlong ones.",
+        verl={"data.max_response_length": TWICE},
+        trl={"mask_truncated_completions": "True"},
+        persists="Normalise the reward by length, and check that a cut response gets no reward for its length.",
+    ),
+    Finding.REWARD_COLLAPSE: Remedy(
+        fix="Stop, go back to the last good checkpoint, and halve the learning rate; then look for its cause.",
+        verl=options.VERL_LR,
+        trl=options.TRL_LR,
+        persists="If no other finding stands, audit the reward and the data that came after the last good step.",
     ),
     Finding.NO_LEARNING_SIGNAL: Remedy(
         fix="Filter prompts whose answers all have the same reward, or rebalance their difficulty.",

@@ -8,7 +8,7 @@ from enum import Enum
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis import REMEDIES, Diagnosis, Finding
-from trmon.domain.diagnosis.finding import Observation
+from trmon.domain.diagnosis.observation import Observation
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trmon.domain.model.finding import CAUSES
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition_yaml import MEASURES, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
@@ -64,6 +65,8 @@ def _rule() -> dict[str, Schema]:
         "immune_steps": _STEPS,
         "labels": {"type": "object", "additionalProperties": _TEXT},
         "runbook": _TEXT,
+        "finding": {"enum": [finding.value for finding in CAUSES]},
+        "is_symptom": {"type": "boolean"},
         "meaning": _TEXT,
     }
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import msgspec
 
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition import (
@@ -23,6 +24,7 @@ from trmon.domain.rules.condition import (
 )
 from trmon.domain.rules.measures import RememberedHistory
 from trmon.domain.rules.signal_names import is_scalar
+from trmon.domain.signals.run_features import SCALAR_FEATURES
 
 
 class RowSelection(Enum):
@@ -39,7 +41,8 @@ class Rule:
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
     has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
     {step} and {error}, how the trainer ended. `runbook` says in a line or two what to do; `meaning` is shown on the
-    page of the rule only.
+    page of the rule only. `finding` is the finding that the rule shows; `is_symptom` is true if every finding may lead
+    to it.
     """
 
     name: str
@@ -55,6 +58,13 @@ class Rule:
     labels: dict[str, str] = field(default_factory=dict)
     runbook: str = ""
     meaning: str = ""
+    finding: Finding | None = None
+    is_symptom: bool = False
+
+    @property
+    def is_of_health(self) -> bool:
+        """Whether alerts of the rule join the run's incident, which is told in their place."""
+        return self.finding is not None or self.is_symptom
 
     @property
     def reads_batches(self) -> bool:
@@ -69,8 +79,8 @@ class Rule:
 
     @cached_property
     def reads_scalars(self) -> bool:
-        """Whether the rule reads a trainer scalar, which may arrive after the batches of its step."""
-        return any(is_scalar(signal) for signal in signals_of(self.when))
+        """Whether the rule reads a trainer scalar, or a feature of one, which may arrive after the step's batches."""
+        return any(is_scalar(signal) or signal in SCALAR_FEATURES for signal in signals_of(self.when))
 
     @cached_property
     def remembered(self) -> Mapping[RememberedHistory, frozenset[str]]:

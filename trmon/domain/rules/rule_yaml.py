@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules import yaml_values as values
@@ -94,6 +95,14 @@ def _name(value: object, place: str) -> str:
     return name
 
 
+def _finding(value: object, place: str) -> Finding:
+    letter = values.yaml_text(value, place)
+    found = next((finding for finding in CAUSES if finding.value == letter), None)
+    if found is None:
+        raise InvalidInput(place, f"must be one of {', '.join(finding.value for finding in CAUSES)}, and is {letter!r}")
+    return found
+
+
 def _condition(value: object, place: str) -> When:
     """Return a condition; YAML aliases can nest a condition in itself."""
     try:
@@ -130,5 +139,7 @@ FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "labels": values.yaml_labels,
     "runbook": values.yaml_text,
     "meaning": values.yaml_text,
+    "finding": _finding,
+    "is_symptom": values.yaml_flag,
 }
 """The fields of a rule and their parsers."""

@@ -52,6 +52,13 @@ def yaml_text(value: object, place: str) -> str:
     return value
 
 
+def yaml_flag(value: object, place: str) -> bool:
+    """Return true or false. Errors: InvalidInput."""
+    if not isinstance(value, bool):
+        raise InvalidInput(place, f"must be true or false, and is {yaml_type_name(value)}")
+    return value
+
+
 def yaml_number(value: object, place: str) -> float:
     """Return a number; infinity is allowed, NaN is not."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:

@@ -56,14 +56,14 @@ def engine_lag(columns: Columns) -> float:
     """Return the lag in weight versions between the two sides of the pair that rules read; 0 means equal weights.
 
     The two sides of the mismatch pair have equal weights by definition, unless the versions that the trainer states
-    differ; for other pairs the lag is known only from versions.
-    Returns: versions; NaN if unknown.
+    differ. Those of the total pair have if no version is stated: then nothing tells engine drift from lag.
+    Returns: versions; NaN if no pair compares the engines.
     Source: formulas, sections 1 and 9.
     """
     has_mismatch = "mismatch" in columns.pairs
     numerator = columns.old_version if has_mismatch and columns.old_version is not None else columns.trainer_version
     if numerator is None or "version_min" not in columns:
-        return 0.0 if has_mismatch else math.nan
+        return 0.0 if has_mismatch or "total" in columns.pairs else math.nan
     versions = columns["version_min"][(columns["n_tokens"] > 0) & (columns["version_min"] >= 0)]
     return float(np.max(numerator - versions)) if len(versions) else math.nan
 

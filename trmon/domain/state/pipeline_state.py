@@ -13,9 +13,10 @@ from trmon.domain.alerts.transitions import QUIET, AlertTrack
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules.rule import RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory
+from trmon.domain.signals.run_features import FeatureState
 from trmon.domain.signals.windows import Baseline, SignalWindow
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """The version of checkpoints; those of another version are ignored, and the state is rebuilt from the rows.
 
 Raise it when the fields of the state change, or how rows are folded into it. A new field that older checkpoints may
@@ -31,9 +32,9 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
 
     `folded` is the newest batch folded, `steps` counts distinct steps. Of the newest step: `first_key` is its first
     batch, made at `began_at` on the trainer's clock, `step_seconds` after the previous step, and `provisional` holds
-    the findings of rules until all rows of the step are known. `memory` and `update_memory` are the history of the
-    signals that rules measure over time, by gauge rows and by the last row of each step. `gauge_keys` are the gauge
-    rows of the newest 64 steps.
+    the findings of rules until all rows of the step are known. `features` is the history that findings need, `memory`
+    and `update_memory` that of the signals that rules measure over time, by gauge rows and by the last row of each
+    step. `gauge_keys` are the gauge rows of the newest 64 steps.
     A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
     to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
     state and do not change it again; `silent_since` is the start of its silence at that time, which a start without
@@ -51,6 +52,7 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     gaps_seconds: tuple[float, ...] = ()
     response_length: SignalWindow = msgspec.field(default_factory=SignalWindow)
     ess_seq: Baseline = msgspec.field(default_factory=Baseline)
+    features: FeatureState = msgspec.field(default_factory=FeatureState)
     memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
     update_memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
     provisional: dict[str, RuleFinding] = msgspec.field(default_factory=dict)

@@ -92,7 +92,8 @@ def detect_with(
         )
         pipeline_state = detected.folded.pipeline_state
     row = structs.replace(row, scalars={**row.scalars, **late})
-    return reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state), detected
+    _, reconsidered = reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state)
+    return reconsidered, detected
 
 
 def test_rules_measure_against_the_history_of_the_run() -> None:
@@ -117,7 +118,8 @@ def test_a_scalar_that_arrives_after_its_row_is_read_before_the_step_ends() -> N
 def test_a_scalar_for_a_finished_step_changes_no_finding() -> None:
     pipeline_state, _ = detect_with(30, last={}, late={})
     row = batch(BatchKey(1, 29, None), run_id=1, ordinal=30, signals={"kl_k1": 0.0}, scalars={"grad_norm": 99.0})
-    assert reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state) == pipeline_state
+    unchanged = reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state)
+    assert unchanged == (row, pipeline_state)
 
 
 def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:

@@ -39,7 +39,7 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
     if not folded.folded:
         return DetectedFindings(folded=folded, findings=())
     context, row = folded.draft.context, folded.row
-    numbers = _numbers(row)
+    numbers = row.numbers
     pipeline_state = _with_memory(folded.pipeline_state, row, numbers, context=context, is_gauge=folded.is_gauge)
     final: list[tuple[Rule, RuleFinding]] = []
     provisional = dict(pipeline_state.provisional)
@@ -59,23 +59,28 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
     return DetectedFindings(folded=folded, findings=tuple(final))
 
 
-def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> PipelineState:
-    """Return the state after scalars arrived for the gauge row of its newest step: rules over scalars read it again.
+def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> tuple[BatchRow, PipelineState]:
+    """Return the row with its features, and the state, after scalars arrived for the gauge row of its newest step.
+
+    Rules over scalars read the row again.
 
     Findings of earlier steps, and of the last step of a run that ended, are final: later scalars change only the
     stored row.
     """
     if pipeline_state.begins_step(row.key) or pipeline_state.gauge_keys[-1:] != (row.key,):
-        return pipeline_state
-    numbers = _numbers(row)
+        return row, pipeline_state
+    features = pipeline_state.features.with_row(row.numbers, row.scalars, begins_step=False)
+    row = structs.replace(row, signals={**row.signals, **features.after.signals()})
+    numbers = row.numbers
     pipeline_state = structs.replace(
         pipeline_state,
+        features=features,
         memory=_after(pipeline_state.memory, row, numbers, remembered=context.rules.remembered[RowSelection.GAUGE]),
     )
     reading = (rule for rule in context.signal_rules if rule.reads_scalars and rule.reads is RowSelection.GAUGE)
     found, _ = _findings(reading, row, numbers, pipeline_state=pipeline_state)
     updated = {rule.name: finding for rule, finding in found if rule.name in pipeline_state.provisional}
-    return structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **updated})
+    return row, structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **updated})
 
 
 def _with_memory(
@@ -100,13 +105,13 @@ def _evaluate_rules(
     rules: Sequence[Rule], row: BatchRow, *, pipeline_state: PipelineState
 ) -> tuple[list[tuple[Rule, RuleFinding]], BatchRow]:
     """Return the findings, and the row with the failed rules as quarantined parts; a failed rule has no finding."""
-    found, failed = _findings(rules, row, _numbers(row), pipeline_state=pipeline_state)
+    found, failed = _findings(rules, row, row.numbers, pipeline_state=pipeline_state)
     if not failed:
         return found, row
     row = row.with_quarantined(quarantined(QuarantinePart.RULE, name, error) for name, error in failed.items())
     working = [rule for rule in rules if rule.name not in failed]
     # Evaluated again: a rule may read the number of quarantined parts.
-    return _findings(working, row, _numbers(row), pipeline_state=pipeline_state)[0], row
+    return _findings(working, row, row.numbers, pipeline_state=pipeline_state)[0], row
 
 
 def _findings(
@@ -134,7 +139,3 @@ def _findings(
         )
         found.append((rule, finding))
     return found, failed
-
-
-def _numbers(row: BatchRow) -> Numbers:
-    return {**row.scalars, **row.signals}

@@ -11,9 +11,11 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.signals.run_features import FEATURE_SIGNALS
 from trmon.domain.state.pipeline_state import GAPS, GAUGE_KEYS, PipelineState
 
-HISTORICAL = ("response_length_growth", "ess_seq_relative", "step_seconds")
+WITH_WINDOWS = ("response_length_growth", "ess_seq_relative", "step_seconds")
+HISTORICAL = frozenset((*WITH_WINDOWS, *FEATURE_SIGNALS))
 """Signals that are computed from the history of a run; a revision keeps their values."""
 
 
@@ -40,7 +42,7 @@ def fold_row(draft: DraftRow) -> FoldedRow:
     """
     pipeline_state, row = draft.pipeline_state, draft.row
     if not pipeline_state.follows(row.key):
-        unknown = dict.fromkeys(HISTORICAL, math.nan)
+        unknown = dict.fromkeys(WITH_WINDOWS, math.nan)
         pipeline_state = structs.replace(pipeline_state, ordinal=max(pipeline_state.ordinal, row.ordinal))
         return FoldedRow(draft=draft, row=_with(row, unknown), pipeline_state=pipeline_state, folded=False)
     began_step = pipeline_state.begins_step(row.key)
@@ -50,6 +52,12 @@ def fold_row(draft: DraftRow) -> FoldedRow:
         _with_step_time(pipeline_state, draft, began_step=began_step), has_rollout_row=has_rollout_row
     )
     pipeline_state, historical = _historical_signals(pipeline_state, row, is_gauge=is_gauge)
+    if is_gauge:
+        if draft.context.run.config.get("router_replay"):
+            historical["router_replay"] = 1.0
+        features = pipeline_state.features.with_row(row.numbers, row.scalars, begins_step=began_step)
+        pipeline_state = structs.replace(pipeline_state, features=features)
+        historical |= features.after.signals()
     pipeline_state = structs.replace(
         pipeline_state,
         ordinal=row.ordinal,
@@ -70,7 +78,7 @@ def amend_row(draft: DraftRow) -> FoldedRow:
     """Return a revised row with its former historical signals, and the unchanged state."""
     pipeline_state, former = draft.pipeline_state, draft.former
     assert former is not None
-    kept = {name: former.signals.get(name, math.nan) for name in HISTORICAL}
+    kept = {name: value for name, value in former.signals.items() if name in HISTORICAL}
     scalars = {**former.scalars, **draft.row.scalars}
     return FoldedRow(
         draft=draft,

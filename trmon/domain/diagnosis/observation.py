@@ -1,41 +1,11 @@
-"""Findings of a diagnosis, by the letters of formulas, section 9, and their evidence."""
+"""Observations of a diagnosis: a finding, whether it is true, and its evidence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
+from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide, Truth
-
-
-class Finding(Enum):
-    """The findings of a diagnosis; `healthy` and `unknown` are the only one if they occur."""
-
-    SUPPORT_SHIFT = "A''"
-    CORRUPT_LOGPROBS = "A'"
-    STALENESS = "B"
-    MOE_ROUTING = "M"
-    ENGINE_MISMATCH = "A"
-    STEP_TOO_LARGE = "G"
-    CLIP_SATURATION = "E"
-    VARIANCE_BLOWUP = "D"
-    MODERATE_DRIFT = "C"
-    LENGTH_SURGE = "F"
-    NO_LEARNING_SIGNAL = "H"
-    HEALTHY = "healthy"
-    UNKNOWN = "unknown"
-
-    @property
-    def title(self) -> str:
-        """The title of the finding."""
-        return _TITLES.get(self) or self.name.lower().replace("_", " ")
-
-
-_TITLES = {
-    Finding.CORRUPT_LOGPROBS: "corrupt log-probs",
-    Finding.MOE_ROUTING: "routing of experts differs",
-    Finding.VARIANCE_BLOWUP: "variance blow-up",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

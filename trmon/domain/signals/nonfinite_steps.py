@@ -1,0 +1,36 @@
+"""Steps in which the trainer sent NaN or infinity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+RECENT_STEPS = 20
+MAX_NAMES = 256
+ALWAYS_FINITE = frozenset({"loss", "grad_norm", "reward", "reward_mean"})
+"""Scalars that are a number in every working step; others count once they have been finite."""
+
+
+class NonFiniteSteps(msgspec.Struct, frozen=True):
+    """Whether each of the newest 20 steps had a value that is not a number; `finite` names scalars that once were.
+
+    A scalar that was never finite is a metric that the trainer does not measure.
+    """
+
+    recent: tuple[bool, ...] = ()
+    finite: tuple[str, ...] = ()
+
+    def with_step(self, scalars: Mapping[str, float], *, reward: float) -> NonFiniteSteps:
+        """Return the record after a step."""
+        bad = [name for name, value in scalars.items() if not math.isfinite(value)]
+        known = set(self.finite)
+        is_bad = math.isinf(reward) or any(name in ALWAYS_FINITE or name in known for name in bad)
+        known.update(name for name, value in scalars.items() if math.isfinite(value))
+        return NonFiniteSteps((*self.recent, is_bad)[-RECENT_STEPS:], tuple(sorted(known)[:MAX_NAMES]))
+
+    @property
+    def count(self) -> int:
+        """The number of such steps among the newest 20."""
+        return sum(self.recent)

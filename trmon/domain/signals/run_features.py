@@ -1,0 +1,128 @@
+"""Features of a run: signals that need its history, advanced by one step at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from trmon.domain.signals.drift_growth import DriftGrowth
+from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
+from trmon.domain.signals.reward_history import RewardHistory
+from trmon.domain.signals.smoothed_signal import FIRST_STEPS, SmoothedSignal
+from trmon.domain.signals.temperature_slope import TemperatureSlope
+
+REWARD = ("reward_mean", "reward")
+ENTROPY = ("sampled_entropy", "entropy")
+LENGTH = ("response_length_median", "response_length_mean")
+ENGINE_PREFIXES = ("mismatch_", "total_")
+
+
+class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
+    """The history of a run that its findings need; a step's numbers are its signals and the trainer's scalars.
+
+    Source: formulas, sections 9 and 10.
+    """
+
+    reward: RewardHistory = RewardHistory()
+    entropy: SmoothedSignal = SmoothedSignal()
+    length: SmoothedSignal = SmoothedSignal()
+    length_limit: SmoothedSignal = SmoothedSignal()
+    reward_length: SmoothedSignal = SmoothedSignal()
+    effective_signal: SmoothedSignal = SmoothedSignal()
+    version_span: SmoothedSignal = SmoothedSignal()
+    router_flips: SmoothedSignal = SmoothedSignal()
+    drift: DriftGrowth = DriftGrowth()
+    temperature: TemperatureSlope = TemperatureSlope()
+    nonfinite: NonFiniteSteps = NonFiniteSteps()
+
+    def with_step(self, numbers: Mapping[str, float], *, scalars: Mapping[str, float]) -> RunFeatures:
+        """Return the features after one more step.
+
+        Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent.
+        """
+        reward = first_known(numbers, REWARD)
+        return RunFeatures(
+            reward=self.reward.with_step(reward, numbers),
+            entropy=self.entropy.with_value(first_known(numbers, ENTROPY)),
+            length=self.length.with_value(first_known(numbers, LENGTH)),
+            length_limit=self.length_limit.with_value(numbers.get("length_limit_share", math.nan)),
+            reward_length=self.reward_length.with_value(numbers.get("reward_length_corr", math.nan)),
+            effective_signal=self.effective_signal.with_value(numbers.get("effective_signal", math.nan)),
+            version_span=self.version_span.with_value(numbers.get("version_span_max", math.nan)),
+            router_flips=self.router_flips.with_value(numbers.get("router_flip_rate", math.nan)),
+            drift=self.drift.with_value(_of_engines(numbers, "kl_k3")),
+            temperature=self.temperature.with_step(
+                n_tokens=numbers.get("n_tokens", math.nan),
+                slope_q=_of_engines(numbers, "logp_slope_q"),
+                slope_p=_of_engines(numbers, "logp_slope_p"),
+                corr=_of_engines(numbers, "logp_corr_q"),
+            ),
+            nonfinite=self.nonfinite.with_step(scalars, reward=reward),
+        )
+
+    def signals(self) -> dict[str, float]:
+        """Return the features of the newest step as signals; those that are not known are left out."""
+        return {name: value for name, value in self._named() if not math.isnan(value)}
+
+    def _named(self) -> Iterator[tuple[str, float]]:
+        reward, temperature = self.reward, self.temperature
+        yield "reward_ema", reward.average if reward.n else math.nan
+        yield "reward_peak", reward.peak if reward.n >= FIRST_STEPS else math.nan
+        yield "reward_collapse", reward.collapse
+        yield "reward_decline", reward.decline
+        yield "entropy_relative", self.entropy.relative
+        yield "entropy_rise", self.entropy.rise
+        yield "response_length_relative", self.length.relative
+        yield "length_limit_ema", self.length_limit.average
+        yield "length_limit_rise", self.length_limit.rise
+        yield "reward_length_corr_ema", self.reward_length.average
+        yield "effective_signal_relative", self.effective_signal.relative
+        yield "version_span_rise", self.version_span.rise
+        yield "router_flip_relative", self.router_flips.relative
+        yield "kl_k3_ema", self.drift.average if self.drift.first else math.nan
+        yield "kl_k3_relative", self.drift.relative
+        yield "temperature_slope", temperature.slope
+        yield "temperature_corr", temperature.correlation
+        yield "nonfinite_steps", float(self.nonfinite.count)
+
+
+class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
+    """The features before and after the newest step, so that a later row or scalar of the step replaces its numbers."""
+
+    before: RunFeatures = RunFeatures()
+    after: RunFeatures = RunFeatures()
+
+    def with_row(
+        self, numbers: Mapping[str, float], scalars: Mapping[str, float], *, begins_step: bool
+    ) -> FeatureState:
+        """Return the state after a row of a new step, or of the newest one."""
+        before = self.after if begins_step else self.before
+        return FeatureState(before=before, after=before.with_step(numbers, scalars=scalars))
+
+
+FEATURE_SIGNALS: tuple[str, ...] = tuple(name for name, _ in RunFeatures()._named())
+"""The names of the features."""
+
+SCALAR_FEATURES = frozenset(
+    {
+        *("reward_ema", "reward_peak", "reward_collapse", "reward_decline", "entropy_relative", "entropy_rise"),
+        *("response_length_relative", "router_flip_relative", "nonfinite_steps"),
+    }
+)
+"""The features that may be computed from scalars of the trainer."""
+
+
+def first_known(numbers: Mapping[str, float], names: tuple[str, ...]) -> float:
+    """Return the first of some names that has a number, NaN and infinity included if no other is finite."""
+    known = [numbers[name] for name in names if name in numbers]
+    return next((value for value in known if math.isfinite(value)), known[0] if known else math.nan)
+
+
+def _of_engines(numbers: Mapping[str, float], stem: str) -> float:
+    """Return a signal of the pair that compares the engines: mismatch, else total, else the staleness pair."""
+    for prefix in (*ENGINE_PREFIXES, "staleness_"):
+        if f"{prefix}kl_k3" in numbers:
+            return numbers.get(prefix + stem, math.nan)
+    return numbers.get(stem, math.nan)
