@@ -24,6 +24,8 @@ from trmon.cli import app as cli
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
 from trmon.domain.diagnosis.conditions import (
+    HOLDING,
+    LASTING,
     ONCE,
     RECURRING,
     HistoryAllOf,
@@ -31,6 +33,7 @@ from trmon.domain.diagnosis.conditions import (
     HistoryCondition,
     HistoryLimit,
     HistoryNot,
+    HistoryUnless,
 )
 from trmon.domain.diagnosis.criteria import finding_conditions
 from trmon.domain.model.finding import CAUSES
@@ -213,16 +216,26 @@ def findings_page() -> str:
     )
 
 
+HOW_OFTEN = {RECURRING: " at times", ONCE: " ever", HOLDING: " thrice running", LASTING: " for 20 steps"}
+
+
 def _rule(condition: HistoryCondition) -> str:
     match condition:
         case HistoryLimit():
-            how_often = {RECURRING: " at times", ONCE: " ever"}.get(condition.quorum, "")
+            how_often = {
+                RECURRING: " at times",
+                ONCE: " ever",
+                HOLDING: " thrice running",
+                LASTING: " for 20 steps",
+            }.get(condition.quorum, "")
             sign = ">" if condition.bound is ThresholdSide.ABOVE else "<"
             point = condition.away_from
             signal = condition.signal if point is None else f"|{condition.signal} - {point:g}|"
             return f"`{signal} {sign} {condition.threshold:g}`{how_often}"
         case HistoryNot():
             return f"not {_rule(condition.part)}"
+        case HistoryUnless():
+            return f"unless {_rule(condition.part)}"
         case HistoryAnyOf():
             return f"({' or '.join(map(_rule, condition.parts))})"
         case HistoryAllOf():

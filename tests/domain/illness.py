@@ -14,7 +14,7 @@ import numpy as np
 from tests.domain.trainer import POLICY
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, PAIR_STEMS, PAIRS, KlIs
+from trmon_client.core.columns.schema import COLUMNS, HISTOGRAM_EDGES, N_BINS, PAIR_STEMS, PAIRS, KlIs
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import Policy, preset
 
@@ -45,6 +45,8 @@ class Batch:
     flipped: int = 0
     fields: dict[str, Any] = field(default_factory=dict)
     step_seconds: float = 10.0
+    drawn_d: float = 0.0
+    """The d of all tokens in the histogram of the mismatch pair."""
 
     def __post_init__(self) -> None:
         groups = np.arange(N) // 2
@@ -54,7 +56,7 @@ class Batch:
             "n_tokens": self.lengths,
             "n_clipped": self.lengths // 10,
             "advantage": np.where(np.arange(N) % 2, 1.0, -1.0),
-            "reward": np.where((np.arange(N) % 2 == 1) & (groups >= 2), 1.0, 0.0),
+            "reward": np.where(_is_rewarded(), 1.0, 0.0),
             "group_id": groups,
             "version_min": np.full(N, VERSION),
             "version_max": np.full(N, VERSION),
@@ -89,6 +91,7 @@ class Batch:
             kl_is=self.kl_is,
             trainer_version=self.trainer_version,
             old_version=self.old_version,
+            histograms={pair: _histogram(self.drawn_d if pair == "mismatch" else 0.0) for pair in PAIRS},
         )
         return [self._report(content, rank, policy) for rank, policy in enumerate(self.policies)]
 
@@ -112,6 +115,12 @@ class Batch:
         return wire.Report(**{**given, **self.fields})
 
 
+def _histogram(d: float) -> np.ndarray[Any, Any]:
+    counts = np.zeros(N_BINS, np.int64)
+    counts[np.searchsorted(HISTOGRAM_EDGES, d, side="right")] = TOKENS
+    return counts
+
+
 @cache
 def batch_of(numbers: tuple[tuple[str, float], ...]) -> Batch:
     """Return a batch with these numbers; all other numbers that rules read are healthy."""
@@ -131,12 +140,21 @@ def _lengths(numbers: Numbers) -> np.ndarray[Any, Any]:
         return np.array([TOKENS - N + 1, *[1] * (N - 1)])
     if "mask_rate_long" in numbers:
         return np.repeat([LENGTH // 2, LENGTH, LENGTH * 3 // 2], [N // 4, N // 2, N // 4])
-    return np.full(N, round(LENGTH * numbers.get("response_length_growth", 1.0)))
+    usual = np.full(N, LENGTH * numbers.get("response_length_growth", 1.0))
+    if "reward_length_corr" in numbers:
+        usual *= np.where(_is_rewarded(), 1.2, 0.8)
+    return usual.round()
+
+
+def _is_rewarded() -> np.ndarray[Any, Any]:
+    rows = np.arange(N)
+    return (rows % 2 == 1) & (rows // 2 >= 2)
 
 
 def _k3_excess(batch: Batch, numbers: Numbers) -> None:
     """Set all d to 2^-10, so that |k1| is 2^-10 without noise."""
     d = 2.0**-10
+    batch.drawn_d = 1.0
     batch.per_token("mismatch_sum_d", -d)
     batch.per_token("mismatch_sum_sq_d", d * d)
     batch.per_token("mismatch_sum_k3", 10 * d * numbers["mismatch_k3_excess"])
@@ -195,13 +213,24 @@ def _invalid(batch: Batch, numbers: Numbers) -> None:
     if math.isnan(numbers["invalid_fraction"]):
         batch.columns |= {name: np.zeros(N) for name in batch.columns if name.startswith(("n_", "sum_"))}
     else:
-        batch.count("n_invalid", numbers["invalid_fraction"])
+        share = numbers["invalid_fraction"]
+        batch.count("n_invalid", share / (1 - share))
 
 
 def _equal_groups(batch: Batch, numbers: Numbers) -> None:
     equal = round(numbers["zero_variance_groups"] * N / 2)
     rows = np.arange(N)
     batch.columns["reward"] = np.where((rows % 2 == 1) & (rows // 2 >= equal), 1.0, 0.0)
+
+
+def _temperature(batch: Batch, numbers: Numbers) -> None:
+    """Set log-probs of which one is the other at another temperature: log p = t log q, with var(log q) = 1."""
+    ratio = numbers["temperature_near"]
+    for name, factor in (("rollout", 1.0), ("old", ratio)):
+        batch.per_token(f"sum_logp_{name}", -2.0 * factor)
+        batch.per_token(f"sum_sq_logp_{name}", 5.0 * factor * factor)
+    batch.per_token("mismatch_sum_d", -2.0 * (ratio - 1))
+    batch.per_token("mismatch_sum_sq_d", 5.0 * (ratio - 1) ** 2)
 
 
 def _rewards(batch: Batch, numbers: Numbers) -> None:
@@ -287,9 +316,20 @@ MAKE: dict[str, Callable[[Batch, Numbers], None]] = {
     "clamped_fraction": _count("clamped_fraction", "n_clamped"),
     "clip_fraction": _count("clip_fraction", "n_clipped"),
     "response_length_growth": _nothing,
+    "reward_length_corr": _nothing,
     "zero_variance_groups": _equal_groups,
     "reward_std": _equal_rewards,
     "reward_mean": _rewards,
+    "length_limit_share": lambda batch, numbers: batch.columns.update(
+        truncated=np.arange(N) < round(numbers["length_limit_share"] * N)
+    ),
+    "version_span_max": lambda batch, numbers: batch.columns.update(
+        version_min=np.full(N, VERSION - numbers["version_span_max"])
+    ),
+    "mu_zero_saturated_share": lambda batch, numbers: batch.count(
+        "n_mu_zero", numbers["saturated_fraction"] / numbers["mu_zero_saturated_share"]
+    ),
+    "temperature_near": _temperature,
     "mask_rate": _rejected,
     "mask_rate_long": _nothing,
     "mask_rate_short": _nothing,

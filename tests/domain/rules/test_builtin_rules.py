@@ -44,8 +44,8 @@ CASES = (
     ),
     Case(
         rule="corrupt_logprobs",
-        beyond={"saturated_fraction": 0.002},
-        at={"saturated_fraction": 0.001},
+        beyond={"saturated_fraction": 0.002, "mu_zero_saturated_share": 1.0},
+        at={"saturated_fraction": 0.01, "mu_zero_saturated_share": 0.5},
         negative={"clamped_fraction": 0.5},
         why="extreme ratios alone are no proof",
     ),
@@ -55,6 +55,13 @@ CASES = (
         at={"invalid_fraction": 0.0},
         negative={"invalid_fraction": math.nan},
         why="a batch without a token has no value",
+    ),
+    Case(
+        rule="corrupt_logprobs",
+        beyond={"invalid_fraction": 40 / 1040},
+        at={"invalid_fraction": 10 / 1010},
+        negative={"saturated_fraction": 0.1, "mu_zero_saturated_share": 0.2},
+        why="a confident sampler",
     ),
     Case(
         rule="moe_routing",
@@ -235,6 +242,7 @@ CASES = (
 )
 
 
+LONG_PAYS = {"reward_length_corr": 1.0}
 SHOWS_HISTORY: tuple[tuple[str, Numbers, Numbers, Numbers], ...] = (
     ("not_a_number", {"loss": 0.5}, {"loss": math.nan}, {"loss": 50.0}),
     ("reward_collapse", {}, {"reward_mean": 0.0}, {"reward_mean": 0.3}),
@@ -242,6 +250,12 @@ SHOWS_HISTORY: tuple[tuple[str, Numbers, Numbers, Numbers], ...] = (
     ("drift_growing", {"mismatch_kl_k3": 0.01}, {"mismatch_kl_k3": 2.0}, {"mismatch_kl_k3": 0.4}),
     ("entropy_collapse", {"entropy": 1.0}, {"entropy": 0.1}, {"entropy": 0.3}),
     ("entropy_explosion", {"entropy": 1.0}, {"entropy": 5.0}, {"entropy": 2.9}),
+    ("length_hacking", LONG_PAYS, {**LONG_PAYS, "response_length_growth": 1.3}, LONG_PAYS),
+    ("length_limit", {"length_limit_share": 0.1}, {"length_limit_share": 0.6}, {"length_limit_share": 0.15}),
+    ("version_span", {"version_span_max": 0.0}, {"version_span_max": 3.0}, {"version_span_max": 1.0}),
+    ("weak_learning_signal", {}, {"zero_variance_groups": 0.8}, {"zero_variance_groups": 0.4}),
+    ("temperature", {"temperature_near": 1.0}, {"temperature_near": 0.9}, {"temperature_near": 1.01}),
+    ("sampler_mismatch", {}, {"mismatch_k3_excess": 0.9}, {"mismatch_kl_k3": 5.0, "mismatch_kl_k1": 4.0}),
     ("length_collapse", {}, {"response_length_growth": 0.4}, {"response_length_growth": 0.6}),
 )
 """Rules over the history of a run: the usual numbers, numbers that raise it, and numbers that do not."""

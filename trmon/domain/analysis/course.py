@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from trmon.domain.diagnosis import Diagnosis, Finding, History, Thresholds, diagnose
-from trmon.domain.diagnosis.cause_order import CAUSE_ORDER
 from trmon.domain.diagnosis.conditions import TRUE
 from trmon.domain.diagnosis.criteria import finding_conditions
 from trmon.domain.diagnosis.features import with_features
+from trmon.domain.model.finding import CAUSES
 
 Array: TypeAlias = Any
 WINDOW_STEPS = 256
@@ -55,7 +55,7 @@ def course_of(history: History, *, limits: Thresholds | None = None) -> Course:
     """Return the course of a run from its whole history. Source: formulas, section 10 (where it broke)."""
     limits = limits or Thresholds()
     steps = [int(step) for step in history.steps]
-    spans = sorted(_all_spans(history, limits), key=lambda span: (span.first_step, CAUSE_ORDER.index(span.finding)))
+    spans = sorted(_all_spans(history, limits), key=lambda span: (span.first_step, CAUSES.index(span.finding)))
     broke_at = _chain_start(spans)
     before = [step for step in steps if broke_at is not None and step < broke_at]
     return Course(

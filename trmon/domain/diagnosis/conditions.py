@@ -180,14 +180,13 @@ class HistoryNot:
 
 @dataclass(frozen=True, slots=True)
 class HistoryUnless:
-    """True unless its part is true: a part that is unknown does not count; it has no evidence."""
+    """True unless its part is true: a part that is unknown does not count; it has no evidence and no start."""
 
     part: HistoryCondition
 
     def read(self, history: History) -> HistoryVerdict:
         """Return the result for each step."""
-        truths = np.where(self.part.read(history).truths == TRUE, FALSE, TRUE)
-        return HistoryVerdict(truths, since=_start(truths) if truths[-1] == TRUE else 0)
+        return HistoryVerdict(np.where(self.part.read(history).truths == TRUE, FALSE, TRUE))
 
 
 def _combined(found: list[HistoryVerdict], truths: Array, *, since: Callable[[list[int]], int]) -> HistoryVerdict:

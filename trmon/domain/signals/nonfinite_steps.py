@@ -7,9 +7,13 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trmon.domain.signals.scalar_names import ALIASES
+
 RECENT_STEPS = 20
 MAX_NAMES = 256
-ALWAYS_FINITE = frozenset({"loss", "grad_norm", "reward", "reward_mean"})
+ALWAYS_FINITE = frozenset(
+    name for canonical in ("loss", "grad_norm", "reward_mean") for name in (canonical, *ALIASES[canonical])
+)
 """Scalars that are a number in every working step; others count once they have been finite."""
 
 

@@ -10,12 +10,10 @@ import msgspec
 from trmon.domain.signals.drift_growth import DriftGrowth
 from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
 from trmon.domain.signals.reward_history import RewardHistory
+from trmon.domain.signals.scalar_names import canonical_value
 from trmon.domain.signals.smoothed_signal import FIRST_STEPS, SmoothedSignal
 from trmon.domain.signals.temperature_slope import TemperatureSlope
 
-REWARD = ("reward_mean", "reward")
-ENTROPY = ("sampled_entropy", "entropy")
-LENGTH = ("response_length_median", "response_length_mean")
 ENGINE_PREFIXES = ("mismatch_", "total_")
 
 
@@ -42,11 +40,13 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
         Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent.
         """
-        reward = first_known(numbers, REWARD)
+        reward = canonical_value("reward_mean", signals=numbers, scalars=scalars)
         return RunFeatures(
             reward=self.reward.with_step(reward, numbers),
-            entropy=self.entropy.with_value(first_known(numbers, ENTROPY)),
-            length=self.length.with_value(first_known(numbers, LENGTH)),
+            entropy=self.entropy.with_value(_first_finite(numbers, scalars, "sampled_entropy", "entropy")),
+            length=self.length.with_value(
+                _first_finite(numbers, scalars, "response_length_median", "response_length_mean")
+            ),
             length_limit=self.length_limit.with_value(numbers.get("length_limit_share", math.nan)),
             reward_length=self.reward_length.with_value(numbers.get("reward_length_corr", math.nan)),
             effective_signal=self.effective_signal.with_value(numbers.get("effective_signal", math.nan)),
@@ -114,10 +114,9 @@ SCALAR_FEATURES = frozenset(
 """The features that may be computed from scalars of the trainer."""
 
 
-def first_known(numbers: Mapping[str, float], names: tuple[str, ...]) -> float:
-    """Return the first of some names that has a number, NaN and infinity included if no other is finite."""
-    known = [numbers[name] for name in names if name in numbers]
-    return next((value for value in known if math.isfinite(value)), known[0] if known else math.nan)
+def _first_finite(numbers: Mapping[str, float], scalars: Mapping[str, float], *names: str) -> float:
+    values = (canonical_value(name, signals=numbers, scalars=scalars) for name in names)
+    return next((value for value in values if math.isfinite(value)), math.nan)
 
 
 def _of_engines(numbers: Mapping[str, float], stem: str) -> float:
