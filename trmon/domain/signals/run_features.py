@@ -53,12 +53,7 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
             version_span=self.version_span.with_value(numbers.get("version_span_max", math.nan)),
             router_flips=self.router_flips.with_value(numbers.get("router_flip_rate", math.nan)),
             drift=self.drift.with_value(_of_engines(numbers, "kl_k3")),
-            temperature=self.temperature.with_step(
-                n_tokens=numbers.get("n_tokens", math.nan),
-                slope_q=_of_engines(numbers, "logp_slope_q"),
-                slope_p=_of_engines(numbers, "logp_slope_p"),
-                corr=_of_engines(numbers, "logp_corr_q"),
-            ),
+            temperature=_with_slopes(self.temperature, numbers),
             nonfinite=self.nonfinite.with_step(scalars, reward=reward),
         )
 
@@ -112,6 +107,14 @@ SCALAR_FEATURES = frozenset(
     }
 )
 """The features that may be computed from scalars of the trainer."""
+
+
+def _with_slopes(temperature: TemperatureSlope, numbers: Mapping[str, float]) -> TemperatureSlope:
+    """Return the slopes after a step; engines that agree exactly have no slope, which counts as 0."""
+    slopes = [_of_engines(numbers, name) for name in ("logp_slope_q", "logp_slope_p", "logp_corr_q")]
+    slope_q, slope_p, corr = [0.0] * 3 if _of_engines(numbers, "kl_k2") == 0.0 else slopes
+    n_tokens = numbers.get("n_tokens", math.nan)
+    return temperature.with_step(n_tokens=n_tokens, slope_q=slope_q, slope_p=slope_p, corr=corr)
 
 
 def _first_finite(numbers: Mapping[str, float], scalars: Mapping[str, float], *names: str) -> float:

@@ -23,13 +23,8 @@ class TemperatureSlope(msgspec.Struct, frozen=True, kw_only=True):
     corr: float = 0.0
 
     def with_step(self, *, n_tokens: float, slope_q: float, slope_p: float, corr: float) -> TemperatureSlope:
-        """Return the means after a step; a step with a missing value is skipped.
-
-        Log-ratios that are all equal follow nothing: they have no correlation, which counts as 0.
-        """
-        if math.isnan(corr):
-            corr = 0.0
-        if not all(map(math.isfinite, (n_tokens, slope_q, slope_p))) or n_tokens <= 0:
+        """Return the means after a step; a step with a missing value is skipped."""
+        if not all(map(math.isfinite, (n_tokens, slope_q, slope_p, corr))) or n_tokens <= 0:
             return self
         tokens = DECAY * self.tokens + n_tokens
         new = n_tokens / tokens
