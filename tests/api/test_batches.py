@@ -25,7 +25,7 @@ def finish(client: httpx.Client, *finished: wire.ChunkCount) -> None:
 def two_chunks(client: httpx.Client) -> httpx.Client:
     """A step of two chunks; the first chunk's second sequence is far off-policy, its third has bad log-probs."""
     bad = columns(
-        3, total_max_k3=np.array([0, 9, 0], "<f4"), total_sum_k3=np.array([0.0, 9, 0]), n_invalid=np.array([0, 0, 2])
+        3, total_max_k3=np.array([0, 9, 0], "<f4"), mismatch_sum_k3=np.array([0.0, 9, 0]), n_invalid=np.array([0, 0, 2])
     )
     send(client, MATH, report(bad, step=4), report(columns(2), step=4, chunk=1))
     finish(client, wire.ChunkCount(4, None, 2))
@@ -55,7 +55,7 @@ def test_sequences_have_the_values_that_the_policy_compared(two_chunks: httpx.Cl
     read = {criterion["statistic"]: criterion for criterion in found["criteria"]}
     assert set(read) == {"max_binary_kl", "max_abs_d", "mean_k3"}
     assert read["mean_k3"]["values"] == [9 / 16, 0.0]
-    assert (read["mean_k3"]["upper"], read["mean_k3"]["lower"]) == (0.001, None)
+    assert (read["mean_k3"]["upper"], read["mean_k3"]["lower"]) == (0.02, None)
 
 
 def test_a_step_is_its_rollout_batch_or_else_its_last_update(client: httpx.Client) -> None:
@@ -71,7 +71,7 @@ def test_a_step_is_its_rollout_batch_or_else_its_last_update(client: httpx.Clien
 
 def test_every_policy_has_its_counts_by_reason(two_chunks: httpx.Client) -> None:
     active, *shadows = two_chunks.get(f"{BATCHES}/4/decisions").json()
-    assert (active["policy"], active["role"], active["mask_rate"]) == ("trm", "active", 0.4)
+    assert (active["policy"], active["role"], active["mask_rate"]) == ("trm_auto", "active", 0.4)
     assert active["counts"] == {"accepted": 3, "invalid_logprobs": 1, "mean_k3": 1}
     assert {shadow["policy"] for shadow in shadows} == {"trm_max", "geo_mask", "token_veto"}
 

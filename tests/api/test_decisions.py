@@ -16,7 +16,10 @@ PATH = f"/api/v1/runs/{MATH}/reasons"
 def test_every_step_has_the_rejected_fraction_by_reason(client: httpx.Client) -> None:
     train(client, steps=range(2), end=False)
     bad = columns(
-        4, total_sum_k3=np.array([9.0, 0, 0, 0]), total_max_k3=np.array([9, 0, 0, 0], "<f4"), n_invalid=[0, 2, 0, 0]
+        4,
+        mismatch_sum_k3=np.array([9.0, 0, 0, 0]),
+        mismatch_max_k3=np.array([9, 0, 0, 0], "<f4"),
+        n_invalid=[0, 2, 0, 0],
     )
     send_step(client, MATH, step=2, content=bad)
     send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(2, None, 1)]))

@@ -11,6 +11,7 @@ from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy, preset
 
+PAIR = "mismatch_or_primary"
 PATH = f"/api/v1/runs/{MATH}/distribution"
 
 
@@ -32,8 +33,13 @@ def test_every_step_has_a_histogram_and_its_bound(trained: httpx.Client) -> None
 
 def test_a_criterion_is_selected_by_its_statistic(trained: httpx.Client) -> None:
     found = trained.get(PATH, params={"statistic": "mean_k3", "from": 2, "to": 3}).json()
-    assert found["chosen"] == {"statistic": "mean_k3", "pair": "primary", "where": "kl_not_exact", "n_rejected": 0}
-    assert (found["steps"], found["upper"]) == ([2, 3], [0.001, 0.001])
+    assert found["chosen"] == {
+        "statistic": "mean_k3",
+        "pair": "mismatch_or_primary",
+        "where": "kl_not_exact",
+        "n_rejected": 0,
+    }
+    assert (found["steps"], found["upper"]) == ([2, 3], [0.02, 0.02])
     assert {criterion["statistic"] for criterion in found["criteria"]} == {"max_binary_kl", "max_abs_d", "mean_k3"}
 
 
@@ -43,16 +49,16 @@ def test_many_steps_are_sampled_evenly(trained: httpx.Client) -> None:
 
 def test_the_bound_of_a_step_is_the_one_active_at_the_step(client: httpx.Client) -> None:
     loose = Policy.parse(
-        {"name": "loose", "criteria": [{"statistic": "mean_k3", "upper": 0.5, "where": "kl_not_exact"}]}
+        {"name": "loose", "criteria": [{"statistic": "mean_k3", "pair": PAIR, "upper": 0.5, "where": "kl_not_exact"}]}
     )
-    send(client, MATH, wire.Start(**ORIGIN), report(step=0, policy=preset("trm").hash))
+    send(client, MATH, wire.Start(**ORIGIN), report(step=0, policy=preset("trm_auto").hash))
     assert client.put(f"/api/v1/runs/{MATH}/policy", json={"policy": loose.spec()}).status_code == 200
     send(client, MATH, report(step=1, policy=loose.hash))
     send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(step, None, 1) for step in (0, 1)]))
     found = eventually(
         lambda: client.get(PATH, params={"statistic": "mean_k3"}).json(), lambda found: len(found.get("steps", ())) == 2
     )
-    assert found["upper"] == [0.001, 0.5]
+    assert found["upper"] == [0.02, 0.5]
 
 
 def test_an_unknown_statistic_is_refused_with_the_known_ones(trained: httpx.Client) -> None:

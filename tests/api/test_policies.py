@@ -28,14 +28,14 @@ def put(client: httpx.Client, policy: object, **changed: object) -> dict[str, ob
 
 
 def heard(client: httpx.Client, *, step: int) -> wire.PolicyUpdate | None:
-    body = wire.encode(report(step=step, policy=preset("trm").hash, accepted=b"\0"))
+    body = wire.encode(report(step=step, policy=preset("trm_auto").hash, accepted=b"\0"))
     path = "/api/v1/runs/math/grpo/reports"
     return wire.decode_ack(client.post(path, content=body, headers={"Content-Type": wire.MSGPACK}).content).policy
 
 
 def test_a_new_run_has_the_default_policy(run: httpx.Client) -> None:
     version = run.get(POLICY).json()
-    assert (version["name"], version["author"]) == ("trm", "trmon")
+    assert (version["name"], version["author"]) == ("trm_auto", "trmon")
     assert [shadow["name"] for shadow in version["shadows"]] == ["trm_max", "geo_mask", "token_veto"]
     assert len(run.get(f"{POLICY}/history").json()["items"]) == 1
 
@@ -82,7 +82,7 @@ def test_an_invalid_policy_is_refused_with_its_field(run: httpx.Client, change: 
     answer = run.put(POLICY, json=change)
     assert answer.status_code == 400
     assert answer.json()["field"] == field
-    assert run.get(POLICY).json()["name"] == "trm"
+    assert run.get(POLICY).json()["name"] == "trm_auto"
 
 
 def test_a_rollback_creates_a_new_version(run: httpx.Client) -> None:
@@ -91,15 +91,15 @@ def test_a_rollback_creates_a_new_version(run: httpx.Client) -> None:
     back = run.post(f"{POLICY}/rollback", json={}).json()
     assert (back["name"], back["author"]) == ("geo_mask", "local")
     assert "rolled back" in back["reason"]
-    first = run.post(f"{POLICY}/rollback", json={"hash": preset("trm").hash, "reason": "enough"}).json()
-    assert (first["name"], first["reason"]) == ("trm", "enough")
+    first = run.post(f"{POLICY}/rollback", json={"hash": preset("trm_auto").hash, "reason": "enough"}).json()
+    assert (first["name"], first["reason"]) == ("trm_auto", "enough")
     names, path = [], f"{POLICY}/history?limit=2"
     for _ in range(3):
         page = run.get(path).json()
         names += [version["name"] for version in page["items"]]
         path = f"{POLICY}/history?limit=2&after={page['next']}"
     assert page["next"] is None
-    assert names == ["trm", "geo_mask", "seq_mis", "geo_mask", "trm"]
+    assert names == ["trm_auto", "geo_mask", "seq_mis", "geo_mask", "trm_auto"]
 
 
 def test_a_rollback_without_an_earlier_version_is_a_conflict(run: httpx.Client) -> None:

@@ -314,7 +314,7 @@ def test_the_first_report_prints_one_line_of_what_it_contains_and_lacks(
         url = peer.url
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "trmon: math/grpo step 0; pairs total; mode observe, policy trm; "
+        "trmon: math/grpo step 0; pairs total; mode observe, policy trm_auto; "
         f"missing: old_logprobs= advantages= group_ids= versions=; {url}/runs/math/grpo"
     )
 

@@ -51,19 +51,19 @@ def named(message: wire.Message, run: str = "grpo") -> bytes:
 
 
 def test_a_report_is_stored_decided_and_acknowledged_with_the_current_policy(client: httpx.Client) -> None:
-    content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
+    content = columns(12, mismatch_sum_k3=np.linspace(0, 1, 12))
     ack = acknowledged(send(client, report(content)))
-    expected = decide(content, preset("trm")).accepted
+    expected = decide(content, preset("trm_auto")).accepted
     assert ack.status == "stored"
     assert ack.accepted == wire.pack_bits(expected)
     assert 0 < expected.sum() < 12
     assert ack.policy is not None
-    assert ack.policy.hash == preset("trm").hash
+    assert ack.policy.hash == preset("trm_auto").hash
     assert [shadow["name"] for shadow in ack.policy.shadows] == ["trm_max", "geo_mask", "token_veto"]
 
 
 def test_the_clients_decision_is_kept_and_a_known_policy_is_not_sent_again(client: httpx.Client) -> None:
-    ack = acknowledged(send(client, report(policy=preset("trm").hash, accepted=b"\x05")))
+    ack = acknowledged(send(client, report(policy=preset("trm_auto").hash, accepted=b"\x05")))
     assert (ack.status, ack.accepted, ack.policy) == ("stored", b"\x05", None)
 
 
@@ -94,9 +94,9 @@ def test_the_same_data_in_one_parcel_and_in_single_columns_is_the_same_report(cl
 
 
 def test_a_parcel_without_a_decision_is_decided_like_single_columns(client: httpx.Client) -> None:
-    content = columns(12, total_max_k3=np.full(12, 1.0, "<f4"), total_sum_k3=np.linspace(0, 1, 12))
+    content = columns(12, mismatch_sum_k3=np.linspace(0, 1, 12))
     ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.pack_columns(content))))
-    assert ack.accepted == wire.pack_bits(decide(content, preset("trm")).accepted)
+    assert ack.accepted == wire.pack_bits(decide(content, preset("trm_auto")).accepted)
 
 
 def test_another_payload_under_the_same_identity_is_a_conflict(client: httpx.Client) -> None:
@@ -138,7 +138,7 @@ def test_the_policy_that_a_trainer_requests_is_active_before_its_start_is_acknow
 def test_the_default_policy_decides_reports_that_lack_columns_of_the_policy(client: httpx.Client) -> None:
     acknowledged(send(client, wire.Start(**ORIGIN, policy=preset("opsm").spec())))
     ack = acknowledged(send(client, report()))
-    assert ack.accepted == wire.pack_bits(decide(columns(), preset("trm")).accepted)
+    assert ack.accepted == wire.pack_bits(decide(columns(), preset("trm_auto")).accepted)
 
 
 @pytest.mark.parametrize(

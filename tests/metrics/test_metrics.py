@@ -86,7 +86,7 @@ def test_metrics_of_runs_and_of_the_service_have_the_names_of_the_design(client:
     assert found["trmon_reports_total"][("status", "stored"),] == 5
     assert sum(found["trmon_sequences_total"].values()) == 12
     policies = {dict(labels)["policy"] for labels in found["trmon_mask_rate"]}
-    assert policies == {"trm", "trm_max", "geo_mask", "token_veto"}
+    assert policies == {"trm_auto", "trm_max", "geo_mask", "token_veto"}
     batch = client.get("/api/v1/runs/math/grpo/batches/2").json()
     assert found["trmon_kl_k3"][("project", "math"), ("run", "grpo")] == batch["signals"]["total_kl_k3"]
 

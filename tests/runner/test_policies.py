@@ -55,10 +55,10 @@ def test_a_report_of_an_unknown_policy_is_counted_as_unreplayed() -> None:
 
 def test_the_decisions_of_shadows_are_recorded() -> None:
     watched = WatchedRun()
-    watched.receive(report(0), finish(0), at=0.0)
+    watched.receive(report(0, policy=preset("trm_auto")), finish(0), at=0.0)
     roles = {decision.policy_name: decision.role for decision in watched.log.decisions.values()}
     assert roles == {
-        "trm": PolicyRole.ACTIVE,
+        "trm_auto": PolicyRole.ACTIVE,
         "trm_max": PolicyRole.SHADOW,
         "geo_mask": PolicyRole.SHADOW,
         "token_veto": PolicyRole.SHADOW,

@@ -51,7 +51,7 @@ def test_a_view_before_the_first_batch_is_empty() -> None:
 def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
     signals = {"mask_rate": 0.1, "mask_rate:geo_mask": 0.2, "mask_rate_long": 0.9, "bound_trpo": 3.0}
     shown = view(row=batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals=signals, scalars={"lr": 0.5}))
-    assert shown.mask_rates == {"trm": 0.1, "geo_mask": 0.2}
+    assert shown.mask_rates == {"trm_auto": 0.1, "geo_mask": 0.2}
     assert shown.bounds == {"trpo": 3.0}
     assert shown.scalars == {"lr": 0.5}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.calibration_plan import calibrated_limits
 from trmon.domain.adaptation.control import anchor_of, run_controller, version_of_proposal
 from trmon.domain.adaptation.proposal import BoundProposal
 from trmon.domain.adaptation.sample import PolicySample, policy_reads
@@ -71,6 +72,7 @@ class BoundController:
             current=current,
             anchor=anchor_of(versions),
             is_stalled=is_stalled,
+            calibrated=calibrated_limits(versions),
         )
         self._proposal = result if isinstance(result, BoundProposal) else None
         if self._proposal is None or self._setting.mode is not AdaptationMode.APPLY:

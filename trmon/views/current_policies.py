@@ -72,10 +72,10 @@ class CurrentPolicies:
 
 
 def policy_update_of(version: PolicyVersion) -> wire.PolicyUpdate:
-    """Return a policy version in the form that trainers receive."""
+    """Return a policy version in the form that trainers receive: only what decides."""
     return wire.PolicyUpdate(
         hash=version.policy.hash,
-        spec=version.policy.spec(),
-        shadows=[shadow.spec() for shadow in version.shadows],
+        spec=version.policy.decision_spec(),
+        shadows=[shadow.decision_spec() for shadow in version.shadows],
         from_step=version.from_step,
     )

@@ -27,7 +27,7 @@ BUDGET_SECONDS = 0.25
 """How long one request may refresh summaries; the rest are refreshed by later requests."""
 MAX_CACHED = 5_000
 KL = tuple(f"{pair}_kl_k3" for pair in PRIMARY_ORDER)
-EXTRA_SIGNALS = ("reward_mean", "step_seconds")
+EXTRA_SIGNALS = ("reward_mean", "step_seconds", "mask_rate")
 """Read in addition to the signals of a diagnosis."""
 
 

@@ -20,7 +20,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 TEXT = f"1 to {MAX_NAME_LENGTH} printable characters"
 MAX_TAGS = 64
 TAGS = f"at most {MAX_TAGS} names of {TEXT}, comma-separated in the variable"
-DEFAULT_POLICY = "trm"
+DEFAULT_POLICY = "trm_auto"
 DEFAULT_SPOOL = "trmon-spool"
 
 T = TypeVar("T")

@@ -42,9 +42,9 @@ def test_an_argument_overrides_its_variable_except_the_mode() -> None:
     assert (found.owner, found.mode, found.url) == ("me", Mode.OFF, None)
 
 
-def test_the_defaults_are_observe_mode_trm_and_a_local_spool() -> None:
+def test_the_defaults_are_observe_mode_trm_auto_and_a_local_spool() -> None:
     found = resolve_settings(NAMED, environment={})
-    assert (found.mode, found.policy.name, found.is_policy_asked_for) == (Mode.OBSERVE, "trm", False)
+    assert (found.mode, found.policy.name, found.is_policy_asked_for) == (Mode.OBSERVE, "trm_auto", False)
     assert found.run_spool_dir == Path.cwd() / "trmon-spool/math/grpo"
     assert found.page_url is None
 

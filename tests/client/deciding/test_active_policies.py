@@ -34,14 +34,14 @@ def policies_used(tmp_path: Path, offered: wire.PolicyUpdate, *, steps: int = 3)
 def test_an_offered_policy_decides_from_the_next_call_on(tmp_path: Path) -> None:
     wanted = preset("trm_max", delta=0.02)
     used, finish = policies_used(tmp_path, update(wanted))
-    assert used == [preset("trm").hash, wanted.hash, wanted.hash]
+    assert used == [preset("trm_auto").hash, wanted.hash, wanted.hash]
     assert finish.losses.refused_policies == {}
 
 
 def test_an_offered_policy_waits_for_its_step(tmp_path: Path) -> None:
     wanted = preset("geo_mask")
     used, _ = policies_used(tmp_path, update(wanted, from_step=2))
-    assert used == [preset("trm").hash, preset("trm").hash, wanted.hash]
+    assert used == [preset("trm_auto").hash, preset("trm_auto").hash, wanted.hash]
 
 
 STALE = Policy("stale", (), (TokenRule("tis", "staleness", upper=2.0),))
@@ -58,7 +58,7 @@ def test_a_bad_policy_is_refused_warned_about_once_and_reported_and_the_previous
     tmp_path: Path, offered: wire.PolicyUpdate, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     used, finish = policies_used(tmp_path, offered)
-    assert set(used) == {preset("trm").hash}
+    assert set(used) == {preset("trm_auto").hash}
     assert finish.losses.refused_policies.keys() == {offered.hash}
     assert why in finish.losses.refused_policies[offered.hash]
-    assert capsys.readouterr().err.count("is refused, trm stays") == 1
+    assert capsys.readouterr().err.count("is refused, trm_auto stays") == 1

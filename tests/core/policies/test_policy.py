@@ -22,6 +22,7 @@ MISMATCH: PairChoice = "mismatch_or_primary"
     ("name", "criteria"),
     [
         ("geo_mask", [("geo_ratio", MISMATCH, 0.99, 1.01, None)]),
+        ("seq_mis_mask", [("seq_ratio", MISMATCH, None, 2.0, None)]),
         ("seq_mis", [("seq_ratio", MISMATCH, None, 2.0, None)]),
         ("token_veto", [("min_ratio", MISMATCH, 1e-4, None, None)]),
         ("intellect3", [("min_ratio", MISMATCH, 1e-5, None, None)]),
@@ -157,7 +158,8 @@ def test_a_token_policy_has_one_rule_with_its_published_bounds_and_no_criterion(
 
 
 def test_every_token_rule_has_a_policy_with_its_name() -> None:
-    assert TOKEN_POLICIES.keys() == TOKEN_RULES.keys()
+    assert TOKEN_POLICIES.keys() | {"seq_mis"} == TOKEN_RULES.keys()
+    assert [rule.rule for rule in preset("seq_mis").tokens] == ["seq_mis"]
 
 
 @pytest.mark.parametrize("changed", [{"upper": 4.0}, {"lower": 0.25}])
@@ -237,7 +239,7 @@ INVALID_POLICIES: list[tuple[Any, str]] = [
     ("trm_maxx", "unknown preset 'trm_maxx'; the presets are trm_max.*icepop"),
     ("x" * 10_000, r"unknown preset 'x{63};"),
     (7, "must be the name of a preset or a mapping, got int"),
-    ({}, "requires the keys name and criteria and allows tokens, got none"),
+    ({}, "requires the keys name and criteria and allows tokens and calibrate, got none"),
     ({"name": "p"}, "requires the keys name and criteria"),
     ({"name": "p", "criteria": [VALID_CRITERION], "mode": "x"}, "got name, criteria, mode"),
     ({"name": "", "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),

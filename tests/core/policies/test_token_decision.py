@@ -67,7 +67,7 @@ def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, od
     assert (found.mask.dtype, found.weights.dtype) == (bool, np.float32)
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
 def test_columns_sum_the_masks_and_weights(name: str) -> None:
     given = batch(seed=3, noise=0.01, odd=0.05)
     found = token_decision.apply_token_rules(preset(name), **given)
@@ -95,7 +95,7 @@ def test_default_icepop_and_tis_rates_equal_band_and_trunc_fraction() -> None:
     assert (icepop["token_trunc_rate"], tis["token_mask_rate"]) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
 def test_values_under_an_unset_mask_are_ignored(name: str) -> None:
     given = batch(seed=4)
     expected = token_decision.apply_token_rules(preset(name), **given)
@@ -186,7 +186,7 @@ def test_a_rule_reads_its_pair() -> None:
         )
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 1)])
 def test_batches_without_sequences_or_tokens_or_with_one_token_are_allowed(name: str, shape: tuple[int, int]) -> None:
     logp = np.full(shape, -1.0)
@@ -219,7 +219,7 @@ def test_token_rules_do_not_change_the_decision_of_the_criteria() -> None:
     assert decide(columns, policy).codes.tolist() == alone.codes.tolist()
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
 @pytest.mark.parametrize("n_sequences", [5, 2000])
 def test_torch_and_numpy_give_the_same_token_decision(name: str, n_sequences: int) -> None:
     given = batch(seed=9, n_sequences=n_sequences, noise=0.5, odd=0.05)
@@ -235,7 +235,7 @@ def test_torch_and_numpy_give_the_same_token_decision(name: str, n_sequences: in
         assert str(device.columns[column].dtype).endswith(str(array.dtype))
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
 def test_torch_never_reads_a_value_from_the_device(name: str) -> None:
     inputs = check_inputs(**{p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
     found = token_decision.apply_token_rules_to_inputs(
@@ -251,3 +251,55 @@ def assert_same(found: TokenDecision, expected: TokenDecision, *, message: str) 
     assert found.columns.keys() == expected.columns.keys(), message
     for name, counts in expected.columns.items():
         assert found.columns[name].tolist() == counts.tolist(), (message, name)
+
+
+class TestSeqMis:
+    """[3P]: accepted sequences carry the weight exp(S), rejected ones 0."""
+
+    old = np.full((4, 3), -4.0)
+    d = np.array([[0.1, 0.2, 0.3], [-2.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.0, 0.0, 0.0]])
+    mask = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 0]], bool)
+
+    def found(self, policy: str = "seq_mis", **given: Any) -> token_decision.TokenDecision:
+        return token_decision.apply_token_rules(preset(policy), mask=self.mask, **given)
+
+    def test_a_sequence_has_the_weight_of_its_ratio_up_to_the_bound_and_none_above_it(self) -> None:
+        found = self.found(rollout_logprobs=self.old - self.d, old_logprobs=self.old, logprobs=self.old)
+        assert found.weights[:, 0] == pytest.approx([math.exp(0.6), math.exp(-2.0), 0.0, 1.0])
+        assert found.mask.tolist() == (self.mask & [[True], [True], [False], [True]]).tolist()
+        assert found.weights[3].tolist() == [1.0, 1.0, 0.0]
+        assert found.columns["sum_token_weight"] == pytest.approx([3 * math.exp(0.6), 3 * math.exp(-2.0), 0.0, 2.0])
+
+    def test_it_keeps_the_sequences_that_the_decision_accepts(self) -> None:
+        given = batch(seed=5, n_sequences=64, noise=0.3)
+        accepted = decide(statistics.columns(**given), preset("seq_mis")).accepted
+        found = token_decision.apply_token_rules(preset("seq_mis"), **given)
+        has_tokens = given["mask"].any(axis=1)
+        assert (found.mask.any(axis=1) == (accepted & has_tokens))[has_tokens].all()
+        assert 0 < accepted.sum() < 64
+
+    def test_without_mismatch_it_is_the_mask_alone(self) -> None:
+        given = {"rollout_logprobs": self.old - self.d, "logprobs": self.old}
+        found = self.found(**given)
+        assert found.weights.tolist() == self.mask.astype(float).tolist()
+        decision = decide(statistics.columns(**given, mask=self.mask), preset("seq_mis"))
+        assert decision.accepted.tolist() == [True, True, False, True]
+        assert preset("seq_mis").needs == ()
+
+    def test_the_mask_alone_has_no_weights(self) -> None:
+        found = self.found("seq_mis_mask", rollout_logprobs=self.old - self.d, old_logprobs=self.old)
+        assert found.weights.tolist() == self.mask.astype(float).tolist()
+
+    def test_a_stored_policy_of_that_name_stays_the_mask_alone(self) -> None:
+        stored = {
+            "name": "seq_mis",
+            "criteria": [
+                {"statistic": "seq_ratio", "pair": "mismatch_or_primary", "lower": None, "upper": 2.0, "where": None}
+            ],
+        }
+        assert Policy.parse(stored).tokens == ()
+        assert Policy.parse(stored).hash == "7027c322f48081936e8ec96a61657ef7"
+
+    def test_a_bound_applies_to_the_mask_and_to_the_weights(self) -> None:
+        policy = preset("seq_mis", upper=1.5)
+        assert (policy.criteria[0].upper, policy.tokens[0].upper) == (1.5, 1.5)

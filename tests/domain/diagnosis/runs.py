@@ -35,7 +35,7 @@ HEALTHY: dict[str, float] = {
     "response_length_growth": 1.0,
     "grad_norm": 1.0,
     "zero_variance_groups": 0.1,
-    "mask_rate": 0.01,
+    "mask_rate:geo_mask": 0.01,
     "mismatch_ln_e_value": -2.0,
     "mu_zero_saturated_share": 0.05,
     "temperature_slope": 0.001,

@@ -189,15 +189,15 @@ def test_the_quadrant_is_tv_beside_chi2(tv: float, chi2: float, quadrant: Quadra
 @pytest.mark.parametrize(
     ("changed", "stage"),
     [
-        ({"mismatch_chi2_token": 1.99, "mask_rate": 0.099}, Stage.REJECTION),
+        ({"mismatch_chi2_token": 1.99, "mask_rate:geo_mask": 0.099}, Stage.REJECTION),
         ({"mismatch_chi2_token": 2.0}, Stage.REJECTION_AND_WEIGHTS),
-        ({"mask_rate": 0.10}, Stage.REJECTION_AND_WEIGHTS),
-        ({"mismatch_chi2_token": 4.0, "mask_rate": 0.25}, Stage.REJECTION_AND_WEIGHTS),
+        ({"mask_rate:geo_mask": 0.10}, Stage.REJECTION_AND_WEIGHTS),
+        ({"mismatch_chi2_token": 4.0, "mask_rate:geo_mask": 0.25}, Stage.REJECTION_AND_WEIGHTS),
         ({"mismatch_chi2_token": 4.1}, Stage.SYSTEM_FIX),
-        ({"mask_rate": 0.26}, Stage.SYSTEM_FIX),
+        ({"mask_rate:geo_mask": 0.26}, Stage.SYSTEM_FIX),
         ({"mismatch_band_fraction": 0.11}, Stage.SYSTEM_FIX),
         ({"mismatch_prob_pearson": 0.94}, Stage.SYSTEM_FIX),
-        ({"mask_rate": np.nan}, Stage.UNKNOWN),
+        ({"mask_rate:geo_mask": np.nan}, Stage.UNKNOWN),
     ],
 )
 def test_the_stage_is_how_far_correction_can_go(changed: dict[str, Any], stage: Stage) -> None:

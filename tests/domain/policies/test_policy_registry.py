@@ -18,4 +18,4 @@ def test_presets_and_all_versions_are_known() -> None:
 
 
 def test_a_report_without_a_policy_has_the_current_one() -> None:
-    assert PolicyRegistry.of(default_version(now=0.0)).find(None) == preset("trm")
+    assert PolicyRegistry.of(default_version(now=0.0)).find(None) == preset("trm_auto")

@@ -13,6 +13,7 @@ from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.runs.routes import Named
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.adaptation.bound_budget import recommend
+from trmon.domain.adaptation.calibration_plan import calibrated_limits
 from trmon.domain.adaptation.control import anchor_of, run_controller
 from trmon.domain.adaptation.proposal import NoChange, NoChangeReason
 from trmon.domain.adaptation.window import SampleWindow
@@ -51,6 +52,7 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
             current=current,
             anchor=anchor_of(versions),
             is_stalled=run.state is RunState.STALLED,
+            calibrated=calibrated_limits(versions),
         ),
         bound_budget=nothing if sample is None else recommend(sample, policy=current.policy, gain=gain),
     )

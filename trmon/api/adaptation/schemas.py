@@ -21,7 +21,9 @@ class AdaptationSettingIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     mode: AdaptationMode
-    target_mask_rate: float = Field(_DEFAULT.target_mask_rate, description="The fraction of sequences to reject.")
+    target_mask_rate: float | None = Field(
+        None, description="The fraction of sequences to reject; null: 0.05, or the rate of a calibrated policy."
+    )
     window_sequences: int = Field(_DEFAULT.window_sequences, description="The number of newest sequences to use.")
     every_steps: int = Field(_DEFAULT.every_steps, description="Minimum number of steps between two changes.")
     floor_factor: float = Field(
@@ -76,7 +78,7 @@ class AdaptationOut(ResponseModel):
     """A run's adaptation setting and, unless it is off, the proposals for its newest stored sequences."""
 
     mode: AdaptationMode
-    target_mask_rate: float
+    target_mask_rate: float | None
     window_sequences: int
     every_steps: int
     floor_factor: float

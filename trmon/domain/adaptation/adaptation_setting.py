@@ -12,6 +12,10 @@ MAX_EVERY_STEPS = 1_000_000
 """The limit of `every_steps`: the worker keeps the steps since the last change."""
 
 
+DEFAULT_RATE = 0.05
+"""The share of sequences that bounds reject unless a setting or a calibration says otherwise."""
+
+
 class AdaptationMode(Enum):
     """What happens to a controller's proposal: it is not made, only shown, or applied as a policy version."""
 
@@ -24,21 +28,23 @@ class AdaptationMode(Enum):
 class AdaptationSetting:
     """The setting of a run's adaptation.
 
-    `target_mask_rate` is a fraction; a proposal uses the newest `window_sequences`, and with `apply` one is made every
-    `every_steps`. A bound stays within [floor_factor, ceiling_factor] times the bound that a person, the trainer or
-    trmon's default set; for ratios the factors apply to |log bound|.
+    `target_mask_rate` is a fraction, None for the default: 0.05, or a calibrated policy's own rate. A proposal uses the
+    newest `window_sequences`, and with `apply` one is made every `every_steps`. A bound stays within [floor_factor,
+    ceiling_factor] times the bound that a person, the trainer or trmon's default set; for ratios the factors apply to
+    |log bound|. The limits of a calibrated policy are its calibrated bounds and its ceilings.
     Errors: ValueError naming the field.
     """
 
     mode: AdaptationMode = AdaptationMode.OFF
-    target_mask_rate: float = 0.05
+    target_mask_rate: float | None = None
     window_sequences: int = 4096
     every_steps: int = 16
     floor_factor: float = 1e-3
     ceiling_factor: float = 10.0
 
     def __post_init__(self) -> None:
-        self._check("target_mask_rate", 0 < self.target_mask_rate <= 0.5, "above 0 and at most 0.5")
+        rate = DEFAULT_RATE if self.target_mask_rate is None else self.target_mask_rate
+        self._check("target_mask_rate", 0 < rate <= 0.5, "above 0 and at most 0.5")
         allowed = f"between {MIN_SEQUENCES} and {MAX_SEQUENCES}"
         self._check("window_sequences", MIN_SEQUENCES <= self.window_sequences <= MAX_SEQUENCES, allowed)
         self._check("every_steps", 1 <= self.every_steps <= MAX_EVERY_STEPS, f"between 1 and {MAX_EVERY_STEPS}")

@@ -10,6 +10,7 @@ from trmon.domain.adaptation.tail import Side
 from trmon_client.core.policies.policy import Policy
 
 SUFFIX = " (adapted)"
+CALIBRATED_SUFFIX = " (calibrated)"
 
 
 class NoChangeReason(Enum):
@@ -93,4 +94,4 @@ ControllerResult = BoundProposal | NoChange
 
 def adapted_name(anchor: Policy) -> str:
     """Return the name of the policies adapted from one; it is stable, since metrics have it as a label."""
-    return f"{anchor.name.removesuffix(SUFFIX)[:100]}{SUFFIX}"
+    return f"{anchor.name.removesuffix(SUFFIX).removesuffix(CALIBRATED_SUFFIX)[:100]}{SUFFIX}"

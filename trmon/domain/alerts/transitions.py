@@ -187,7 +187,7 @@ def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) ->
 
 def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:
     evaluation = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
-    summary = rule.format_summary(evaluation, run=run, step=finding.key.step)
+    summary = rule.format_summary(evaluation, run=run, step=finding.key.step, drift=finding.drift)
     return AlertText(at=finding.at, value=evaluation.value, threshold=evaluation.threshold, summary=summary)
 
 

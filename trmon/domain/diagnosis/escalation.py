@@ -11,10 +11,13 @@ from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.observation import Evidence, Missing
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.rules.condition import ThresholdSide, Truth
+from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
 
 CHI2_WEIGHTS, CHI2_SYSTEM = 2.0, 4.0
 MASK_RATE_WEIGHTS, MASK_RATE_SYSTEM = 0.10, 0.25
 BAND_FRACTION_SYSTEM = 0.10
+MASK_RATE = f"{SHADOW_PREFIX}{REFERENCE_POLICY}"
+"""The mask rate of geo_mask: that of the active policy depends on bounds of our own, which say little of the drift."""
 
 
 class Stage(Enum):
@@ -56,7 +59,7 @@ def escalation(history: History, limits: Thresholds) -> Escalation:
     system = HistoryAnyOf(
         (
             _above("chi2_token", CHI2_SYSTEM),
-            _above("mask_rate", MASK_RATE_SYSTEM),
+            _above(MASK_RATE, MASK_RATE_SYSTEM),
             _above("band_fraction", BAND_FRACTION_SYSTEM),
             HistoryLimit(signal="prob_pearson", bound=ThresholdSide.BELOW, threshold=limits.pearson_ill),
         )
@@ -64,7 +67,7 @@ def escalation(history: History, limits: Thresholds) -> Escalation:
     if system.truth is Truth.TRUE:
         return Escalation(Stage.SYSTEM_FIX, system.evidence)
     # formulas requires weights from exactly 2, or 0.10, on: the limit is just below.
-    weights = HistoryAnyOf((_at_least("chi2_token", CHI2_WEIGHTS), _at_least("mask_rate", MASK_RATE_WEIGHTS))).read(
+    weights = HistoryAnyOf((_at_least("chi2_token", CHI2_WEIGHTS), _at_least(MASK_RATE, MASK_RATE_WEIGHTS))).read(
         history
     )
     if system.truth is Truth.UNKNOWN or weights.truth is Truth.UNKNOWN:

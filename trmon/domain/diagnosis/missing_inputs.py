@@ -41,7 +41,7 @@ _SIGNALS: dict[str, str] = {
     "temperature_corr": f"2,000 tokens: {_PAIRS['mismatch']}",
     "ln_e_value": _PAIRS["mismatch"],
     "mu_zero_saturated_share": "pass rollout_logprobs to log_batch; without a log-prob of exactly 0 there is no share",
-    "mask_rate": "the share of rejected sequences, which the service computes for every batch",
+    "mask_rate:geo_mask": "the mask rate of geo_mask, which the service computes where it is active or a shadow",
 }
 _WHEN_NAN: dict[str, str] = {
     "ratio_shift": "ratios too heavy-tailed for their mean to be measured; look at the other findings first",

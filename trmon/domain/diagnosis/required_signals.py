@@ -14,7 +14,7 @@ PAIR_SIGNALS = (
 BATCH_SIGNALS = (
     *("saturated_fraction", "invalid_fraction", "engine_lag", "version_lag_max", "n_tokens"),
     *("staleness_kl_k3", "staleness_chi2_token", "clip_fraction", "zero_variance_groups"),
-    *("ess_seq_relative", "response_length_growth", "mask_rate", "mu_zero_saturated_share", "router_replay"),
+    *("ess_seq_relative", "response_length_growth", "mask_rate:geo_mask", "mu_zero_saturated_share", "router_replay"),
     *("version_span_max", "all_solved_groups", "none_solved_groups", *FEATURE_SIGNALS),
 )
 TRAINER_SIGNALS = ("grad_norm", "grad_variance", "router_flip_rate")

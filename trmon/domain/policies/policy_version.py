@@ -8,10 +8,12 @@ from typing import Any
 
 from trmon_client.core.policies.policy import Policy, preset
 
-DEFAULT_POLICY = "trm"
+DEFAULT_POLICY = "trm_auto"
 DEFAULT_SHADOWS = ("trm_max", "geo_mask", "token_veto")
 CONTROLLER_PREFIX = "trmon:"
 """The prefix of a controller's name as an author; token names cannot start with it."""
+CALIBRATION_AUTHOR = f"{CONTROLLER_PREFIX}calibration"
+"""The author of calibrations; their evidence has the `policy` that was calibrated and by whom it was `set_by`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class PolicyVersion:
 
 
 def default_version(*, now: float) -> PolicyVersion:
-    """Return the first version of a new run: policy trm, shadows trm_max, geo_mask and token_veto."""
+    """Return the first version of a new run: policy trm_auto, shadows trm_max, geo_mask and token_veto."""
     return PolicyVersion(
         policy=preset(DEFAULT_POLICY),
         shadows=tuple(preset(name) for name in DEFAULT_SHADOWS),
@@ -50,10 +52,13 @@ def default_version(*, now: float) -> PolicyVersion:
 def version_from_trainer(current: PolicyVersion, policy: Policy, *, now: float) -> PolicyVersion | None:
     """Return the version that a start with a policy makes current, or None if nothing changes.
 
-    The trainer replaces only trmon's default and versions of a trainer: a version that a person set keeps its
-    precedence, and replacing a controller's version would discard its adaptation at each restart.
+    The trainer replaces only trmon's default, versions of a trainer and calibrations of these: a version that a person
+    set keeps its precedence, and replacing a controller's version would discard its adaptation at each restart.
     """
-    if current.author not in ("trmon", "trainer") or policy.hash == current.policy.hash:
+    calibrated = current.evidence if current.author == CALIBRATION_AUTHOR else {}
+    author = calibrated.get("set_by", current.author)
+    requested = policy.spec() == calibrated["policy"] if calibrated else policy == current.policy
+    if author not in ("trmon", "trainer") or requested:
         return None
     return PolicyVersion(
         policy=policy,

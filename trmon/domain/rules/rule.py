@@ -40,9 +40,9 @@ class Rule:
 
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
     has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
-    {step} and {error}, how the trainer ended. `runbook` says in a line or two what to do; `meaning` is shown on the
-    page of the rule only. `finding` is the finding that the rule shows; `is_symptom` is true if every finding may lead
-    to it.
+    {step}, {error}, how the trainer ended, and {drift}, the pair with most of the drift and its lag. `runbook` says in
+    a line or two what to do; `meaning` is shown on the page of the rule only. `finding` is the finding that the rule
+    shows; `is_symptom` is true if every finding may lead to it.
     """
 
     name: str
@@ -100,7 +100,12 @@ class Rule:
         labels = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
         return f"{run_id}/{self.name}/{labels}" if labels else f"{run_id}/{self.name}"
 
-    def format_summary(self, evaluation: Evaluation, *, run: str, step: int, error: str = "") -> str:
+    @cached_property
+    def names_drift(self) -> bool:
+        """Whether the summary names the pair that dominates."""
+        return "{drift}" in self.summary
+
+    def format_summary(self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = "") -> str:
         """Return the summary with the values filled in."""
         return self.summary.format(
             signal=evaluation.signal,
@@ -109,13 +114,15 @@ class Rule:
             run=run,
             step=step,
             error=error,
+            drift=drift,
         )
 
 
 class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluation of a rule over one step: `raised` by its thresholds, `lingering` by its clear thresholds.
 
-    `steps` counts the steps of the run up to this one; `at` is the time at which the row was closed.
+    `steps` counts the steps of the run up to this one; `at` is the time at which the row was closed; `drift` names the
+    pair that dominates, for rules whose summary does.
     """
 
     rule: str
@@ -125,6 +132,7 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     raised: Evaluation
     lingering: Evaluation
+    drift: str = ""
 
     def worse_of(self, other: RuleFinding) -> RuleFinding:
         """Return the finding of a later update of the step, unless only this one is raised."""

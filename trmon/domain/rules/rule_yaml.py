@@ -18,7 +18,7 @@ from trmon.domain.rules.condition import When
 from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error")
+SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift")
 """The fields that a summary may use."""
 
 

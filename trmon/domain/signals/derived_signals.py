@@ -8,6 +8,8 @@ from trmon_client.core.columns.schema import PAIRS
 
 SHADOW_PREFIX = "mask_rate:"
 """The prefix of the mask rate of a shadow policy, before its name."""
+REFERENCE_POLICY = "geo_mask"
+"""The policy whose mask rate escalation reads, active or shadow. Source: formulas, section 9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("mask_rate_short", "fraction", "Rejected among the shortest quarter of responses", "T_i <= 25th percentile"),
     ("mask_rate_positive", "fraction", "Rejected among sequences of positive advantage", "A_i > 0"),
     ("mask_rate_negative", "fraction", "Rejected among sequences of negative advantage", "A_i < 0"),
+    (
+        "sequence_weight_mean",
+        "ratio",
+        "Mean weight of sequences under the active policy, 0 where rejected; absent without weights",
+        "(1/N) sum_i M_i sum_t w_t/T_i",
+    ),
     ("policy_versions", "policies", "Distinct policies that the batch's reports were decided by", "distinct hashes"),
     ("bound_adaptive", "reward", "Error bound, the tighter of two; nan unless KL is exact", "formulas, section 7"),
     ("bound_trpo", "reward", "Classical error bound; nan unless KL is exact", "T(T - 1) D"),

@@ -15,8 +15,11 @@ from trmon_client.core.policies.decision import FIRST_CRITERION, Decision, Seque
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PairView
 
-SEMANTICS_VERSION = 1
-"""Incremented when the same columns and policy can give another decision than before."""
+SEMANTICS_VERSION = 2
+"""Incremented when the same columns and policy can give another decision than before.
+
+1: until 0.1; 2: the preset `seq_mis` weights the sequences that it accepts.
+"""
 
 
 def decide(columns: Columns, policy: Policy) -> Decision:

@@ -11,8 +11,16 @@ from typing import Any, TypeVar
 
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.policies import verl_options
+from trmon_client.core.policies.calibration import Calibration, parse_calibration
 from trmon_client.core.policies.criterion import Criterion, PairChoice
-from trmon_client.core.policies.presets import TOKEN_POLICIES, PresetBounds, preset_criteria, preset_token_rule
+from trmon_client.core.policies.presets import (
+    PRESETS,
+    TOKEN_POLICIES,
+    PresetBounds,
+    preset_criteria,
+    preset_token_rule,
+    sequence_weight_rule,
+)
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.reduction.kl_estimators import RATIOS
@@ -29,13 +37,16 @@ MAX_CACHED_POLICIES = 256
 class Policy:
     """Criteria that a sequence must all meet to stay in the loss, and token rules that mask or weight its tokens.
 
-    A policy that has only token rules accepts every sequence that is neither empty nor invalid.
+    A policy that has only token rules accepts every sequence that is neither empty nor invalid. With `calibrate`, the
+    bounds are ceilings until the service has calibrated them; it is an order to the service and does not decide, so
+    neither `hash` nor what trainers receive contains it.
     Errors: PolicyError for an invalid name, or too many or too few criteria or rules.
     """
 
     name: str
     criteria: tuple[Criterion, ...]
     tokens: tuple[TokenRule, ...] = ()
+    calibrate: Calibration | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_NAME_LENGTH or not self.name.isprintable():
@@ -60,30 +71,42 @@ class Policy:
             raise PolicyError(f"a policy must be the name of a preset or a mapping, got {type(policy).__name__}")
         if policy.keys() & verl_options.KEYS:
             return cls(*verl_options.rules_from_verl(policy))
-        if not {"name", "criteria"} <= policy.keys() <= {"name", "criteria", "tokens"}:
+        if policy.keys() == {"name", "calibrate"}:
+            return _calibrated(preset(policy["name"]), policy["calibrate"])
+        if not {"name", "criteria"} <= policy.keys() <= {"name", "criteria", "tokens", "calibrate"}:
             keys = ", ".join(str(key)[:64] for key in list(policy)[:8])
-            raise PolicyError(f"a policy requires the keys name and criteria and allows tokens, got {keys or 'none'}")
-        return cls(
+            raise PolicyError(
+                f"a policy requires the keys name and criteria and allows tokens and calibrate, got {keys or 'none'}"
+            )
+        parsed = cls(
             policy["name"],
             _parse_list("criteria", policy["criteria"], parse=Criterion.parse, limit=MAX_CRITERIA),
             _parse_list("tokens", policy.get("tokens", ()), parse=TokenRule.parse, limit=MAX_TOKEN_RULES),
         )
+        if policy.get("calibrate") is None:
+            return parsed
+        criteria, calibrate = parse_calibration(policy["calibrate"], parsed.criteria)
+        return replace(parsed, criteria=criteria, calibrate=calibrate)
 
     def spec(self) -> dict[str, Any]:
         """Return the canonical spec, which JSON can encode: `parse(spec())` equals this policy."""
+        return self.decision_spec() | ({"calibrate": self.calibrate.spec()} if self.calibrate else {})
+
+    def decision_spec(self) -> dict[str, Any]:
+        """Return the part of the canonical spec that decides: what trainers receive and `hash` covers."""
         spec: dict[str, Any] = {"name": self.name, "criteria": [criterion.spec() for criterion in self.criteria]}
         # Omitted if empty: the hashes of policies from before token rules must not change.
         return {**spec, "tokens": [rule.spec() for rule in self.tokens]} if self.tokens else spec
 
     @cached_property
     def hash(self) -> str:
-        """The BLAKE2b hash of the canonical JSON, as 32 hex digits."""
-        return hashlib.blake2b(self.canonical.encode(), digest_size=16).hexdigest()
+        """The BLAKE2b hash of the canonical JSON of what decides, as 32 hex digits."""
+        return hashlib.blake2b(_canonical_json(self.decision_spec()).encode(), digest_size=16).hexdigest()
 
     @cached_property
     def canonical(self) -> str:
         """The canonical JSON of the spec; equal policies have the same text."""
-        return json.dumps(self.spec(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _canonical_json(self.spec())
 
     def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
         """Pickle the canonical JSON, so that a process unpickles equal policies into one cached object."""
@@ -93,7 +116,8 @@ class Policy:
     def needs(self) -> tuple[str, ...]:
         """The arguments of `statistics.columns` that `decide` requires, beside two of the log-probs."""
         by_criteria = [argument for criterion in self.criteria for argument in _needs(criterion)]
-        by_token_rules = [argument for rule in self.tokens for argument in _log_probs_of(rule.pair)]
+        required = [rule for rule in self.tokens if not rule.kind.is_optional]
+        by_token_rules = [argument for rule in required for argument in _log_probs_of(rule.pair)]
         return tuple(dict.fromkeys((*by_criteria, *by_token_rules)))
 
 
@@ -127,7 +151,29 @@ def _published(name: str) -> Policy:
 def _preset(name: str, bounds: PresetBounds) -> Policy:
     if name in TOKEN_POLICIES:
         return Policy(name, (), (preset_token_rule(name, bounds),))
-    return Policy(name, preset_criteria(name, bounds))
+    criteria = preset_criteria(name, bounds)
+    published = PRESETS[name]
+    tokens = (sequence_weight_rule(published.weights, criteria),) if published.weights else ()
+    policy = Policy(name, criteria, tokens)
+    return _calibrated(policy, {}) if published.is_calibrated else policy
+
+
+def _calibrated(policy: Policy, calibrate: Any) -> Policy:
+    """Return a preset that is to be calibrated, with its bounds at their ceilings."""
+    if policy.calibrate is not None:
+        # Its criteria are ceilings already; an own calibration starts from the same published bounds.
+        limits = zip(policy.criteria, policy.calibrate.floor, strict=True)
+        policy = replace(
+            policy,
+            criteria=tuple(replace(criterion, lower=lower, upper=upper) for criterion, (lower, upper) in limits),
+            calibrate=None,
+        )
+    criteria, calibration = parse_calibration(calibrate, policy.criteria)
+    return replace(policy, criteria=criteria, calibrate=calibration)
+
+
+def _canonical_json(spec: dict[str, Any]) -> str:
+    return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _parse_list(key: str, specs: Any, *, parse: Callable[[Mapping[str, Any]], Rule], limit: int) -> tuple[Rule, ...]:

@@ -34,11 +34,17 @@ class PresetBounds:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A preset: its keywords, the function that builds its criteria, and its source."""
+    """A preset: its keywords, the function that builds its criteria, and its source.
+
+    `weights` names the token rule that weights accepted sequences; an `is_calibrated` one has its bounds at their
+    ceilings until the service calibrates them.
+    """
 
     takes: tuple[str, ...]
     build: Callable[[PresetBounds], tuple[Criterion, ...]]
     source: str
+    weights: str | None = None
+    is_calibrated: bool = False
 
 
 def preset_criteria(name: str, bounds: PresetBounds) -> tuple[Criterion, ...]:
@@ -66,6 +72,11 @@ def preset_token_rule(name: str, bounds: PresetBounds) -> TokenRule:
     return replace(rule, lower=rule.lower if lower is None else lower, upper=rule.upper if upper is None else upper)
 
 
+def sequence_weight_rule(rule: str, criteria: tuple[Criterion, ...]) -> TokenRule:
+    """Return the rule that weights the sequences which one upper bound accepts, on the mismatch pair."""
+    return TokenRule(rule, "mismatch", upper=criteria[0].upper)
+
+
 def two_sided_ratio(bounds: PresetBounds, *, of: str) -> tuple[float | None, float | None]:
     """Return the bounds of a ratio; a single bound u means [1/u, u]. Errors: PolicyError unless both are above 0."""
     lower = checked_bound("lower", bounds.lower, of=of, is_ratio=True)
@@ -80,7 +91,7 @@ def two_sided_ratio(bounds: PresetBounds, *, of: str) -> tuple[float | None, flo
 def _check_keywords(name: str, bounds: PresetBounds, *, takes: tuple[str, ...]) -> None:
     for keyword in bounds.given():
         if keyword not in takes:
-            raise PolicyError(f"{name} takes {' and '.join(takes)}, not {keyword}")
+            raise PolicyError(f"{name} takes {' and '.join(takes) or 'no bounds'}, not {keyword}")
 
 
 def _delta(bounds: PresetBounds, default: float, *, of: str) -> float:
@@ -134,13 +145,16 @@ def _symmetric_ratio(criterion: Criterion, source: str) -> Preset:
 
 
 _MISMATCH_OR_PRIMARY: PairChoice = "mismatch_or_primary"
+_SEQ_MIS_MASK = _single_criterion(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, upper=2.0), "[3P]")
 
 PRESETS: dict[str, Preset] = {
     "trm_max": Preset(("delta",), _trm_max, "[TRM]"),
     "trm_avg": Preset(("delta",), _trm_avg, "[TRM]"),
     "trm": Preset(("delta",), _trm, "[TRM]"),
+    "trm_auto": Preset((), _trm, "[TRM], calibrated", is_calibrated=True),
     "geo_mask": _single_criterion(Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.99, 1.01), "[GEO]"),
-    "seq_mis": _single_criterion(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, upper=2.0), "[3P]"),
+    "seq_mis": replace(_SEQ_MIS_MASK, weights="seq_mis"),
+    "seq_mis_mask": _SEQ_MIS_MASK,
     "token_veto": _single_criterion(Criterion("min_ratio", _MISMATCH_OR_PRIMARY, 1e-4), "[3P]"),
     "intellect3": _single_criterion(Criterion("min_ratio", _MISMATCH_OR_PRIMARY, 1e-5), "[I3]"),
     "opsm": _single_criterion(Criterion("mean_k1", upper=0.1, where="advantage_negative"), "[OPSM]"),

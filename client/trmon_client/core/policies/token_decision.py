@@ -120,7 +120,10 @@ def _decide_block(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
     xp, kept, truncated = block.xp, block.valid, block.valid & False
     weights = xp.cast(block.valid, "f8")
     for rule in policy.tokens:
-        effect = _RULE_FUNCTIONS[rule.rule](rule, xp, block.log_ratio(rule.resolve(block.pairs)))
+        pair = rule.resolve(block.pairs)
+        if pair is None:
+            continue
+        effect = _RULE_FUNCTIONS[rule.rule](rule, xp, block.log_ratio(pair))
         kept = kept if effect.kept is None else kept & effect.kept
         weights = weights if effect.weight is None else weights * effect.weight
         truncated = truncated if effect.truncated is None else block.valid & effect.truncated
@@ -161,6 +164,13 @@ def _seq_tis(rule: TokenRule, xp: Arrays, d: Array) -> _RuleEffect:
     return _RuleEffect(weight=xp.at_most(xp.exp(log_ratio), rule.upper), truncated=log_ratio > rule.upper_compared)
 
 
+def _seq_mis(rule: TokenRule, xp: Arrays, d: Array) -> _RuleEffect:
+    """Keep whole sequences; above `upper`, where exp(S) may overflow, the weight is 0."""
+    log_ratio = xp.sum(d, -1)[:, None]
+    kept = log_ratio <= rule.upper_compared
+    return _RuleEffect(kept=kept, weight=xp.where(kept, xp.exp(log_ratio), 0.0))
+
+
 _RULE_FUNCTIONS: dict[str, Callable[[TokenRule, Arrays, Array], _RuleEffect]] = {
     "token_k1": _k1,
     "token_k2": _k2,
@@ -168,4 +178,5 @@ _RULE_FUNCTIONS: dict[str, Callable[[TokenRule, Arrays, Array], _RuleEffect]] = 
     "icepop": _icepop,
     "tis": _tis,
     "seq_tis": _seq_tis,
+    "seq_mis": _seq_mis,
 }

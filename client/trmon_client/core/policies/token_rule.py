@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.columns.schema import PAIRS, Pair
 from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, comparable_bound
 from trmon_client.core.policies.pair_choice import PairChoice, resolve_pair
 from trmon_client.core.policies.sequence_statistics import PolicyError
@@ -19,13 +19,17 @@ _KEYS = ("rule", "pair", "lower", "upper")
 
 @dataclass(frozen=True, slots=True)
 class TokenRuleKind:
-    """The kind of a rule: with `is_ratio` its bounds apply to a ratio, with `is_weight` it weights tokens."""
+    """The kind of a rule: with `is_ratio` its bounds apply to a ratio, with `is_weight` it weights tokens.
+
+    An `is_optional` rule has no effect where its pair is not available.
+    """
 
     is_ratio: bool
     has_lower: bool
     is_weight: bool
     description: str
     source: str
+    is_optional: bool = False
 
 
 TOKEN_RULES: dict[str, TokenRuleKind] = {
@@ -35,6 +39,7 @@ TOKEN_RULES: dict[str, TokenRuleKind] = {
     "icepop": TokenRuleKind(True, True, True, "weight by rho within the bounds, mask outside them", "[ICEPOP]"),
     "tis": TokenRuleKind(True, False, True, "weight by min(rho, upper)", "verl"),
     "seq_tis": TokenRuleKind(True, False, True, "weight by min(exp S, upper)", "verl"),
+    "seq_mis": TokenRuleKind(True, False, True, "weight by exp S up to upper, mask above it", "[3P]", is_optional=True),
 }
 """The token rules by name. Source: formulas, section 6."""
 
@@ -89,6 +94,8 @@ class TokenRule:
         """The kind of the rule."""
         return TOKEN_RULES[self.rule]
 
-    def resolve(self, pairs: tuple[Pair, ...]) -> Pair:
-        """Return the pair to read. Errors: PolicyError if it is not available."""
+    def resolve(self, pairs: tuple[Pair, ...]) -> Pair | None:
+        """Return the pair to read, None for an optional rule without it. Errors: PolicyError if it is not available."""
+        if self.kind.is_optional and self.pair in PAIRS and self.pair not in pairs:
+            return None
         return resolve_pair(self.pair, pairs, reader=self.rule)

@@ -14,6 +14,8 @@ from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 
+SEQUENCE_RULES = ("seq_tis", "seq_mis")
+"""The rules that treat all tokens of a sequence alike."""
 NEWTON_STEPS = 64
 """Enough for the roots of k3: far from a root a step moves 1 nat or halves the distance, near it the error squares."""
 
@@ -53,20 +55,22 @@ def affected_fractions(columns: Columns, policy: Policy) -> dict[str, TokenFract
     """Return the fraction of valid tokens that each token rule of a policy would mask or truncate the weight of.
 
     Args: columns: numpy, with the histogram of the rule's pair.
-    Returns: fractions by the name of the rule; the fraction of seq_tis is exact: the tokens of truncated sequences.
+    Returns: fractions by the name of the rule; those of seq_tis and seq_mis are exact: the tokens of the sequences
+    beyond the bound. An optional rule without its pair is left out.
     Errors: PolicyError if the pair of a rule or its histogram is missing.
     Source: formulas, sections 3 and 6.
     """
-    return {rule.rule: _affected_fraction(columns, rule, rule.resolve(columns.pairs)) for rule in policy.tokens}
+    resolved = ((rule, rule.resolve(columns.pairs)) for rule in policy.tokens)
+    return {rule.rule: _affected_fraction(columns, rule, pair) for rule, pair in resolved if pair is not None}
 
 
 def kept_range(rule: TokenRule) -> tuple[float, float]:
     """Return the range of d, in nats, in which a rule neither masks a token nor truncates its weight.
 
-    Errors: ValueError for seq_tis, which depends on whole sequences.
+    Errors: ValueError for seq_tis and seq_mis, which depend on whole sequences.
     """
     upper = rule.upper_compared
-    if upper is None or rule.rule == "seq_tis":
+    if upper is None or rule.rule in SEQUENCE_RULES:
         raise ValueError(f"{rule.rule} has no range of token log-ratios")
     if rule.rule == "token_k2":
         return -math.sqrt(2 * upper), math.sqrt(2 * upper)
@@ -76,7 +80,7 @@ def kept_range(rule: TokenRule) -> tuple[float, float]:
 
 
 def _affected_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFraction:
-    if rule.rule == "seq_tis":
+    if rule.rule in SEQUENCE_RULES:
         tokens = columns["n_tokens"]
         truncated = tokens[columns[f"{pair}_sum_d"] > rule.upper_compared].sum()
         fraction = float(truncated / tokens.sum()) if tokens.sum() else math.nan

@@ -15,11 +15,12 @@ from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.pipeline.stages.measure import measure_batch
 from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
-from trmon.domain.policies.policy_registry import PolicyRegistry
+from trmon.domain.policies.policy_registry import FORMER_PRESETS, PolicyRegistry
 from trmon.domain.policies.policy_version import PolicyVersion
 from trmon_client.core import wire
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.token_decision import apply_token_rules
 from trmon_client.core.statistics import columns
 
 
@@ -53,7 +54,7 @@ def test_the_decision_of_the_trainer_stays_if_the_replay_disagrees() -> None:
 def test_bits_decided_on_arrival_are_not_compared() -> None:
     found = replayed(report(0, policy=None, accepted=wire.pack_bits([False] * 8)))
     assert found.mismatches == 0
-    assert (found.decisions[0].policy_name, found.decisions[0].mask_rate) == ("trm", 1.0)
+    assert (found.decisions[0].policy_name, found.decisions[0].mask_rate) == ("trm_auto", 1.0)
 
 
 def test_the_replay_of_a_token_policy_decides_sequences() -> None:
@@ -122,3 +123,36 @@ def test_an_empty_batch_is_replayed_too() -> None:
     found = replayed(report(0, content=content))
     assert found.decisions[0].counts == {"accepted": 0, "empty": 2}
     assert math.isnan(found.signals["mask_rate"])
+
+
+def test_decisions_of_the_semantics_before_are_not_counted_as_mismatches() -> None:
+    wrong = wire.pack_bits([False] * 8)
+    assert replayed(report(0, accepted=wrong, semantics=1)).mismatches == 0
+
+
+def test_the_seq_mis_of_earlier_clients_is_still_known_by_its_hash() -> None:
+    (former,) = FORMER_PRESETS
+    found = replayed(report(0, policy=former, semantics=1))
+    assert (found.unreplayed, found.decisions[0].policy_name) == (0, "seq_mis")
+
+
+def test_the_mean_weight_of_sequences_counts_rejected_ones_as_zero() -> None:
+    old = np.full((4, 2), -1.0)
+    d = np.array([[0.0, 0.0], [-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]])
+    given = {"rollout_logprobs": old - d, "old_logprobs": old, "mask": np.array([[1, 1]] * 3 + [[0, 0]], bool)}
+    policy = preset("seq_mis")
+    content = apply_token_rules(policy, **given).attached_to(columns(**given))
+    found = replayed(report(0, content=content, policy=policy))
+    assert found.mismatches == 0
+    assert found.signals["sequence_weight_mean"] == pytest.approx((1 + math.exp(-2.0)) / 3)
+    assert "sequence_weight_mean" not in replayed(report(0)).signals
+
+
+def test_geo_mask_has_its_rate_under_one_name_whether_active_or_a_shadow() -> None:
+    geo = preset("geo_mask")
+    active = replayed(report(0, health="noisy", policy=geo), policies=PolicyRegistry.of(version(policy="geo_mask")))
+    shadow = replayed(report(0, health="noisy"), policies=PolicyRegistry.of(version("geo_mask")))
+    neither = replayed(report(0, health="noisy"), policies=PolicyRegistry.of(version()))
+    assert active.signals["mask_rate:geo_mask"] == active.signals["mask_rate"] > 0
+    assert shadow.signals["mask_rate:geo_mask"] == active.signals["mask_rate:geo_mask"]
+    assert "mask_rate:geo_mask" not in neither.signals

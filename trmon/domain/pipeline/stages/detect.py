@@ -15,6 +15,7 @@ from trmon.domain.pipeline.stages.fold import FoldedRow
 from trmon.domain.rules.rule import RowSelection, Rule, RuleFinding
 from trmon.domain.rules.rule_set import RememberedSignals
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
+from trmon.domain.signals.dominant_pair import describe_drift
 from trmon.domain.state.pipeline_state import PipelineState
 
 Numbers: TypeAlias = Mapping[str, float]
@@ -136,6 +137,7 @@ def _findings(
             mode=row.mode,
             raised=evaluation.raised,
             lingering=evaluation.lingering,
+            drift=describe_drift(numbers) if rule.names_drift else "",
         )
         found.append((rule, finding))
     return found, failed

@@ -1,4 +1,4 @@
-"""Mask rates: the rejected share of sequences, of tokens, by response length and by sign of the advantage."""
+"""Mask rates: the rejected share of sequences, of tokens, by response length and by sign of the advantage; weights."""
 
 from __future__ import annotations
 
@@ -37,3 +37,20 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
     return {
         name: share / total if total else math.nan for name, share, total in zip(weights, shares, totals, strict=True)
     }
+
+
+def sequence_weights(columns: Columns, accepted: Array) -> dict[str, float]:
+    """Return the mean weight of the non-empty sequences; nothing without a rule that weights.
+
+    Args: accepted: [B] bool.
+    Returns: sequence_weight_mean, NaN without a sequence.
+    Source: formulas, section 6, [3P].
+    """
+    if "sum_token_weight" not in columns:
+        return {}
+    tokens = columns["n_tokens"]
+    counted = tokens > 0
+    if not counted.any():
+        return {"sequence_weight_mean": math.nan}
+    weights = np.where(accepted[counted], columns["sum_token_weight"][counted] / tokens[counted], 0.0)
+    return {"sequence_weight_mean": float(weights.mean())}

@@ -10,19 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
-from trmon.domain.pipeline.stages.maskrates import mask_rates
+from trmon.domain.pipeline.stages.maskrates import mask_rates, sequence_weights
 from trmon.domain.pipeline.stages.measure import MeasuredBatch
 from trmon.domain.pipeline.stages.merge import MergedBatch, ReportPart
-from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.policies.decide import SEMANTICS_VERSION, StatisticCache
 from trmon_client.core.policies.decision import Decision
-from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import pack_bits, unpack_bits
 
 UNKNOWN_POLICY = "unknown_policy"
 DISAGREEMENT = "disagreement"
+REFERENCE = preset(REFERENCE_POLICY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +59,13 @@ def replay_decisions(measured: MeasuredBatch) -> ReplayedBatch:
     shadows = _shadows(merged, cache)
     active_signals = {
         **mask_rates(merged.columns, active.accepted),
+        **sequence_weights(merged.columns, active.accepted),
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
     return ReplayedBatch(
         measured=measured,
-        signals={**measured.signals, **active_signals, **rates},
+        signals={**measured.signals, **active_signals, **_reference_rate(merged, cache), **rates},
         decisions=(
             _active_row(merged, active, mask_rate=active_signals["mask_rate"]),
             *_shadow_rows(merged, shadows.values()),
@@ -132,6 +134,14 @@ def _shadows(merged: MergedBatch, cache: StatisticCache) -> dict[str, Decision |
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
     return {policy.name: _decide(cache, policy) for policy in others}
+
+
+def _reference_rate(merged: MergedBatch, cache: StatisticCache) -> dict[str, float]:
+    """Return the mask rate of geo_mask where it is active: escalation reads it under one name, as of a shadow."""
+    if all(part.stored.report.policy != REFERENCE.hash for part in merged.parts):
+        return {}
+    decision = _decide(cache, REFERENCE)
+    return {} if decision is None else {f"{SHADOW_PREFIX}{REFERENCE.name}": decision.mask_rate}
 
 
 def _decide(cache: StatisticCache, policy: Policy | None) -> Decision | None:

@@ -1,0 +1,109 @@
+"""Policies to be calibrated: their ceilings and floors, their specs, and what trainers receive of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.core.policies.test_policy import MISMATCH
+from trmon_client.core.policies.calibration import Calibration
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.sequence_statistics import PolicyError
+
+TRM_AUTO = preset("trm_auto")
+
+
+def test_trm_auto_has_the_criteria_of_trm_on_mismatch_with_the_bounds_at_their_ceilings() -> None:
+    trm = preset("trm")
+    assert [(c.statistic, c.where) for c in TRM_AUTO.criteria] == [(c.statistic, c.where) for c in trm.criteria]
+    assert {c.pair for c in TRM_AUTO.criteria} == {MISMATCH}
+    assert {c.statistic: c.upper for c in TRM_AUTO.criteria} == {
+        "max_kl": 1.0,
+        "max_binary_kl": 1.0,
+        "max_abs_d": 5.0,
+        "mean_kl": 0.02,
+        "mean_k3": 0.02,
+    }
+    assert TRM_AUTO.calibrate is not None
+    assert TRM_AUTO.calibrate.floor == tuple((None, c.upper) for c in trm.criteria)
+    assert (TRM_AUTO.calibrate.rate, TRM_AUTO.calibrate.sequences) == (0.01, 2048)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "trm_auto",
+        {"name": "geo_mask", "calibrate": {"rate": 0.02, "sequences": 512, "ceiling": 1.1}},
+        {"name": "trm", "calibrate": {"ceiling": {"mean_k3": 0.01}}},
+        {"name": "token_veto", "calibrate": {}},
+        {"name": "mine", "criteria": [{"statistic": "sum_k1", "lower": -1, "upper": 2}], "calibrate": {"ceiling": 9}},
+    ],
+    ids=str,
+)
+def test_a_spec_survives_json_and_its_hash_covers_only_what_decides(spec: str | dict[str, Any]) -> None:
+    policy = Policy.parse(spec)
+    assert Policy.parse(json.loads(json.dumps(policy.spec()))) == policy
+    received = Policy.parse(json.loads(json.dumps(policy.decision_spec())))
+    assert (received.hash, received.criteria, received.calibrate) == (policy.hash, policy.criteria, None)
+    assert "calibrate" not in policy.decision_spec()
+
+
+def bounds(policy: Policy) -> list[tuple[float | None, float | None]]:
+    return [(criterion.lower, criterion.upper) for criterion in policy.criteria]
+
+
+def test_a_ratio_has_its_ceiling_on_both_sides() -> None:
+    policy = Policy.parse({"name": "geo_mask", "calibrate": {"ceiling": 1.25}})
+    assert bounds(policy) == [(pytest.approx(0.8), pytest.approx(1.25))]
+    assert policy.calibrate == Calibration(floor=((0.99, 1.01),))
+
+
+def test_a_lower_bound_of_a_ratio_alone_takes_its_ceiling_below_it() -> None:
+    assert bounds(Policy.parse({"name": "token_veto", "calibrate": {"ceiling": 1e-8}})) == [(pytest.approx(1e-8), None)]
+
+
+def test_without_a_ceiling_other_statistics_may_loosen_ten_times() -> None:
+    policy = Policy.parse({"name": "seq_max_k3", "calibrate": {}})
+    assert bounds(policy) == [(None, 25.0)]
+
+
+def test_a_calibrated_preset_reads_mismatch_instead_of_the_primary_pair() -> None:
+    policy = Policy.parse({"name": "trm_avg", "calibrate": {}})
+    assert {criterion.pair for criterion in policy.criteria} == {MISMATCH}
+
+
+def test_trm_auto_can_be_calibrated_at_another_rate() -> None:
+    policy = Policy.parse({"name": "trm_auto", "calibrate": {"rate": 0.05}})
+    assert policy.criteria == TRM_AUTO.criteria
+    assert policy.calibrate is not None
+    assert policy.calibrate.rate == 0.05
+
+
+@pytest.mark.parametrize(
+    ("calibrate", "named"),
+    [
+        (3, "must be a mapping"),
+        ({"speed": 1}, "unknown key speed"),
+        ({"rate": 0.7}, "calibrate.rate"),
+        ({"rate": True}, "calibrate.rate"),
+        ({"sequences": 10}, "calibrate.sequences"),
+        ({"ceiling": 0.001}, "must not be tighter"),
+        ({"ceiling": {"max_kl": 1.0}}, "the policy bounds mean_k3"),
+        ({"ceiling": "high"}, "must be a number"),
+        ({"floor": [], "ceiling": 1}, "ceiling or floor"),
+        ({"floor": []}, "list of 1"),
+        ({"floor": [{"upper": 9.0}]}, "as tight as its ceiling"),
+        ({"floor": [{"upper": None}]}, "mean_k3"),
+    ],
+    ids=str,
+)
+def test_an_invalid_calibration_is_rejected_with_its_key(calibrate: Any, named: str) -> None:
+    with pytest.raises(PolicyError, match=named):
+        Policy.parse({"name": "x", "criteria": [{"statistic": "mean_k3", "upper": 0.002}], "calibrate": calibrate})
+
+
+def test_token_rules_alone_cannot_be_calibrated() -> None:
+    with pytest.raises(PolicyError, match="needs criteria"):
+        Policy.parse({"name": "tis", "calibrate": {}})
