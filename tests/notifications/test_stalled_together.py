@@ -75,15 +75,15 @@ def test_runs_that_stall_together_are_one_message_and_so_is_their_return(
     eventually(lambda: states(client), lambda found: len(found) == 36 and set(found) <= {"standing", "delivered"})
     failed, told = messages(hook)
     assert failed == told
-    assert told["summary"].startswith("12 runs: stalled within")
+    assert told["summary"].startswith("12 runs stalled within")
     assert {alert["run"]["run"] for alert in told["alerts"]} == {key.run for key in RUNS}
     assert len({event["dedup_key"] for event in messages(pager)}) == len(pager.posted) == 12
     [received] = mail.received
-    assert str(received.message["Subject"]).startswith("[firing] 12 runs: stalled within")
+    assert str(received.message["Subject"]).startswith("[firing] 12 runs stalled within")
 
     for key in RUNS:
         send_step(client, key, step=3)
     eventually(lambda: len(mail.received) == 2 and len(hook.posted) == 3)
-    assert messages(hook)[2]["summary"] == "12 runs: stalled has resolved"
-    assert mail.received[1].message["Subject"] == "[resolved] 12 runs: stalled has resolved"
+    assert messages(hook)[2]["summary"] == "12 runs are no longer stalled"
+    assert mail.received[1].message["Subject"] == "[resolved] 12 runs are no longer stalled"
     eventually(lambda: [event["event_action"] for event in messages(pager)].count("resolve") == 12)

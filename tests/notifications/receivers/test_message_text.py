@@ -27,8 +27,8 @@ def stalls(count: int, *, state: AlertState = AlertState.FIRING) -> list[Notific
 def test_stalls_of_several_runs_are_one_text_that_names_them_and_what_to_do() -> None:
     text = message_text(stalls(3))
     [alert] = text.alerts
-    assert (text.subject, text.note, text.link) == ("[firing] 3 runs: stalled within 4 s", None, None)
-    assert (alert.status, alert.summary) == ("firing", "3 runs: stalled within 4 s")
+    assert (text.subject, text.note, text.link) == ("[firing] 3 runs stalled within 4 s", None, None)
+    assert (alert.status, alert.summary) == ("firing", "3 runs stalled within 4 s")
     assert alert.details == (
         *(f"math/r{i}: no report" for i in range(3)),
         SHARED_CAUSE,
@@ -43,5 +43,5 @@ def test_of_many_runs_ten_are_named_and_the_others_counted() -> None:
 
 def test_the_end_of_several_stalls_has_no_runbook() -> None:
     text = message_text(stalls(3, state=AlertState.RESOLVED))
-    assert (text.subject, text.is_firing) == ("[resolved] 3 runs: stalled has resolved", False)
+    assert (text.subject, text.is_firing) == ("[resolved] 3 runs are no longer stalled", False)
     assert text.alerts[0].details == tuple(f"math/r{i}: no report" for i in range(3))

@@ -49,6 +49,6 @@ def test_a_message_has_every_alert_and_the_run_once() -> None:
 def test_a_merged_message_has_a_summary_and_the_run_of_each_alert() -> None:
     keys = [RunKey("math", f"r{i}") for i in range(3)]
     message = webhook_message([notification(run=key, rule="stalled") for key in keys])
-    assert message.summary == "3 runs: stalled within 1 s"
+    assert message.summary == "3 runs stalled within 1 s"
     assert message.run.run == "r0"
     assert [alert.run and alert.run.run for alert in message.alerts] == ["r0", "r1", "r2"]

@@ -14,9 +14,9 @@ def run_names(notifications: Sequence[Notification]) -> tuple[str, ...]:
 
 
 def merged_summary(notifications: Sequence[Notification]) -> str:
-    """Return how many runs a merged message reports, e.g. "12 runs: stalled within 31 s"."""
+    """Return how many runs a merged message reports, e.g. "12 runs stalled within 31 s"."""
     count, rule = len(run_names(notifications)), notifications[0].alert.rule
     if not notifications[0].is_firing:
-        return f"{count} runs: {rule} has resolved"
+        return f"{count} runs are no longer {rule}"
     times = [notification.alert.at for notification in notifications]
-    return f"{count} runs: {rule} within {max(1, math.ceil(max(times) - min(times)))} s"
+    return f"{count} runs {rule} within {max(1, math.ceil(max(times) - min(times)))} s"
