@@ -75,7 +75,7 @@ def test_versions() -> None:
     shown = trmon("version")
     assert shown.returncode == 0
     assert "trmon 0." in shown.stdout
-    assert "wire 1.0" in shown.stdout
+    assert f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}" in shown.stdout
 
 
 def test_a_token_is_printed_once_listed_and_revoked(tmp_path: Path) -> None:
