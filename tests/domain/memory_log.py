@@ -93,6 +93,8 @@ class MemoryLog:
                     message=message,
                 )
             )
+            if isinstance(message, wire.Scalars):
+                self.stored_run = replace(self.stored_run, last_report_at=at)
 
     def _claim(self, message: wire.Message, attempt_id: int, at: float) -> None:
         place = (attempt_id, message.rank)
@@ -102,6 +104,7 @@ class MemoryLog:
             step=message.step if isinstance(message, wire.Report) else None,
             now=at,
             is_report=isinstance(message, wire.Report),
+            is_scalars=isinstance(message, wire.Scalars),
             is_end=isinstance(message, wire.Finish),
             is_heartbeat=isinstance(message, wire.Heartbeat),
         )

@@ -10,6 +10,7 @@ from msgspec import structs
 from trmon.domain.batches.assembly import reopened_batch
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarSteps, ScalarTimes
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.detect import reconsider
 from trmon.domain.pipeline.stages.merge import ClosingBatch
@@ -18,7 +19,7 @@ from trmon.runner.advisor import Advisor
 from trmon.runner.bound_adaptation import BoundAdaptation
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.pass_changes import PassChanges
-from trmon.runner.quarantine import close_or_quarantine, quarantined_in
+from trmon.runner.quarantine import close_or_quarantine, close_scalars_or_quarantine, quarantined_in
 
 
 class BatchCloser:
@@ -44,9 +45,10 @@ class BatchCloser:
 
     @property
     def due_at(self) -> float:
-        """When the grace period of the first open batch ends; infinity: no batch is open."""
+        """When the grace period of the first open batch, or step of scalars, ends; infinity: none is open."""
         ends = self._run.pending.assembly.grace_ends(grace_seconds=self._grace_seconds, watching_since=self._loaded_at)
-        return math.inf if ends is None else ends
+        of_scalars = self._scalar_steps().due_at(self._scalar_times(0.0, caught_up=True))
+        return of_scalars if ends is None else min(ends, of_scalars)
 
     def close_due(self, changes: PassChanges, *, caught_up: bool) -> None:
         """Close the batches that are due; while messages are unread, only complete ones."""
@@ -66,6 +68,34 @@ class BatchCloser:
             )
             self._close(closing, changes)
             changes.tally.close_lags_seconds.append(changes.now - batch.newest_at)
+
+    def close_scalar_steps(self, changes: PassChanges, *, caught_up: bool) -> None:
+        """Close the steps of which only scalars came, once later ones follow or the run has ended."""
+        run = self._run
+        for step in self._scalar_steps(caught_up=caught_up).due(self._scalar_times(changes.now, caught_up=caught_up)):
+            context = run.pass_context(changes)
+            published = close_scalars_or_quarantine(step, context=context, pipeline_state=run.pipeline_state)
+            run.apply(published, changes)
+            if published.row is not None:
+                changes.tally.quarantined.update(entry.part for entry in published.row.quarantined)
+            if published.row is not None and published.is_gauge:
+                run.gauge_row = published.row
+                self._advisor.add_row(published.row)
+            changes.tally.close_lags_seconds.append(changes.now - step.newest_at)
+
+    def _scalar_steps(self, *, caught_up: bool = True) -> ScalarSteps:
+        run = self._run
+        runs = ScalarRuns(
+            reporting=run.reporting,
+            is_rank_ended=run.pending.assembly.is_rank_ended,
+            folded=run.pipeline_state.folded,
+            has_ended=caught_up and run.life.state.ended,
+        )
+        return ScalarSteps(run.pending.scalars, runs)
+
+    def _scalar_times(self, now: float, *, caught_up: bool) -> ScalarTimes:
+        grace_seconds = self._grace_seconds if caught_up else math.inf
+        return ScalarTimes(now=now, grace_seconds=grace_seconds, watching_since=self._loaded_at)
 
     def revise(self, late: Mapping[BatchKey, BatchRow], changes: PassChanges) -> None:
         """Compute closed rows again from all their reports.

@@ -25,7 +25,8 @@ class LoadedRun:
     """A run, its pipeline state and its pending batches.
 
     `gauge_row` is the newest row that gauges show, `newest_key` the newest batch of which a report came, and
-    `unreported` what was quarantined since the last closed batch: the next one names it.
+    `unreported` what was quarantined since the last closed batch: the next one names it. `reporting` are the attempts
+    of which a report came: scalars of theirs make no rows of their own.
     """
 
     context: RunContext
@@ -35,11 +36,13 @@ class LoadedRun:
     gauge_row: BatchRow | None
     newest_key: BatchKey | None
     unreported: list[Quarantined] = field(default_factory=list)
+    reporting: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, recovered: RecoveredRun, context: RunContext, log: RunLog) -> LoadedRun:
         """Return a run as recovery has read it."""
         state = recovered.pipeline_state
+        folded = None if state.folded is None else log.batch(state.folded)
         return cls(
             context=context,
             pipeline_state=state,
@@ -47,6 +50,7 @@ class LoadedRun:
             pending=recovered.pending,
             gauge_row=log.batch(state.gauge_keys[-1]) if state.gauge_keys else None,
             newest_key=state.folded,
+            reporting={folded.key.attempt_id} if folded is not None and not folded.has_scalars_only else set(),
         )
 
     @property

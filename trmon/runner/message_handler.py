@@ -9,7 +9,7 @@ from trmon.domain.batches.quarantine import QuarantinePart, quarantined
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport
 from trmon.domain.ports import RunLog
-from trmon.domain.runs.liveness import after_notice, after_report
+from trmon.domain.runs.liveness import after_notice, after_report, after_scalars
 from trmon.runner.launch_tracker import LaunchTracker
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.log_reader import StoredMessage
@@ -53,7 +53,12 @@ class MessageHandler:
     def _handle_notice(self, notice: StoredNotice, changes: PassChanges) -> None:
         run, message = self._run, notice.message
         self._launches.record(message)
-        run.life, change = after_notice(run.life, notice)
+        if isinstance(message, wire.Scalars) and notice.attempt_id not in run.reporting:
+            run.life, change = after_scalars(run.life, notice)
+            key = BatchKey(notice.attempt_id, message.step, None)
+            self._record_progress(key, changes, at=notice.received_at)
+        else:
+            run.life, change = after_notice(run.life, notice)
         run.pending.apply_notice(notice)
         if isinstance(message, wire.Finish):
             run.context.record_warnings(message.losses.warnings, changes, at=notice.received_at)
@@ -68,7 +73,8 @@ class MessageHandler:
     def _add_to_batch(self, report: AnyReport, changes: PassChanges) -> BatchRow | None:
         """Add a report to its open batch, or return the row of its closed batch if the row lacks the report."""
         run, key = self._run, report.key.batch
-        self._record_progress(report, changes)
+        run.reporting.add(key.attempt_id)
+        self._record_progress(key, changes, at=report.received_at)
         assembly = run.pending.assembly
         is_open = key in assembly.batches or run.pipeline_state.follows(key)
         closed = None if is_open else self._log.batch(key)
@@ -81,12 +87,12 @@ class MessageHandler:
         changes.tally.late_reports += 1
         return closed
 
-    def _record_progress(self, report: AnyReport, changes: PassChanges) -> None:
-        run, key = self._run, report.key.batch
+    def _record_progress(self, key: BatchKey, changes: PassChanges, *, at: float) -> None:
+        run = self._run
         is_newest = run.newest_key is None or key.order > run.newest_key.order
         if is_newest:
             run.newest_key = key
-        run.context.record_report(report, changes, is_newest=is_newest)
+        run.context.record_progress(key, changes, at=at, is_newest=is_newest)
 
     def _apply_start(self, notice: StoredNotice, start: wire.Start, changes: PassChanges) -> None:
         """Record what rank 0 states of the run; a new owner's receivers get the open alerts."""

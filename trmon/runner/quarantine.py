@@ -10,9 +10,12 @@ import structlog
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined, QuarantinePart
-from trmon.domain.pipeline.close_batch import close_batch, withhold_batch
+from trmon.domain.batches.scalar_steps import ScalarStep
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.pipeline.close_batch import close_batch, close_scalar_step, withhold_batch, withhold_scalar_step
 from trmon.domain.pipeline.stages.merge import ClosingBatch
 from trmon.domain.pipeline.stages.publish import BatchChanges
+from trmon.domain.state.pipeline_state import PipelineState
 
 T = TypeVar("T")
 
@@ -33,6 +36,19 @@ def close_or_quarantine(closing: ClosingBatch) -> BatchChanges:
     except Exception as error:
         log.error("batch_quarantined", run_id=closing.context.run.id, batch=str(closing.batch.key), exc_info=error)
         return withhold_batch(closing, error)
+
+
+def close_scalars_or_quarantine(
+    step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState
+) -> BatchChanges:
+    """Return the changes of a step that closes with scalars alone; one that raises gets a row that names the error."""
+    try:
+        return close_scalar_step(step, context=context, pipeline_state=pipeline_state)
+    except MemoryError:
+        raise
+    except Exception as error:
+        log.error("batch_quarantined", run_id=context.run.id, batch=str(step.key), exc_info=error)
+        return withhold_scalar_step(step, error, context=context, pipeline_state=pipeline_state)
 
 
 def quarantined_in(row: BatchRow, closing: ClosingBatch) -> list[Quarantined]:

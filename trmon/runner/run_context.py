@@ -10,7 +10,8 @@ from typing import Any
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.routing import Routes
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.messages import AnyReport, StoredNotice
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import StoredNotice
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import PolicyVersion, version_from_trainer
 from trmon.domain.ports import RunLog
@@ -97,11 +98,10 @@ class RunContext:
         if current != self.policies.current:
             self.policies = self.policies.with_current(current)
 
-    def record_report(self, report: AnyReport, changes: PassChanges, *, is_newest: bool) -> None:
-        """Record when a report came and, if it is of the newest batch, the run's attempt and step."""
-        last_report_at = max(self.run.last_report_at or report.received_at, report.received_at)
-        batch = report.key.batch
-        progress: dict[str, Any] = {"last_step": batch.step, "attempt_id": batch.attempt_id} if is_newest else {}
+    def record_progress(self, key: BatchKey, changes: PassChanges, *, at: float, is_newest: bool) -> None:
+        """Record when a report or scalars came and, if they are of the newest step, the run's attempt and step."""
+        last_report_at = max(self.run.last_report_at or at, at)
+        progress: dict[str, Any] = {"last_step": key.step, "attempt_id": key.attempt_id} if is_newest else {}
         self.run = replace(self.run, last_report_at=last_report_at, **progress)
         changes.set_run_fields(**progress)
 

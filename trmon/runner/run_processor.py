@@ -68,7 +68,7 @@ class RunProcessor:
     @property
     def is_idle(self) -> bool:
         """Whether only a message can change anything: the run does not train, and nothing of it is pending."""
-        is_still = self._run.life.state is not RunState.RUNNING and not self._run.pending.has_batches
+        is_still = self._run.life.state is not RunState.RUNNING and self._batches.due_at == math.inf
         return is_still and self._liveness.launches_due_at == math.inf
 
     @property
@@ -98,6 +98,7 @@ class RunProcessor:
         # Before any batch closes: those that close in this pass count among the steps before the next adaptation.
         self._adaptation.configure(changes)
         self._batches.close_due(changes, caught_up=page.caught_up)
+        self._batches.close_scalar_steps(changes, caught_up=page.caught_up)
         self._batches.revise(late, changes)
         self._batches.confirm(changes)
         apply_scalars(self._log, run, page.messages, changes)

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
+from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
 from trmon.domain.pipeline.stages.detect import reconsider
 from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event
 from trmon.domain.ports import RunLog
+from trmon.domain.signals.scalar_names import signals_of_scalars
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.log_reader import StoredMessage
 from trmon.runner.pass_changes import PassChanges
@@ -36,9 +38,14 @@ def _apply_to_step(log: RunLog, run: LoadedRun, attempt_id: int, step: int, chan
     if row is None:
         changes.tally.unplaced_scalars += 1
     elif scalars.items() - row.scalars.items():
-        row = structs.replace(row, scalars={**row.scalars, **scalars})
+        row = _with_scalars(row, {**row.scalars, **scalars})
         row, state = reconsider(row, context=run.pass_context(changes), pipeline_state=run.pipeline_state)
         event = batch_event(row, at=changes.now)
         run.apply(BatchChanges(pipeline_state=state, row=row, events=(event,)), changes)
         if run.gauge_row and run.gauge_row.key == key:
             run.gauge_row = row
+
+
+def _with_scalars(row: BatchRow, scalars: dict[str, float]) -> BatchRow:
+    signals = {**row.signals, **signals_of_scalars(scalars)} if row.has_scalars_only else row.signals
+    return structs.replace(row, scalars=scalars, signals=signals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
 from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.messages import PreparedMessage
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon_client.core import wire
@@ -100,3 +101,28 @@ def test_launches_with_a_common_prefix_get_separate_forks(store: Store) -> None:
         report_intake(launch="launch-2-y"),
     )
     assert names(store, receipts[0].run_id) == ["a", "a~launch-2", "a~launch-2-y"]
+
+
+def scalars(step: int, **fields: object) -> PreparedMessage:
+    """Return the scalars of a step."""
+    given = {"attempt": "a", "launch": "launch-1", "sequence": step, **fields}
+    return intake(wire.Scalars(**given, step=step, values={"reward": 0.5}))
+
+
+def test_scalars_of_a_run_without_reports_count_as_its_progress(store: Store) -> None:
+    [first] = append(store, scalars(4), now=NOW)
+    assert store.runs.by_id(first.run_id, access=EVERYTHING).last_report_at == NOW
+    finish = intake(wire.Finish(attempt="a", launch="launch-1", sequence=9))
+    append(store, finish, now=NOW + 1)
+    [back] = append(store, scalars(3, launch="launch-2"), now=NOW + 2)
+    [on] = append(store, scalars(5, launch="launch-3"), now=NOW + 200)
+    assert back.attempt_id != first.attempt_id
+    assert on.attempt_id == first.attempt_id
+    assert store.runs.by_id(first.run_id, access=EVERYTHING).last_report_at == NOW + 200
+
+
+def test_scalars_beside_reports_do_not_decide_the_attempt(store: Store) -> None:
+    [first] = append(store, report_intake(step=10), now=NOW)
+    append(store, intake(wire.Finish(attempt="a", launch="launch-1", sequence=9)), now=NOW + 1)
+    [after] = append(store, scalars(10, launch="launch-2"), now=NOW + 2)
+    assert after.attempt_id == first.attempt_id

@@ -182,6 +182,10 @@ class Assembly:
         self.set_chunk_counts(attempt_id, message.rank, message.finished)
         self._ended_ranks[attempt_id, message.rank] = message.launch
 
+    def is_rank_ended(self, attempt_id: int, rank: int) -> bool:
+        """Whether a rank has ended."""
+        return (attempt_id, rank) in self._ended_ranks
+
     def close_due(self, *, now: float, grace_seconds: float, watching_since: float) -> list[ClosedBatch]:
         """Close the batches that are due, and return them, in order within each attempt.
 

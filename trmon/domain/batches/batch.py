@@ -55,6 +55,11 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: bool = False
 
     @property
+    def has_scalars_only(self) -> bool:
+        """Whether no report of the batch has come, only scalars of its step."""
+        return self.last_report_id == 0
+
+    @property
     def known_complete(self) -> bool | None:
         """Whether the batch is complete; None if that is unknown."""
         return None if self.complete and self.unconfirmed else self.complete

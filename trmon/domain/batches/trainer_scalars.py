@@ -30,6 +30,25 @@ class PendingScalars:
             for name, value in scalar_numbers(notice.message.values).items()
         }
 
+    def notices(self, attempt_id: int, step: int) -> list[StoredNotice]:
+        """Return the messages of a step in the order in which they came."""
+        return list(self._pending.get((attempt_id, step), ()))
+
+    def steps(self) -> dict[int, list[int]]:
+        """Return the pending steps of each attempt, in order."""
+        found: dict[int, list[int]] = {}
+        for attempt_id, step in sorted(self._pending):
+            found.setdefault(attempt_id, []).append(step)
+        return found
+
+    def newest_steps(self, attempt_id: int) -> dict[int, int]:
+        """Return the newest pending step of each rank of an attempt."""
+        newest: dict[int, int] = {}
+        for (attempt, step), notices in self._pending.items():
+            for notice in notices if attempt == attempt_id else ():
+                newest[notice.message.rank] = max(step, newest.get(notice.message.rank, step))
+        return newest
+
     def forget_before(self, newest: BatchKey, *, keeping: Collection[int]) -> None:
         """Delete the messages of closed steps: those before the newest one, except in attempts with open batches."""
         for attempt_id, step in list(self._pending):

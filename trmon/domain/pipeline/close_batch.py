@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.detect import detect_findings
 from trmon.domain.pipeline.stages.draft import DraftRow, draft_row
@@ -11,6 +13,7 @@ from trmon.domain.pipeline.stages.measure import measure_batch
 from trmon.domain.pipeline.stages.merge import ClosingBatch, merge_reports
 from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event, publish_batch
 from trmon.domain.pipeline.stages.replay import replay_decisions
+from trmon.domain.pipeline.stages.scalar_row import draft_scalar_row
 from trmon.domain.pipeline.stages.transition import TransitionedBatch, apply_transitions
 from trmon.domain.pipeline.stages.withhold import withhold_row
 from trmon.domain.state.pipeline_state import PipelineState
@@ -24,6 +27,22 @@ def close_batch(closing: ClosingBatch) -> BatchChanges:
     drafted = draft_row(replayed)  # the row, without the history of the run
     folded = _fold(drafted, is_revision=closing.former is not None)
     return publish_batch(_evaluate(folded))  # rows, events and deliveries
+
+
+def close_scalar_step(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> BatchChanges:
+    """Return all changes of a step that closes with scalars alone."""
+    drafted = draft_scalar_row(step, context=context, pipeline_state=pipeline_state)
+    return publish_batch(_evaluate(fold_row(drafted)))
+
+
+def withhold_scalar_step(
+    step: ScalarStep, error: Exception, *, context: PassContext, pipeline_state: PipelineState
+) -> BatchChanges:
+    """Return the changes of a step of scalars that cannot be processed: a row with the error, which is not folded."""
+    drafted = draft_scalar_row(step, context=context, pipeline_state=pipeline_state)
+    row = drafted.row.with_quarantined([quarantined(QuarantinePart.BATCH, "the whole batch", error)])
+    skipped = pipeline_state.skip_batch(row.key, ordinal=row.ordinal)
+    return BatchChanges(pipeline_state=skipped, row=row, events=(batch_event(row, at=context.now),))
 
 
 def withhold_batch(closing: ClosingBatch, error: Exception | str) -> BatchChanges:

@@ -26,7 +26,8 @@ class Claim:
     """The launch that reports for one rank of an attempt, and its progress.
 
     `began_at` is the time of its first message, `beat_at` of its newest heartbeat; another process may send a spooled
-    message later, but never a heartbeat. `former_launch` held the claim before and reached `former_step`. Times are
+    message later, but never a heartbeat. `reported_at` and `scalars_at` are those of the newest report and scalars, of
+    the former launch until its own come. `former_launch` held the claim before and reached `former_step`. Times are
     seconds on the server's clock.
     """
 
@@ -35,6 +36,7 @@ class Claim:
     began_at: float | None = None
     beat_at: float | None = None
     reported_at: float | None = None
+    scalars_at: float | None = None
     last_step: int | None = None
     ended: bool = False
     former_launch: str | None = None
@@ -74,6 +76,16 @@ def resolve_attempt(
     return Resolution.WENT_BACK if _goes_back(step, claim.reached_step) else Resolution.TAKE_OVER
 
 
+def progress_step(claim: Claim | None, *, report_step: int | None, scalars_step: int | None) -> int | None:
+    """Return the step that a message shows its launch to have reached; None for a message that shows none.
+
+    Scalars count only while the rank has sent no report: later ones may belong to any step, or count other steps.
+    """
+    if report_step is not None:
+        return report_step
+    return scalars_step if claim is None or claim.reported_at is None else None
+
+
 def renewed_claim(
     claim: Claim | None,
     *,
@@ -81,12 +93,14 @@ def renewed_claim(
     step: int | None,
     now: float,
     is_report: bool = False,
+    is_scalars: bool = False,
     is_end: bool = False,
     is_heartbeat: bool = False,
 ) -> Claim:
     """Return the claim after a message that continues it or takes it over.
 
-    Args: is_report, is_heartbeat, is_end: whether the message is a report, a heartbeat, or the end of the launch.
+    Args: is_report, is_scalars, is_heartbeat, is_end: whether the message is a report, scalars, a heartbeat, or the end
+    of the launch.
     """
     if claim is not None and launch == claim.former_launch:
         return claim
@@ -97,12 +111,15 @@ def renewed_claim(
             began_at=now,
             former_launch=claim.launch if claim else None,
             former_step=claim.reached_step if claim else None,
+            reported_at=claim.reported_at if claim else None,
+            scalars_at=claim.scalars_at if claim else None,
         )
     return replace(
         claim,
         seen_at=now,
         beat_at=now if is_heartbeat else claim.beat_at,
         reported_at=now if is_report else claim.reported_at,
+        scalars_at=now if is_scalars else claim.scalars_at,
         last_step=_larger(step, claim.last_step),
         ended=is_end or claim.ended,
     )

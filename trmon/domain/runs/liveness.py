@@ -92,8 +92,20 @@ def after_report(liveness: Liveness, report: AnyReport) -> tuple[Liveness, State
     return _changed(after, RunState.RUNNING, reason, at=report.received_at, since=liveness.silent_since)
 
 
+def after_scalars(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, StateChange | None]:
+    """Return the liveness after scalars of a trainer that sends no reports: they show, as a report does, that it runs.
+
+    Beside reports they do not: something other than the training loop may log them.
+    """
+    after = replace(liveness, silent_since=max(liveness.silent_since, notice.received_at))
+    if liveness.state is RunState.RUNNING or not _restarts(liveness, notice.message):
+        return after, None
+    reason = StateChangeReason.RESTARTED if liveness.state.ended else StateChangeReason.REPORTED
+    return _changed(after, RunState.RUNNING, reason, at=notice.received_at, since=liveness.silent_since)
+
+
 def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, StateChange | None]:
-    """Return the liveness after a start, scalars, a pause or an end.
+    """Return the liveness after a start, a pause or an end.
 
     The first end decides how the run ended, except that a failure explains the signal that ended it: a launcher ends
     all ranks when one of them fails.

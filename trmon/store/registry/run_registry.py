@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, update
 
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.attempts import Claim, fork_name, renewed_claim, resolve_attempt
+from trmon.domain.runs.attempts import Claim, fork_name, progress_step, renewed_claim, resolve_attempt
 from trmon.store.database.upsert import Row, upsert
 from trmon.store.registry.registry_entries import (
     ArrivedMessage,
@@ -65,10 +65,11 @@ class RunRegistry:
         if attempt is None:
             attempt = insert_attempt(connection, run, arrival=arrival, name=message.attempt)
         attempt = attempt.forks.get(message.launch, attempt)
+        claim = attempt.claims.get(message.rank)
         resolution = resolve_attempt(
-            attempt.claims.get(message.rank),
+            claim,
             launch=message.launch,
-            step=_step(message),
+            step=_step(message, claim),
             now=arrival.at,
             live_seconds=self._live_seconds,
         )
@@ -99,12 +100,14 @@ class RunRegistry:
 
     def _extend(self, attempt: AttemptEntry, arrival: ArrivedMessage) -> None:
         message = arrival.message
+        former = attempt.claims.get(message.rank)
         claim = renewed_claim(
-            attempt.claims.get(message.rank),
+            former,
             launch=message.launch,
-            step=_step(message),
+            step=_step(message, former),
             now=arrival.at,
             is_report=isinstance(message, wire.Report),
+            is_scalars=isinstance(message, wire.Scalars),
             is_end=isinstance(message, wire.Finish),
             is_heartbeat=isinstance(message, wire.Heartbeat),
         )
@@ -135,8 +138,12 @@ class RunRegistry:
         self._runs[key] = run
 
 
-def _step(message: wire.Message) -> int | None:
-    return message.step if isinstance(message, wire.Report) else None
+def _step(message: wire.Message, claim: Claim | None) -> int | None:
+    return progress_step(
+        claim,
+        report_step=message.step if isinstance(message, wire.Report) else None,
+        scalars_step=message.step if isinstance(message, wire.Scalars) else None,
+    )
 
 
 def _write_start(connection: Connection, attempt: AttemptEntry, start: wire.Start) -> None:

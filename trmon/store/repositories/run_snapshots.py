@@ -48,7 +48,7 @@ class RunSnapshots:
     def active(self, *, since: float) -> list[int]:
         """Return the runs with a report since a time, or created since then."""
         run, claim = tables.run.c, tables.claim.c
-        reported = select(claim.run_id).where(claim.reported_at >= since)
+        reported = select(claim.run_id).where(or_(claim.reported_at >= since, claim.scalars_at >= since))
         with self._reader.connect() as connection:
             return list(connection.scalars(select(run.id).where(or_(run.created_at >= since, run.id.in_(reported)))))
 

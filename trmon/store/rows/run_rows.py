@@ -10,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    case,
     delete,
     func,
     insert,
@@ -38,9 +39,12 @@ _RUN = RowMapping(
 )
 _ATTEMPT = RowMapping(Attempt)
 
-_LAST_REPORT_AT = (
-    select(func.max(tables.claim.c.reported_at)).where(tables.claim.c.run_id == tables.run.c.id).scalar_subquery()
+_CLAIM = tables.claim.c
+_NEWEST_AT = case(
+    (_CLAIM.scalars_at > func.coalesce(_CLAIM.reported_at, 0.0), _CLAIM.scalars_at), else_=_CLAIM.reported_at
 )
+_LAST_REPORT_AT = select(func.max(_NEWEST_AT)).where(_CLAIM.run_id == tables.run.c.id).scalar_subquery()
+"""When the newest report or scalars of a run arrived."""
 
 
 def visible_runs(access: Access) -> ColumnElement[bool]:

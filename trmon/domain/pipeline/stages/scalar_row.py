@@ -1,0 +1,36 @@
+"""Scalar row: builds the row of a step of which only scalars came, without sequences and without decisions."""
+
+from __future__ import annotations
+
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.scalar_steps import ScalarStep
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.pipeline.stages.draft import DraftRow
+from trmon.domain.signals.scalar_names import signals_of_scalars
+from trmon.domain.state.pipeline_state import PipelineState
+from trmon_client.core.columns.schema import PRIMARY_ORDER
+
+
+def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> DraftRow:
+    """Return the row of a step of which only scalars came; the mean reward and length among them are signals."""
+    row = BatchRow(
+        run_id=context.run.id,
+        key=step.key,
+        ordinal=pipeline_state.ordinal + 1,
+        closed_at=context.now,
+        n_sequences=0,
+        n_tokens=0,
+        n_ranks=len(step.ranks),
+        missing_ranks=(),
+        complete=True,
+        revised=False,
+        mode=context.run.mode,
+        primary_pair=PRIMARY_ORDER[0],
+        kl_is="sampled",
+        policy_hash=None,
+        mismatches=0,
+        last_report_id=0,
+        signals=signals_of_scalars(step.values),
+        scalars=step.values,
+    )
+    return DraftRow(context=context, pipeline_state=pipeline_state, row=row, made_at=step.made_at)
