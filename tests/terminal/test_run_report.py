@@ -81,6 +81,34 @@ def test_nan_is_shown_with_its_first_step(tmp_path: Path) -> None:
     assert "NaN or infinity in actor/grad_norm (step 100)" in text_of(report)
 
 
+def test_nan_in_a_single_line_is_a_finding_and_in_a_run_if_it_recurs(tmp_path: Path) -> None:
+    def found(n: int, ill_from: int) -> bool:
+        report = report_on_log(log(tmp_path, n=n, ill_from=ill_from, **{"actor/grad_norm": math.nan}))
+        return report.diagnosis.primary is Finding.NOT_A_NUMBER
+
+    assert found(1, 0)
+    assert found(120, 117)
+    assert not found(120, 119)
+
+
+def test_a_reward_that_falls_breaks_a_run_and_names_the_last_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    rows = ({"step": step, "reward": 0.8 if step < 60 else 0.1, "learning_rate": 2e-6} for step in range(120))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = report_on_log(path)
+    assert report.diagnosis.primary is Finding.REWARD_COLLAPSE
+    assert report.last_good_step is not None
+    assert 60 <= report.last_good_step <= 72
+    assert report.diagnosis.remedy is not None
+    assert report.diagnosis.remedy.trl == {
+        "resume_from_checkpoint": f"the last checkpoint at or before step {report.last_good_step}",
+        "learning_rate": "1e-6",
+    }
+    assert f"TRL  resume_from_checkpoint: the last checkpoint at or before step {report.last_good_step}" in text_of(
+        report
+    )
+
+
 def test_json_has_null_for_what_is_not_known(tmp_path: Path) -> None:
     document: dict[str, Any] = json.loads(report_on_log(log(tmp_path)).model_dump_json())
     assert document["cost"]["gpu_hours"] is None
@@ -120,3 +148,8 @@ def test_the_example_is_a_recorded_run() -> None:
     with example_log() as file:
         report = report_on_log(file, name="example")
     assert (report.first_step, report.last_step, report.framework) == (0, 219, None)
+    assert report.diagnosis.primary is Finding.STEP_TOO_LARGE
+    assert {Finding.STEP_TOO_LARGE, Finding.REWARD_COLLAPSE} <= {span.finding for span in report.spans if span.stands}
+    # The learning rate grows from step 120 on.
+    assert report.broke_at is not None
+    assert 120 < report.broke_at < 136

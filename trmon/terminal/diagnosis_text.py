@@ -81,5 +81,11 @@ def _options(framework: str | None, options: Mapping[str, Mapping[str, str]]) ->
     shown = {name: known for name, known in options.items() if name == framework} or options
     for name, known in shown.items():
         for option, value in known.items():
-            pair = f"{option}={value}"
-            yield f"    {name}  {quote(pair) if name == 'verl' else pair + ','}"
+            yield f"    {name}  {_option(name, option, value)}"
+
+
+def _option(framework: str, option: str, value: str) -> str:
+    """Return an option to paste; a value in words, where the present one is not known, is no value to paste."""
+    if " " in value:
+        return f"{option}: {value}"
+    return quote(f"{option}={value}") if framework == "verl" else f"{option}={value},"

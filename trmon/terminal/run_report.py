@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from trmon.api.diagnosis.schemas import DiagnosisOut, IgnoredOut
@@ -14,7 +15,8 @@ from trmon.api.http.json_numbers import Number
 from trmon.domain.analysis.course import Course, FindingSpan, course_of
 from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
 from trmon.domain.analysis.run_cost import RunCost, run_cost
-from trmon.domain.diagnosis import Finding
+from trmon.domain.diagnosis import Finding, History, Thresholds
+from trmon.domain.diagnosis.framework_options import TRL_LR, VERL_LR
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import format_of
 
@@ -80,7 +82,9 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
     """Return the report on the run in a log file. Errors: InvalidInput if it cannot be read or has no known metric."""
     found = format_of(file)
     run = read_logged_run(found.read(file), source=name or str(file))
-    course = course_of(run.history)
+    # A log of one step cannot show a second one with NaN.
+    limits = Thresholds(nonfinite_steps=0.0) if len(run.history) == 1 else Thresholds()
+    course = course_of(run.history, limits=limits)
     cost = run_cost(run, broke_at=course.broke_at, gpus=gpus)
     return RunReportOut(
         file=name or str(file),
@@ -123,7 +127,21 @@ def _finding(word: str) -> Finding:
 
 def _diagnosis_out(run: LoggedRun, course: Course) -> DiagnosisOut:
     ignored = [IgnoredOut(name=item.name, why=item.why) for item in run.ignored]
-    return DiagnosisOut.of(course.diagnosis, ignored=ignored, framework=run.framework)
+    return DiagnosisOut.of(
+        course.diagnosis,
+        ignored=ignored,
+        framework=run.framework,
+        config=logged_config(run.history),
+        last_good_step=course.last_good_step,
+    )
+
+
+def logged_config(history: History) -> dict[str, float]:
+    """Return the options that a log tells: the largest learning rate, as schedules only lower it."""
+    rates = history.values.get("lr")
+    if rates is None or np.isnan(rates).all():
+        return {}
+    return dict.fromkeys((*VERL_LR, *TRL_LR), float(np.nanmax(rates)))
 
 
 def known(value: float | None) -> bool:

@@ -64,6 +64,31 @@ def test_each_name_that_is_not_finite_has_its_first_step() -> None:
     assert run.nonfinite == {"actor/grad_norm": 3}
 
 
+def nonfinite_steps(rows: list[dict[str, Any]]) -> float:
+    return float(read(rows).history.values["nonfinite_steps"][-1])
+
+
+def test_a_known_name_that_is_not_finite_counts_from_its_first_step() -> None:
+    rows = [{"step": step, "actor/lr": 1e-6, "actor/kl_loss": math.inf if step in (3, 7) else 0.1} for step in range(9)]
+    assert nonfinite_steps(rows) == 2
+    assert nonfinite_steps([{"step": 0, "actor/grad_norm": None}]) == 1
+
+
+def test_another_name_counts_only_once_it_has_been_finite_and_never_that_of_an_evaluation() -> None:
+    def steps(name: str, values: list[float]) -> float:
+        return nonfinite_steps([{"step": step, "reward": 0.5, name: value} for step, value in enumerate(values)])
+
+    assert steps("my_metric", [0.1, math.nan, math.nan]) == 2
+    assert steps("my_metric", [math.nan, math.nan, math.nan]) == 0
+    assert steps("val-core/acc", [0.1, math.nan, math.nan]) == 0
+
+
+def test_the_reward_of_a_log_is_judged_as_that_of_a_run_of_the_service() -> None:
+    rows = [{"step": step, "critic/score/mean": 0.8 if step < 60 else 0.1} for step in range(120)]
+    collapse = read(rows).history.values["reward_collapse"]
+    assert np.nanmax(collapse[:60]) < 1 < collapse[-1]
+
+
 def test_ignored_names_are_listed_once() -> None:
     run = read([{"step": step, "actor/lr": 1e-6, "perf/mfu": 0.4} for step in range(3)])
     assert [item.name for item in run.ignored] == ["perf/mfu"]
@@ -92,4 +117,4 @@ def test_updates_that_are_counted_by_themselves_belong_to_their_step() -> None:
 def test_common_names_are_read_where_no_framework_has_them() -> None:
     run = read([{"step": 1, "mean_reward": 0.5, "gradient_norm": 0.2}])
     assert run.framework is None
-    assert {name: column[0] for name, column in run.history.values.items()} == {"reward_mean": 0.5, "grad_norm": 0.2}
+    assert [run.history.values[name][0] for name in ("reward_mean", "grad_norm")] == [0.5, 0.2]

@@ -145,15 +145,16 @@ class DiagnosisOut(ResponseModel):
         ignored: list[IgnoredOut] | None = None,
         config: Mapping[str, Any] | None = None,
         framework: str | None = None,
+        last_good_step: int | None = None,
     ) -> Self:
         """Return the response for a diagnosis.
 
-        Args: config: of the run, for the values of the remedy's options.
+        Args: config, last_good_step: of the run, for the values of the remedy's options.
         """
         return cls.from_fields(
             diagnosis,
             title=diagnosis.primary.title,
-            remedy=diagnosis.remedy and RemedyOut.from_fields(diagnosis.remedy.render(config)),
+            remedy=diagnosis.rendered_remedy(config, last_good_step=last_good_step),
             circumstances=[CircumstanceOut.of(alert) for alert in circumstances],
             observed=[FindingOut.of(item) for item in diagnosis.observed],
             unknown=[FindingOut.of(item) for item in diagnosis.unknown],

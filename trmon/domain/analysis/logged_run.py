@@ -6,20 +6,26 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from trmon.domain.analysis.nonfinite_names import NonFiniteNames
 from trmon.domain.diagnosis.history import History
 from trmon.domain.framework_names import FRAMEWORKS, IgnoredName, MetricTable, Translation, recognise, translate
+from trmon.domain.framework_names.translation import SCALARS
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.signals.windows import SignalWindow
+from trmon.domain.signals.run_features import RunFeatures
+from trmon.domain.signals.windows import Baseline, SignalWindow
 
 Array: TypeAlias = Any
 RECOGNITION_ROWS = 200
 """How many of the first rows are read to recognise the framework."""
 SUMMARY_NAMES = ("train_runtime", "eval_runtime")
 """Names that occur only in rows that summarise a run or an evaluation, whose other names mean other numbers."""
+ESS_SEQ = ("total_ess_seq", "mismatch_ess_seq", "staleness_ess_seq")
+"""Of the primary pair."""
 SHOWN_NAMES = 8
 
 
@@ -45,11 +51,10 @@ class _Builder:
     """Collects rows; a later row of a step replaces the signals that it has, so a resumed run replaces its steps."""
 
     signals: dict[int, dict[str, float]] = field(default_factory=dict)
-    updates: dict[int, dict[str, float]] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     ignored: dict[str, IgnoredName] = field(default_factory=dict)
-    nonfinite: dict[str, int] = field(default_factory=dict)
-    nonfinite_updates: dict[str, int] = field(default_factory=dict)
+    nonfinite: NonFiniteNames = field(default_factory=NonFiniteNames)
+    updates: list[tuple[int, Translation]] = field(default_factory=list)
     framework: str | None = None
     n_rows: int = 0
     names_steps: bool = False
@@ -64,25 +69,23 @@ class _Builder:
         self.names_steps = self.names_steps or line.step is not None or line.update is not None
         self.framework = self.framework or line.framework
         if line.update is not None:
-            self.updates.setdefault(line.update, {}).update(line.signals)
-            for name in line.nonfinite:
-                self.nonfinite_updates.setdefault(name, line.update)
-            return
-        step = self.n_rows if line.step is None else line.step
-        self.signals.setdefault(step, {}).update(line.signals)
-        if not math.isnan(line.step_seconds):
-            self.seconds[step] = line.step_seconds
-        for name in line.nonfinite:
-            self.nonfinite.setdefault(name, step)
+            self.updates.append((line.update, line))
+        else:
+            self._add_to(self.n_rows if line.step is None else line.step, line)
 
     def join_updates(self) -> None:
         """Add the updates to their steps, whose last update counts; all steps have equally many updates."""
         steps = max(self.signals, default=-1) + 1
-        per_step = max(1, round((max(self.updates, default=-1) + 1) / steps)) if steps else 1
-        for update in sorted(self.updates):
-            self.signals.setdefault(update // per_step, {}).update(self.updates[update])
-        for name, update in self.nonfinite_updates.items():
-            self.nonfinite.setdefault(name, update // per_step)
+        last = max((update for update, _ in self.updates), default=-1)
+        per_step = max(1, round((last + 1) / steps)) if steps else 1
+        for update, line in sorted(self.updates, key=itemgetter(0)):
+            self._add_to(update // per_step, line)
+
+    def _add_to(self, step: int, line: Translation) -> None:
+        self.signals.setdefault(step, {}).update(line.signals)
+        self.nonfinite.add(line, step=step)
+        if not math.isnan(line.step_seconds):
+            self.seconds[step] = line.step_seconds
 
 
 def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> LoggedRun:
@@ -102,32 +105,45 @@ def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> Logged
         raise InvalidInput(source, _nothing_known(names))
     steps = sorted(builder.signals)
     return LoggedRun(
-        history=_history(steps, builder.signals),
+        history=_history(steps, builder),
         framework=builder.framework,
         n_rows=builder.n_rows,
         names_steps=builder.names_steps,
         seconds=np.array([builder.seconds.get(step, math.nan) for step in steps]),
         ignored=tuple(builder.ignored.values()),
-        nonfinite=builder.nonfinite,
+        nonfinite=builder.nonfinite.known,
     )
 
 
-def _history(steps: list[int], signals: Mapping[int, Mapping[str, float]]) -> History:
-    rows = list(_with_historical(steps, signals))
+def _history(steps: list[int], builder: _Builder) -> History:
+    rows = list(_with_historical(steps, builder))
     names = dict.fromkeys(name for row in rows for name in row)
     values = {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
     return History(np.array(steps), values)
 
 
-def _with_historical(steps: list[int], signals: Mapping[int, Mapping[str, float]]) -> Iterator[dict[str, float]]:
+def _with_historical(steps: list[int], builder: _Builder) -> Iterator[dict[str, float]]:
     """Yield the signals of each step with those that the service derives from the history of a run."""
-    lengths = SignalWindow()
+    lengths, ess, features = SignalWindow(), Baseline(), RunFeatures()
+    nonfinite = builder.nonfinite.scalars_by_step()
     for step in steps:
-        row = dict(signals[step])
-        lengths = lengths.with_value(step, row.get("response_length_mean", math.nan))
-        if "response_length_mean" in row:
-            row.setdefault("response_length_growth", lengths.growth())
-        yield row
+        row = builder.signals[step]
+        length, ess_seq = row.get("response_length_mean", math.nan), _ess_seq(row)
+        lengths, ess = lengths.with_value(step, length), ess.with_value(step, ess_seq)
+        scalars = {name: row[name] for name in SCALARS if name in row} | nonfinite.get(step, {})
+        features = features.with_step(row, scalars=scalars)
+        derived = features.signals() | {
+            "response_length_growth": lengths.growth(),
+            "ess_seq_relative": ess_seq / ess.value if ess.value else math.nan,
+            # A log has one number for all updates of a step; it is at most the largest of the first ones.
+            "staleness_kl_k3_early": row.get("staleness_kl_k3", math.nan),
+        }
+        yield {name: value for name, value in derived.items() if not math.isnan(value)} | row
+
+
+def _ess_seq(row: Mapping[str, float]) -> float:
+    known = (row[name] for name in ESS_SEQ if name in row)
+    return next(known, math.nan)
 
 
 def _nothing_known(names: Iterable[str]) -> str:

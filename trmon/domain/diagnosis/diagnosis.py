@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from trmon.domain.diagnosis.cause_order import cause_order
 from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
@@ -13,7 +15,8 @@ from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.observation import Evidence, Missing, Observation
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.diagnosis.remedy import Remedy
+from trmon.domain.diagnosis.remedy import Remedy, RenderedRemedy
+from trmon.domain.diagnosis.temperatures import TemperatureRatio, temperature_ratio
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.rules.condition import Truth
@@ -24,7 +27,7 @@ class Diagnosis:
     """The diagnosis at the newest step of a run.
 
     `primary` is the cause, `observed` are all findings, causes first, `unknown` those that cannot be decided, and
-    `shortfall` is the evidence why a run without a finding is not healthy.
+    `shortfall` is the evidence why a run without a finding is not healthy; `temperatures` are known if T is the cause.
     """
 
     step: int
@@ -36,6 +39,21 @@ class Diagnosis:
     quadrant: Quadrant
     escalation: Escalation
     remedy: Remedy | None
+    temperatures: TemperatureRatio | None = None
+
+    def rendered_remedy(
+        self, config: Mapping[str, Any] | None = None, *, last_good_step: int | None = None
+    ) -> RenderedRemedy | None:
+        """Return the remedy with the values of the run, and what is known of its temperatures; None without one.
+
+        Args: config: of the run; last_good_step: the last step before its illness.
+        """
+        if self.remedy is None:
+            return None
+        rendered = self.remedy.render(config, last_good_step=last_good_step)
+        if self.temperatures is None:
+            return rendered
+        return replace(rendered, fix=f"{rendered.fix} {self.temperatures.sentence(config or {})}")
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -68,6 +86,7 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
         quadrant=quadrant(history, limits),
         escalation=escalation(history, limits),
         remedy=REMEDIES.get(primary),
+        temperatures=temperature_ratio(history) if primary is Finding.TEMPERATURE else None,
     )
 
 

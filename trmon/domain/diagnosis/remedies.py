@@ -125,31 +125,36 @@ REMEDIES: dict[Finding, Remedy] = {
     ),
     Finding.NOT_A_NUMBER: Remedy(
         fix="Stop, go back to the last good checkpoint, and look at the batch of the first step with NaN or infinity.",
-        verl={"actor_rollout_ref.actor.grad_clip": "1.0", **options.VERL_LR},
-        trl={"max_grad_norm": "1.0", **options.TRL_LR},
+        verl={**options.VERL_RESUME, f"{ACTOR}.grad_clip": "1.0", **options.VERL_LR},
+        trl={**options.TRL_RESUME, "max_grad_norm": "1.0", **options.TRL_LR},
         persists="Search for the first operation that overflows: run that step with torch.autograd.detect_anomaly, and "
         "compute the log-probs in float32.",
     ),
     Finding.TEMPERATURE: Remedy(
         fix="Use one temperature for sampling, for the reported log-probs and for the trainer's log-probs.",
         verl={
-            "actor_rollout_ref.rollout.temperature": "1.0",
-            "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
+            f"{ROLLOUT}.temperature": Present(_CONFIGURED_TEMPERATURE, "1.0"),
+            f"{ROLLOUT}.logprobs_mode": "processed_logprobs",
         },
-        trl={"temperature": "1.0"},
+        trl={"temperature": Present("temperature", "1.0")},
         persists="Look for a second temperature: generation defaults of the model, or an engine that reports raw "
         "log-probs beside processed sampling.",
     ),
     Finding.VERSION_SPAN: Remedy(
         fix="Responses mix weights: end partial rollouts at a change of weights, or correct them token by token.",
-        verl={"trainer.v1.separate_async.parameter_sync_step": "1"},
+        verl={"trainer.v1.separate_async.parameter_sync_step": "1", "trainer.v1.sampler.max_off_policy_threshold": "1"},
         trl={"steps_per_generation": HALF_STEPS},
+        verl_next=options.VERL_ICEPOP,
+        trl_next=options.TRL_ICEPOP,
         persists="Pass versions of each token, so that corrections know which policy sampled it.",
     ),
     Finding.ENTROPY: Remedy(
-        fix="A collapse: raise the upper clip bound or add an entropy bonus. An explosion: lower the learning rate.",
-        verl={"actor_rollout_ref.actor.clip_ratio_high": "0.28", **options.VERL_LR},
+        fix="A collapse: raise the upper clip bound (clip-higher) and lower the learning rate. An explosion: lower the "
+        "learning rate and the sampling temperature.",
+        verl={f"{ACTOR}.clip_ratio_high": "0.28", **options.VERL_LR},
         trl={"epsilon_high": "0.28", **options.TRL_LR},
+        verl_next={f"{ACTOR}.entropy_coeff": "0.001"},
+        trl_next={"entropy_coef": "0.001"},
         persists="Look at the samples: repeated answers need harder prompts, random ones an earlier checkpoint.",
     ),
     Finding.LENGTH: Remedy(
@@ -160,8 +165,8 @@ REMEDIES: dict[Finding, Remedy] = {
     ),
     Finding.REWARD_COLLAPSE: Remedy(
         fix="Stop, go back to the last good checkpoint, and halve the learning rate; then look for its cause.",
-        verl=options.VERL_LR,
-        trl=options.TRL_LR,
+        verl={**options.VERL_RESUME, **options.VERL_LR},
+        trl={**options.TRL_RESUME, **options.TRL_LR},
         persists="If no other finding stands, audit the reward and the data that came after the last good step.",
     ),
     Finding.NO_LEARNING_SIGNAL: Remedy(
