@@ -1,4 +1,4 @@
-"""Opt-in advice: scale the learning rate of the trainer's optimizer as the service advises rank 0."""
+"""Opt-in advice that the service gives rank 0: scale the learning rate of the trainer's optimizer, or stop."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def scale_lr(optimizer: Any, decision: BatchDecision, *, process_group: Any = No
     wanted = guard(lambda: _advised_scale(kept, optimizer, decision.advice), otherwise=kept)
     agreed = guard(lambda: _broadcast_scale(wanted, optimizer, process_group), otherwise=kept)
     return guard(lambda: _apply(optimizer, agreed), otherwise=1.0)
+
+
+def should_stop(decision: BatchDecision, *, process_group: Any = None) -> bool:
+    """Return whether the run should end now, the same on every rank; call it on every rank.
+
+    The service advises it for runs with `stop_on_collapse` in their `config`, while the reward has collapsed or the
+    trainer's numbers are NaN. Under torch.distributed the group's first rank decides and broadcasts one number.
+    Args: process_group: of torch; by default all ranks.
+    Returns: False without advice. Never raises: failures are counted.
+    """
+    guard = decision.error_guard.guard
+    wanted = guard(lambda: decision.advice is not None and decision.advice.should_stop, otherwise=False)
+    return guard(lambda: bool(_broadcast([float(wanted)], None, process_group)[0]), otherwise=False)
 
 
 @dataclass(frozen=True)
@@ -100,16 +113,21 @@ def _factor(value: Any) -> float:
 
 
 def _broadcast_scale(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
+    return _Scale(*_broadcast([wanted.factor, wanted.decay, wanted.decayed_at], optimizer, process_group))
+
+
+def _broadcast(wanted: list[float], optimizer: Any, process_group: Any) -> list[float]:
+    """Return the numbers of the group's first rank."""
     import torch
     from torch import distributed
 
     if not (distributed.is_available() and distributed.is_initialized()):
         return wanted
     device = _common_device(optimizer, distributed.group.WORLD if process_group is None else process_group)
-    numbers = torch.tensor([wanted.factor, wanted.decay, wanted.decayed_at], dtype=torch.float64, device=device)
+    numbers = torch.tensor(wanted, dtype=torch.float64, device=device)
     first = 0 if process_group is None else distributed.get_global_rank(process_group, 0)
     distributed.broadcast(numbers, src=first, group=process_group)
-    return _Scale(*numbers.tolist())
+    return [float(number) for number in numbers.tolist()]
 
 
 def _common_device(optimizer: Any, group: Any) -> Any:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.advice import scale_lr
+from trmon_client.advice import scale_lr, should_stop
 from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.deciding.trainer_advice import TrainerAdvice
 from trmon_client.safety.error_guard import ErrorGuard
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
@@ -22,7 +23,8 @@ CUT = {"factor": 0.5, "step": 200}
 
 def decided(advice: dict[str, Any] | None) -> BatchDecision:
     """Return a neutral decision with advice."""
-    return replace(BatchDecision.neutral({"mask": np.ones((2, 3))}, error_guard=ErrorGuard()), advice=advice)
+    given = None if advice is None else TrainerAdvice(advice)
+    return replace(BatchDecision.neutral({"mask": np.ones((2, 3))}, error_guard=ErrorGuard()), advice=given)
 
 
 def plain(*, lr: float = 1.0) -> tuple[torch.optim.Optimizer, torch.Tensor]:
@@ -172,7 +174,7 @@ RANK = """
 import sys
 import torch
 from tests.client.test_advice import ADVICE, CUT, decided, moved, plain
-from trmon_client.advice import scale_lr
+from trmon_client.advice import scale_lr, should_stop
 
 rank, place = int(sys.argv[1]), sys.argv[2]
 torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
@@ -180,6 +182,7 @@ optimizer, weight = plain()
 advices = [{**ADVICE, "lr_decay": CUT}, {}, None] if rank == 0 else [None, {**ADVICE, "lr_scale_sgd": 0.1}, None]
 for advice in advices:
     print(scale_lr(optimizer, decided(advice)), moved(optimizer, weight))
+print(should_stop(decided({"should_stop": rank == 0})), should_stop(decided({"should_stop": rank == 1})))
 torch.distributed.destroy_process_group()
 """
 
@@ -201,6 +204,7 @@ def test_rank_0_decides_for_all_and_a_rank_that_fails_leaves_none_waiting(tmp_pa
     told = told_by_ranks(RANK, tmp_path)
     assert told[0] == told[1]
     assert told[0][0] == "0.125 0.125"
+    assert told[0][-1] == "True False"
 
 
 WITHOUT_PARAMETERS = """
@@ -236,3 +240,21 @@ def test_without_agreement_earlier_cuts_stay(tmp_path: Path) -> None:
         assert decision.error_guard.losses.snapshot() == {"internal": 1}
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("advice", "stops"),
+    [
+        (None, False),
+        ({"step": 3}, False),
+        ({"step": 3, "stop": True}, False),
+        ({"step": 3, "should_stop": False}, False),
+        ({"step": 3, "should_stop": True}, True),
+        ({"step": 3, "should_stop": "yes"}, False),
+    ],
+    ids=["no advice", "an older service", "a page that is no collapse", "not now", "now", "not a truth value"],
+)
+def test_a_run_stops_only_on_the_advice_to(advice: dict[str, Any] | None, stops: bool) -> None:
+    decision = decided(advice)
+    assert should_stop(decision) is stops
+    assert (decision.advice is not None and decision.advice.should_stop) is stops

@@ -21,6 +21,7 @@ from trmon_client.core.signals import batch_signals
 from trmon_client.deciding.counted_tokens import CountedTokens, checked_on_read
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.deciding.token_mask import TokenMask
+from trmon_client.deciding.trainer_advice import TrainerAdvice
 from trmon_client.safety.error_guard import ErrorGuard
 
 
@@ -41,7 +42,7 @@ class BatchDecision:
     columns: Columns | None = None
     verdict: Decision | None = None
     tokens: TokenDecision | None = None
-    advice: Mapping[str, Any] | None = None
+    advice: TrainerAdvice | None = None
 
     @classmethod
     def neutral(cls, arguments: Mapping[str, Any], *, error_guard: ErrorGuard) -> BatchDecision:
