@@ -64,7 +64,7 @@ class Monitor:
     ) -> BatchDecision:
         """Report the sequences of an update, or of a rollout batch if `update` is None; decide which stay in the loss.
 
-        Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them at least.
+        Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them to compare.
             cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: shaped like the log-probs, not 0
             where a token counts; None, except with [B, T]: all count. advantages, versions: [B] or shaped like
             the log-probs; rewards, group_ids: [B]; truncated: bool or integer [B], not 0 where the length limit cut

@@ -23,6 +23,7 @@ from trmon_client.deciding.advice_cache import AdviceCache
 from trmon_client.deciding.attached_divergences import attach_divergences
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.deciding.counted_tokens import CountedTokens
+from trmon_client.deciding.given_policies import GivenPolicies
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.process.exit_hooks import ExitHooks
@@ -59,6 +60,7 @@ class Session:
         self._settings = settings
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
+        self._given = GivenPolicies(self.error_guard.warn_once)
         self._advice_cache = AdviceCache()
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
@@ -87,10 +89,10 @@ class Session:
         step = _count("step", step)
         update = None if update is None else _count("update", update)
         chunks = None if chunks is None else _count("chunks", chunks)
-        inputs = check_inputs(**arguments)
+        inputs, finite = self._given.select(check_inputs(**arguments))
         columns = attach_divergences(columns_of_inputs(inputs), inputs=inputs, logits=logits)
         verdict, tokens = self.policies.decide(columns, step=step), None
-        if verdict.policy.tokens:
+        if verdict.policy.tokens and columns.pairs:
             tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
             columns = tokens.attached_to(columns)
         encoder = self._ensure_started()
@@ -104,6 +106,8 @@ class Session:
                 mode=self._settings.mode,
                 scalars=scalars,
                 ranges=self._next_ranges(inputs),
+                finite=finite,
+                on_finite=self._given.learn,
                 error_guard=self.error_guard,
             )
             if encoder.put(message):

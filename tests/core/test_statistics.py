@@ -276,3 +276,53 @@ def test_columns_satisfy_their_laws(seed: int, noise: float, odd: float) -> None
         assert (found[f"{pair}_max_prob_diff"][filled] >= 0).all()
         assert (found[f"{pair}_max_prob_diff"][filled] <= 1).all()
         assert found.histograms[pair].sum() == found["n_tokens"].sum()
+
+
+FEWER = {"one policy": ("logprobs",), "the rollout's policy": ("rollout_logprobs",), "no policy": ()}
+
+
+@pytest.mark.parametrize("names", FEWER.values(), ids=FEWER)
+@pytest.mark.parametrize("horizon", [12, 4096], ids=["short", "long"])
+@pytest.mark.parametrize("odd", [0.0, 0.1])
+def test_fewer_than_two_policies_have_the_columns_that_need_no_pair(
+    names: tuple[str, ...], horizon: int, odd: float
+) -> None:
+    inputs = batch(seed=9, horizon=horizon, odd=odd)
+    given, mask = {name: inputs[name] for name in names}, inputs["mask"]
+    labels = {"rewards": np.arange(6.0), "advantages": np.random.default_rng(0).normal(size=mask.shape)}
+    found = statistics.columns(**given, mask=mask, **labels)
+    # The reference needs a pair: it gets the same policy twice.
+    twin = given | {"old_logprobs": given.get(*names) if names else np.full(mask.shape, -1.0)}
+    twin |= {"logprobs": twin["old_logprobs"]}
+    expected = reference.columns(twin, mask)
+    own = {reference.NAMES[name] for name in names}
+    counted = {"n_tokens", "n_invalid", *own, *(name.replace("sum_", "sum_sq_") for name in own)}
+    counted |= {"n_mu_zero"} if "rollout_logprobs" in names else set()
+    assert set(found) == counted | {"reward", "advantage"}
+    assert (found.pairs, found.primary, found.histograms) == ((), None, {})
+    agree(found, {name: expected[name] for name in counted})
+
+
+def test_one_policy_can_be_packed_ragged_or_a_tensor() -> None:
+    rows = [np.array([-1.0, -2.0, -0.5]), np.array([-3.0])]
+    ragged = statistics.columns(logprobs=rows)
+    packed = statistics.columns(logprobs=np.concatenate(rows), cu_seqlens=[0, 3, 4])
+    lengths = statistics.columns(cu_seqlens=[0, 3, 4], rewards=[1.0, 0.0])
+    masked = statistics.columns(mask=[torch.ones(3), torch.ones(1)], rewards=[1.0, 0.0])
+    same(packed, ragged, relative=0)
+    assert ragged["sum_logp"].tolist() == [-3.5, -3.0]
+    assert lengths["n_tokens"].tolist() == masked["n_tokens"].tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("names", FEWER.values(), ids=FEWER)
+def test_fewer_than_two_policies_never_wait_for_the_device(names: tuple[str, ...]) -> None:
+    inputs = batch(seed=9)
+    given = check_inputs(**{name: inputs[name] for name in names}, mask=inputs["mask"], rewards=np.ones(6))
+    found = statistics.columns_of_inputs(given.mapped(lambda array: torch.from_numpy(array).to("meta")))
+    assert {array.device.type for array in found.values()} == {"meta"}
+
+
+def test_a_list_of_none_is_not_given() -> None:
+    inputs = batch(seed=9, n_sequences=2)
+    found = statistics.columns(**inputs | {"rollout_logprobs": [None, None]})
+    assert found.pairs == ("staleness",)

@@ -158,7 +158,7 @@ def _metric(spec: SignalSpec) -> str:
 
 
 @cache
-def _core_metrics(primary: Pair) -> tuple[tuple[str, str], ...]:
-    """Return the metrics of the core signals on a primary pair, each with the signal's full name."""
+def _core_metrics(primary: Pair | None) -> tuple[tuple[str, str], ...]:
+    """Return the metrics of the core signals on a primary pair, if there is one, each with the signal's full name."""
     core = (spec for spec in SIGNALS.values() if spec.core and spec.pair in (None, primary))
     return tuple((_metric(spec), spec.name) for spec in core)

@@ -32,10 +32,12 @@ def columns(
     clip_low: float = 0.2,
     clip_high: float = 0.2,
 ) -> Columns:
-    """Return the columns of B sequences, for each pair whose two log-probs are given.
+    """Return the columns of B sequences, with those of each pair whose two log-probs are given.
 
-    Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; at least two.
-        mask: in the form of the log-probs, nonzero where a token counts; None, except with [B, T]: all tokens count.
+    Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; fewer than two
+        give the columns of lengths and labels only.
+        mask: in the form of the log-probs, nonzero where a token counts; None, with packed or ragged log-probs: all
+        tokens count.
         cu_seqlens: B + 1 offsets of packed sequences; log-probs, mask, and advantages and versions of tokens are then
         [N]. It should be on the host, because a tensor on a device is awaited.
         advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.

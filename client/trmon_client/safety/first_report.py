@@ -17,9 +17,13 @@ WANTED = {
 }
 """The argument of `log_batch` that provides each column."""
 
+LOGPROBS = tuple(argument for column, argument in WANTED.items() if column.startswith("sum_logp"))
+
 
 def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str, step: int) -> str:
     """Return the line without a line break."""
+    if not columns.pairs:
+        return _line_without_pairs(settings, columns, policy=policy, step=step)
     missing = [argument for column, argument in WANTED.items() if column not in columns]
     if "version_min" in columns and columns.trainer_version is None:
         missing.append("trainer_version=")
@@ -28,6 +32,24 @@ def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str
         f"pairs {', '.join(pair for pair in PAIRS if pair in columns.pairs)}",
         f"mode {settings.mode.value}, policy {policy}",
         f"missing: {' '.join(missing)}" if missing else "nothing missing",
-        settings.page_url or f"no url (TRMON_URL): reports go to {settings.run_spool_dir} for `trmon ingest`",
+        _destination(settings),
     ]
     return "; ".join(parts)
+
+
+def _line_without_pairs(settings: ClientSettings, columns: Columns, *, policy: str, step: int) -> str:
+    given = [argument for column, argument in WANTED.items() if column in columns]
+    policies = [argument for argument in given if argument in LOGPROBS]
+    parts = [
+        f"{settings.project}/{settings.run} step {step}",
+        f"nothing to compare: {f'only {policies[0]} is given' if policies else 'no log-probs are given'}, and a pair "
+        f"needs two of {' '.join(LOGPROBS)}",
+        f"policy {policy} does not apply: every sequence that is not empty is accepted",
+        "the run is judged by its scalars, rewards and lengths",
+        _destination(settings),
+    ]
+    return "; ".join(parts)
+
+
+def _destination(settings: ClientSettings) -> str:
+    return settings.page_url or f"no url (TRMON_URL): reports go to {settings.run_spool_dir} for `trmon ingest`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from trmon_client.config.redact import redact
@@ -13,6 +13,7 @@ from trmon_client.core import wire
 from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decision import Decision
+from trmon_client.deciding.given_policies import FiniteValues
 from trmon_client.deciding.token_ranges import TokenRanges, probabilities_in, probabilities_text
 from trmon_client.process.identity import Identity
 from trmon_client.process.process_end import ProcessEnd
@@ -52,15 +53,20 @@ def report_message(
     mode: Mode,
     scalars: Mapping[str, Any] | None,
     ranges: TokenRanges,
+    finite: FiniteValues,
+    on_finite: Callable[[FiniteValues], None],
     error_guard: ErrorGuard,
 ) -> PendingMessage:
     """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors.
 
-    Args: ranges: those of the given log-probs; probabilities among them are warned of.
+    Args: ranges: those of the given log-probs; probabilities among them are warned of. finite: those of the arguments
+        that held no finite value before; on_finite is called with them in the encoder's thread.
     """
     captured = capture_scalars(scalars)
     names, n_columns = tuple(captured), len(columns.arrays)
-    transfer = Transfer.begin([*columns.arrays, decision.accepted, *captured.values(), *ranges.by_argument.values()])
+    transfer = Transfer.begin(
+        [*columns.arrays, decision.accepted, *captured.values(), *ranges.by_argument.values(), *finite.arrays]
+    )
     arguments = tuple(ranges.by_argument)
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
@@ -68,7 +74,9 @@ def report_message(
         on_host, accepted = columns.with_arrays(arrived[:n_columns]), arrived[n_columns]
         n_before_ranges = n_columns + 1 + len(names)
         numbers = dict(zip(names, arrived[n_columns + 1 : n_before_ranges], strict=True))
-        _warn_of_probabilities(dict(zip(arguments, arrived[n_before_ranges:], strict=True)), error_guard)
+        n_before_finite = n_before_ranges + len(arguments)
+        _warn_of_probabilities(dict(zip(arguments, arrived[n_before_ranges:n_before_finite], strict=True)), error_guard)
+        on_finite(finite.with_arrays(arrived[n_before_finite:]))
         return wire.Report(
             **identity.origin(),
             step=chunk.step,

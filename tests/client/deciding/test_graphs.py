@@ -17,6 +17,7 @@ from trmon_client.core import statistics
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.deciding.given_policies import FiniteValues
 from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.monitor import Monitor
 from trmon_client.process.process_end import ProcessEnd
@@ -203,6 +204,8 @@ def of_a_report(graphs: Graphs) -> PendingMessage:
         mode=Mode.ENFORCE,
         scalars={"loss": graphs.on(0.5)},
         ranges=TokenRanges({}),
+        finite=FiniteValues({}, False),
+        on_finite=lambda _: None,
         error_guard=ErrorGuard(),
     )
 

@@ -144,13 +144,21 @@ def test_an_empty_ragged_batch_is_allowed() -> None:
 GOOD = batch(seed=0, n_sequences=4, horizon=8)
 ROWS = [np.array([-1.0, -2.0]), np.array([-1.0])]
 REFUSED = {
-    "one policy": (
-        {"logprobs": GOOD["logprobs"], "mask": GOOD["mask"]},
-        "at least two of rollout_logprobs, old_logprobs, logprobs are needed; got only logprobs",
+    "neither log-probs nor a mask": (
+        {"rewards": np.ones(6)},
+        "neither log-probs nor a mask are given; expected mask=, set where a token counts",
     ),
-    "no policy": (
-        {"mask": GOOD["mask"]},
-        "at least two of rollout_logprobs, old_logprobs, logprobs are needed; got none of them",
+    "rewards of another length than the mask": (
+        {"mask": GOOD["mask"], "rewards": np.ones(5)},
+        "rewards has shape (5,); expected (4,) like mask",
+    ),
+    "one policy of another shape than the mask": (
+        {"logprobs": GOOD["logprobs"][:3], "mask": GOOD["mask"]},
+        f"mask has shape {GOOD['mask'].shape}; expected (3, {GOOD['mask'].shape[1]}) like logprobs",
+    ),
+    "a truncation of floats": (
+        GOOD | {"truncated": np.ones(4)},
+        "truncated has dtype float64; expected booleans or integers",
     ),
     "another width": (
         GOOD | {"old_logprobs": GOOD["old_logprobs"][:, :7]},

@@ -17,7 +17,7 @@ from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.core.policies.presets import PRESETS
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import STATISTICS, PolicyError
 
 STATISTICS_OF_LOG_PROBS = [name for name, statistic in STATISTICS.items() if not statistic.needs]
@@ -193,6 +193,22 @@ def test_a_bound_on_the_kl_of_another_pair_raises() -> None:
     columns = with_kl(of_log_ratios([0.0]), [0.1], kl_pair="mismatch")
     with pytest.raises(PolicyError, match=r"total.*mismatch"):
         decide(columns, one_criterion("max_kl", upper=0.1))
+
+
+@pytest.mark.parametrize("name", [*PRESETS, *TOKEN_POLICIES])
+def test_without_a_pair_every_sequence_that_is_neither_empty_nor_invalid_is_accepted(name: str) -> None:
+    logp = np.array([[-1.0, -1.0], [-1.0, np.nan], [-1.0, -1.0]])
+    columns = statistics.columns(logprobs=logp, mask=np.array([[1, 1], [1, 1], [0, 0]]))
+    decision = decide(columns, preset(name))
+    assert decision.accepted.tolist() == [True, False, False]
+    assert decision.reasons == [None, "invalid_logprobs", "empty"]
+    assert decide(as_torch(columns, device="meta"), preset(name)).accepted.device.type == "meta"
+
+
+def test_a_bound_on_the_version_lag_needs_no_log_probs() -> None:
+    criteria = (Criterion("version_lag", upper=2.0), Criterion("mean_k3", upper=0.1))
+    columns = statistics.columns(mask=np.ones((2, 3)), versions=np.array([3, 7]), trainer_version=8)
+    assert decide(columns, Policy("fresh", criteria)).reasons == ["version_lag", None]
 
 
 def test_the_lag_of_a_sequence_is_the_lag_of_its_oldest_token() -> None:

@@ -422,12 +422,6 @@ INVALID_COLUMNS: list[tuple[str, dict[str, Any], str, str]] = [
         "columns.total_max_d",
         "is required with total_sum_d",
     ),
-    (
-        "no pair",
-        {"columns": {name: packed for name, packed in report().columns.items() if name.startswith("n_")}},
-        "columns",
-        "no pair",
-    ),
     ("a histogram too short", {"histograms": {"total": [1, 2, 3]}}, "histograms.total", "bins"),
     ("bits of another number of sequences", {"accepted": bytes(3)}, "accepted", "4 sequences take 1 bytes"),
 ]

@@ -40,6 +40,12 @@ def test_batches_add_up_and_stand_beside_what_was_decided() -> None:
     assert made.reasons == {"sum_k3": 3}
 
 
+def test_a_batch_with_nothing_to_compare_is_undecided() -> None:
+    only_rewards = reduced(mask=np.ones((2, 3)), rewards=[1.0, 0.0])
+    assert sum(effect(only_rewards).undecided.values()) == 1
+    assert effect(only_rewards).total.n == 0
+
+
 def test_long_sequences_are_a_quarter_of_their_own() -> None:
     lengths = [10, 20, 30, 40, 50, 60, 70, 80]
     quarters = effect(batch(lengths=lengths, sum_k3=[0, 0, 0, 0, 0, 2, 2, 2])).quarters()

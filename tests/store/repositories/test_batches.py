@@ -40,6 +40,12 @@ def test_a_batch_is_found_by_its_key(store: Store, run_id: int) -> None:
         store.batches.get(batch_key(1, 9), access=EVERYTHING)
 
 
+def test_a_batch_without_a_pair_keeps_none(store: Store, run_id: int) -> None:
+    key = batch_key(1, 9)
+    commit(store, run_id, batches=(batch(key, run_id=run_id, ordinal=11, primary_pair=None),))
+    assert store.batches.get(key, access=EVERYTHING).primary_pair is None
+
+
 def test_batches_of_another_project_are_not_found(store: Store, run_id: int) -> None:
     assert store.batches.list(run_id, access=CODE).items == ()
     assert store.batches.decisions(batch_key(1, 3), access=CODE) == ()

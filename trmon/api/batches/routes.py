@@ -15,6 +15,7 @@ from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.runs.routes import Named
 from trmon.api.runs.step_selection import OfAttempt
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.merged_columns import merge_columns
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
@@ -110,7 +111,7 @@ def _columns(service: Components, batch: BatchRow) -> Columns:
         raise NotFound("stored sequences", f"step {batch.key.step}; reports are kept for a limited time")
     if (damaged and sum(report.n_sequences for report in reports) != batch.n_sequences) or not reports:
         raise NotFound("stored sequences", f"step {batch.key.step}; its reports are damaged")
-    return Columns.merge(*(report.columns() for report in reports))
+    return merge_columns([report.columns() for report in reports])
 
 
 def _registry(service: Components, run_id: int) -> PolicyRegistry:

@@ -52,7 +52,7 @@ class BatchOut(ResponseModel):
     )
     revised: bool
     mode: str
-    primary_pair: str
+    primary_pair: str | None = Field(description="Null if fewer than two log-probs were given.")
     kl_is: str
     policy_hash: str | None
     mismatches: int

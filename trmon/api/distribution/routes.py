@@ -10,11 +10,11 @@ from trmon.api.distribution.schemas import DistributionOut
 from trmon.api.http.components import Components, Service
 from trmon.api.runs.step_selection import SelectedSteps
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, distribution
+from trmon.domain.batches.merged_columns import merge_columns
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon_client.core.columns.columns import Columns
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
 
@@ -44,7 +44,7 @@ def _add_batch(service: Components, samples: CriterionSamples, key: BatchKey, *,
     reports, _ = decode_reports(service.store.reports.of_batch(key))
     policy = registry.find(reports[0].report.policy) if reports else None
     if policy is not None:
-        samples.add(Columns.merge(*(report.columns() for report in reports)), step=key.step, policy=policy)
+        samples.add(merge_columns([report.columns() for report in reports]), step=key.step, policy=policy)
     return bool(reports)
 
 

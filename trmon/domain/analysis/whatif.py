@@ -107,6 +107,9 @@ class WhatIfEffect:
         except PolicyError as error:
             self.undecided[str(error)] += 1
             return
+        if not columns.pairs and self.policy.reads_pair:
+            self.undecided["the policy needs two of the log-probs, which were not given for this batch"] += 1
+            return
         counts = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
         rejected = ~decision.accepted[counts]
         self.total.add(rejected)

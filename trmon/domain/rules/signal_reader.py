@@ -36,7 +36,7 @@ class SignalReader(msgspec.Struct, frozen=True):
     """The numbers that conditions read; a name without a pair prefix means the mismatch pair, else the primary one."""
 
     numbers: Mapping[str, float]
-    primary: Pair
+    primary: Pair | None
     memory: SignalMemory = SignalMemory()
 
     def __getitem__(self, name: str) -> float:
@@ -48,6 +48,7 @@ class SignalReader(msgspec.Struct, frozen=True):
 
 
 @lru_cache(NAME_CACHE_SIZE)
-def _full_names(name: str, primary: Pair) -> tuple[str, ...]:
+def _full_names(name: str, primary: Pair | None) -> tuple[str, ...]:
     name = name.removeprefix(SCALAR_PREFIX)
-    return name, f"mismatch_{name}", f"{primary}_{name}"
+    of_pair = (f"mismatch_{name}",) if primary is None else (f"mismatch_{name}", f"{primary}_{name}")
+    return name, *of_pair

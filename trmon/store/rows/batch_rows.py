@@ -23,6 +23,8 @@ BATCH_MAPPING = RowMapping(
     composed={"key", "signals", "scalars"},
     codecs={
         "unconfirmed": Codec(encode=bool, decode=bool),
+        # Empty in the database, whose column is not null.
+        "primary_pair": Codec(encode=lambda pair: pair or "", decode=lambda stored: stored or None),
         "missing_ranks": Codec(encode=list, decode=tuple),
         "quarantined": Codec(
             encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored or (), tuple[Quarantined, ...])

@@ -28,7 +28,7 @@ def surrogate(columns: Columns, *, accepted: Array | None = None, centred: bool 
     sequences without a counting token. Merge the columns of all ranks first.
     Args: accepted: [B] bool, M; None accepts all. centred: the caller declares that A = R - b with R in [0, 1] and b a
     baseline, not divided by a standard deviation.
-    Returns: nan if not centred, if there are no advantages, or if the advantage of an accepted sequence is nan; the
+    Returns: nan if not centred, without advantages or a pair, or if the advantage of an accepted sequence is nan; the
     standard error is also nan for fewer than two sequences. The standard error assumes independent sequences, which
     a baseline per group violates.
     Source: [TRM] eq. 23; formulas, section 6.
@@ -36,7 +36,7 @@ def surrogate(columns: Columns, *, accepted: Array | None = None, centred: bool 
     columns = columns.numpy()
     decided = (columns["n_tokens"] + columns["n_invalid"]) > 0
     n = int(decided.sum())
-    if not centred or "advantage" not in columns or not n:
+    if not centred or "advantage" not in columns or columns.primary is None or not n:
         return Surrogate(math.nan, math.nan, n)
     mask = np.ones(columns.n_sequences, bool) if accepted is None else to_computable(accepted, None)
     with np.errstate(all="ignore"):

@@ -55,9 +55,9 @@ class Columns(Mapping[str, Array]):
         return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in self.by_name)
 
     @cached_property
-    def primary(self) -> Pair:
-        """The pair that decisions and gauges read."""
-        return primary(self.pairs)
+    def primary(self) -> Pair | None:
+        """The pair that decisions and gauges read; None if fewer than two policies are given."""
+        return primary(self.pairs) if self.pairs else None
 
     def numpy(self) -> Columns:
         """Return the columns as numpy arrays; from a device by one transfer, which is awaited."""

@@ -23,6 +23,7 @@ POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 class CheckedInputs:
     """The checked arguments: log-probs [B, T] by argument name, mask bool [B, T]; the others [B] or [B, T] or None.
 
+    Fewer than two log-probs have no pair: the sequences then have lengths, rewards and other labels only.
     `layout` is the layout in which the log-probs were given.
     """
 
@@ -82,11 +83,12 @@ def check_inputs(
 
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
-    given = _at_least_two(dict(zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True)))
+    policies = zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True)
+    given = {name: value for name, value in policies if not _is_absent(value)}
     device = device_of({**given, "mask": mask})
     tokens = read_token_inputs(given, mask=mask, cu_seqlens=cu_seqlens, device=device)
     whole = tokens.mask
-    optional = OptionalInputs(tuple(whole.shape), next(iter(given)), tokens.layout, device)
+    optional = OptionalInputs(tuple(whole.shape), next(iter(given), "mask"), tokens.layout, device)
     inputs = CheckedInputs(
         logprobs=tokens.logprobs,
         mask=whole if dtype_kind(whole) == "b" else whole != 0,
@@ -102,12 +104,11 @@ def check_inputs(
     return inputs if whole.shape[1] else _with_one_position(inputs)
 
 
-def _at_least_two(logprobs: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in logprobs.items() if value is not None}
-    if len(given) < 2:
-        got = f"only {next(iter(given))}" if given else "none of them"
-        raise ValueError(f"at least two of {', '.join(POLICIES)} are needed; got {got}")
-    return given
+def _is_absent(logprobs: Any) -> bool:
+    """Return whether log-probs are not given: None, or a list of None."""
+    return logprobs is None or (
+        isinstance(logprobs, (list, tuple)) and bool(logprobs) and all(row is None for row in logprobs)
+    )
 
 
 def _with_one_position(inputs: CheckedInputs) -> CheckedInputs:

@@ -22,13 +22,13 @@ class TokenInputs:
 
 
 def read_token_inputs(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, device: Device) -> TokenInputs:
-    """Return the given log-probs, at least one, and the mask, padded.
+    """Return the given log-probs, if any, and the mask, padded.
 
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
     if cu_seqlens is not None:
         tokens = _from_packed(given, mask, cu_seqlens, device)
-    elif any(isinstance(value, (list, tuple)) for value in given.values()):
+    elif any(isinstance(value, (list, tuple)) for value in given.values()) or (not given and is_ragged(mask)):
         tokens = _from_ragged(given, mask, device)
     else:
         tokens = _from_arrays(given, mask, device)
@@ -50,6 +50,8 @@ def device_of(given: dict[str, Any]) -> Device:
 
 def _from_arrays(given: dict[str, Any], mask: Any, device: Device) -> TokenInputs:
     padded = {name: argument_to_computable(name, value, device) for name, value in given.items()}
+    if mask is None and not given:
+        raise ValueError("neither log-probs nor a mask are given; expected mask=, set where a token counts")
     if mask is None:
         shape = tuple(next(iter(padded.values())).shape)
         raise ValueError(f"mask is None; expected a mask of shape {shape}, set where a token counts")
@@ -76,10 +78,10 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInput
         if not is_ragged(value):
             form = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else "a list of numbers"
             raise ValueError(f"{name} is {form}; expected a list of 1-D arrays, one for each sequence, like the others")
-    rows = {name: to_rows(name, value, device) for name, value in given.items()}
+    rows = {name: to_rows(name, value, device) for name, value in (given or {"mask": mask}).items()}
     first = next(iter(rows))
     like = (first, [len(row) for row in rows[first]])
-    padded = {name: pad_rows(name, arrays, like=like) for name, arrays in rows.items()}
+    padded = {name: pad_rows(name, rows[name], like=like) for name in given}
     layout = InputLayout(max(like[1], default=0), tuple(like[1]))
     if mask is None:
         return TokenInputs(padded, row_mask(like[1], device), layout)
@@ -89,11 +91,11 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInput
 
 
 def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:
-    (first, reference), *rest = logprobs.items()
+    (first, reference), *rest = {**logprobs, "mask": mask}.items()
     shape = tuple(reference.shape)
     if len(shape) != 2:
         raise ValueError(f"{first} has shape {shape}; expected two dimensions, [sequences, tokens]")
-    for name, array in [*rest, ("mask", mask)]:
+    for name, array in rest:
         if tuple(array.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
     for name, array in logprobs.items():

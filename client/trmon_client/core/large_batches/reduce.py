@@ -37,9 +37,11 @@ THREADED_TOKENS = 1 << 19
 
 
 def is_large(inputs: CheckedInputs) -> bool:
-    """Return whether this reduction is faster: many float32 tokens in long rows on the host."""
+    """Return whether this reduction is faster: many float32 tokens in long rows on the host, with a pair."""
     n_sequences, horizon = inputs.mask.shape
     if not isinstance(inputs.mask, np.ndarray) or horizon < LONG_ROW or n_sequences * horizon < LARGE_TOKENS:
+        return False
+    if len(inputs.logprobs) < 2:
         return False
     # Half precision is not faster and cannot represent the bounds of valid log-probs.
     return all(array.itemsize == 4 for array in inputs.logprobs.values())

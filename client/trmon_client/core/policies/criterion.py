@@ -70,12 +70,17 @@ class Criterion:
         """The bounded statistic."""
         return STATISTICS[self.statistic]
 
-    def resolve(self, columns: Columns) -> Pair:
-        """Return the pair to read. Errors: PolicyError if the columns do not have it."""
-        return resolve_pair(self.pair, columns.pairs, reader=self.statistic)
+    def resolve(self, columns: Columns) -> Pair | None:
+        """Return the pair to read; None if the columns have none. Errors: PolicyError if they have others only."""
+        return None if not columns.pairs else resolve_pair(self.pair, columns.pairs, reader=self.statistic)
 
-    def applies(self, columns: Columns, pair: Pair) -> bool:
-        """Return whether the KL columns of the batch match `where`; the KL of another pair counts as sampled."""
+    def applies(self, columns: Columns, pair: Pair | None) -> bool:
+        """Return whether the batch has a pair to read, and its KL columns match `where`.
+
+        The KL of another pair counts as sampled.
+        """
+        if pair is None and self.measured.is_of_pair:
+            return False
         kl_is = columns.kl_is if columns.kl_pair == pair else "sampled"
         if self.where == "kl_exact":
             return kl_is == "exact"

@@ -26,7 +26,8 @@ def decide(columns: Columns, policy: Policy) -> Decision:
     """Return which sequences the policy accepts, with the first reason for each that it rejects.
 
     No value is read from a device, because no branch depends on one. Token rules do not affect the decision:
-    `token_decision.apply_token_rules` applies them to the tokens.
+    `token_decision.apply_token_rules` applies them to the tokens. If the columns have no pair, criteria that read one
+    do not apply: every sequence that is neither empty nor invalid is accepted.
     Errors: PolicyError naming the missing argument (`Policy.needs`).
     Source: formulas, section 6.
     """
@@ -42,12 +43,12 @@ class StatisticCache:
         codes = self._where(columns["n_tokens"] > 0, int(SequenceOutcome.ACCEPTED), int(SequenceOutcome.EMPTY))
         self._codes = self._where(columns["n_invalid"] > 0, int(SequenceOutcome.INVALID_LOGPROBS), codes)
         self._undecided, self._none_certified = self._codes == 0, self._codes < 0
-        self._values: dict[tuple[str, Pair], Array] = {}
+        self._values: dict[tuple[str, Pair | None], Array] = {}
 
     def decide(self, policy: Policy) -> Decision:
         """Return the decision on the batch under a policy. Errors: PolicyError, as for `decide`."""
         columns, where = self._columns, self._where
-        for rule in policy.tokens:
+        for rule in policy.tokens if columns.pairs else ():
             rule.resolve(columns.pairs)
         codes, undecided, certified = self._codes, self._undecided, self._none_certified
         compared: list[Array | None] = []
@@ -74,7 +75,7 @@ class StatisticCache:
                     certified = certified | (failed & (value > criterion.upper_compared))
         return Decision(policy, undecided, codes, certified, tuple(compared))
 
-    def _value(self, criterion: Criterion, pair: Pair) -> Array:
+    def _value(self, criterion: Criterion, pair: Pair | None) -> Array:
         cached = self._values.get((criterion.statistic, pair))
         if cached is not None:
             return cached
@@ -90,7 +91,7 @@ def _within(criterion: Criterion, compared: Array) -> Array:
     return compared >= lower if upper is None else (compared >= lower) & (compared <= upper)
 
 
-def _certifies(columns: Columns, criterion: Criterion, pair: Pair) -> bool:
+def _certifies(columns: Columns, criterion: Criterion, pair: Pair | None) -> bool:
     """Return whether exceeding the bound is proof; a bound on a lower bound of KL includes CERTIFICATE_MARGIN."""
     if criterion.upper is None:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trmon_client.core.columns.schema import Pair, primary
+from trmon_client.core.inputs.checked_inputs import POLICIES
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.reduction.kl_estimators import RATIOS
 
@@ -16,9 +17,11 @@ def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) ->
     """Return the pair to read.
 
     Args: pairs: the available pairs; reader: the name of the statistic or rule, for the error.
-    Errors: PolicyError if a named pair is not available.
+    Errors: PolicyError if a named pair is not available, or if there is none.
     Source: formulas, sections 1 and 6.
     """
+    if not pairs:
+        raise PolicyError(f"{reader} needs two of the log-probs {', '.join(POLICIES)}, which were not given")
     if choice == "primary":
         return primary(pairs)
     if choice == "mismatch_or_primary":

@@ -120,6 +120,11 @@ class Policy:
         by_token_rules = [argument for rule in required for argument in _log_probs_of(rule.pair)]
         return tuple(dict.fromkeys((*by_criteria, *by_token_rules)))
 
+    @property
+    def reads_pair(self) -> bool:
+        """Whether some criterion or rule compares two policies, and does not apply to fewer log-probs."""
+        return bool(self.tokens) or any(criterion.measured.is_of_pair for criterion in self.criteria)
+
 
 @lru_cache(MAX_CACHED_POLICIES)
 def _policy_of_canonical(text: str) -> Policy:

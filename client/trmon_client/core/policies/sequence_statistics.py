@@ -22,7 +22,7 @@ class PairView:
     """The columns of one pair and of the sequence, as float64."""
 
     columns: Columns
-    pair: Pair
+    pair: Pair | None
 
     def of_pair(self, stem: str) -> Array:
         """Return a column of the pair."""
@@ -66,12 +66,16 @@ class PairView:
 
 @dataclass(frozen=True, slots=True)
 class SequenceStatistic:
-    """A statistic: with `is_ratio` it is read and compared as a log; `needs` names arguments beside the log-probs."""
+    """A statistic: with `is_ratio` it is read and compared as a log; `needs` names arguments beside the log-probs.
+
+    Without `is_of_pair` it needs no log-probs.
+    """
 
     name: str
     read: Callable[[PairView], Array]
     is_ratio: bool = False
     needs: tuple[str, ...] = ()
+    is_of_pair: bool = True
 
 
 _LOGITS = ("rollout_logits", "logits")
@@ -103,7 +107,9 @@ STATISTICS: dict[str, SequenceStatistic] = {
         SequenceStatistic("seq_ratio", lambda view: view.of_pair("sum_d"), is_ratio=True),
         SequenceStatistic("max_prob_diff", lambda view: view.of_pair("max_prob_diff")),
         SequenceStatistic("prefix_range", lambda view: view.larger_abs("prefix_min_d", "prefix_max_d")),
-        SequenceStatistic("version_lag", lambda view: view.lag(), needs=("versions", "trainer_version")),
+        SequenceStatistic(
+            "version_lag", lambda view: view.lag(), needs=("versions", "trainer_version"), is_of_pair=False
+        ),
     )
 }
 """The statistics that a criterion can name. Source: formulas, section 6."""

@@ -55,6 +55,7 @@ def apply_token_rules(
 
     Args: as for `statistics.columns`; the result is padded, and `layout` restores the layout of the log-probs.
     Returns: numpy arrays, or torch tensors on the device of CUDA tensors without a synchronisation.
+    Rules do not apply to fewer than two log-probs.
     Errors: ValueError naming the argument and the expected shape; PolicyError if the pair of a rule is not available.
     Source: formulas, section 6.
     """
@@ -119,7 +120,7 @@ def _decide_block(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
     block = _Block.of(inputs)
     xp, kept, truncated = block.xp, block.valid, block.valid & False
     weights = xp.cast(block.valid, "f8")
-    for rule in policy.tokens:
+    for rule in policy.tokens if block.pairs else ():
         pair = rule.resolve(block.pairs)
         if pair is None:
             continue

@@ -56,11 +56,11 @@ def affected_fractions(columns: Columns, policy: Policy) -> dict[str, TokenFract
 
     Args: columns: numpy, with the histogram of the rule's pair.
     Returns: fractions by the name of the rule; those of seq_tis and seq_mis are exact: the tokens of the sequences
-    beyond the bound. An optional rule without its pair is left out.
+    beyond the bound. An optional rule without its pair is left out; without any pair no rule applies.
     Errors: PolicyError if the pair of a rule or its histogram is missing.
     Source: formulas, sections 3 and 6.
     """
-    resolved = ((rule, rule.resolve(columns.pairs)) for rule in policy.tokens)
+    resolved = ((rule, rule.resolve(columns.pairs)) for rule in policy.tokens if columns.pairs)
     return {rule.rule: _affected_fraction(columns, rule, pair) for rule, pair in resolved if pair is not None}
 
 

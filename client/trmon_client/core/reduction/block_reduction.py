@@ -28,18 +28,21 @@ NAMES: dict[Pair, dict[str, str]] = {pair: {stem: f"{pair}_{stem}" for stem in P
 def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     """Return the columns and histograms of one block. Source: formulas, section 3."""
     tokens = TokenBlock.of(inputs)
-    ratios = TokenRatios.of(tokens)
-    by_stem = _pair_columns(tokens, ratios)
-    sequence = _sequence_columns(tokens, ratios)
-    if inputs.advantages is not None:
-        sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
+    sequence = _token_columns(tokens)
     values: dict[str, Array] = {}
-    for row, pair in enumerate(ratios.pairs):
-        values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
+    counts: dict[Pair, Array] = {}
+    if len(tokens.policies) > 1:
+        ratios = TokenRatios.of(tokens)
+        by_stem = _pair_columns(tokens, ratios)
+        for row, pair in enumerate(ratios.pairs):
+            values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
+        sequence |= _ratio_columns(tokens, ratios, n_tokens=sequence["n_tokens"])
+        if inputs.advantages is not None:
+            sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
+        counts = dict(zip(ratios.pairs, histograms(ratios.d, valid=tokens.valid), strict=True))
     values |= {name: tokens.xp.cast(array, COLUMNS[name].dtype) for name, array in sequence.items()}
     values |= sequence_labels(inputs, valid=time_last(tokens.valid, axis=tokens.axis))
-    counts = histograms(ratios.d, valid=tokens.valid)
-    return Columns(values, dict(zip(ratios.pairs, counts, strict=True)))
+    return Columns(values, counts)
 
 
 def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
@@ -87,28 +90,33 @@ def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
     return {stem: xp.cast(array, DTYPES[stem]) for stem, array in found.items()}
 
 
-def _sequence_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
-    """Return the columns of the sequence, [B]."""
+def _token_columns(tokens: TokenBlock) -> dict[str, Array]:
+    """Return the columns of the sequence that need no pair, [B]."""
     xp = tokens.xp
     sum_, count = partial(xp.sum, axis=tokens.axis), partial(xp.count, axis=tokens.axis)
-    row = ratios.pairs.index(primary(ratios.pairs))
-    abs_d = xp.abs(ratios.d[row])
-    n_tokens = count(tokens.valid)
-    found = {
-        "n_tokens": n_tokens,
-        "n_invalid": count(tokens.counts & ~tokens.valid),
-        "n_clamped": count(abs_d > MAX_ABS_EXPONENT),
-        "argmax_abs_d": xp.where(n_tokens > 0, xp.argmax(abs_d + (tokens.weight - 1.0), tokens.axis), -1),
-    }
+    found = {"n_tokens": count(tokens.valid), "n_invalid": count(tokens.counts & ~tokens.valid)}
     sums, sums_sq = sum_(tokens.logp), xp.sum_product(tokens.logp, tokens.logp, tokens.axis)
     for name, total, total_sq in zip(tokens.policies, sums, sums_sq, strict=True):
         found[SUM_LOGP[name]], found[SUM_SQ_LOGP[name]] = total, total_sq
-    if tokens.policies[0] == POLICIES[0]:
+    if POLICIES[0] in tokens.policies:
         is_zero = tokens.valid & (tokens.logp[0] == 0.0)
         found["n_mu_zero"] = count(is_zero)
-        found["n_saturated"] = count(is_zero & (tokens.logp[1] < SATURATED_BELOW))
+        if len(tokens.policies) > 1:
+            found["n_saturated"] = count(is_zero & (tokens.logp[1] < SATURATED_BELOW))
+    return found
+
+
+def _ratio_columns(tokens: TokenBlock, ratios: TokenRatios, *, n_tokens: Array) -> dict[str, Array]:
+    """Return the columns of the sequence that need a pair, [B]."""
+    xp = tokens.xp
+    row = ratios.pairs.index(primary(ratios.pairs))
+    abs_d = xp.abs(ratios.d[row])
+    found = {
+        "n_clamped": xp.count(abs_d > MAX_ABS_EXPONENT, tokens.axis),
+        "argmax_abs_d": xp.where(n_tokens > 0, xp.argmax(abs_d + (tokens.weight - 1.0), tokens.axis), -1),
+    }
     if len(tokens.policies) == len(POLICIES):
-        found["sum_abs_is_dev"] = sum_(xp.abs(ratios.dev[2] - ratios.dev[0]))
+        found["sum_abs_is_dev"] = xp.sum(xp.abs(ratios.dev[2] - ratios.dev[0]), tokens.axis)
     return found
 
 

@@ -43,8 +43,8 @@ class TokenBlock:
         xp = inputs.functions
         policies = tuple(name for name in POLICIES if name in inputs.logprobs)
         axis = -2 if inputs.mask.shape[1] < TIME_FIRST_BELOW else -1
-        raw = _stacked(xp, [time_last(inputs.logprobs[name], axis=axis) for name in policies])
         counts = valid = time_last(inputs.mask, axis=axis)
+        raw = _stacked(xp, [time_last(inputs.logprobs[name], axis=axis) for name in policies], like=counts)
         for sound in is_sound(raw):
             valid = valid & sound
         logp = xp.where(valid, raw, 0.0)
@@ -59,9 +59,8 @@ def time_last(array: Array, *, axis: int) -> Array:
     return array if axis == -1 else array.T
 
 
-def _stacked(xp: Arrays, arrays: list[Array]) -> Array:
-    first = arrays[0]
-    stack = xp.empty((len(arrays), *first.shape), "f8", getattr(first, "device", None))
+def _stacked(xp: Arrays, arrays: list[Array], *, like: Array) -> Array:
+    stack = xp.empty((len(arrays), *like.shape), "f8", getattr(like, "device", None))
     for row, array in zip(stack, arrays, strict=True):
         row[...] = array
     return stack

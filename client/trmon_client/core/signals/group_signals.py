@@ -47,7 +47,9 @@ def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
         return {}
     ids = sequences.labels("group_id")
     groups = _Groups.of(ids)
-    signals = {"group_ratio_variance": _ratio_variance(sequences, groups)}
+    signals: dict[str, float] = {}
+    if sequences.columns.primary is not None:
+        signals["group_ratio_variance"] = _ratio_variance(sequences, groups)
     if "reward" in sequences.columns:
         signals |= _learning_signals(sequences.of_column("reward"), ids, groups)
     return signals

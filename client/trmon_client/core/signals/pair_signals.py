@@ -44,6 +44,8 @@ class _Pairs:
 def pair_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the signals of every pair by their full names. Source: formulas, section 5."""
     pairs = sequences.columns.pairs
+    if not pairs:
+        return {}
     batch = _gather(sequences, pairs)
     stems = {
         **_divergences(batch),

@@ -54,8 +54,6 @@ def column_layout(given: tuple[str, ...]) -> ColumnLayout:
 def _check_pairs(names: Iterable[str]) -> None:
     known = set(names)
     pairs = [pair for pair in PAIRS if f"{pair}_sum_d" in known]
-    if not pairs:
-        raise WireError("columns", "no pair: mismatch_, staleness_ or total_ columns are required")
     for pair in pairs:
         for stem in PAIR_STEMS:
             if f"{pair}_{stem}" not in known:

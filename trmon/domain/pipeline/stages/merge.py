@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from trmon.domain.batches import trainer_scalars
 from trmon.domain.batches.assembly import ClosedBatch
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.merged_columns import merge_columns
 from trmon.domain.batches.quarantine import Quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
@@ -50,21 +51,15 @@ class MergedBatch:
 
 
 def merge_reports(closing: ClosingBatch) -> MergedBatch:
-    """Return the columns of the batch in the order (rank, chunk, row), and its scalars.
-
-    A report that has no pair in common with the reports before it is left out.
-    """
-    found = [(report, report.columns()) for report in closing.batch.reports]
-    common = set(found[0][1].pairs)
+    """Return the columns of the batch in the order (rank, chunk, row), and its scalars."""
     parts, start = [], 0
-    for stored, columns in found:
-        if common & set(columns.pairs):
-            common &= set(columns.pairs)
-            rows = slice(start, start := start + columns.n_sequences)
-            parts.append(ReportPart(stored=stored, columns=columns, rows=rows))
+    for stored in closing.batch.reports:
+        columns = stored.columns()
+        rows = slice(start, start := start + columns.n_sequences)
+        parts.append(ReportPart(stored=stored, columns=columns, rows=rows))
     return MergedBatch(
         closing=closing,
-        columns=Columns.merge(*(part.columns for part in parts)),
+        columns=merge_columns([part.columns for part in parts]),
         parts=tuple(parts),
         scalars={**trainer_scalars.scalars_of_reports(closing.batch.reports), **closing.scalars},
     )

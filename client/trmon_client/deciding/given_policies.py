@@ -1,0 +1,91 @@
+"""Which log-prob arguments count as given: not those that never held a finite value; some trainers pass NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.inputs.checked_inputs import CheckedInputs
+from trmon_client.safety.warn_once import WarnOnce
+
+ROWS_AT_FIRST = 8
+"""Rows of the first piece that is searched for a finite value; later pieces are larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteValues:
+    """Whether log-probs have a finite value at a token that counts, by argument name, and whether any token counts.
+
+    Booleans, or 0-d tensors on the device of the inputs.
+    """
+
+    by_argument: Mapping[str, Any]
+    any_token: Any
+
+    @classmethod
+    def of(cls, inputs: CheckedInputs, names: list[str]) -> FiniteValues:
+        """Return what the inputs hold, without waiting for a device."""
+        found = {name: _has_finite(inputs.logprobs[name], inputs.mask) for name in names}
+        return cls(found, inputs.mask.any() if names else False)
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The values in order, for one transfer."""
+        return [*self.by_argument.values(), self.any_token]
+
+    def with_arrays(self, arrays: list[Any]) -> FiniteValues:
+        """Return the values that a transfer brought."""
+        return FiniteValues(dict(zip(self.by_argument, arrays, strict=False)), arrays[-1])
+
+
+class GivenPolicies:
+    """Drops arguments that have never held a finite value; once one has, its NaN are invalid log-probs.
+
+    So a run whose weights turn NaN is told of it, and a trainer that passes NaN for a policy that it does not have gets
+    the pairs of the others. On a device this is known only when the encoder's thread has read the values of an earlier
+    call; until then every argument counts as given.
+    """
+
+    def __init__(self, warn_once: WarnOnce) -> None:
+        self._warn_once = warn_once
+        self._seen: frozenset[str] = frozenset()
+        self._absent: frozenset[str] = frozenset()
+
+    def select(self, inputs: CheckedInputs) -> tuple[CheckedInputs, FiniteValues]:
+        """Return the inputs without the arguments that are not given, and the values to `learn` from later."""
+        unseen = [name for name in inputs.logprobs if name not in self._seen]
+        values = FiniteValues.of(inputs, unseen)
+        if not is_tensor(inputs.mask):
+            self.learn(values)
+            values = FiniteValues({}, False)
+        if self._absent.isdisjoint(inputs.logprobs):
+            return inputs, values
+        given = {name: array for name, array in inputs.logprobs.items() if name not in self._absent}
+        return replace(inputs, logprobs=given), values
+
+    def learn(self, values: FiniteValues) -> None:
+        """Note which arguments are given. Args: values: on the host."""
+        finite = {name for name, is_finite in values.by_argument.items() if is_finite}
+        self._seen |= finite
+        self._absent -= finite
+        for name in values.by_argument.keys() - finite if values.any_token else ():
+            self._absent |= {name}
+            self._warn_once.warn(
+                f"no value of {name}",
+                f"{name}= holds no finite value at a token that counts, and is taken as not given until it does",
+            )
+
+
+def _has_finite(values: Array, mask: Array) -> Any:
+    if is_tensor(values):
+        return (values.detach().isfinite() & mask).any()
+    start, stop = 0, ROWS_AT_FIRST
+    while start < len(values):
+        if (np.isfinite(values[start:stop]) & mask[start:stop]).any():
+            return True
+        start, stop = stop, 4 * stop
+    return False

@@ -1,0 +1,91 @@
+"""Runs with nothing to compare, through a real service: their batches close and are judged by rewards and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.client.trainer import batch, settings
+from tests.fixtures.running_service import Serve
+from tests.fixtures.waiting import eventually
+from trmon_client.monitor import Monitor
+
+N, STEPS = 8, 25
+NAN = np.full((N, 6), np.nan)
+
+
+def of_one_policy(step: int) -> dict[str, Any]:
+    return {"logprobs": batch(N, seed=step)["logprobs"]}
+
+
+def of_no_policy(_step: int) -> dict[str, Any]:
+    return {}
+
+
+def of_one_policy_beside_nan(step: int) -> dict[str, Any]:
+    return {"logprobs": batch(N, seed=step)["logprobs"], "rollout_logprobs": NAN}
+
+
+def of_two_policies_beside_nan(step: int) -> dict[str, Any]:
+    given = batch(N, seed=step)
+    return {"logprobs": given["logprobs"], "old_logprobs": given["rollout_logprobs"], "rollout_logprobs": NAN}
+
+
+def train(url: str, folder: Path, given: Callable[[int], dict[str, Any]]) -> None:
+    """Log a run of STEPS steps, two chunks each, whose rewards are all 1."""
+    limits = {"read_timeout_seconds": 10.0}
+    with Monitor(settings(folder, url=url, limits=limits)) as monitor:
+        for step in range(STEPS):
+            for _ in range(2):
+                labels = {"rewards": np.ones(N), "group_ids": np.arange(N) // 4, "advantages": np.zeros(N)}
+                scalars = {"loss": 1.0, "entropy": 0.5, "grad_norm": 0.3}
+                monitor.log_batch(step=step, chunks=2, mask=np.ones((N, 6)), scalars=scalars, **labels, **given(step))
+
+
+def closed(client: httpx.Client) -> list[dict[str, Any]]:
+    """Return the batches of the run, once all are closed."""
+
+    def found() -> list[dict[str, Any]] | None:
+        answer = client.get("/api/v1/runs/math/grpo/batches", params={"limit": 100}).json().get("items", [])
+        return answer if len(answer) == STEPS else None
+
+    return eventually(found)
+
+
+@pytest.mark.parametrize("given", [of_one_policy, of_no_policy, of_one_policy_beside_nan])
+def test_a_run_without_a_pair_is_stored_and_shown(
+    given: Callable[[int], dict[str, Any]], serve: Serve, tmp_path: Path
+) -> None:
+    service = serve()
+    train(service.url, tmp_path, given)
+    with service.client() as client:
+        for one in closed(client):
+            assert (one["primary_pair"], one["mismatches"], one["quarantined"]) == (None, 0, [])
+            assert (one["n_sequences"], one["n_tokens"], one["complete"]) == (2 * N, 12 * N, True)
+            signals = one["signals"]
+            assert (signals["reward_mean"], signals["response_length_median"], signals["mask_rate"]) == (1.0, 6.0, 0.0)
+            assert not [name for name in signals if name.startswith(("mismatch_", "staleness_kl", "total_"))]
+            assert one["scalars"]["entropy"] == 0.5
+        run = "/api/v1/runs/math/grpo"
+        for path in ("", "/batches/3/sequences", "/batches/3/decisions", "/diagnosis", "/advice", "/distribution"):
+            assert client.get(f"{run}{path}").status_code == 200, path
+        assert client.get(f"{run}/signals", params={"names": "reward_mean"}).status_code == 200
+        whatif = client.post(f"{run}/whatif", json={"policy": "trm_max"})
+        assert whatif.status_code == 200
+        assert 'trmon_reward_mean{project="math",run="grpo"} 1.0' in client.get("/metrics").text
+        assert client.get("/api/v1/alerts", params={"state": "firing"}).json()["items"] == []
+
+
+def test_a_run_with_two_of_three_policies_has_their_pair(serve: Serve, tmp_path: Path) -> None:
+    service = serve()
+    train(service.url, tmp_path, of_two_policies_beside_nan)
+    with service.client() as client:
+        for one in closed(client):
+            assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == ("staleness", 0.0, 0)
+            assert one["signals"]["staleness_kl_k3"] < 1e-4
+            assert "mismatch_kl_k3" not in one["signals"]
