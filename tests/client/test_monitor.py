@@ -105,7 +105,7 @@ def test_off_mode_creates_no_thread_no_file_and_no_decision(tmp_path: Path, caps
 
 
 MISTAKES = {
-    "neither log-probs nor a mask": {"mask": None, "logprobs": None, "rollout_logprobs": None},
+    "log-probs of whole numbers": {"logprobs": np.ones((4, 6), int)},
     "a mask of another shape": {"mask": np.ones((4, 5))},
     "rewards of another length": {"rewards": np.ones(3)},
     "a step below zero": {"step": -1},
