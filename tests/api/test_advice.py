@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from tests.domain.trainer import report as healthy_report
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
+from tests.runner.watched_run import ORIGIN as WATCHED_ORIGIN
 from tests.runner.watched_run import WatchedRun
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
@@ -92,6 +94,28 @@ def test_a_run_with_corrupt_log_probs_gets_advice_to_stop() -> None:
     teach(run, range(6, 14), health="corrupt")
     assert run.view.advice.stop
     assert "corrupt" in run.view.advice.reasons["stop"]
+
+
+@pytest.mark.parametrize(
+    ("config", "health", "stops"),
+    [
+        pytest.param({"stop_on_collapse": True}, {"scalars": {"grad_norm": math.nan}}, True, id="NaN, opted in"),
+        pytest.param({}, {"scalars": {"grad_norm": math.nan}}, False, id="NaN, not opted in"),
+        pytest.param({"stop_on_collapse": "yes"}, {"scalars": {"grad_norm": math.nan}}, False, id="not a truth value"),
+        pytest.param({"stop_on_collapse": True}, {"health": "corrupt"}, False, id="another page"),
+    ],
+)
+def test_a_run_should_stop_only_on_a_collapse_and_if_it_opted_in(
+    config: dict[str, Any], health: dict[str, Any], stops: bool
+) -> None:
+    run = WatchedRun()
+    run.receive(wire.Start(**WATCHED_ORIGIN, config=config), at=0.0)
+    teach(run, range(6))
+    teach(run, range(6, 14), **health)
+    assert run.view.advice is not None
+    assert run.view.advice.stop
+    assert run.view.advice.should_stop is stops
+    assert ("should_stop" in run.view.advice.reasons) is stops
 
 
 def test_a_jump_in_response_length_cuts_the_learning_rate_once() -> None:

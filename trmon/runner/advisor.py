@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from trmon.domain.advice.advise import TARGET_STEPS, Advice, KlTarget, LrDecay, advise, ess_target, lr_decay
+from trmon.domain.advice.stopping import stops_on_collapse
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.ports import RunLog
@@ -33,16 +34,26 @@ class Advisor:
         growth = row.signals.get("response_length_growth", math.nan)
         self._decay = lr_decay(growth, step=row.key.step, last=self._decay)
 
-    def advice(self, row: BatchRow | None, *, run: Run, steps: int, alerts: Sequence[Alert]) -> Advice | None:
+    def advice(
+        self, row: BatchRow | None, *, run: Run, steps: int, alerts: Sequence[Alert], collapses: Sequence[Alert] = ()
+    ) -> Advice | None:
         """Return the advice after the newest gauge row; None before the first.
 
-        Args: steps: how many the run has had; alerts: firing ones that page over batches.
+        Args: steps: how many the run has had; alerts: firing ones that page over batches; collapses: those of findings
+        that end a run that opted in.
         """
         if row is None:
             return None
         if not self._is_target_final and steps > TARGET_STEPS:
             self._compute_target(run.id)
-        return advise(row, target=self._target, decay=self._decay, kl_target=KlTarget.of(run.config), alerts=alerts)
+        return advise(
+            row,
+            target=self._target,
+            decay=self._decay,
+            kl_target=KlTarget.of(run.config),
+            alerts=alerts,
+            collapses=collapses if stops_on_collapse(run.config) else (),
+        )
 
     def _compute_target(self, run_id: int) -> None:
         """Read the first steps' rows; the target is final once all are stored, as a pass may precede its rows."""

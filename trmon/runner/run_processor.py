@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from trmon.domain.advice.advise import Advice
+from trmon.domain.advice.stopping import STOPPING_FINDINGS
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.quarantine import QuarantinePart
 from trmon.domain.model.messages import Unread
@@ -136,17 +137,22 @@ class RunProcessor:
 
     def _advice(self, now: float) -> Advice | None:
         """Return the advice; firing alerts over batches that page make it advise a stop."""
-        run = self._run
-        state_rules = {rule.name for rule in run.context.pass_context(now).state_rules}
+        run, context = self._run, self._run.context.pass_context(now)
+        state_rules = {rule.name for rule in context.state_rules}
         alerts = [
             alert
             for alert in run.pipeline_state.open_alerts()
             if alert.state is AlertState.FIRING and alert.severity is Severity.PAGE and alert.rule not in state_rules
         ]
+        stopping = {rule.name for rule in context.signal_rules if rule.finding in STOPPING_FINDINGS}
         return run_quarantined(
             QuarantinePart.ADVICE,
             lambda: self._advisor.advice(
-                run.gauge_row, run=run.context.run, steps=run.pipeline_state.steps, alerts=alerts
+                run.gauge_row,
+                run=run.context.run,
+                steps=run.pipeline_state.steps,
+                alerts=alerts,
+                collapses=[alert for alert in alerts if alert.rule in stopping],
             ),
             counts=self._quarantined,
             run_id=run.id,

@@ -17,7 +17,10 @@ class AdviceOut(BaseModel):
     lr_scale_sgd: float = Field(description="The same factor for plain SGD.")
     lr_decay: LrDecay | None = Field(description="A permanent learning-rate cut, and the step of the advice.")
     kl_factor: float | None = Field(description="Factor for the KL penalty's coefficient; null without a kl_target.")
-    stop: bool
+    stop: bool = Field(description="Whether an alert over batches pages.")
+    should_stop: bool = Field(
+        False, description="Whether the run collapsed; only if its config has `stop_on_collapse: true`."
+    )
     reasons: dict[str, str]
 
     @classmethod

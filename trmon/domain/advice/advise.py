@@ -38,7 +38,8 @@ class Advice:
     """The advice after a step; `reasons` has an entry for each value that is not neutral.
 
     `lr_scale` is for Adam-like optimizers, `lr_scale_sgd` for plain ones, both for the next steps only; `lr_decay` is
-    lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target.
+    lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target. `stop` is
+    true while an alert over batches pages; `should_stop` while one of a collapse does, in runs that opted in.
     """
 
     step: int
@@ -47,6 +48,7 @@ class Advice:
     lr_decay: LrDecay | None = None
     kl_factor: float | None = None
     stop: bool = False
+    should_stop: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -125,11 +127,18 @@ class KlTarget:
 
 
 def advise(
-    row: BatchRow, *, target: float, decay: LrDecay | None, kl_target: KlTarget | None, alerts: Sequence[Alert]
+    row: BatchRow,
+    *,
+    target: float,
+    decay: LrDecay | None,
+    kl_target: KlTarget | None,
+    alerts: Sequence[Alert],
+    collapses: Sequence[Alert] = (),
 ) -> Advice:
     """Return the advice after a gauge row.
 
-    Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing pages of rules over batches.
+    Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing pages of rules over batches;
+    collapses: those of them that end a run that opted in.
     """
     ess_seq = _ess_seq(row)
     adam, sgd = lr_scales(ess_seq, target=target)
@@ -143,6 +152,8 @@ def advise(
         reasons["kl_factor"] = f"the KL to the reference differs from its target of {kl_target and kl_target.nats:g}"
     if alerts:
         reasons["stop"] = alerts[0].summary
+    if collapses:
+        reasons["should_stop"] = collapses[0].summary
     return Advice(
         step=row.key.step,
         lr_scale=adam,
@@ -150,6 +161,7 @@ def advise(
         lr_decay=decay,
         kl_factor=factor,
         stop=bool(alerts),
+        should_stop=bool(collapses),
         reasons=reasons,
     )
 
