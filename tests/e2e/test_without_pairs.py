@@ -75,8 +75,11 @@ def test_a_run_without_a_pair_is_stored_and_shown(
         for path in ("", "/batches/3/sequences", "/batches/3/decisions", "/diagnosis", "/advice", "/distribution"):
             assert client.get(f"{run}{path}").status_code == 200, path
         assert client.get(f"{run}/signals", params={"names": "reward_mean"}).status_code == 200
+        roles = [one["role"] for one in client.get(f"{run}/batches/3/decisions").json()]
+        assert roles == ["active"], "shadows that read a pair decide nothing"
         whatif = client.post(f"{run}/whatif", json={"policy": "trm_max"})
         assert whatif.status_code == 200
+        assert "needs two of the log-probs" in whatif.text
         assert 'trmon_reward_mean{project="math",run="grpo"} 1.0' in client.get("/metrics").text
         assert client.get("/api/v1/alerts", params={"state": "firing"}).json()["items"] == []
 

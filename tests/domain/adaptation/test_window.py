@@ -9,6 +9,7 @@ import numpy as np
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.window import SampleWindow, StepKey, sample_of_reports
+from trmon_client.core import statistics
 from trmon_client.core.policies.policy import preset
 
 
@@ -61,3 +62,8 @@ def test_empty_sequences_are_left_out_and_invalid_ones_counted() -> None:
     columns.by_name["n_invalid"] = np.array([0, 2, 0, 0, 0, 0, 0, 0])
     found = PolicySample.of(columns, stream.K3)
     assert (len(found), found.n_invalid, found.has_nan) == (6, 1, True)
+
+
+def test_batches_without_a_pair_are_no_sample_of_a_policy_that_reads_one() -> None:
+    only_rewards = statistics.columns(mask=np.ones((2, 3)), rewards=[1.0, 0.0])
+    assert sample_of_reports([only_rewards], preset("trm_avg")) is None

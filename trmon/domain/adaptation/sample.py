@@ -11,7 +11,9 @@ import numpy as np
 from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.pair_choice import NEEDS_PAIR
 from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -39,7 +41,9 @@ class PolicySample:
 
     @classmethod
     def of(cls, columns: Columns, policy: Policy) -> PolicySample:
-        """Return the sample of a batch. Errors: PolicyError naming the missing argument."""
+        """Return the sample of a batch. Errors: PolicyError naming the missing argument, also without any pair."""
+        if not columns.pairs and policy.reads_pair:
+            raise PolicyError(f"the policy {NEEDS_PAIR}")
         compared = decide(columns, policy).compared
         read = [_read(columns, *pair) for pair in zip(policy.criteria, compared, strict=True)]
         is_exact = columns.kl_is == "exact" and "sum_kl" in columns

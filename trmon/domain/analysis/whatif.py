@@ -11,6 +11,7 @@ import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.pair_choice import NEEDS_PAIR
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_whatif import affected_fractions
@@ -108,7 +109,7 @@ class WhatIfEffect:
             self.undecided[str(error)] += 1
             return
         if not columns.pairs and self.policy.reads_pair:
-            self.undecided["the policy needs two of the log-probs, which were not given for this batch"] += 1
+            self.undecided[f"the policy {NEEDS_PAIR}"] += 1
             return
         counts = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
         rejected = ~decision.accepted[counts]

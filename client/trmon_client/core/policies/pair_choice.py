@@ -12,6 +12,8 @@ from trmon_client.core.reduction.kl_estimators import RATIOS
 PairChoice = Literal["primary", "mismatch", "staleness", "total", "mismatch_or_primary"]
 """`primary` and `mismatch_or_primary` depend on the available pairs."""
 
+NEEDS_PAIR = f"needs two of the log-probs {', '.join(POLICIES)}, which were not given for this batch"
+
 
 def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) -> Pair:
     """Return the pair to read.
@@ -21,7 +23,7 @@ def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) ->
     Source: formulas, sections 1 and 6.
     """
     if not pairs:
-        raise PolicyError(f"{reader} needs two of the log-probs {', '.join(POLICIES)}, which were not given")
+        raise PolicyError(f"{reader} {NEEDS_PAIR}")
     if choice == "primary":
         return primary(pairs)
     if choice == "mismatch_or_primary":

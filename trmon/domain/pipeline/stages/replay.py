@@ -133,7 +133,8 @@ def _shadows(merged: MergedBatch, cache: StatisticCache) -> dict[str, Decision |
     current = merged.closing.context.policies.current
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
-    return {policy.name: _decide(cache, policy) for policy in others}
+    has_pair = bool(merged.columns.pairs)
+    return {policy.name: _decide(cache, policy) if has_pair or not policy.reads_pair else None for policy in others}
 
 
 def _reference_rate(merged: MergedBatch, cache: StatisticCache) -> dict[str, float]:

@@ -8,7 +8,6 @@ from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.signals.scalar_names import signals_of_scalars
 from trmon.domain.state.pipeline_state import PipelineState
-from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 
 def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> DraftRow:
@@ -25,7 +24,7 @@ def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: 
         complete=True,
         revised=False,
         mode=context.run.mode,
-        primary_pair=PRIMARY_ORDER[0],
+        primary_pair=None,
         kl_is="sampled",
         policy_hash=None,
         mismatches=0,

@@ -7,7 +7,6 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
 from trmon.domain.pipeline.stages.draft import DraftRow, assembly_signals, made_at, quarantined_parts
 from trmon.domain.pipeline.stages.merge import ClosingBatch
-from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 
 def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
@@ -25,7 +24,7 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
         complete=False,
         revised=former is not None or not closing.pipeline_state.follows(batch.key),
         mode=reports[0].report.mode if reports else closing.context.run.mode,
-        primary_pair=PRIMARY_ORDER[0],
+        primary_pair=None,
         kl_is="sampled",
         policy_hash=reports[0].report.policy if reports else None,
         mismatches=0,
