@@ -114,6 +114,23 @@ def test_a_line_of_a_csv_with_too_many_values_is_named(tmp_path: Path) -> None:
         rows_of(path)
 
 
+def test_a_csv_with_a_cell_that_is_too_large_is_named_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "log.csv", "step,reward\n1,0.5\n2," + "x" * 200_000 + "\n")
+    with pytest.raises(InvalidInput, match=r"log\.csv:3: is no CSV"):
+        rows_of(path)
+
+
+@pytest.mark.parametrize("text", ["step,reward\n\n1,0.5\n", "1,2\n3,4\n"])
+def test_text_with_commas_is_not_always_a_csv(text: str, tmp_path: Path) -> None:
+    assert format_of(written(tmp_path, "log.txt", text)).name == "console"
+
+
+def test_objects_within_objects_are_left_out_beyond_a_depth(tmp_path: Path) -> None:
+    deep = '{"a": ' * 50 + "1" + "}" * 50
+    path = written(tmp_path, "log.jsonl", f'{{"step": 1, "deep": {deep}}}\n')
+    assert rows_of(path) == [{"step": 1}]
+
+
 def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
         format_of(tmp_path / "none.json")

@@ -67,6 +67,15 @@ def test_what_is_not_known_is_one_line(tmp_path: Path) -> None:
     assert "GPU-hours (--gpus N)" in lines[0]
 
 
+def test_what_is_not_known_names_the_option_that_makes_the_framework_log_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"step": 1, "actor/lr": 1e-6, "actor/grad_norm": 0.3}\n' * 2)
+    assert "verl logs the agreement of its engines with actor_rollout_ref.rollout.calculate_log_probs=true" in text_of(
+        report_on_log(path)
+    ).replace("\n", " ")
+    assert "with actor_rollout_ref" not in text_of(report_on_log(log(tmp_path)))
+
+
 def test_steps_that_are_counted_are_said_to_be(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     path.write_text("{'loss': 0.1, 'reward': 0.5, 'frac_reward_zero_std': 0.75}\n" * 3)

@@ -18,8 +18,11 @@ def _matches(sample: LogSample) -> bool:
     lines = sample.head.splitlines()
     if len(lines) < 2 or "," not in lines[0] or lines[0].lstrip()[:1] in ("{", "["):
         return False
-    header = next(csv.reader([lines[0]]))
-    return len(header) == len(next(csv.reader([lines[1]]))) and not any(_is_number(name) for name in header if name)
+    try:
+        header, first = (next(csv.reader([line]), []) for line in lines[:2])
+    except csv.Error:
+        return False
+    return len(header) == len(first) and not any(_is_number(name) for name in header if name)
 
 
 def _is_number(text: str) -> bool:
@@ -32,13 +35,20 @@ def _is_number(text: str) -> bool:
 
 def _read(path: Path) -> Iterator[LogRow]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.reader(file)
-        names = _names(next(reader, []), path)
-        for number, values in enumerate(reader, start=2):
-            if len(values) > len(names):
-                raise InvalidInput(f"{path}:{number}", f"has {len(values)} values; the header has {len(names)}")
-            # An empty cell is a metric that was not logged at that step, not NaN.
-            yield {name: value for name, value in zip(names, values, strict=False) if name and value.strip()}
+        lines = csv.reader(file)
+        try:
+            names = _names(next(lines, []), path)
+            for values in lines:
+                yield _row(names, values, place=f"{path}:{lines.line_num}")
+        except csv.Error as error:
+            raise InvalidInput(f"{path}:{lines.line_num}", f"is no CSV: {error}") from error
+
+
+def _row(names: Sequence[str], values: Sequence[str], *, place: str) -> LogRow:
+    """Return the row of a line; an empty cell is a metric that was not logged at that step, not NaN."""
+    if len(values) > len(names):
+        raise InvalidInput(place, f"has {len(values)} values; the header has {len(names)}")
+    return {name: value for name, value in zip(names, values, strict=False) if name and value.strip()}
 
 
 def _names(header: Sequence[str], path: Path) -> list[str]:

@@ -12,6 +12,8 @@ from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
 
 WRAPPERS = ("data", "metrics", "history")
 """Keys of loggers around the metrics of a row; their metrics keep their own names."""
+MAX_DEPTH = 8
+"""Objects in more objects than this are no metrics, and are left out."""
 
 
 def load_json(path: Path) -> Any:
@@ -29,8 +31,8 @@ def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
         if not isinstance(value, dict):
             flat[prefix + key] = value
         elif key in WRAPPERS and not prefix:
-            flat |= flat_row(value)
-        else:
+            flat |= flat_row({name: inner for name, inner in value.items() if name not in WRAPPERS})
+        elif prefix.count("/") < MAX_DEPTH:
             flat |= flat_row(value, prefix=f"{prefix}{key}/")
     return flat
 

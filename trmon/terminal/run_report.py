@@ -67,6 +67,7 @@ class RunReportOut(BaseModel):
     format: str
     framework: str | None = Field(description="Whose metric names were read; null for trmon's own.")
     n_rows: int
+    agreement: str = Field(description="The option that makes the framework log how far its engines agree, if needed.")
     names_steps: bool = Field(description="False if no line names its step, so that lines are counted.")
     first_step: int
     last_step: int
@@ -90,6 +91,7 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
         file=name or str(file),
         format=found.name,
         framework=run.framework,
+        agreement="" if run.table is None or run.compares_engines else run.table.agreement,
         n_rows=run.n_rows,
         names_steps=run.names_steps,
         first_step=int(run.history.steps[0]),

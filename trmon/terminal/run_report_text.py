@@ -83,4 +83,9 @@ def _unknown(report: RunReportOut) -> str:
     lost = [f"{item.finding.value} {item.title}" for item in report.diagnosis.unknown]
     if not known(report.cost.gpu_hours):
         lost.append("GPU-hours (--gpus N)" if report.cost.timed_steps else "GPU-hours (no step times in the log)")
-    return f"not known: {', '.join(lost)}" if lost else "everything that a diagnosis reads was in the log"
+    if not lost:
+        return "everything that a diagnosis reads was in the log"
+    option = (
+        f"; {report.framework} logs the agreement of its engines with {report.agreement}" if report.agreement else ""
+    )
+    return f"not known: {', '.join(lost)}{option}"

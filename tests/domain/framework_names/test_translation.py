@@ -111,6 +111,7 @@ def test_a_correlation_and_a_signal_of_ours_may_be_nan() -> None:
         ({"_step": 4, "reward": 0.1}, 4),
         ({"step": "7", "reward": 0.1}, 7),
         ({"step": 7.5, "reward": 0.1}, None),
+        ({"step": 1e300, "reward": 0.1}, None),
         ({"reward": 0.1}, None),
     ],
 )

@@ -33,17 +33,28 @@ SHOWN_NAMES = 8
 class LoggedRun:
     """The signals of a log by step, and what else the log tells.
 
+    `table` has the names of the framework, None if the log has none of them.
     `names_steps` is false if no line names its step, so that lines are counted; `seconds` [n] are the durations of the
     steps, NaN where they are not known; `nonfinite` has the first step of each name with NaN or infinity.
     """
 
     history: History
-    framework: str | None
+    table: MetricTable | None
     n_rows: int
     names_steps: bool
     seconds: Array
     ignored: tuple[IgnoredName, ...] = ()
     nonfinite: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def framework(self) -> str | None:
+        """The framework whose names the log has."""
+        return self.table.framework if self.table else None
+
+    @property
+    def compares_engines(self) -> bool:
+        """Whether the log has any signal of how far the engines agree."""
+        return any(name.startswith(("mismatch_", "total_")) for name in self.history.values)
 
 
 @dataclass(slots=True)
@@ -55,7 +66,7 @@ class _Builder:
     ignored: dict[str, IgnoredName] = field(default_factory=dict)
     nonfinite: NonFiniteNames = field(default_factory=NonFiniteNames)
     updates: list[tuple[int, Translation]] = field(default_factory=list)
-    framework: str | None = None
+    is_framework: bool = False
     n_rows: int = 0
     names_steps: bool = False
 
@@ -67,7 +78,7 @@ class _Builder:
             return
         self.n_rows += 1
         self.names_steps = self.names_steps or line.step is not None or line.update is not None
-        self.framework = self.framework or line.framework
+        self.is_framework = self.is_framework or line.framework is not None
         if line.update is not None:
             self.updates.append((line.update, line))
         else:
@@ -106,7 +117,7 @@ def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> Logged
     steps = sorted(builder.signals)
     return LoggedRun(
         history=_history(steps, builder),
-        framework=builder.framework,
+        table=table if builder.is_framework else None,
         n_rows=builder.n_rows,
         names_steps=builder.names_steps,
         seconds=np.array([builder.seconds.get(step, math.nan) for step in steps]),

@@ -13,7 +13,8 @@ class MetricTable:
     Of several names of one signal the first in the table is read. `linear` has the factor and the offset of names whose
     number is factor x signal + offset in the framework's convention: signal = factor x value + offset. `prefixes` are
     what the framework or its tracker may put before a name; `step_seconds` are names of the duration of a step;
-    `updates` are names of a count of updates where a step may have several.
+    `updates` are names of a count of updates where a step may have several; `agreement` is the option that makes the
+    framework log how far its engines agree, empty if it always does.
     """
 
     framework: str
@@ -26,6 +27,7 @@ class MetricTable:
     steps: tuple[str, ...] = ()
     step_seconds: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
+    agreement: str = ""
 
     def name_in_table(self, name: str) -> str | None:
         """Return the name as the table has it, without a prefix of a tracker; None if the table lacks it."""

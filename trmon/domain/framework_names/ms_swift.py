@@ -44,4 +44,5 @@ MS_SWIFT = MetricTable(
     },
     prefixes=("train/",),
     steps=("global_step/max_steps", "train/global_step"),
+    agreement="--log_rollout_offpolicy_metrics true",
 )

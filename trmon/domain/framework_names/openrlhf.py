@@ -37,4 +37,5 @@ OPENRLHF = MetricTable(
     prefixes=("train/",),
     steps=("train/global_step",),
     step_seconds=("timing/step_total",),
+    agreement="--algo.advantage.is_correction_level token",
 )

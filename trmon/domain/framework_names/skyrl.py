@@ -47,4 +47,5 @@ SKYRL = MetricTable(
     },
     steps=("trainer/global_step",),
     step_seconds=("timing/step",),
+    agreement="generator.sampling_params.logprobs=1",
 )

@@ -54,4 +54,5 @@ SLIME = MetricTable(
     steps=("rollout/step",),
     updates=("train/step",),
     step_seconds=("perf/step_time",),
+    agreement="--get-mismatch-metrics",
 )

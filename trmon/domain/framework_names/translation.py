@@ -18,6 +18,8 @@ SCALARS = ("loss", "grad_norm", "grad_variance", "grad_cosine", "router_flip_rat
 """Scalars of the trainer that have a name of trmon's."""
 STEPS = ("step", "global_step", "_step")
 """The names of the step in lines of any framework, after those of its own."""
+LARGEST_STEP = 2**53
+"""The largest number that is exact as a float."""
 COUNTS = ("n_tokens",)
 """Counts of a batch that a diagnosis reads."""
 _SIGNAL_NAMES = {*SIGNALS, *DERIVED, *COUNTS}
@@ -108,7 +110,8 @@ def number_of(given: object) -> float | None:
 def step_of(given: object) -> int | None:
     """Return the step that a value states; "12/400" is 12. None if it states none."""
     number = number_of(given.partition("/")[0] if isinstance(given, str) else given)
-    return int(number) if number is not None and math.isfinite(number) and number.is_integer() else None
+    is_step = number is not None and abs(number) <= LARGEST_STEP and number.is_integer()
+    return int(number) if number is not None and is_step else None
 
 
 def _first_step(metrics: Mapping[str, object], names: tuple[str, ...]) -> int | None:

@@ -38,4 +38,5 @@ TRL = MetricTable(
     prefixes=("train/",),
     steps=("train/global_step",),
     step_seconds=("step_time",),
+    agreement="use_vllm=True, vllm_importance_sampling_correction=True",
 )

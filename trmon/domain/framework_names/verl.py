@@ -71,4 +71,5 @@ VERL = MetricTable(
     },
     steps=("training/global_step",),
     step_seconds=("timing_s/step", "perf/time_per_step"),
+    agreement="actor_rollout_ref.rollout.calculate_log_probs=true",
 )
