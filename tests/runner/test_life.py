@@ -9,6 +9,7 @@ import pytest
 from tests.domain.trainer import finished, report
 from tests.runner.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, train
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
 from trmon.runner.log_reader import PAGE
@@ -264,3 +265,16 @@ def test_mistakes_in_the_trainers_calls_are_on_the_run_once() -> None:
         ("step_went_back", "step 3 after step 5", 0.0),
         ("probabilities", "logprobs=", 40.0),
     ]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_batch_that_lacked_a_chunk_is_complete_once_it_comes_if_the_count_is_known(restarts: bool) -> None:
+    watched = WatchedRun()
+    watched.receive(report(0), report(1, finished=finished((0, None, 2))), at=0.0)
+    watched.tick(100.0)
+    key = BatchKey(1, 0, None)
+    assert watched.log.rows[key].known_complete is False
+    if restarts:
+        watched.restart()
+    watched.receive(report(0, chunk=1), at=110.0)
+    assert watched.log.rows[key].known_complete is True

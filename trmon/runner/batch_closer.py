@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from trmon.domain.batches.assembly import reopened_batch
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import Quarantined
 from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarSteps, ScalarTimes
@@ -105,7 +104,7 @@ class BatchCloser:
         """
         run = self._run
         for key, row in late.items():
-            batch = reopened_batch(self._log.reports.of_batch(key)).decoded()
+            batch = run.pending.assembly.reopen(self._log.reports.of_batch(key)).decoded()
             if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
             context = run.pass_context(changes)

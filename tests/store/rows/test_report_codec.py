@@ -203,3 +203,16 @@ def test_damaged_bytes_do_not_match(damaged: bytes) -> None:
 def test_a_damaged_notice_is_reported() -> None:
     with pytest.raises(Damaged, match="a stored notice is damaged"):
         report_codec.unpack_notice(b"\xc1")
+
+
+def test_a_notice_that_an_older_version_stored_is_the_same_notice() -> None:
+    finish = wire.Finish(
+        attempt="a", launch="launch-1", sequence=1, sent_at=1.0, finished=[wire.ChunkCount(0, None, 1)]
+    )
+    newer = {"reason", "exit_code", "signal", "traceback"}
+    document = msgspec.to_builtins(finish) | {"sent_at": 2.0}
+    older = msgspec.msgpack.encode({name: value for name, value in document.items() if name not in newer})
+    assert report_codec.is_same_notice(report_codec.pack_notice(finish), older)
+    other = msgspec.structs.replace(finish, error="boom")
+    assert not report_codec.is_same_notice(report_codec.pack_notice(other), older)
+    assert not report_codec.is_same_notice(b"damaged", b"damaged")

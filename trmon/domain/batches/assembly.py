@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -121,16 +121,17 @@ class OpenBatch:
         )
 
 
-MAX_UNCONFIRMED = 64
+MAX_CLOSED = 64
 """How many closed batches may wait for the counts of their ranks; the completeness of older ones stays unknown."""
 
 
 @dataclass(slots=True)
-class UnconfirmedBatch:
-    """A closed batch: how many chunks of each rank had arrived, and the counts stated so far."""
+class ClosedCounts:
+    """Of a closed batch: how many chunks of each rank had arrived, the counts so far, and whether some lack."""
 
     arrived: dict[int, int]
     counts: dict[int, int]
+    is_unconfirmed: bool
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class Assembly:
     batches: dict[BatchKey, OpenBatch] = field(default_factory=dict)
     _counts: dict[BatchKey, dict[int, int]] = field(default_factory=dict)
     _ended_ranks: dict[tuple[int, int], str] = field(default_factory=dict)
-    _unconfirmed: dict[BatchKey, UnconfirmedBatch] = field(default_factory=dict)
+    _closed: dict[BatchKey, ClosedCounts] = field(default_factory=dict)
     _confirmed: dict[BatchKey, bool] = field(default_factory=dict)
 
     def add_report(self, report: AnyReport) -> None:
@@ -165,7 +166,7 @@ class Assembly:
         for stated in finished:
             key = BatchKey(attempt_id, stated.step, stated.update)
             self._counts.setdefault(key, {})[rank] = stated.chunks
-            if key in self._unconfirmed:
+            if key in self._closed:
                 self._confirm(key, rank, stated.chunks)
 
     def take_confirmed(self) -> dict[BatchKey, bool]:
@@ -201,9 +202,7 @@ class Assembly:
             if key.attempt_id in waiting or (in_grace and not self._is_final(batch)):
                 waiting.add(key.attempt_id)
                 continue
-            closed.append(done := batch.close())
-            if done.completeness is Completeness.UNCONFIRMED:
-                self._unconfirmed[key] = UnconfirmedBatch(batch.arrived, {**batch.announced, **batch.counts})
+            closed.append(self._close(batch))
             del self.batches[key]
         for done in closed:
             self._forget(done.key)
@@ -219,11 +218,27 @@ class Assembly:
         ids = (batch.oldest_id for batch in self.batches.values())
         return min((id_ for id_ in ids if id_ is not None), default=None)
 
+    def reopen(self, reports: Iterable[AnyReport]) -> ClosedBatch:
+        """Return a batch that was closed before, with its late reports. Args: reports: one or more, of all ranks."""
+        found = list(reports)
+        key = found[0].key.batch
+        known = self._closed.get(key)
+        counts = {**self._counts.get(key, {}), **(known.counts if known else {})}
+        return self._close(_open_batch(found, counts=counts))
+
+    def _close(self, batch: OpenBatch) -> ClosedBatch:
+        done = batch.close()
+        counts, is_unconfirmed = {**batch.announced, **batch.counts}, done.completeness is Completeness.UNCONFIRMED
+        self._closed[batch.key] = ClosedCounts(batch.arrived, counts, is_unconfirmed)
+        while len(self._closed) > MAX_CLOSED:
+            del self._closed[next(iter(self._closed))]
+        return done
+
     def _confirm(self, key: BatchKey, rank: int, count: int) -> None:
-        batch = self._unconfirmed[key]
+        batch = self._closed[key]
         batch.counts[rank] = count
-        if batch.counts.keys() >= batch.arrived.keys():
-            del self._unconfirmed[key]
+        if batch.is_unconfirmed and batch.counts.keys() >= batch.arrived.keys():
+            batch.is_unconfirmed = False
             self._confirmed[key] = all(batch.counts[rank] <= n for rank, n in batch.arrived.items())
 
     def _is_final(self, batch: OpenBatch) -> bool:
@@ -242,17 +257,17 @@ class Assembly:
         ]
         for other in stale:
             del self._counts[other]
-        while len(self._unconfirmed) > MAX_UNCONFIRMED:
-            del self._unconfirmed[next(iter(self._unconfirmed))]
 
 
-def reopened_batch(reports: Iterable[AnyReport]) -> ClosedBatch:
-    """Return a batch that was closed before, with its late reports. Args: reports: one or more."""
-    found = list(reports)
-    batch = OpenBatch(found[0].key.batch)
-    for report in found:
+def _open_batch(reports: list[AnyReport], *, counts: Mapping[int, int]) -> OpenBatch:
+    """Return a batch with its reports, the given counts, and those that its own reports state."""
+    batch = OpenBatch(reports[0].key.batch, counts=dict(counts))
+    for report in reports:
         batch.add(report)
-    return batch.close()
+        for stated in report.report.finished if isinstance(report, StoredReport) else ():
+            if (stated.step, stated.update) == (batch.key.step, batch.key.update):
+                batch.counts[report.key.rank] = stated.chunks
+    return batch
 
 
 _RANK = {completeness: rank for rank, completeness in enumerate(Completeness)}

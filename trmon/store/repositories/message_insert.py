@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
@@ -36,10 +36,11 @@ def _insert_kind(
     connection: Connection, rows: Sequence[Row], *, indices: Sequence[int], notices: bool
 ) -> dict[int, WriteResult]:
     table, key = (tables.notice, tables.NOTICE_KEY) if notices else (tables.report, tables.REPORT_KEY)
+    is_same = report_codec.is_same_notice if notices else report_codec.is_same_report
     found = insert_once(connection, table, key=key, rows=[rows[i] for i in indices])
     return {
         i: WriteResult(
-            status=status if notices else _compared(status, rows[i], stored),
+            status=_compared(status, rows[i], stored, is_same=is_same),
             id=stored["id"],
             run_id=stored["run_id"],
             attempt_id=stored["attempt_id"],
@@ -49,9 +50,9 @@ def _insert_kind(
     }
 
 
-def _compared(status: WriteOutcome, row: Row, stored: Row) -> WriteOutcome:
+def _compared(status: WriteOutcome, row: Row, stored: Row, *, is_same: Callable[[bytes, bytes], bool]) -> WriteOutcome:
     """Return DUPLICATE for a conflict with equal content: another version of the service computes other digests."""
-    if status is WriteOutcome.CONFLICT and report_codec.is_same_report(row["payload"], stored["payload"]):
+    if status is WriteOutcome.CONFLICT and is_same(row["payload"], stored["payload"]):
         return WriteOutcome.DUPLICATE
     return status
 

@@ -111,6 +111,14 @@ def is_same_report(payload: bytes, other: bytes) -> bool:
         return False
 
 
+def is_same_notice(payload: bytes, other: bytes) -> bool:
+    """Whether two stored notices have the same content, whichever version packed them; a damaged one equals none."""
+    try:
+        return _content_bytes(unpack_notice(payload)) == _content_bytes(unpack_notice(other))
+    except Damaged:
+        return False
+
+
 def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
     stored = _decode_payload(payload)
     content, layout = _content_bytes(_decode(_REPORT, stored.report)), _layout_of(stored)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import stored
-from trmon.domain.batches.assembly import reopened_batch
+from trmon.domain.batches.assembly import Assembly
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.merge import ClosingBatch
 from trmon.domain.policies.policy_registry import PolicyRegistry
@@ -35,7 +35,7 @@ def closing(
     *reports: wire.Report, pipeline_state: PipelineState | None = None, context: PassContext | None = None
 ) -> ClosingBatch:
     """Return a closing batch of these reports."""
-    batch = reopened_batch(stored(report, id_=i + 1) for i, report in enumerate(reports))
+    batch = Assembly().reopen(stored(report, id_=i + 1) for i, report in enumerate(reports))
     return ClosingBatch(
         context=context or pass_context(), pipeline_state=pipeline_state or PipelineState(), batch=batch
     )
