@@ -69,6 +69,16 @@ def test_metrics_of_a_line_are_diagnosed_and_name_their_framework(text: str, tmp
     assert json.loads(diagnose("--metrics", path, "--json").output)["framework"] == "verl"
 
 
+def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
+    def piped(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["diagnose", *arguments], input=ill_log.read_bytes())
+
+    assert "A: engine mismatch; the run broke at step" in piped("-").output
+    assert "A: engine mismatch" in piped("--metrics", "-").output
+    refused = CliRunner().invoke(app, ["diagnose", "-"], input=b"foo:1\n")
+    assert (refused.exit_code, "trmon: -: has no metric" in refused.stderr) == (2, True)
+
+
 def test_the_report_is_json_too(ill_log: Path) -> None:
     document = json.loads(diagnose(ill_log, "--json", "--gpus", 8).output)
     assert document["diagnosis"]["primary"] == "A"

@@ -17,6 +17,7 @@ from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.terminal.example_run import example_log
 from trmon.terminal.run_report import failed, names_of, parse_failures, report_on_log
 from trmon.terminal.run_report_text import print_report
+from trmon.terminal.standard_input import STANDARD_INPUT, log_file
 
 FAILED, UNUSABLE = 1, 2
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".log", ".txt")
@@ -26,7 +27,9 @@ TRAINER_STATE_FILE = "trainer_state.json"
 def diagnose_command(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="PROJECT/RUN|FILE", help="A run of a running service, or a log file of a whole run."),
+        typer.Argument(
+            metavar="PROJECT/RUN|FILE", help="A run of a running service, or the log of a whole run (- is stdin)."
+        ),
     ] = None,
     metrics: Annotated[
         Path | None,
@@ -51,11 +54,13 @@ def diagnose_command(
             with example_log() as file:
                 _print_report(file, "example", fail_on=fail_on, gpus=gpus, as_json=as_json)
         elif run is not None and _is_log(run):
-            _print_report(Path(run), run, fail_on=fail_on, gpus=gpus, as_json=as_json)
+            with log_file(Path(run), standard_input=sys.stdin.buffer) as file:
+                _print_report(file, run, fail_on=fail_on, gpus=gpus, as_json=as_json)
         else:
             _check_whole_log(fail_on=fail_on, gpus=gpus)
             if metrics is not None:
-                found = diagnosis_query.diagnose_metrics(metrics)
+                with log_file(metrics, standard_input=sys.stdin.buffer) as file:
+                    found = diagnosis_query.diagnose_metrics(file, name=str(metrics))
             else:
                 found = diagnosis_query.fetch_diagnosis(run or "", client=api_client_of(url))
             if as_json:
@@ -93,7 +98,7 @@ def _is_log(given: str) -> bool:
     """Whether an argument is a log file, or written as one, and not PROJECT/RUN."""
     path = Path(given)
     is_log = path.is_file() or (path / TRAINER_STATE_FILE).is_file()
-    return is_log or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES
+    return is_log or given == STANDARD_INPUT or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES
 
 
 @contextmanager

@@ -15,6 +15,6 @@ def fetch_diagnosis(name: str, *, client: ApiClient) -> DiagnosisOut:
     return client.read(DiagnosisOut, f"/api/v1/runs/{key}/diagnosis")
 
 
-def diagnose_metrics(file: Path) -> DiagnosisOut:
-    """Return the diagnosis of a log line, or of the newest lines of a log. Errors: InvalidInput."""
-    return report_on_log(file).diagnosis
+def diagnose_metrics(file: Path, *, name: str | None = None) -> DiagnosisOut:
+    """Return the diagnosis of the newest lines of a log; `name` is for errors. Errors: InvalidInput."""
+    return report_on_log(file, name=name).diagnosis
