@@ -56,7 +56,7 @@ class BoundAdaptation:
         context, is_stalled = self._run.context, self._run.life.state is RunState.STALLED
         current, state = context.policies.current, self._run.pipeline_state
         version = self._guard(
-            lambda: self._calibrator.next_version(context.run, state=state, rows=rows, now=changes.now), changes
+            lambda: self._calibrator.next_version(context.pass_context(changes.now), state=state, rows=rows), changes
         ) or self._guard(
             lambda: self._controller.next_version(context.run, current=current, is_stalled=is_stalled, now=changes.now),
             changes,

@@ -18,9 +18,11 @@ from trmon.domain.adaptation.sample import PolicySample
 from trmon.domain.adaptation.window import StepKey, sample_of_reports
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.context.pass_context import PassContext
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.required_signals import REQUIRED_SIGNALS
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
@@ -84,7 +86,7 @@ class Calibrator:
                 self._add(row)
 
     def next_version(
-        self, run: Run, *, state: PipelineState, rows: Sequence[BatchRow], now: float
+        self, context: PassContext, *, state: PipelineState, rows: Sequence[BatchRow]
     ) -> PolicyVersion | None:
         """Return the version of a calibration that is due now, or None.
 
@@ -104,12 +106,12 @@ class Calibrator:
             self._give_up_late(steps, is_first=is_first)
             return None
         self._plan = None
-        rules = {alert.rule for alert in state.open_alerts() if alert.state is AlertState.FIRING}
-        findings = standing_findings(self._observed(run, state, rows, sample), rules)
+        firing = [context.rule(alert.rule) for alert in state.open_alerts() if alert.state is AlertState.FIRING]
+        findings = standing_findings(self._observed(context.run, state, rows, sample), firing)
         result = self._result(plan, sample, findings=findings)
         if result is None:
             return None
-        return version_of_calibration(result, plan, steps=(sample[0].key.step, sample[-1].key.step), now=now)
+        return version_of_calibration(result, plan, steps=(sample[0].key.step, sample[-1].key.step), now=context.now)
 
     def _result(
         self, plan: CalibrationPlan, sample: Sequence[CalibrationStep], *, findings: frozenset[str]
@@ -133,13 +135,13 @@ class Calibrator:
 
     def _observed(
         self, run: Run, state: PipelineState, rows: Sequence[BatchRow], sample: Sequence[CalibrationStep]
-    ) -> list[str]:
+    ) -> list[Finding]:
         """Return the findings of a diagnosis of the sample's newest rows."""
         stored = self._log.batches_after(run.id, max(0, state.ordinal - DIAGNOSED_ROWS), limit=DIAGNOSED_ROWS)
         newest = sorted({row.key: row for row in (*stored, *rows)}.values(), key=lambda row: row.ordinal)
         last = sample[-1].key
         upto = [row for row in newest if (row.key.attempt_id, row.key.step) <= (last.attempt_id, last.step)] or newest
-        return [observation.finding.value for observation in diagnose(_history(upto)).observed] if upto else []
+        return [observation.finding for observation in diagnose(_history(upto)).observed] if upto else []
 
     def _give_up_late(self, steps: Sequence[CalibrationStep], *, is_first: bool) -> None:
         measured = sum(step.n_sequences > 0 for step in steps[:MAX_STEPS_WITHOUT_MISMATCH])

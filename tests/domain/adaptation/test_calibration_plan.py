@@ -19,7 +19,9 @@ from trmon.domain.adaptation.calibration_plan import (
 from trmon.domain.adaptation.control import anchor_of, run_controller
 from trmon.domain.adaptation.proposal import BoundProposal
 from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.model.finding import Finding
 from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core.policies.policy import Policy, preset
 
 START = default_version(now=0.0)
@@ -83,7 +85,10 @@ def test_a_calibration_of_a_persons_policy_is_kept_from_the_trainer() -> None:
 
 
 def test_alerts_and_observations_are_findings_by_their_letters() -> None:
-    assert standing_findings(["C"], ["variance_blowup", "reward_collapse", "stalled"]) == {"C", "D", "R"}
+    rules = {rule.name: rule for rule in builtin_rules()}
+    firing = [rules["variance_blowup"], rules["reward_collapse"], rules["stalled"], None]
+    assert standing_findings([Finding.MODERATE_DRIFT], firing) == {"C", "D", "R"}
+    assert standing_findings([Finding.MOE_ROUTING], []) == {"A", "M"}
 
 
 def proposal(sample: list[PolicySample], *, policy: Policy, setting: AdaptationSetting) -> BoundProposal:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from trmon.domain.adaptation.calibration import CalibrationOutcome, CalibrationResult
+from trmon.domain.model.finding import Finding
 from trmon.domain.policies.policy_version import CALIBRATION_AUTHOR, PolicyVersion
+from trmon.domain.rules.rule import Rule
 from trmon_client.core.policies.policy import Policy
-
-RULE_FINDINGS: Mapping[str, str] = {
-    "corrupt_logprobs": "A'",
-    "engine_mismatch": "A",
-    "moe_routing": "A",
-    "stale_rollouts": "B",
-    "stale_updates": "B",
-    "variance_blowup": "D",
-    "gradient_variance": "D",
-    "sequence_ess_drop": "D",
-    "step_too_large": "G",
-    "gradient_spike": "G",
-    "reward_collapse": "R",
-}
-"""The finding that an alert of a rule stands for."""
 
 
 class CalibrationPhase(Enum):
@@ -106,9 +93,14 @@ def version_of_calibration(
     )
 
 
-def standing_findings(observed: Iterable[str], firing_rules: Collection[str]) -> frozenset[str]:
-    """Return the letters of the findings of a diagnosis and of firing alerts."""
-    return frozenset((*observed, *(RULE_FINDINGS[rule] for rule in firing_rules if rule in RULE_FINDINGS)))
+def standing_findings(observed: Iterable[Finding], firing: Iterable[Rule | None]) -> frozenset[str]:
+    """Return the letters of the findings of a diagnosis and of firing alerts; routing (M) is a mismatch of engines (A).
+
+    Args: firing: the rules of firing alerts, None for a rule that was removed.
+    """
+    of_rules = (rule.finding for rule in firing if rule is not None and rule.finding is not None)
+    letters = {finding.value for finding in (*observed, *of_rules)}
+    return frozenset(letters | {Finding.ENGINE_MISMATCH.value} if Finding.MOE_ROUTING.value in letters else letters)
 
 
 def _calibrations(versions: Sequence[PolicyVersion]) -> tuple[PolicyVersion, list[PolicyVersion]]:
