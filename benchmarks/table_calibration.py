@@ -23,8 +23,8 @@ LENGTHS = ((64, 64), (512, 512), (2048, 2048), (8192, 8192), (64, 8192))
 """The shortest and the longest response of a run."""
 SEQUENCES, STEPS, UPDATES = 104, 20, 4
 LATER_STEPS = 8
-DEGREES_OF_FREEDOM = 5
-"""Of Student's t: a token's log-ratio has heavier tails than a normal one."""
+DEGREES_OF_FREEDOM = 8
+"""Of Student's t: the noise of a logit has heavier tails than a normal one."""
 SEQUENCE_SPREAD, STEP_SPREAD = 0.25, 0.08
 """Log-normal spreads of the scale of d between sequences, and between steps."""
 STALENESS = 0.02
@@ -33,25 +33,25 @@ STALENESS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class EngineNoise:
-    """The mismatch of two engines: d is proportional to 1 - p, since certain tokens cannot differ."""
+    """The mismatch of two engines: noise on a token's logit, so that certain tokens hardly differ."""
 
     scale: float
     shortest: int
     longest: int
 
     def batch(self, random: np.random.Generator, *, step: int, update: int, drift: float = 1.0) -> Columns:
-        """Return the columns of one update; `drift` multiplies d."""
+        """Return the columns of one update; `drift` multiplies the noise, and with it small d."""
         lengths = self._lengths(random)
         shape = (SEQUENCES, int(lengths.max()))
-        old = -random.gamma(0.35, 1.6, shape)
-        uncertain = -np.expm1(old)
+        old = np.minimum(-random.gamma(0.35, 1.6, shape), -1e-7)
+        logit = old - np.log(-np.expm1(old))
         spread = np.exp(random.normal(0, SEQUENCE_SPREAD, (SEQUENCES, 1)) + random.normal(0, STEP_SPREAD))
-        d = self.scale * drift * spread * uncertain * random.standard_t(DEGREES_OF_FREEDOM, shape)
-        moved = STALENESS * (update + step / 20) * uncertain * random.normal(size=shape)
+        noise = self.scale * drift * spread * random.standard_t(DEGREES_OF_FREEDOM, shape)
+        moved = STALENESS * (update + step / 20) * random.normal(size=shape)
         given: dict[str, Any] = {
-            "rollout_logprobs": np.minimum(old - d, 0.0),
+            "rollout_logprobs": -np.logaddexp(0.0, noise - logit),
             "old_logprobs": old,
-            "logprobs": np.minimum(old + moved, 0.0),
+            "logprobs": -np.logaddexp(0.0, -moved - logit),
             "mask": np.arange(shape[1]) < lengths[:, None],
         }
         return columns(**given)

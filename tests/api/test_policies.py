@@ -35,7 +35,7 @@ def heard(client: httpx.Client, *, step: int) -> wire.PolicyUpdate | None:
 
 def test_a_new_run_has_the_default_policy(run: httpx.Client) -> None:
     version = run.get(POLICY).json()
-    assert (version["name"], version["author"]) == ("trm_auto", "trmon")
+    assert (version["name"], version["author"], version["calibration"]) == ("trm_auto", "trmon", "uncalibrated")
     assert [shadow["name"] for shadow in version["shadows"]] == ["trm_max", "geo_mask", "token_veto"]
     assert len(run.get(f"{POLICY}/history").json()["items"]) == 1
 
@@ -53,6 +53,17 @@ def test_a_custom_policy_and_other_shadows_can_be_set(run: httpx.Client) -> None
     version = put(run, CUSTOM, shadows=["seq_mis", CUSTOM])
     assert version["name"] == "mine"
     assert [shadow["name"] for shadow in version["shadows"]] == ["seq_mis", "mine"]  # type: ignore[union-attr,index]
+
+
+def test_a_policy_to_be_calibrated_reaches_the_trainer_with_its_bounds_alone(run: httpx.Client) -> None:
+    version = put(run, {"name": "geo_mask", "calibrate": {"rate": 0.02, "sequences": 512, "ceiling": 1.05}})
+    assert version["calibration"] == "uncalibrated"
+    assert version["policy"]["calibrate"]["floor"] == [{"lower": 0.99, "upper": 1.01}]  # type: ignore[index]
+    update = heard(run, step=1)
+    assert update is not None
+    assert update.hash == version["hash"]
+    assert update.spec.keys() == {"name", "criteria"}
+    assert put(run, "trm")["calibration"] is None
 
 
 def test_a_token_policy_reaches_the_trainer_complete(run: httpx.Client) -> None:

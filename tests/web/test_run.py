@@ -96,15 +96,15 @@ def test_the_heat_map_shows_the_threshold(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     heat = page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))
     expect(heat).to_be_visible()
-    expect(heat).to_have_attribute("aria-label", re.compile(r"^3840 .* 0% of the first .* (9\d|100)% of the last"))
+    expect(heat).to_have_attribute("aria-label", re.compile(r"^3840 .* 0% of the first .* ([5-9]\d|100)% of the last"))
     page.get_by_label("Criterion").select_option("max_abs_d")
-    expect(page.locator("figure", has_text="against the threshold")).to_contain_text("at most 0.5")
+    expect(page.locator("figure", has_text="against the threshold")).to_contain_text("at most 5")
 
 
 def test_the_policies_card_shows_mask_rates_of_active_and_shadow_policies(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     card = page.get_by_label("Policies")
-    for name in ("trm · decides", "trm_max · shadow", "geo_mask · shadow", "token_veto · shadow"):
+    for name in ("trm_auto · decides, uncalibrated", "trm_max · shadow", "geo_mask · shadow", "token_veto · shadow"):
         expect(card).to_contain_text(name)
 
 
@@ -125,7 +125,7 @@ def test_a_link_keeps_the_step_and_the_range(visiting: Visiting) -> None:
     page = visiting().go(f"{PATH}?step=30&from=10&to=35")
     expect(page.locator(".step h2")).to_have_text("Step 30")
     expect(page.locator(".rangebar")).to_contain_text("steps 10 to 35")
-    expect(page.locator(".step .pill").first).to_contain_text("trm decides · masks")
+    expect(page.locator(".step .pill").first).to_contain_text("trm_auto decides · masks")
 
 
 def test_sequences_sort_by_any_column_and_are_plotted_against_length(visiting: Visiting) -> None:

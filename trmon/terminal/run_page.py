@@ -19,6 +19,9 @@ from trmon.terminal.sparkline import text_sparkline
 from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
 from trmon_client.core.signals.catalogue import SIGNALS
 
+UNCALIBRATED = ("uncalibrated", "starts_ill")
+"""Calibrations after which the bounds are still ceilings."""
+
 
 def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
     """Print the details of a run."""
@@ -89,10 +92,15 @@ def _policies(detail: RunDetail, series: SeriesOut, console: Console) -> Table:
     table.add_column("course", no_wrap=True)
     for policy, name in detail.mask_rates.items():
         band = series.signals.get(name, BandOut())
-        role = "active" if policy == detail.policy.name else "shadow"
+        role = _role(detail) if policy == detail.policy.name else "shadow"
         row = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)), _course(band, console))
         table.add_row(Text(policy), role, *row)
     return table
+
+
+def _role(detail: RunDetail) -> str:
+    """Return the role of the active policy; bounds that are still ceilings are named as uncalibrated."""
+    return "active, uncalibrated" if detail.policy.calibration in UNCALIBRATED else "active"
 
 
 def _course(band: BandOut, console: Console) -> str:

@@ -28,6 +28,11 @@ class PolicyVersionOut(ResponseModel):
     created_at: float
     from_step: int
     pinned: bool
+    calibration: str | None = Field(
+        None,
+        description="uncalibrated: the bounds are ceilings until the run has been measured; calibrated; at_ceilings; "
+        "starts_ill: nothing was calibrated; null for fixed bounds.",
+    )
     evidence: dict[str, Any] = Field(description="The evidence for a controller's version.")
 
     @classmethod

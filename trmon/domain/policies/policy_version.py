@@ -37,6 +37,16 @@ class PolicyVersion:
         """Whether a controller is its author."""
         return self.author.startswith(CONTROLLER_PREFIX)
 
+    @property
+    def calibration(self) -> str | None:
+        """How far the policy is calibrated: `uncalibrated` while its bounds are ceilings, else what a calibration did.
+
+        One of uncalibrated, calibrated, at_ceilings and starts_ill; None for a policy with fixed bounds.
+        """
+        if self.author == CALIBRATION_AUTHOR:
+            return str(self.evidence["outcome"])
+        return None if self.policy.calibrate is None else "uncalibrated"
+
 
 def default_version(*, now: float) -> PolicyVersion:
     """Return the first version of a new run: policy trm_auto, shadows trm_max, geo_mask and token_veto."""

@@ -7,13 +7,16 @@ import { number, percent, plural, step } from "./words.js";
 
 const NEWEST = 20;
 const SHADOW = "mask_rate:";
+const CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
+const UNCALIBRATED = ["uncalibrated", "starts_ill"];
 
 export async function policiesCard(where, { policies, adaptation }, { course, path, again }) {
   const current = policies.at(-1);
   const names = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
   const { rates, n } = await newest(names, { course, path });
+  const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
   const bars = names.map((name, i) =>
-    bar(i ? name.slice(SHADOW.length) : current.name, i ? "shadow" : "decides", rates[i]),
+    bar(i ? name.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i]),
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
@@ -38,9 +41,10 @@ async function newest(names, { course, path }) {
 }
 
 function origin(policies, course) {
-  const { name, author, reason } = policies.at(-1);
+  const { name, author, reason, calibration } = policies.at(-1);
   const since = policies.length > 1 ? `step ${step(course.stepOf(policies.at(-1)))}` : "the start";
-  return h("p", { class: "quiet small" }, `${name} since ${since}, by ${author}${reason ? `: ${reason}` : ""}`);
+  const told = h("p", { class: "quiet small" }, `${name} since ${since}, by ${author}${reason ? `: ${reason}` : ""}`);
+  return calibration === "uncalibrated" ? [told, h("p", { class: "quiet small" }, CEILINGS)] : told;
 }
 
 function bar(name, role, rate) {

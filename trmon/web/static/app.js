@@ -1996,12 +1996,15 @@ function bound({ lower, upper }) {
 // src/policies.js
 var NEWEST2 = 20;
 var SHADOW = "mask_rate:";
+var CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
+var UNCALIBRATED = ["uncalibrated", "starts_ill"];
 async function policiesCard(where, { policies, adaptation }, { course: course2, path, again }) {
   const current = policies.at(-1);
   const names2 = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
   const { rates, n } = await newest(names2, { course: course2, path });
+  const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
   const bars = names2.map(
-    (name2, i) => bar(i ? name2.slice(SHADOW.length) : current.name, i ? "shadow" : "decides", rates[i])
+    (name2, i) => bar(i ? name2.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i])
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
@@ -2021,9 +2024,10 @@ async function newest(names2, { course: course2, path }) {
   return { rates, n: Math.min(steps.length, NEWEST2) };
 }
 function origin(policies, course2) {
-  const { name: name2, author: author2, reason } = policies.at(-1);
+  const { name: name2, author: author2, reason, calibration } = policies.at(-1);
   const since2 = policies.length > 1 ? `step ${step(course2.stepOf(policies.at(-1)))}` : "the start";
-  return h("p", { class: "quiet small" }, `${name2} since ${since2}, by ${author2}${reason ? `: ${reason}` : ""}`);
+  const told = h("p", { class: "quiet small" }, `${name2} since ${since2}, by ${author2}${reason ? `: ${reason}` : ""}`);
+  return calibration === "uncalibrated" ? [told, h("p", { class: "quiet small" }, CEILINGS)] : told;
 }
 function bar(name2, role, rate) {
   const filled2 = h("span", { class: "filled" });
