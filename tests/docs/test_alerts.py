@@ -47,7 +47,7 @@ def is_from_trmon() -> Callable[..., bool]:
 
 def test_the_body_has_the_fields_that_the_page_shows() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    context = DeliveryContext(run=MemoryLog().stored_run, alerts=(ALERT,), tried=frozenset())
+    context = DeliveryContext(run=MemoryLog().stored_run, alerts=(ALERT,), tried={})
     message = webhook_message([enrich_notification(delivery_of(ALERT), context, now=SENT_AT)])
     assert shape(json.loads(shown)) == shape(json.loads(msgspec.json.encode(message)))
 

@@ -9,7 +9,7 @@ from threading import Lock
 
 from tests.domain import trainer
 from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.model.errors import NotFound
@@ -232,7 +232,14 @@ class MemoryLog:
         return done
 
     def told(self) -> list[tuple[str, str, int]]:
-        """Return the alert events as (rule, state, step), in the order in which they were written."""
+        """Return the events of rules' alerts as (rule, state, step), in the order in which they were written."""
+        return [event for event in self._events() if event[0] != INCIDENT_RULE]
+
+    def incidents(self) -> list[tuple[str, int]]:
+        """Return the events of incidents as (state, step), in the order in which they were written."""
+        return [(state, step) for rule, state, step in self._events() if rule == INCIDENT_RULE]
+
+    def _events(self) -> list[tuple[str, str, int]]:
         rules = {alert.identity: alert.rule for alert in self.alerts.values()}
         return [(rules[event.identity], event.state.value, event.step) for event in self.alert_events.values()]
 

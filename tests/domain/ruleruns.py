@@ -11,6 +11,8 @@ import pytest
 
 from tests.domain.illness import Numbers, batch_of
 from tests.domain.pipeline.stages.closings import closing, pass_context
+from trmon.domain.alerts.alert import INCIDENT_RULE
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.state.pipeline_state import PipelineState
@@ -31,11 +33,16 @@ def healthy_state(usual: tuple[tuple[str, float], ...] = ()) -> PipelineState:
 
 @dataclass
 class RuleRun:
-    """One run; `make_steps` adds steps, `events` are the events of its alerts, `row` is its newest row."""
+    """One run; `make_steps` adds steps, `row` is its newest row.
+
+    `events` are those of its rules' alerts, `incidents` those of its incidents.
+    """
 
     mode: str = "observe"
     pipeline_state: PipelineState = field(default_factory=PipelineState)
     events: list[AlertStep] = field(default_factory=list)
+    incidents: list[AlertStep] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
     step: int = 0
     row: BatchRow | None = None
 
@@ -48,7 +55,10 @@ class RuleRun:
             published = close_batch(closing(*reports, pipeline_state=self.pipeline_state, context=now))
             self.pipeline_state, self.row = published.pipeline_state, published.row
             rules = {alert.identity: alert.rule for alert in published.alerts}
-            self.events += [(rules[e.identity], e.state.value, e.step) for e in published.alert_events]
+            events = [(rules[e.identity], e.state.value, e.step) for e in published.alert_events]
+            self.events += [event for event in events if event[0] != INCIDENT_RULE]
+            self.incidents += [event for event in events if event[0] == INCIDENT_RULE]
+            self.deliveries += published.deliveries
             self.step += 1
         return self
 

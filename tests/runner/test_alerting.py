@@ -9,19 +9,40 @@ import pytest
 from tests.runner.watched_run import WATCH_CONFIG, WatchedRun, train
 
 
-def test_an_alert_fires_once_is_delivered_once_and_resolves() -> None:
+def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_steps() -> None:
     watched = WatchedRun()
     train(watched, range(6), health="corrupt")
     ((key, delivery),) = watched.log.deliveries.items()
     assert delivery.receiver == "hook"
-    assert key == "hook:1/corrupt_logprobs:1:2:firing"
-    assert delivery.notification.status.value == "firing"
-    assert delivery.notification.url == "https://trmon.example/runs/math/grpo?step=2"
-    assert [alert.rule for alert in watched.view.alerts] == ["corrupt_logprobs"]
+    assert key == "hook:1/incident:1:2:firing"
+    told = delivery.notification
+    assert (told.status.value, told.alert.since_step, told.alert.severity.value) == ("firing", 0, "page")
+    assert told.url == "https://trmon.example/runs/math/grpo?step=2"
+    assert told.cause is not None
+    assert (told.cause.rule, told.cause.finding, told.cause.last_good_step) == ("corrupt_logprobs", "A'", None)
+    assert "log-prob stream" in told.cause.remedy
+    assert [alert.rule for alert in watched.view.alerts] == ["incident", "corrupt_logprobs"]
     train(watched, range(6, 12))
     assert watched.log.told()[-1] == ("corrupt_logprobs", "resolved", 10)
+    assert [alert.rule for alert in watched.view.alerts] == ["incident"]
+    train(watched, range(12, 62))
+    assert watched.log.incidents() == [("firing", 2), ("resolved", 59)]
     assert len(watched.log.deliveries) == 2
     assert not watched.view.alerts
+
+
+def test_an_incident_is_the_same_after_a_restart() -> None:
+    found = []
+    for restarts in (False, True):
+        watched = WatchedRun()
+        for step in range(30):
+            train(watched, range(step, step + 1), health="corrupt" if step >= 10 else "healthy")
+            if restarts:
+                watched.restart()
+        found.append((watched.log.incidents(), [alert for alert in watched.view.alerts if alert.is_incident]))
+    assert found[0] == found[1]
+    ((_, (incident,)), _) = found
+    assert (incident.step, incident.labels["last_good_step"]) == (10, "9")
 
 
 def test_a_healthy_run_raises_no_alert() -> None:
@@ -49,7 +70,7 @@ def test_only_corrupt_log_probs_fire_within_the_first_twenty_steps() -> None:
     assert {rule for rule, _, _ in watched.log.told()} == {"corrupt_logprobs"}
 
 
-def test_an_alert_of_a_removed_rule_resolves() -> None:
+def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_steps() -> None:
     watched = WatchedRun()
     train(watched, range(5), health="corrupt")
     rules = tuple(rule for rule in WATCH_CONFIG.rules() if rule.name != "corrupt_logprobs")
@@ -57,8 +78,7 @@ def test_an_alert_of_a_removed_rule_resolves() -> None:
     fresh.log = watched.log
     fresh.restart()
     fresh.tick(60.0)
-    assert [alert.state.value for alert in watched.log.alerts.values()] == ["resolved"]
-    assert [delivery.notification.status.value for delivery in watched.log.deliveries.values()] == [
-        "firing",
-        "resolved",
-    ]
+    assert {alert.rule: alert.state.value for alert in watched.log.alerts.values()} == {
+        "corrupt_logprobs": "resolved",
+        "incident": "firing",
+    }

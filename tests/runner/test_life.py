@@ -8,7 +8,6 @@ import pytest
 
 from tests.domain.trainer import finished, report
 from tests.runner.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, train
-from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
@@ -108,14 +107,14 @@ def test_a_finished_run_resolves_its_alerts_and_sends_the_notice() -> None:
     assert not watched.log.open_alerts(1)
 
 
-def test_a_run_that_is_read_after_its_end_records_its_alerts_and_sends_no_page() -> None:
+def test_a_run_that_is_read_after_its_end_records_its_alerts_and_its_incident() -> None:
     watched = WatchedRun()
     for step in range(30):
         counts = finished((step - 1, None, 1)) if step else []
         watched.log.receive(report(step, health="corrupt", finished=counts), at=10.0 * step)
     watched.receive(finish(29), at=300.0)
     assert ("corrupt_logprobs", "firing", 2) in watched.log.told()
-    assert {delivery.told_state for delivery in watched.log.deliveries.values()} == {AlertState.RESOLVED}
+    assert watched.log.incidents() == [("firing", 2), ("resolved", 29)]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

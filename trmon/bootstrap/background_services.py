@@ -130,6 +130,7 @@ def watch_config_of(settings: Settings, *, rules: ActiveRules) -> WatchConfig:
         rules=rules,
         routes=routes_of(settings),
         public_url=settings.public_url,
+        runbook_base_url=settings.runbooks,
         grace_seconds=settings.grace_seconds,
         patience=SilenceLimits(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
     )

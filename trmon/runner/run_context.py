@@ -48,6 +48,7 @@ class WatchConfig:
     rules: Callable[[], tuple[Rule, ...]]
     routes: Routes = field(default_factory=Routes)
     public_url: str | None = None
+    runbook_base_url: str | None = None
     grace_seconds: float = 60.0
     patience: SilenceLimits = field(default_factory=SilenceLimits)
 
@@ -76,13 +77,17 @@ class RunContext:
             rules=self._watch_config.rule_set(),
             receivers=self._watch_config.routes.of(self.run.owner),
             public_url=self._watch_config.public_url,
+            runbook_base_url=self._watch_config.runbook_base_url,
             now=now,
             all_receivers=self._watch_config.routes.receivers,
         )
 
     def owner_change(self, now: float) -> OwnerChange:
         """Return what computes the deliveries if the run changes its owner now."""
-        return OwnerChange(routes=self._watch_config.routes, public_url=self._watch_config.public_url, now=now)
+        config = self._watch_config
+        return OwnerChange(
+            routes=config.routes, public_url=config.public_url, now=now, health_rules=config.rule_set().of_health
+        )
 
     def refresh(self) -> None:
         """Read the run again if its revision has changed: the API edits runs, policies and settings meanwhile."""

@@ -24,7 +24,7 @@ def delivery_context(*firing: Alert, transitions: int = 1, acked: bool = False) 
     return DeliveryContext(
         run=MemoryLog().stored_run,
         alerts=firing or (ALERT,),
-        tried=frozenset(),
+        tried={},
         acked=frozenset({ALERT.episode} if acked else ()),
         events=tuple(events),
     )

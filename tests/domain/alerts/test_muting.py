@@ -25,6 +25,7 @@ LATE = replace(FIRING, made_at=NOW - LATE_SECONDS - 1)
 HELD = replace(FIRING, state=DeliveryState.HELD)
 RESOLVED = replace(FIRING, told_state=AlertState.RESOLVED)
 NOTIFIED = frozenset({("hook", ALERT.episode)})
+TRIED = dict.fromkeys(NOTIFIED, 0.0)
 SILENCE = Silence(
     id=1,
     project=None,
@@ -38,7 +39,7 @@ SILENCE = Silence(
 
 def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **fields: Any) -> DeliveryContext:
     """Return the context of a run with an alert or none; other fields of DeliveryContext by name."""
-    return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": frozenset(), **fields})
+    return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": {}, **fields})
 
 
 @pytest.mark.parametrize(
@@ -75,20 +76,20 @@ def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **fields: A
         pytest.param(HELD, delivery_context(), None, id="held, its alert fires"),
         pytest.param(HELD, delivery_context(ENDED), MuteReason.ENDED, id="held, its alert ended"),
         pytest.param(FIRING, delivery_context(run=FINISHED), MuteReason.FINISHED, id="its run has finished"),
-        pytest.param(RESOLVED, delivery_context(ENDED, tried=NOTIFIED), None, id="resolved, after it was sent"),
+        pytest.param(RESOLVED, delivery_context(ENDED, tried=TRIED), None, id="resolved, after it was sent"),
         pytest.param(
-            RESOLVED, delivery_context(ENDED, run=FINISHED, tried=NOTIFIED), None, id="resolved by the end of the run"
+            RESOLVED, delivery_context(ENDED, run=FINISHED, tried=TRIED), None, id="resolved by the end of the run"
         ),
         pytest.param(RESOLVED, delivery_context(None), MuteReason.NEVER_NOTIFIED, id="resolved, never notified"),
         pytest.param(
             RESOLVED,
-            delivery_context(ENDED, tried=NOTIFIED, waiting=NOTIFIED),
+            delivery_context(ENDED, tried=TRIED, waiting=NOTIFIED),
             MuteReason.OUT_OF_ORDER,
             id="resolved, while the firing notification is due",
         ),
         pytest.param(
             replace(RESOLVED, receiver="pager"),
-            delivery_context(ENDED, tried=NOTIFIED),
+            delivery_context(ENDED, tried=TRIED),
             MuteReason.NEVER_NOTIFIED,
             id="resolved, with a firing notification to another receiver only",
         ),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from trmon.api.http.response_model import ResponseModel
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule
@@ -27,6 +28,9 @@ class RuleOut(ResponseModel):
     summary: str
     labels: dict[str, str]
     runbook: str
+    meaning: str
+    finding: Finding | None = Field(description="The finding that the rule shows; its alerts join the run's incident.")
+    is_symptom: bool
 
     @classmethod
     def of(cls, rule: Rule) -> Self:

@@ -94,7 +94,10 @@ def delete_run(key: Named, access: Admin, service: Service) -> None:
 
 def _owner_change(service: Components) -> OwnerChange:
     settings = service.settings
-    return OwnerChange(routes=routes_of(settings), public_url=settings.public_url, now=time.time())
+    health_rules = frozenset(rule.name for rule in service.rules() if rule.is_of_health)
+    return OwnerChange(
+        routes=routes_of(settings), public_url=settings.public_url, now=time.time(), health_rules=health_rules
+    )
 
 
 def _response(service: Components, run: Run) -> RunOut:

@@ -7,6 +7,9 @@ from enum import Enum
 
 from trmon.domain.model.severity import Severity
 
+INCIDENT_RULE = "incident"
+"""The rule name of the alert that carries a run's incident; no rule may have it."""
+
 
 class AlertState(Enum):
     """The state of an alert; an alert that never fired is dropped, not resolved."""
@@ -40,6 +43,11 @@ class Alert:
     summary: str
     labels: dict[str, str]
     runbook: str = ""
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether the alert carries the incident of its run; its labels name the cause, and change with it."""
+        return self.rule == INCIDENT_RULE
 
     @property
     def episode(self) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.flapping import FlapState, flap_state
 from trmon.domain.alerts.silences import Silence
-from trmon.domain.runs.run import Run
+from trmon.domain.runs.run import Run, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +18,13 @@ class DeliveryContext:
     """The run of a delivery, its alerts, and what its receivers already know.
 
     `alerts`: those that fire and those that ended within the last minute; `acked`: the acknowledged episodes; `tried`:
-    each (receiver, episode) whose firing notification was attempted and may have arrived; `waiting`: those whose
-    firing notification is still due; `events`: the newest transitions of the run.
+    when the firing notification of each (receiver, episode) was attempted, which may have arrived; `waiting`: those
+    whose firing notification is still due; `events`: the newest transitions of the run.
     """
 
     run: Run
     alerts: tuple[Alert, ...]
-    tried: frozenset[tuple[str, str]]
+    tried: Mapping[tuple[str, str], float]
     waiting: frozenset[tuple[str, str]] = frozenset()
     acked: frozenset[str] = frozenset()
     silences: tuple[Silence, ...] = ()
@@ -38,9 +40,31 @@ class DeliveryContext:
         since_at = delivery.notification.alert.since_at
         return next((a for a in self.alerts if a.episode == delivery.episode and a.since_at == since_at), None)
 
+    def is_superseded(self, delivery: Delivery) -> bool:
+        """Return whether the incident of a delivery has been told of anew since."""
+        alert = delivery.notification.alert
+        return alert.rule == INCIDENT_RULE and any(
+            event.identity == alert.identity and event.state is AlertState.FIRING and event.at > alert.at
+            for event in self.events
+        )
+
+    def ends_ill(self, delivery: Delivery) -> bool:
+        """Return whether the run of an incident has finished before its receiver was told of it."""
+        subject = (delivery.receiver, delivery.episode or "")
+        is_incident = delivery.notification.alert.rule == INCIDENT_RULE
+        return is_incident and self.run.state is RunState.FINISHED and subject not in self.tried
+
+    def was_told_after_end(self, delivery: Delivery) -> bool:
+        """Return whether the receiver of an incident's end was told of it only once the run had finished."""
+        told_at = self.tried.get((delivery.receiver, delivery.episode or ""), math.inf)
+        is_incident = delivery.notification.alert.rule == INCIDENT_RULE
+        return is_incident and self.run.state is RunState.FINISHED and told_at > delivery.made_at
+
     def flap_state_of(self, delivery: Delivery) -> FlapState:
-        """Return whether the alert flaps at the transition of a delivery."""
+        """Return whether the alert flaps at the transition of a delivery; an incident is damped and never does."""
         notification = delivery.notification
+        if notification.alert.rule == INCIDENT_RULE:
+            return FlapState.STABLE
         place = (notification.alert.identity, notification.run.attempt_id)
         step = notification.step
         steps = (event.step for event in self.events if (event.identity, event.attempt_id) == place)

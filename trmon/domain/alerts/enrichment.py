@@ -9,11 +9,13 @@ from trmon.domain.alerts.delivery_context import DeliveryContext
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS, WITHIN_STEPS, FlapState
 from trmon.domain.alerts.muting import alert_mute_reason
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification
+from trmon.domain.model.severity import Severity
 
 
 def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: float) -> Notification:
     """Return the notification of a delivery with all firing alerts of the run, its current owner, and flapping."""
     notification = delivery.notification
+    ended_ill = notification.is_firing and context.ends_ill(delivery)
     flaps = context.flap_state_of(delivery) is FlapState.STARTED
     return structs.replace(
         notification,
@@ -22,6 +24,8 @@ def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: fl
         firing=_firing_alerts(context, now=now),
         flapping=Flapping(transitions=MAX_TRANSITIONS, within_steps=WITHIN_STEPS) if flaps else None,
         told_before=delivery.rounds,
+        ended_ill=ended_ill,
+        alert=structs.replace(notification.alert, severity=Severity.WARN) if ended_ill else notification.alert,
     )
 
 

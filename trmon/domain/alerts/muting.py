@@ -34,6 +34,8 @@ class MuteReason(Enum):
     FLAPPING = "the alert flaps, and that was said"
     REROUTED = "the run has another owner now"
     OUT_OF_ORDER = "that the alert fired is still being told"
+    SUPERSEDED = "a newer notification of the incident says more"
+    ENDED_ILL = "it was told that the run ended ill"
 
     @property
     def recheck_seconds(self) -> float | None:
@@ -57,11 +59,15 @@ def mute_reason(
     """
     if delivery.told_state is AlertState.RESOLVED:
         return _resolve_mute_reason(delivery, context)
-    if context.run.state is RunState.FINISHED:
+    if context.run.state is RunState.FINISHED and not context.ends_ill(delivery):
         return MuteReason.FINISHED
     if not is_routed:
         return MuteReason.REROUTED
+    if context.is_superseded(delivery):
+        return MuteReason.SUPERSEDED
     alert = context.alert_of(delivery)
+    if alert is not None and context.ends_ill(delivery):
+        return MuteReason.SILENCED if _is_silenced(alert, context, now=now) else None
     if alert is None:
         return MuteReason.ENDED
     if alert.state is not AlertState.FIRING and _is_late(delivery, now=now):
@@ -83,11 +89,17 @@ def _resolve_mute_reason(delivery: Delivery, context: DeliveryContext) -> MuteRe
     subject = (delivery.receiver, delivery.episode)
     if subject in context.waiting:
         return MuteReason.OUT_OF_ORDER
+    if subject in context.tried and context.was_told_after_end(delivery):
+        return MuteReason.ENDED_ILL
     return None if subject in context.tried else MuteReason.NEVER_NOTIFIED
+
+
+def _is_silenced(alert: Alert, context: DeliveryContext, *, now: float) -> bool:
+    return any(silence.covers(alert, run=context.run, now=now) for silence in context.silences)
 
 
 def alert_mute_reason(alert: Alert, context: DeliveryContext, *, now: float) -> MuteReason | None:
     """Return why all notifications of a firing alert are muted, or None: a silence or an inhibition."""
-    if any(silence.covers(alert, run=context.run, now=now) for silence in context.silences):
+    if _is_silenced(alert, context, now=now):
         return MuteReason.SILENCED
     return MuteReason.INHIBITED if inhibiting_alert(alert, context.firing) is not None else None

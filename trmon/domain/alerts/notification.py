@@ -55,13 +55,29 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
     within_steps: int
 
 
+class NotifiedCause(msgspec.Struct, frozen=True, kw_only=True):
+    """The cause of an incident: the rule that leads it, its finding, and what to do.
+
+    `options` are settings of the run's framework, to be pasted; `last_good_step` is the last step before it began.
+    """
+
+    rule: str
+    finding: str | None
+    title: str
+    last_good_step: int | None
+    remedy: str
+    options: dict[str, str]
+    runbook_url: str | None
+
+
 @decodable
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One transition of an alert, as the outbox stores it and receivers render it.
 
     The fields with a default describe one delivery and are set when it is sent: `firing` holds all alerts that fire
     on the run by then, `flapping` is set if the alert starts to flap, `told_before` counts the earlier reminders, and
-    `key` identifies the delivery (a retry repeats it, a reminder does not).
+    `key` identifies the delivery (a retry repeats it, a reminder does not), `ended_ill` is set if the run
+    finished before anybody was told. `cause` is set for an incident.
     """
 
     status: AlertState
@@ -79,6 +95,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     flapping: Flapping | None = None
     told_before: int = 0
     key: str = ""
+    cause: NotifiedCause | None = None
+    ended_ill: bool = False
 
     @property
     def is_firing(self) -> bool:
@@ -97,7 +115,7 @@ def build_notification(
             identity=alert.identity,
             rule=alert.rule,
             severity=alert.severity,
-            labels=alert.labels,
+            labels={} if alert.is_incident else alert.labels,
             since_at=alert.since_at,
             at=event.at,
             since_step=alert.step,

@@ -16,11 +16,15 @@ from trmon.domain.runs.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerChange:
-    """The routes, the service's public URL, and the time at which a run gets another owner."""
+    """The routes, the service's public URL, and the time at which a run gets another owner.
+
+    `health_rules` are the rules whose alerts are told by the run's incident.
+    """
 
     routes: Routes
     public_url: str | None
     now: float
+    health_rules: frozenset[str] = frozenset()
 
     def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
         """Return deliveries of the firing alerts to the receivers that only the new owner has.
@@ -30,7 +34,8 @@ class OwnerChange:
         """
         former = self.routes.of(before.owner)
         added = [receiver for receiver in self.routes.of(after.owner) if receiver not in former]
-        firing = [a for a in alerts if a.state is AlertState.FIRING and a.severity is not Severity.INFO]
+        told = (alert for alert in alerts if alert.rule not in self.health_rules)
+        firing = [a for a in told if a.state is AlertState.FIRING and a.severity is not Severity.INFO]
         return tuple(self._delivery(alert, receiver, run=after) for alert in firing for receiver in added)
 
     def _delivery(self, alert: Alert, receiver: str, *, run: Run) -> Delivery:

@@ -63,9 +63,13 @@ class Silence:
 
 
 def alert_labels(alert: Alert, *, run: Run) -> dict[str, str]:
-    """Return the labels that matchers compare: those of the rule, and the run, project, owner, rule and severity."""
+    """Return the labels that matchers compare: those of the rule, and the run, project, owner, rule and severity.
+
+    The rule of an incident is that of its cause.
+    """
     standard = {"project": run.key.project, "run": run.key.run, "owner": run.owner or ""}
-    return alert.labels | standard | {"rule": alert.rule, "severity": alert.severity.value}
+    rule = alert.labels.get("cause", alert.rule) if alert.is_incident else alert.rule
+    return alert.labels | standard | {"rule": rule, "severity": alert.severity.value}
 
 
 def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:

@@ -16,13 +16,25 @@ from trmon.domain.runs.run import RunState
 def transition_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
     """Return one delivery per receiver if a page or a warning has fired or resolved.
 
-    On a finished run only resolved alerts are delivered, also for batches that close after its end.
+    Alerts of health are told by the incident that they join. On a finished run only resolved alerts are delivered, also
+    for batches that close after its end.
     """
     alert, event = transition.alert, transition.event
     if alert is None or event is None or alert.severity is Severity.INFO:
         return ()
+    rule = context.rule(alert.rule)
+    if rule is not None and rule.is_of_health:
+        return ()
     if context.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
         return ()
+    return deliveries_of(transition, context)
+
+
+def deliveries_of(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
+    """Return one delivery of a transition with an event per receiver."""
+    alert, event = transition.alert, transition.event
+    assert alert is not None
+    assert event is not None
     notification = build_notification(
         alert, event, reason=transition.reason, run=context.run, public_url=context.public_url
     )

@@ -32,6 +32,9 @@ class TransitionReason(Enum):
     RETIRED = "the rule is no longer in the rulebook"
     DELETED = "the run was deleted"
     RENAMED = "the run has another name now"
+    OPENED = "a finding stands"
+    REVISED = "another finding explains it"
+    WORSENED = "it has become a page"
     HANDED_OVER = "it fires, and the run has another owner now"
 
 

@@ -25,6 +25,11 @@ class PassContext:
     public_url: str | None
     now: float
     all_receivers: tuple[str, ...] = ()
+    runbook_base_url: str | None = None
+
+    def runbook_url(self, rule: str) -> str | None:
+        """Return the address of a rule's runbook, or None if it has none."""
+        return None if self.runbook_base_url is None else f"{self.runbook_base_url.rstrip('/')}/{rule}"
 
     @property
     def signal_rules(self) -> tuple[Rule, ...]:

@@ -44,7 +44,7 @@ _RUN = Run(
 
 
 def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
-    """Return the alerts that the series of a test raise and resolve, in their order."""
+    """Return the alerts that the series of a test raise and resolve, in their order; incidents are left out."""
     pipeline_state, alerts = PipelineState(), []
     context = _context_of_test(test, rules)
     for row, signals in _rows(test):
@@ -102,5 +102,7 @@ def _context_of_test(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
 
 def _reported_alerts(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:
     for transition in transitions:
-        if transition.alert is not None and transition.event is not None and transition.event.state in REPORTED_STATES:
-            yield ExpectedAlert(transition.alert.rule, transition.event.state.value, transition.event.step)
+        alert, event = transition.alert, transition.event
+        if alert is None or event is None or alert.is_incident or event.state not in REPORTED_STATES:
+            continue
+        yield ExpectedAlert(alert.rule, event.state.value, event.step)

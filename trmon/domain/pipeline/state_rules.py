@@ -14,6 +14,7 @@ from trmon.domain.alerts.transitions import (
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
+from trmon.domain.pipeline.stages.incident_step import apply_incident_step, end_open_incident
 from trmon.domain.pipeline.stages.transition import apply_findings
 from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
 from trmon.domain.rules.rule import Rule
@@ -107,7 +108,10 @@ def apply_run_end(
         name: end_alert(track, reason=TransitionReason.FINISHED, now=now, is_of_state=name in state_rules)
         for name, track in pipeline_state.tracks.items()
     }
-    return (*transitions, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
+    last_key = pipeline_state.folded or BatchKey(context.run.attempt_id or 0, context.run.last_step or 0, None)
+    told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=last_key, at=now)
+    over, pipeline_state = end_open_incident(pipeline_state, key=last_key, at=now)
+    return (*transitions, *told, *over, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
 
 
 def retire_removed_rules(

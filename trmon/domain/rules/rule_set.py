@@ -30,6 +30,11 @@ class RuleSet:
         return {rule.name: rule for rule in self.rules}
 
     @cached_property
+    def of_health(self) -> frozenset[str]:
+        """The names of the rules whose alerts join the run's incident."""
+        return frozenset(rule.name for rule in self.rules if rule.is_of_health)
+
+    @cached_property
     def over_signals(self) -> tuple[Rule, ...]:
         """The rules over signals of batches."""
         return tuple(rule for rule in self.rules if rule.reads_batches)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from statistics import median
 
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import QUIET, AlertTrack
+from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules.rule import RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory
@@ -34,7 +36,8 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     batch, made at `began_at` on the trainer's clock, `step_seconds` after the previous step, and `provisional` holds
     the findings of rules until all rows of the step are known. `features` is the history that findings need, `memory`
     and `update_memory` that of the signals that rules measure over time, by gauge rows and by the last row of each
-    step. `gauge_keys` are the gauge rows of the newest 64 steps.
+    step. `gauge_keys` are the gauge rows of the newest 64 steps. `incident` is the newest incident, also after its end;
+    `incident_ends` counts steps at which incidents ended.
     A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
     to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
     state and do not change it again; `silent_since` is the start of its silence at that time, which a start without
@@ -57,6 +60,8 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     update_memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
     provisional: dict[str, RuleFinding] = msgspec.field(default_factory=dict)
     tracks: dict[str, AlertTrack] = msgspec.field(default_factory=dict)
+    incident: Incident | None = None
+    incident_ends: tuple[int, ...] = ()
     reread_notices_after: int = 0
     liveness_report_id: int = 0
     silent_since: float = 0.0
@@ -95,8 +100,9 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
         return structs.replace(self, provisional={})
 
     def open_alerts(self) -> tuple[Alert, ...]:
-        """Return the pending and firing alerts."""
-        return tuple(track.alert for track in self.tracks.values() if track.alert is not None)
+        """Return the pending and firing alerts, the open incident first."""
+        incident = (self.incident.alert,) if self.incident is not None and self.incident.is_open else ()
+        return (*incident, *(track.alert for track in self.tracks.values() if track.alert is not None))
 
     def with_tracks(self, tracks: Mapping[str, AlertTrack]) -> PipelineState:
         """Return the state with new tracks of some rules; quiet tracks are dropped."""
@@ -108,8 +114,17 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
 
         They differ only if a row was revised, or the rules changed, after the alert was evaluated.
         """
-        tracks = {alert.rule: self._track(alert) for alert in stored}
-        return structs.replace(self, tracks=tracks)
+        tracks = {alert.rule: self._track(alert) for alert in stored if not alert.is_incident}
+        carried = next((alert for alert in stored if alert.is_incident), None)
+        return structs.replace(self, tracks=tracks, incident=self._incident(carried))
+
+    def _incident(self, stored: Alert | None) -> Incident | None:
+        """Return the incident with its stored alert; one that is not stored as open has ended."""
+        if stored is not None:
+            return Incident(alert=stored) if self.incident is None else structs.replace(self.incident, alert=stored)
+        if self.incident is None or not self.incident.is_open:
+            return self.incident
+        return structs.replace(self.incident, alert=replace(self.incident.alert, state=AlertState.RESOLVED))
 
     def _track(self, alert: Alert) -> AlertTrack:
         track = self.tracks.get(alert.rule, QUIET)

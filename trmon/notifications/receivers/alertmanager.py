@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from trmon.domain.alerts.notification import Notification
+from trmon.notifications.receivers.cause_details import cause_details
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryResult
 from trmon.notifications.receivers.rfc3339 import rfc3339
@@ -49,6 +50,7 @@ def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds
         "threshold": notification.threshold,
         "step": notification.step,
         "runbook": notification.runbook,
+        **cause_details(notification),
     }
     alert: dict[str, Any] = {
         "labels": _labels(notification),

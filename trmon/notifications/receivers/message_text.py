@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.notification import Notification, NotifiedCause
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.merged_runs import merged_summary, run_names
 
@@ -73,6 +73,8 @@ def _alert_text(notification: Notification) -> AlertParagraph:
 
 
 def _status(notification: Notification) -> str:
+    if notification.ended_ill:
+        return "ended ill"
     return f"still {notification.status.value}" if notification.told_before else notification.status.value
 
 
@@ -82,14 +84,30 @@ def _details(notification: Notification) -> Iterator[str]:
     if notification.flapping is not None:
         changes, steps = notification.flapping.transitions, notification.flapping.within_steps
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
-    if notification.is_firing and notification.runbook:
+    if notification.is_firing and notification.cause is not None:
+        yield from _cause_details(notification.cause)
+    elif notification.is_firing and notification.runbook:
         yield notification.runbook
+
+
+def _cause_details(cause: NotifiedCause) -> Iterator[str]:
+    if cause.last_good_step is not None:
+        yield f"Last good step: {cause.last_good_step}."
+    yield cause.remedy
+    if cause.options:
+        yield f"Set {', '.join(f'{name}={value}' for name, value in cause.options.items())}."
+    if cause.runbook_url is not None:
+        yield f"Runbook: {cause.runbook_url}"
 
 
 def _subject(alerts: Sequence[AlertParagraph], notifications: Sequence[Notification]) -> str:
     status = next((alert.status for alert in alerts if alert.is_firing), alerts[0].status)
-    run, causes = notifications[0].run, dict.fromkeys(notification.alert.rule for notification in notifications)
+    run, causes = notifications[0].run, dict.fromkeys(map(_name, notifications))
     return f"[{status}] {run.project}/{run.run}: {', '.join(causes)}"
+
+
+def _name(notification: Notification) -> str:
+    return notification.alert.rule if notification.cause is None else notification.cause.title
 
 
 def _other_alerts(notifications: Sequence[Notification]) -> str | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.model.severity import Severity
+from trmon.notifications.receivers.cause_details import cause_details
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryResult
 from trmon.notifications.receivers.rfc3339 import rfc3339
@@ -64,6 +65,7 @@ def pagerduty_event(notification: Notification) -> dict[str, Any]:
                 "step": notification.step,
                 "owner": notification.run.owner,
                 "do": notification.runbook,
+                **cause_details(notification),
             },
         },
     }

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification, NotifiedRun
+from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification, NotifiedCause, NotifiedRun
 from trmon.domain.model.json_number import JsonNumber
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.merged_runs import merged_summary, run_names
@@ -49,6 +49,8 @@ class WebhookAlert(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     since_step: int
     attempt_id: int
+    cause: NotifiedCause | None
+    ended_ill: bool
     run: WebhookRun | UnsetType = UNSET
 
 
@@ -104,6 +106,8 @@ def _alert(notification: Notification, *, has_run: bool) -> WebhookAlert:
         at=alert.at,
         since_step=alert.since_step,
         attempt_id=notification.run.attempt_id,
+        cause=notification.cause,
+        ended_ill=notification.ended_ill,
         run=_run(notification.run) if has_run else UNSET,
     )
 

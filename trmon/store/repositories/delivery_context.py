@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import math
 
 from sqlalchemy import Connection, or_, select
 
@@ -18,8 +17,8 @@ from trmon.store.schema import tables
 
 MAX_EVENTS = 500
 
-Pairs = frozenset[tuple[str, str]]
-"""Receivers and episodes."""
+Subject = tuple[str, str]
+"""A receiver and an episode."""
 
 
 def read_delivery_context(connection: Connection, run_id: int, *, now: float) -> DeliveryContext:
@@ -53,16 +52,19 @@ def _read_alerts(
     return tuple(alert_from_row(row) for row in rows), frozenset(acked)
 
 
-def _read_notified(connection: Connection, run_id: int, *, made_after: float) -> tuple[Pairs, Pairs]:
-    """Return the pairs whose firing notification was tried, and those whose is due."""
+def _read_notified(
+    connection: Connection, run_id: int, *, made_after: float
+) -> tuple[dict[Subject, float], frozenset[Subject]]:
+    """Return when the firing notification of each pair was tried, and the pairs for which one is due."""
     table = tables.delivery.c
     was_tried = or_(table.attempts > 0, table.rounds > 0)
     is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)
-    columns = (table.receiver, table.episode, was_tried.label("was_tried"), is_due.label("is_due"))
+    columns = (table.receiver, table.episode, table.tried_at, was_tried.label("was_tried"), is_due.label("is_due"))
     of_firing = (table.run_id == run_id, table.told_state == AlertState.FIRING.value)
     rows = connection.execute(select(*columns).where(*of_firing, or_(was_tried, is_due))).all()
-    return _pairs(row for row in rows if row.was_tried), _pairs(row for row in rows if row.is_due)
-
-
-def _pairs(rows: Iterable[Any]) -> Pairs:
-    return frozenset((row.receiver, row.episode) for row in rows)
+    tried: dict[Subject, float] = {}
+    for row in rows:
+        if row.was_tried:
+            subject = (row.receiver, row.episode)
+            tried[subject] = min(tried.get(subject, math.inf), row.tried_at or 0.0)
+    return tried, frozenset((row.receiver, row.episode) for row in rows if row.is_due)

@@ -10,6 +10,7 @@ from trmon.domain.alerts.transition_deliveries import transition_deliveries
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.incidents.incident_deliveries import incident_deliveries
 from trmon.domain.model.json_number import json_number
 from trmon.domain.pipeline.stages.transition import TransitionedBatch
 from trmon.domain.rules.signal_reader import SignalReader
@@ -61,9 +62,15 @@ def publish_transitions(
         pipeline_state=pipeline_state,
         alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
         alert_events=tuple(transition.event for transition in changed if transition.event is not None),
-        deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
+        deliveries=tuple(delivery for transition in changed for delivery in _deliveries(transition, context)),
         events=tuple(_alert_event(transition) for transition in changed if transition.event is not None),
     )
+
+
+def _deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
+    if transition.alert is not None and transition.alert.is_incident:
+        return incident_deliveries(transition, context)
+    return transition_deliveries(transition, context)
 
 
 def batch_event(row: BatchRow, *, at: float) -> Event:

@@ -9,6 +9,7 @@ from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, advan
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.detect import DetectedFindings
 from trmon.domain.pipeline.stages.fold import FoldedRow
+from trmon.domain.pipeline.stages.incident_step import apply_incident_step
 from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.state.pipeline_state import PipelineState
 
@@ -23,10 +24,16 @@ class TransitionedBatch:
 
 
 def apply_transitions(detected: DetectedFindings) -> TransitionedBatch:
-    """Return the transitions of the findings of a row, in their order."""
+    """Return the transitions of the findings of a row, in their order, and that of the incident at each new step."""
     transitions, pipeline_state = apply_findings(
         detected.findings, context=detected.folded.draft.context, pipeline_state=detected.folded.pipeline_state
     )
+    row = detected.folded.row
+    if detected.folded.began_step:
+        told, pipeline_state = apply_incident_step(
+            pipeline_state, context=detected.folded.draft.context, key=row.key, at=row.closed_at
+        )
+        transitions = (*transitions, *told)
     return TransitionedBatch(folded=detected.folded, transitions=transitions, pipeline_state=pipeline_state)
 
 

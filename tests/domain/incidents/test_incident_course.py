@@ -1,0 +1,79 @@
+"""Incidents through the whole pipeline: one illness is one opening, at most three updates and one end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.domain.ruleruns import RuleRun, run
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.notification import Notification
+from trmon.domain.incidents.incident import QUIET_STEPS
+from trmon.domain.incidents.incident_course import MAX_UPDATES
+
+STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.1}
+SYMPTOMS = {"mask_rate": 0.6}
+
+
+def notifications(ran: RuleRun) -> list[Notification]:
+    """Return what the run's incidents told its receiver, in order."""
+    return [delivery.notification for delivery in ran.deliveries if delivery.notification.cause is not None]
+
+
+def causes(ran: RuleRun) -> list[tuple[str, str]]:
+    """Return the status and the cause of each notification."""
+    return [(told.status.value, told.cause.rule) for told in notifications(ran) if told.cause is not None]
+
+
+def test_symptoms_join_the_incident_and_notify_nobody_themselves() -> None:
+    ill = run({**STALE, **SYMPTOMS}, steps=30)
+    assert [rule for rule, state, _ in ill.events if state == "firing"] == ["stale_rollouts", "mask_rate"]
+    assert causes(ill) == [("firing", "stale_rollouts")]
+    assert len(ill.deliveries) == 1
+
+
+def test_the_cause_leads_the_incident_though_its_symptom_came_first() -> None:
+    ill = run(SYMPTOMS, steps=10).make_steps({**SYMPTOMS, **STALE}, steps=10)
+    assert causes(ill) == [("firing", "mask_rate"), ("firing", "stale_rollouts")]
+    assert ill.pipeline_state.incident is not None
+    assert ill.pipeline_state.incident.since_step == 130, "the start of the chain never moves"
+    assert ill.pipeline_state.incident.last_good_step == 129
+
+
+def test_an_incident_that_becomes_a_page_says_so_once() -> None:
+    ill = run({"reward_mean": 0.3}, steps=40).make_steps({"reward_mean": 0.0}, steps=40)
+    severities = [(told.reason, told.alert.severity.value) for told in notifications(ill)]
+    assert severities == [("a finding stands", "warn"), ("it has become a page", "page")]
+
+
+def test_at_most_three_updates_are_told() -> None:
+    ill = run({"mask_rate": 0.6}, steps=10)
+    for _ in range(8):
+        ill.make_steps({"mask_rate": 0.6, **STALE}, steps=30).make_steps({"mask_rate": 0.6}, steps=40)
+    firing = [told for told in notifications(ill) if told.status is AlertState.FIRING]
+    assert len(firing) == 1 + MAX_UPDATES
+
+
+def test_an_incident_ends_after_quiet_steps_and_is_told_once() -> None:
+    healed = run(SYMPTOMS, steps=10, after=QUIET_STEPS + 10)
+    assert [state for _, state, _ in healed.incidents] == ["firing", "resolved"]
+    assert causes(healed) == [("firing", "mask_rate"), ("resolved", "mask_rate")]
+
+
+@pytest.mark.parametrize("quiet", [20, 60, 150], ids=lambda steps: f"{steps} quiet steps between")
+def test_a_run_that_is_ill_on_and_off_for_3000_steps_opens_few_incidents(quiet: int) -> None:
+    flapping = RuleRun().make_steps({}, steps=130)
+    while flapping.step < 3_000:
+        flapping.make_steps(SYMPTOMS, steps=10).make_steps({}, steps=quiet)
+    openings = [state for _, state, _ in flapping.incidents if state == "firing"]
+    assert len(openings) <= {20: 1, 60: 2, 150: 3}[quiet]
+
+
+def test_the_notification_says_cause_evidence_and_what_to_do() -> None:
+    (told, *_) = notifications(run(STALE, steps=10))
+    assert told.cause is not None
+    expected: dict[str, Any] = {"rule": "stale_rollouts", "finding": "B", "title": "staleness", "last_good_step": 129}
+    assert {name: getattr(told.cause, name) for name in expected} == expected
+    assert told.cause.remedy.startswith("Reduce the lag")
+    assert told.summary.startswith("math/grpo: staleness since step 130: ")

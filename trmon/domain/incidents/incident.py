@@ -1,0 +1,91 @@
+"""An incident: the alerts of one illness of a run, led by its cause."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.model.finding import Finding
+from trmon.domain.model.severity import Severity
+
+QUIET_STEPS = 50
+"""Steps without a firing alert after which an incident is over."""
+CAUSE_LABEL, FINDING_LABEL, LAST_GOOD_LABEL = "cause", "finding", "last_good_step"
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest incident of a run, as the alert that carries it, and what decides about its course.
+
+    The alert's step is the since-step: the first step of the earliest alert that stood when the incident opened. It is
+    stored and never moves. `updates` were sent since the opening; `quiet_steps` have passed without a firing alert of
+    health, of the `quiet_needed` that end it, and `cause_quiet_steps` without one of the cause.
+    """
+
+    alert: Alert
+    rules: tuple[str, ...] = ()
+    updates: int = 0
+    quiet_steps: int = 0
+    quiet_needed: int = QUIET_STEPS
+    cause_quiet_steps: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident goes on."""
+        return self.alert.state is AlertState.FIRING
+
+    @property
+    def cause(self) -> str:
+        """The rule whose alert leads the incident."""
+        return self.alert.labels.get(CAUSE_LABEL, "")
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding of the cause; None if only symptoms are known."""
+        return finding_of(self.alert)
+
+    @property
+    def severity(self) -> Severity:
+        """The worst severity so far."""
+        return self.alert.severity
+
+    @property
+    def since_step(self) -> int:
+        """The step at which the illness began."""
+        return self.alert.step
+
+    @property
+    def last_good_step(self) -> int | None:
+        """The last step before the illness began; None if it began with the run."""
+        return last_good_step_of(self.alert)
+
+
+def incident_identity(run_id: int) -> str:
+    """Return the identity of the alert that carries the incidents of a run."""
+    return f"{run_id}/{INCIDENT_RULE}"
+
+
+def finding_of(alert: Alert) -> Finding | None:
+    """Return the finding that leads an incident's alert; None if only symptoms are known."""
+    letter = alert.labels.get(FINDING_LABEL)
+    return next((finding for finding in Finding if finding.value == letter), None)
+
+
+def last_good_step_of(alert: Alert) -> int | None:
+    """Return the last good step in an incident's alert."""
+    step = alert.labels.get(LAST_GOOD_LABEL)
+    return None if step is None else int(step)
+
+
+def incident_labels(cause: str, finding: Finding | None, last_good_step: int | None) -> dict[str, str]:
+    """Return the labels of an incident's alert."""
+    labels = {CAUSE_LABEL: cause}
+    if finding is not None:
+        labels[FINDING_LABEL] = finding.value
+    if last_good_step is not None:
+        labels[LAST_GOOD_LABEL] = str(last_good_step)
+    return labels
+
+
+def incident_title(cause: str, finding: Finding | None) -> str:
+    """Return what an incident is called: its finding, else the rule that leads it."""
+    return finding.title if finding is not None else cause.replace("_", " ")
