@@ -69,6 +69,7 @@ class Session:
         self._exit_hooks: ExitHooks | None = None
         self._newest_step = -1
         self._n_calls = 0
+        self._scalars_step: int | None = None
 
     @property
     def has_started(self) -> bool:
@@ -131,6 +132,7 @@ class Session:
         self._ensure_started().put(
             message_builders.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses)
         )
+        self._log_scalars_only(values, step)
 
     def pause(self, reason: str) -> None:
         """Queue the message that the trainer pauses on purpose."""
@@ -220,6 +222,13 @@ class Session:
         if self._ranks.rank == 0:
             line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
             self.error_guard.warn_once.warn("first report", line)
+
+    def _log_scalars_only(self, values: Mapping[str, Any], step: int) -> None:
+        """Say that only scalars come, at their second step: those of the first may precede its batch."""
+        self._scalars_step = step if self._scalars_step is None else self._scalars_step
+        if self._ranks.rank == 0 and self._n_calls == 0 and step != self._scalars_step:
+            line = first_report.scalars_only_line(self._settings, values, step=step)
+            self.error_guard.warn_once.warn("scalars only", line)
 
     def _apply_ack(self, ack: wire.Ack) -> None:
         if ack.policy is not None:

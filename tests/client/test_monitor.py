@@ -373,3 +373,24 @@ def test_calls_as_expected_warn_of_nothing(tmp_path: Path) -> None:
         for step in range(3):
             monitor.log_batch(step=step, **batch())
     assert spooled(tmp_path)[-1].losses.warnings == {}
+
+
+def test_a_trainer_that_logs_scalars_only_is_told_once_what_that_leaves_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Monitor(settings(tmp_path)) as monitor:
+        for step in range(4):
+            monitor.log_scalars(step, {"reward": 0.5, "entropy": 1.0})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "math/grpo step 1; scalars only: entropy, reward;" in line
+    assert "agreement of the policies is not measured" in line
+
+
+def test_scalars_before_the_first_batch_are_not_taken_for_a_run_of_scalars(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Monitor(settings(tmp_path)) as monitor:
+        for step in range(3):
+            monitor.log_scalars(step, {"reward": 0.5})
+            monitor.log_batch(step=step, **batch())
+    assert "scalars only" not in capsys.readouterr().err

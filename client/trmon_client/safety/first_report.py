@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trmon_client.config.settings import ClientSettings
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import PAIRS
@@ -32,6 +34,17 @@ def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str
         f"pairs {', '.join(pair for pair in PAIRS if pair in columns.pairs)}",
         f"mode {settings.mode.value}, policy {policy}",
         f"missing: {' '.join(missing)}" if missing else "nothing missing",
+        _destination(settings),
+    ]
+    return "; ".join(parts)
+
+
+def scalars_only_line(settings: ClientSettings, names: Iterable[str], *, step: int) -> str:
+    """Return the line about a trainer that has logged scalars of two steps and no batch, without a line break."""
+    parts = [
+        f"{settings.project}/{settings.run} step {step}",
+        f"scalars only: {', '.join(sorted(map(str, names)))}",
+        f"the run is judged by them; agreement of the policies is not measured: pass {' '.join(LOGPROBS)} to log_batch",
         _destination(settings),
     ]
     return "; ".join(parts)
