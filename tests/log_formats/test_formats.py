@@ -120,7 +120,16 @@ def test_a_csv_with_a_cell_that_is_too_large_is_named_with_its_line(tmp_path: Pa
         rows_of(path)
 
 
-@pytest.mark.parametrize("text", ["step,reward\n\n1,0.5\n", "1,2\n3,4\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step,reward\n\n1,0.5\n",
+        "1,2\n3,4\n",
+        "INFO 10:00:00, loading weights\nINFO 10:00:01, loading weights\n",
+        " 1%|#| 1/9 [00:12<20:01, 1.2s/it]{'loss': 0.1, 'reward': 0.5}\n" * 2,
+    ],
+    ids=["an empty row", "no header", "messages", "dictionaries after a progress bar"],
+)
 def test_text_with_commas_is_not_always_a_csv(text: str, tmp_path: Path) -> None:
     assert format_of(written(tmp_path, "log.txt", text)).name == "console"
 

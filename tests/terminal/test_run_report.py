@@ -118,6 +118,13 @@ def test_a_reward_that_falls_breaks_a_run_and_names_the_last_checkpoint(tmp_path
     )
 
 
+def test_agreement_that_no_finding_reads_is_shown_with_the_limits_of_its_framework(tmp_path: Path) -> None:
+    path = log(tmp_path, ill_from=0, **{"training/rollout_probs_diff_mean": 0.0042})
+    text = " ".join(text_of(report_on_log(path)).split())
+    assert "agreement of the engines: prob_diff_mean 0.0042 (verl: below 0.005 is normal" in text
+    assert "agreement of the engines" not in text_of(report_on_log(log(tmp_path)))
+
+
 def test_json_has_null_for_what_is_not_known(tmp_path: Path) -> None:
     document: dict[str, Any] = json.loads(report_on_log(log(tmp_path)).model_dump_json())
     assert document["cost"]["gpu_hours"] is None

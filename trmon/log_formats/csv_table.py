@@ -11,18 +11,24 @@ from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
 
 RUN_SEPARATOR = " - "
 """Between the run and the metric in the header of an export of wandb's page."""
+NO_NAMES = ("{", "}", "|", "│", "=")
+"""What no name of a metric contains."""
 EXTREMES = ("__MIN", "__MAX")
 
 
 def _matches(sample: LogSample) -> bool:
-    lines = sample.head.splitlines()
-    if len(lines) < 2 or "," not in lines[0] or lines[0].lstrip()[:1] in ("{", "["):
+    """Whether the first line has names and the second mostly numbers; lines of a console may have commas too."""
+    lines = sample.head.splitlines()[:2]
+    if len(lines) < 2 or "," not in lines[0] or any(mark in lines[0] for mark in NO_NAMES):
         return False
     try:
-        header, first = (next(csv.reader([line]), []) for line in lines[:2])
+        header, first = (next(csv.reader([line]), []) for line in lines)
     except csv.Error:
         return False
-    return len(header) == len(first) and not any(_is_number(name) for name in header if name)
+    given = [value for value in first if value.strip()]
+    n_numbers = sum(map(_is_number, given))
+    is_table = len(header) == len(first) and n_numbers > len(given) / 2
+    return is_table and not any(map(_is_number, filter(None, header)))
 
 
 def _is_number(text: str) -> bool:

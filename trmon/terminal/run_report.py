@@ -17,10 +17,14 @@ from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
 from trmon.domain.analysis.run_cost import RunCost, run_cost
 from trmon.domain.diagnosis import Finding, History, Thresholds
 from trmon.domain.diagnosis.framework_options import TRL_LR, VERL_LR
+from trmon.domain.diagnosis.history import ENGINE_PAIRS
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import format_of
 
 ANY = "any"
+AGREEMENT_SIGNALS = ("prob_diff_mean", "abs_log_ratio_mean", "abs_log_ratio_max")
+"""What verl, TRL and others log of the engines' agreement and no finding reads."""
+NEWEST_STEPS = 5
 NOT_FAILURES = (Finding.HEALTHY, Finding.UNKNOWN)
 
 
@@ -68,6 +72,9 @@ class RunReportOut(BaseModel):
     framework: str | None = Field(description="Whose metric names were read; null for trmon's own.")
     n_rows: int
     agreement: str = Field(description="The option that makes the framework log how far its engines agree, if needed.")
+    agreement_signals: dict[str, Number] = Field(
+        description="Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."
+    )
     names_steps: bool = Field(description="False if no line names its step, so that lines are counted.")
     first_step: int
     last_step: int
@@ -92,6 +99,7 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
         format=found.name,
         framework=run.framework,
         agreement="" if run.table is None or run.compares_engines else run.table.agreement,
+        agreement_signals=_agreement_signals(run.history),
         n_rows=run.n_rows,
         names_steps=run.names_steps,
         first_step=int(run.history.steps[0]),
@@ -103,6 +111,11 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
         cost=CostOut.of(cost),
         diagnosis=_diagnosis_out(run, course),
     )
+
+
+def _agreement_signals(history: History) -> dict[str, float]:
+    found = {name: history.find(name, pairs=ENGINE_PAIRS)[1][-NEWEST_STEPS:] for name in AGREEMENT_SIGNALS}
+    return {name: float(np.nanmedian(values)) for name, values in found.items() if not np.isnan(values).all()}
 
 
 def parse_failures(given: str) -> tuple[Finding, ...]:

@@ -12,6 +12,7 @@ from trmon.domain.diagnosis import Finding
 from trmon.terminal.diagnosis_text import evidence_table, remedy_lines
 from trmon.terminal.run_report import RunReportOut, SpanOut, known
 
+LIMITS_OF_VERL = " (verl: below 0.005 is normal, above 0.01 a precision fault)"
 MAX_SPANS = 12
 MAX_MISSING = 6
 
@@ -66,8 +67,19 @@ def _lines(report: RunReportOut) -> Iterator[str]:
         names = ", ".join(f"{name} (step {step})" for name, step in list(report.nonfinite.items())[:MAX_MISSING])
         yield f"NaN or infinity in {names}"
     yield from remedy_lines(report.diagnosis, framework=report.framework)
+    yield from _agreement(report)
     yield from _cost(report)
     yield _unknown(report)
+
+
+def _agreement(report: RunReportOut) -> Iterator[str]:
+    """Yield what the log has of the engines' agreement beside the findings, with the limits of verl's FAQ."""
+    shown = [
+        f"{name} {value:.3g}{LIMITS_OF_VERL if name == 'prob_diff_mean' else ''}"
+        for name, value in report.agreement_signals.items()
+    ]
+    if shown:
+        yield f"agreement of the engines: {', '.join(shown)}"
 
 
 def _cost(report: RunReportOut) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, of_dict, run, truth
-from trmon.domain.diagnosis import Finding, Quadrant, Stage, Thresholds, diagnose
+from trmon.domain.diagnosis import Finding, History, Quadrant, Stage, Thresholds, diagnose
 from trmon.domain.rules.condition import ThresholdSide, Truth
 
 
@@ -224,3 +224,25 @@ def test_nothing_known_is_unknown_in_everything() -> None:
 def test_a_lag_named_without_old_version_lies_in_the_engines_pair() -> None:
     found = of_dict({"kl_k3": 0.4, "version_lag_max": 3})
     assert found.primary is Finding.STALENESS
+
+
+@pytest.mark.parametrize(
+    ("equal_from", "first"),
+    [
+        pytest.param(60, Finding.REWARD_COLLAPSE, id="equal rewards after the collapse are its consequence"),
+        pytest.param(0, Finding.NO_LEARNING_SIGNAL, id="equal rewards before it are its cause"),
+    ],
+)
+def test_equal_rewards_lead_only_if_they_came_first(equal_from: int, first: Finding) -> None:
+    steps = np.arange(100)
+    found = diagnose(
+        History(
+            steps,
+            {
+                "reward_collapse": np.where(steps >= 50, 2.0, 0.1),
+                "zero_variance_groups": np.where(steps >= equal_from, 0.95, 0.2),
+            },
+        )
+    )
+    assert {seen.finding for seen in found.observed} == {Finding.REWARD_COLLAPSE, Finding.NO_LEARNING_SIGNAL}
+    assert found.primary is first

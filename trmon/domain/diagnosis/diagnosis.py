@@ -72,7 +72,9 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     history = with_features(history)
     conditions = finding_conditions(limits)
     found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSES}
-    observed = tuple(found[finding] for finding in cause_order(history, limits) if found[finding].truth is Truth.TRUE)
+    observed = _with_consequences_last(
+        [found[finding] for finding in cause_order(history, limits) if found[finding].truth is Truth.TRUE]
+    )
     unknown = tuple(found[finding] for finding in CAUSES if found[finding].truth is Truth.UNKNOWN)
     health = unhealthy(limits).read(history)
     primary = observed[0].finding if observed else _without_findings(unknown, health)
@@ -88,6 +90,15 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
         remedy=REMEDIES.get(primary),
         temperatures=temperature_ratio(history) if primary is Finding.TEMPERATURE else None,
     )
+
+
+def _with_consequences_last(observed: list[Observation]) -> tuple[Observation, ...]:
+    """Return the observations with H after R if it began no earlier: equal rewards follow a reward that collapsed."""
+    by_finding = {item.finding: item for item in observed}
+    equal, fallen = by_finding.get(Finding.NO_LEARNING_SIGNAL), by_finding.get(Finding.REWARD_COLLAPSE)
+    if equal is None or fallen is None or (equal.since_step or 0) < (fallen.since_step or 0):
+        return tuple(observed)
+    return (*(item for item in observed if item is not equal), equal)
 
 
 def _observe(finding: Finding, condition: HistoryCondition, history: History) -> Observation:
