@@ -1,0 +1,99 @@
+"""Features of a run: what each one remembers, what it skips, and that a later row of a step replaces the earlier."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from trmon.domain.signals.drift_growth import DriftGrowth
+from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
+from trmon.domain.signals.quantile_sketch import MAX_ATOMS, QuantileSketch
+from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState, RunFeatures
+from trmon.domain.signals.smoothed_signal import SmoothedSignal
+from trmon.domain.signals.temperature_slope import TemperatureSlope
+
+
+def test_a_smoothed_signal_is_compared_with_its_first_steps_and_with_twenty_steps_before() -> None:
+    signal = SmoothedSignal()
+    for value in [2.0] * 20 + [1.0] * 200:
+        signal = signal.with_value(value)
+    assert signal.relative == pytest.approx(0.5)
+    assert signal.rise == pytest.approx(0.0, abs=1e-6)
+    assert math.isnan(SmoothedSignal().with_value(1.0).relative)
+    assert signal.with_value(math.nan) == signal.with_value(math.inf) == signal
+
+
+def test_a_sketch_keeps_low_quantiles_of_many_values() -> None:
+    values = np.random.default_rng(0).normal(size=5_000)
+    sketch = QuantileSketch()
+    for part in values.reshape(100, 50):
+        sketch = sketch.with_atoms((float(value), 1.0) for value in part)
+    assert len(sketch.values) <= MAX_ATOMS
+    assert sum(sketch.weights) == pytest.approx(5_000)
+    assert sketch.quantile(0.01) == pytest.approx(np.quantile(values, 0.01), abs=0.15)
+    assert math.isnan(QuantileSketch().quantile(0.01))
+
+
+def test_slopes_are_pooled_until_there_are_enough_tokens() -> None:
+    slope = TemperatureSlope()
+    for _ in range(4):
+        slope = slope.with_step(n_tokens=500.0, slope_q=0.1, slope_p=0.08, corr=0.5)
+        assert math.isnan(slope.slope)
+    slope = slope.with_step(n_tokens=500.0, slope_q=0.1, slope_p=0.08, corr=0.5)
+    assert (slope.slope, slope.correlation) == (pytest.approx(0.08), pytest.approx(0.5))
+    for _ in range(50):
+        slope = slope.with_step(n_tokens=500.0, slope_q=0.1, slope_p=-0.3, corr=0.5)
+    assert slope.slope == 0.0, "slopes of two signs are no temperature"
+
+
+def test_a_scalar_counts_as_not_a_number_only_if_it_was_one() -> None:
+    steps = NonFiniteSteps()
+    for scalars in ({"eval": math.nan, "loss": 1.0, "kl": 0.1}, {"eval": math.nan, "loss": 1.0, "kl": 0.1}):
+        steps = steps.with_step(scalars, reward=0.5)
+    assert steps.count == 0
+    steps = steps.with_step({"kl": math.nan}, reward=0.5)
+    steps = steps.with_step({"loss": math.inf}, reward=0.5)
+    steps = steps.with_step({}, reward=math.inf)
+    assert steps.count == 3
+    for _ in range(20):
+        steps = steps.with_step({"loss": 1.0}, reward=0.5)
+    assert steps.count == 0
+
+
+def test_drift_grows_over_the_median_of_the_first_sixty_steps() -> None:
+    growth = DriftGrowth()
+    for value in [0.01] * 100 + [1.0] * 100:
+        growth = growth.with_value(value)
+    assert growth.relative == pytest.approx(100, rel=0.01)
+    assert math.isnan(DriftGrowth().with_value(1.0).relative)
+
+
+def test_a_later_row_of_a_step_replaces_the_earlier_one() -> None:
+    twice = once = FeatureState()
+    for step in range(30):
+        last = {"reward_mean": 0.5 + 0.01 * step, "n_tokens": 1000.0}
+        first = {"reward_mean": 0.0, "n_tokens": 1000.0}
+        once = once.with_row(last, {}, begins_step=True)
+        twice = twice.with_row(first, {}, begins_step=True).with_row(last, {}, begins_step=False)
+    assert twice.after == once.after
+
+
+def test_features_survive_a_checkpoint() -> None:
+    state = FeatureState()
+    for step in range(40):
+        state = state.with_row({"reward_mean": 0.1 * step, "mismatch_kl_k3": 0.01}, {"loss": 1.0}, begins_step=True)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=FeatureState) == state
+    assert state.after.signals().keys() <= set(FEATURE_SIGNALS)
+    assert RunFeatures().signals() == {"nonfinite_steps": 0.0}
+
+
+def test_scalars_under_other_names_are_read() -> None:
+    state = FeatureState()
+    for _ in range(25):
+        scalars = {"critic/rewards/mean": 0.5, "actor/entropy": 1.0}
+        state = state.with_row(scalars, scalars, begins_step=True)
+    found = state.after.signals()
+    assert (found["reward_ema"], found["entropy_relative"]) == (pytest.approx(0.5), pytest.approx(1.0))
