@@ -64,8 +64,8 @@ class FleetRunOut(ResponseModel):
     step: int | None
     last_report_at: float | None
     expected_step_seconds: float | None = Field(description="The median duration of the newest steps.")
-    end_phrase: str | None = Field(description="How the run ended in a few words, or that no exit was seen.")
-    warnings: list[str] = Field(description="Mistakes in the trainer's calls.")
+    end_phrase: str | None = Field(None, description="How the run ended in a few words, or that no exit was seen.")
+    warnings: list[str] = Field([], description="Mistakes in the trainer's calls.")
     verdict: VerdictOut
     alerts: list[OpenAlertOut]
     mask_rate: Number | None = Field(description="At the newest step.")
