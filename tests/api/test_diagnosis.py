@@ -16,6 +16,8 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
+from trmon.api.diagnosis.schemas import DiagnosisOut
+from trmon.domain.diagnosis import Finding, History, diagnose
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.terminal.api_client import ApiClient
 from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
@@ -149,3 +151,13 @@ def test_a_file_without_a_valid_log_line_is_refused(content: str, reason: str, t
         diagnose_metrics(line)
     with pytest.raises(InvalidInput, match="cannot be read"):
         diagnose_metrics(tmp_path / "none.json")
+
+
+def test_the_remedy_has_the_values_of_the_runs_configuration() -> None:
+    found = diagnose(History.of_signals({"mismatch_kl_k3": 1e-4, "staleness_kl_k3": 0.2}, step=9))
+    assert found.primary is Finding.STEP_TOO_LARGE
+    config = {"actor_rollout_ref": {"actor": {"optim": {"lr": 1e-6}}}}
+    remedy = DiagnosisOut.of(found, config=config).remedy
+    assert remedy is not None
+    assert remedy.verl == {"actor_rollout_ref.actor.optim.lr": "5e-7"}
+    assert remedy.trl == {"learning_rate": "half of what it is"}
