@@ -27,10 +27,12 @@ def test_the_ill_run_is_reported_before_its_reward_collapses_and_the_healthy_one
     assert collapsed is not None, ended.stdout
     assert int(alerted[1]) < int(collapsed[1])
     assert "The healthy run raised no alert" in ended.stdout
-    adapted = re.search(r"moved its bounds (\d+) times.*it rejected (\S+)% of the last", ended.stdout)
-    assert adapted is not None, ended.stdout
-    assert int(adapted[1]) >= 8
-    assert 3.0 <= float(adapted[2]) <= 7.0
+    calibrated = re.search(r"calibrated on (\d+) sequences of (\d+) steps", ended.stdout)
+    rejected = re.search(r"; (\S+)% of the last 80 steps were rejected", ended.stdout)
+    assert calibrated is not None, ended.stdout
+    assert (int(calibrated[1]) >= 2048, int(calibrated[2]) >= 20) == (True, True)
+    assert rejected is not None, ended.stdout
+    assert float(rejected[1]) <= 3.0
 
 
 def test_an_unknown_injection_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trmon.lab.demo.adaptation import AdaptationSummary
+from trmon.lab.demo.calibration import CalibrationSummary
 from trmon.lab.demo.readings import RunReading
 from trmon.lab.demo.story import DemoStory, story_lines, tell_story
 
@@ -15,8 +15,11 @@ N_STEPS = 220
 FALLS_AT = 80
 
 
-ADAPTED = AdaptationSummary(
-    n_moves=9, first_bound="mean_k3 ≤ 0.001", last_bound="mean_k3 ≤ 5e-05", settled=0.048, first=0.0004, last=0.06
+CALIBRATED = CalibrationSummary(
+    reasons=("calibrated on 2112 sequences of 22 steps: mean_k3 0.02 to 0.004",),
+    bound="mean_k3 ≤ 0.004",
+    settled=0.003,
+    fixed=0.6,
 )
 
 
@@ -46,7 +49,7 @@ def note(step: int, *, run: str = "ill", rule: str = "stale_rollouts", status: s
 def story(*notes: dict[str, Any], falls: bool = True) -> DemoStory:
     """Return the story of these notifications."""
     readings = {"healthy": reading(falls=False), "ill": reading(falls=falls)}
-    return tell_story(readings, notes, healthy="healthy", ill="ill", adaptation=ADAPTED)
+    return tell_story(readings, notes, healthy="healthy", ill="ill", calibration=CALIBRATED)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +85,16 @@ def test_the_story_shows_the_finding_its_step_and_its_fix() -> None:
         f"collapsed at step {outcome.onset.step}",
         f"{outcome.onset.step - 60} steps after the alert",
         "The healthy run raised no alert",
-        "asked to reject 5% of the healthy run, trmon moved its bounds 9 times, mean_k3 ≤ 0.001 to mean_k3 ≤ 5e-05",
-        "it rejected 4.8% of the last 80 steps",
-        "the first bounds would have rejected 0.0%, the last ones 6.0%",
+        "Bounds of the healthy run, measured on its own first steps: calibrated on 2112 sequences of 22 steps",
+        "In force at the end: mean_k3 ≤ 0.004; 0.3% of the last 80 steps were rejected",
+        "The fixed bounds of trm would have rejected 60.0% of all its steps.",
     ):
         assert expected in text
 
 
-def test_a_run_too_short_to_adapt_is_reported() -> None:
-    outcome = replace(story(note(60)), adaptation=replace(ADAPTED, n_moves=0))
-    assert "left its bounds where they were" in story_lines(outcome, injection="stale", onset_step=40)[-1]
+def test_a_run_too_short_to_calibrate_is_reported() -> None:
+    outcome = replace(story(note(60)), calibration=replace(CALIBRATED, reasons=()))
+    assert "too short to measure its bounds" in story_lines(outcome, injection="stale", onset_step=40)[-1]
 
 
 def test_a_late_alert_is_not_reported_as_early() -> None:

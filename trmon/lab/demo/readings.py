@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-from trmon.lab.demo.adaptation import SETTING, SETTLED_STEPS, AdaptationSummary
+from trmon.domain.policies.policy_version import CALIBRATION_AUTHOR
+from trmon.lab.demo.calibration import FIXED_POLICY, SETTLED_STEPS, CalibrationSummary
 
 SHOWN = (
     "reward_mean",
@@ -68,24 +69,15 @@ class RunReader:
         except (httpx.TransportError, httpx.HTTPStatusError):
             return RunReading()
 
-    def adapt(self, run: str) -> bool:
-        """Enable adaptation towards the demo's target mask rate; return False while the run does not exist yet."""
-        try:
-            return self._http.put(f"/runs/{self._project}/{run}/adaptation", json=SETTING).is_success
-        except httpx.TransportError:
-            return False
-
-    def adapted(self, run: str, reading: RunReading) -> AdaptationSummary:
-        """Return how a run's bounds were adapted."""
+    def calibrated(self, run: str, reading: RunReading) -> CalibrationSummary:
+        """Return how a run's bounds were calibrated."""
         versions = self._versions(run)
-        first, last = versions[-1]["policy"], versions[0]["policy"]
-        return AdaptationSummary(
-            n_moves=len(versions) - 1,
-            first_bound=_bound(first),
-            last_bound=_bound(last),
+        made = [version["reason"] for version in reversed(versions) if version["author"] == CALIBRATION_AUTHOR]
+        return CalibrationSummary(
+            reasons=tuple(made),
+            bound=_bound(versions[0]["policy"]),
             settled=statistics.fmean(reading.signals["mask_rate"][-SETTLED_STEPS:]),
-            first=self._whatif(run, first),
-            last=self._whatif(run, last),
+            fixed=self._whatif(run, FIXED_POLICY),
         )
 
     def _versions(self, run: str) -> list[dict[str, Any]]:
@@ -97,7 +89,7 @@ class RunReader:
             versions += page["items"]
         return versions
 
-    def _whatif(self, run: str, policy: dict[str, Any]) -> float:
+    def _whatif(self, run: str, policy: str) -> float:
         question = {"policy": policy, "max_steps": MAX_WHATIF_STEPS}
         answer = self._http.post(f"/runs/{self._project}/{run}/whatif", json=question).raise_for_status()
         return float(answer.json()["total"]["mask_rate"])

@@ -52,8 +52,8 @@ def run_demo(choices: DemoChoices, *, console: Console) -> bool:
         reader = stack.enter_context(closing(RunReader(served.url, project=PROJECT)))
         console.print(f"The service listens on {served.url}. Two trainers warm up, then train.", highlight=False)
         readings = _watch(choices, reader, data_dir=data_dir, console=console)
-        adaptation = reader.adapted(HEALTHY, readings[HEALTHY])
-        story = tell_story(readings, pager.alerts, healthy=HEALTHY, ill=ILL, adaptation=adaptation)
+        calibration = reader.calibrated(HEALTHY, readings[HEALTHY])
+        story = tell_story(readings, pager.alerts, healthy=HEALTHY, ill=ILL, calibration=calibration)
         _print(story, choices=choices, served=served, console=console)
         if choices.keep:
             _wait(served, console=console)
@@ -61,13 +61,12 @@ def run_demo(choices: DemoChoices, *, console: Console) -> bool:
 
 
 def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: Console) -> dict[str, RunReading]:
-    """Start both trainers, adapt the healthy run's bounds, display both runs; return the last readings at the end."""
+    """Start both trainers and display both runs; return the last readings at the end."""
     started = time.monotonic()
     trainings = [
         Training(name, seed=choices.seed, injection=injection, n_steps=choices.n_steps)
         for name, injection in ((HEALTHY, None), (ILL, choices.injection))
     ]
-    is_adapting = False
     with ExitStack() as stack:
         logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
         trainers = {
@@ -78,7 +77,6 @@ def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: 
         }
         board = stack.enter_context(Board(console, n_steps=choices.n_steps))
         while any(process.status is None for process in trainers.values()):
-            is_adapting = is_adapting or reader.adapt(HEALTHY)
             board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
             time.sleep(READ_EVERY_SECONDS)
         _check(trainers, logs)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.lab.demo.adaptation import AdaptationSummary
-from trmon.lab.demo.adaptation import adaptation_lines as adapted
+from trmon.lab.demo.calibration import CalibrationSummary, calibration_lines
 from trmon.lab.demo.readings import RunReading
 from trmon.lab.testbed.collapse import Collapse, find_collapse, smoothed
 
@@ -27,7 +26,7 @@ class DemoStory:
     first: dict[str, Any] | None
     onset: Collapse | None
     false_alarms: tuple[dict[str, Any], ...]
-    adaptation: AdaptationSummary
+    calibration: CalibrationSummary
 
     @property
     def went_well(self) -> bool:
@@ -41,11 +40,11 @@ def tell_story(
     *,
     healthy: str,
     ill: str,
-    adaptation: AdaptationSummary,
+    calibration: CalibrationSummary,
 ) -> DemoStory:
     """Return the story of a healthy and a failing run from their last readings and the notifications received.
 
-    Args: adaptation: the adaptation of the healthy run's bounds.
+    Args: calibration: the calibration of the healthy run's bounds.
     """
     fired = [note for note in notes if note["status"] == "firing"]
     of_ill = sorted((note for note in fired if note["run"] == ill), key=lambda note: int(note["step"]))
@@ -57,7 +56,7 @@ def tell_story(
         first=of_ill[0] if of_ill else None,
         onset=find_collapse(reading.signals.get("reward_mean", ()), grad_norms=reading.signals.get("grad_norm", ())),
         false_alarms=tuple(note for note in fired if note["run"] == healthy),
-        adaptation=adaptation,
+        calibration=calibration,
     )
 
 
@@ -68,7 +67,7 @@ def story_lines(story: DemoStory, *, injection: str, onset_step: int) -> list[st
         *_detection(story),
         *_reward(story),
         _healthy(story),
-        *adapted(story.adaptation, run="healthy"),
+        *calibration_lines(story.calibration, run="healthy"),
     ]
 
 
