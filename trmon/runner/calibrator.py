@@ -151,7 +151,9 @@ class Calibrator:
             self._steps = {}
 
     def _read_steps(self, run: Run, ordinal: int) -> None:
-        """Read the steps since the policy was set from the stored rows."""
+        """Read the steps since the policy was set from the stored rows, as many as the calibration can need."""
+        assert self._plan is not None
+        most = MAX_STEPS if self._plan.phase is CalibrationPhase.FIRST else SECOND_STEP
         after = self._first_ordinal(run, ordinal)
         while rows := self._log.batches_after(run.id, after, limit=PAGE):
             for row in rows:
@@ -159,7 +161,7 @@ class Calibrator:
             after = rows[-1].ordinal
             steps = list(self._steps.values())
             is_idle = len(steps) > MAX_STEPS_WITHOUT_MISMATCH and not any(step.n_sequences for step in steps)
-            if is_idle or len(steps) > MAX_STEPS:
+            if is_idle or len(steps) > most:
                 return
 
     def _first_ordinal(self, run: Run, ordinal: int) -> int:

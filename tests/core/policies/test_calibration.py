@@ -104,6 +104,12 @@ def test_an_invalid_calibration_is_rejected_with_its_key(calibrate: Any, named: 
         Policy.parse({"name": "x", "criteria": [{"statistic": "mean_k3", "upper": 0.002}], "calibrate": calibrate})
 
 
+@pytest.mark.parametrize("name", [3, None, [], "wisdom"])
+def test_only_a_preset_can_be_named_without_criteria(name: Any) -> None:
+    with pytest.raises(PolicyError, match="preset"):
+        Policy.parse({"name": name, "calibrate": {}})
+
+
 def test_token_rules_alone_cannot_be_calibrated() -> None:
     with pytest.raises(PolicyError, match="needs criteria"):
         Policy.parse({"name": "tis", "calibrate": {}})

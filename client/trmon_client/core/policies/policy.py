@@ -72,6 +72,8 @@ class Policy:
         if policy.keys() & verl_options.KEYS:
             return cls(*verl_options.rules_from_verl(policy))
         if policy.keys() == {"name", "calibrate"}:
+            if not isinstance(policy["name"], str):
+                raise PolicyError(f"name must be that of a preset, got {type(policy['name']).__name__}")
             return _calibrated(preset(policy["name"]), policy["calibrate"])
         if not {"name", "criteria"} <= policy.keys() <= {"name", "criteria", "tokens", "calibrate"}:
             keys = ", ".join(str(key)[:64] for key in list(policy)[:8])
