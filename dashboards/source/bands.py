@@ -26,7 +26,7 @@ JUDGES: dict[str, tuple[str, ...]] = {
     "ppl_ratio": ("engine_mismatch",),
     "clip_fraction": ("clip_saturation",),
     "zero_variance_groups": ("no_learning_signal",),
-    "invalid_fraction": ("corrupt_logprobs",),
+    "invalid_fraction": ("invalid_logprobs", "corrupt_logprobs"),
     "saturated_fraction": ("corrupt_logprobs",),
     "mask_rate": ("mask_rate",),
 }

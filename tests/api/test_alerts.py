@@ -54,7 +54,9 @@ def test_an_alert_reaches_its_receiver_signed_and_once(paging: ThreadedService, 
     with paging.client() as client:
         alert = crash(client)
         severity = alert["severity"]
-        active = f'trmon_alert_active{{project="math",run="grpo",rule="crashed",severity="{severity}"}} 1.0'
+        active = (
+            f'trmon_alert_active{{project="math",run="grpo",rule="crashed",severity="{severity}",kind="operation"}} 1.0'
+        )
         eventually(lambda: client.get("/metrics").text, lambda text: active in text)
     posted = eventually(lambda: list(receiver.posted))[0]
     [told] = json.loads(posted.body)["alerts"]

@@ -9,10 +9,10 @@ from trmon_client.core.signals.catalogue import SIGNALS
 
 BANDS: list[tuple[str, str, list[Step]]] = [
     ("a limit above", "kl_k3", [(None, HEALTHY), (0.05, WATCH)]),
-    ("two limits above, the milder first", "chi2_token", [(None, HEALTHY), (0.3, WATCH), (1, ACT)]),
-    ("a limit below", "ess_token", [(None, ACT), (0.5, HEALTHY)]),
+    ("two limits above, the milder first", "chi2_token", [(None, HEALTHY), (0.3, WATCH), (1, WATCH)]),
+    ("a limit below", "ess_token", [(None, WATCH), (0.5, HEALTHY)]),
     ("a distance from one, on both sides", "ratio_mean", [(None, WATCH), (0.98, HEALTHY), (1.02, WATCH)]),
-    ("any value above zero", "invalid_fraction", [(None, HEALTHY), (SMALLEST, ACT)]),
+    ("any value above zero, then a page", "invalid_fraction", [(None, HEALTHY), (SMALLEST, WATCH), (0.01, ACT)]),
     ("a limit besides a growth rule on the same signal", "clip_fraction", [(None, HEALTHY), (0.2, WATCH)]),
     ("a signal computed by the service", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),
 ]

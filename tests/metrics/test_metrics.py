@@ -17,8 +17,10 @@ from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.incidents.incident import incident_labels
 from trmon.domain.model.access import Scope
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
 from trmon.domain.policies.policy_version import default_version
@@ -233,6 +235,27 @@ def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
         assert with_label(found, "trmon_adaptation", "mode", run=run)[mode] == 1.0
     severities = {dict(labels)["rule"]: dict(labels)["severity"] for labels in found["trmon_alert_active"]}
     assert severities[rules[0].name] == "info", "an alert keeps the severity that it started with"
+
+
+def test_rules_whose_alerts_join_the_incident_are_of_kind_health() -> None:
+    rules = builtin_rules()
+    found = samples(an_exposition(rules=lambda: rules).text([a_view(1)], project=None))
+    kinds = {dict(labels)["rule"]: dict(labels)["kind"] for labels in found["trmon_alert_active"]}
+    assert kinds == {rule.name: "health" if rule.is_of_health else "operation" for rule in rules}
+    assert (kinds["mask_rate"], kinds["crashed"]) == ("health", "operation")
+
+
+def test_an_open_incident_shows_where_it_began_and_its_cause() -> None:
+    incident = alert(run_id=1, rule=INCIDENT_RULE, severity=Severity.WARN, step=40)
+    led = replace(incident, labels=incident_labels("engine_mismatch", Finding.ENGINE_MISMATCH, 39))
+    ill, well = a_view(1, name="ill"), a_view(2, name="well")
+    for open_now, expected in ((led, {"engine_mismatch": 40.0}), (replace(led, state=AlertState.RESOLVED), {})):
+        found = samples(an_exposition().text([replace(ill, alerts=(open_now,)), well], project=None))
+        shown = {dict(labels)["cause"]: value for labels, value in found.get("trmon_incident_since_step", {}).items()}
+        assert shown == expected
+        for labels in found.get("trmon_incident_since_step", {}):
+            of_incident = {"severity": "warn", "cause": "engine_mismatch", "finding": "A"}
+            assert dict(labels) == {"project": "math", "run": "ill"} | of_incident
 
 
 def test_reloaded_rules_appear_at_once() -> None:

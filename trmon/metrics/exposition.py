@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from threading import Lock
 
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
 from trmon.metrics.sample_lines import (
@@ -37,7 +38,8 @@ FIXED_HELP: dict[str, str] = {
     "trmon_threshold_proposed": "The value that adaptation proposes for a bound of the active policy; absent if none.",
     "trmon_adaptation": "1 for the run's adaptation mode.",
     "trmon_bound": "An error bound of the newest gauge row, in units of reward; NaN if it cannot be asserted.",
-    "trmon_alert_active": "1 while an alert of the rule fires on the run.",
+    "trmon_alert_active": "1 while an alert of the rule fires on the run; those of kind health join its incident.",
+    "trmon_incident_since_step": "Step at which the open incident of the run began; absent if none is open.",
     "trmon_run_state": "1 for the run's state.",
     "trmon_last_report_timestamp_seconds": "When the run's newest report was received, on the service's clock.",
     "trmon_runs_omitted": "Active runs that are omitted because of the limit on runs.",
@@ -121,9 +123,12 @@ class Exposition:
         return self._alert_lines[mode, firing]
 
     def _values(self, view: RunView) -> Iterator[tuple[str, str, float]]:
-        """Yield metrics, the label that each has besides the run's own, and values."""
+        """Yield metrics, the labels that each has besides the run's own, and values."""
         if view.run.last_report_at is not None:
             yield "trmon_last_report_timestamp_seconds", "", view.run.last_report_at
+        for alert in view.alerts:
+            if alert.is_incident and alert.state is AlertState.FIRING:
+                yield "trmon_incident_since_step", _incident_labels(alert), alert.step
         if view.row is None:
             return
         yield "trmon_step", "", view.row.key.step
@@ -151,6 +156,17 @@ class Exposition:
     def _evict_except(self, shown: set[int]) -> None:
         for run_id in self._cached.keys() - shown:
             self._cached.pop(run_id, None)
+
+
+def _incident_labels(alert: Alert) -> str:
+    """Return the labels of an incident, which follow others; `finding` is empty while only symptoms are known."""
+    finding = finding_of(alert)
+    labels = {
+        "severity": alert.severity.value,
+        "cause": alert.labels.get(CAUSE_LABEL, ""),
+        "finding": "" if finding is None else finding.value,
+    }
+    return "," + format_labels(labels)
 
 
 def _metric(spec: SignalSpec) -> str:

@@ -15,6 +15,8 @@ from trmon_client.core.policies.policy import Policy
 MAX_CACHED = 4096
 RUN_LABELS = "\0"
 """Placeholder for a run's own labels in lines that many runs share; no label contains it."""
+HEALTH, OPERATION = "health", "operation"
+"""The kinds of rules: alerts of the first join the incident of the run, those of the second stand for themselves."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", RUN_LABELS: "\N{REPLACEMENT CHARACTER}"})
 _SPECIAL_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
@@ -69,10 +71,17 @@ def threshold_lines(metric: str, name: str, policy: Policy) -> str:
 
 def alert_lines(rules: Iterable[Rule], mode: str, firing: Mapping[str, Severity]) -> str:
     """Return one line per rule, 1 for the firing ones. Args: firing: the severity of each firing rule's alert."""
-    severities = ((rule.name, firing.get(rule.name, rule.severity_in(mode))) for rule in rules)
     return "".join(
-        _shared_line("trmon_alert_active", {"rule": rule, "severity": severity.value}, rule in firing)
-        for rule, severity in severities
+        _shared_line(
+            "trmon_alert_active",
+            {
+                "rule": rule.name,
+                "severity": firing.get(rule.name, rule.severity_in(mode)).value,
+                "kind": HEALTH if rule.is_of_health else OPERATION,
+            },
+            rule.name in firing,
+        )
+        for rule in rules
     )
 
 

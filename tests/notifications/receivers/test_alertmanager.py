@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec import structs
 
 from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.waiting import eventually
 from tests.notifications.receivers.posting import notification, posted
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
@@ -73,6 +77,17 @@ def test_an_alert_that_is_not_repeated_ends(api: httpx.Client, receiver: Alertma
     assert active(api) == []
     assert receiver.deliver([firing], now=time.time()) == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert [alert["labels"] for alert in eventually(lambda: active(api))] == [LABELS]
+
+
+@pytest.mark.server("prometheus-alertmanager")
+def test_an_incident_that_becomes_a_page_ends_its_warning(api: httpx.Client, receiver: Alertmanager) -> None:
+    now = time.time()
+    incident = partial(notification, rule=INCIDENT_RULE, since_at=now - 60, updated_at=now)
+    assert receiver.deliver([incident(severity=Severity.WARN)], now=now).outcome is DeliveryOutcome.DELIVERED
+    eventually(lambda: active(api), lambda alerts: [one["labels"]["severity"] for one in alerts] == ["warn"])
+    page = structs.replace(incident(severity=Severity.PAGE), reason=TransitionReason.WORSENED.value)
+    assert receiver.deliver([page], now=now).outcome is DeliveryOutcome.DELIVERED
+    eventually(lambda: active(api), lambda alerts: [one["labels"]["severity"] for one in alerts] == ["page"])
 
 
 def test_missing_values_are_left_out() -> None:

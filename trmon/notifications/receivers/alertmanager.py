@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.cause_details import cause_details
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryResult
@@ -33,6 +35,7 @@ class Alertmanager:
         """Post alerts."""
         expiry_seconds = EXPIRES_AFTER_REPEATS * self.repeat_seconds
         alerts = [alertmanager_alert(one, now=now, expiry_seconds=expiry_seconds) for one in notifications]
+        alerts += [_milder_alert(one) for one in notifications if one.reason == TransitionReason.WORSENED.value]
         return self._http_post.post(msgspec.json.encode(alerts))
 
     def close(self) -> None:
@@ -59,6 +62,19 @@ def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds
         "endsAt": rfc3339(ends_at),
     }
     return alert if notification.url is None else alert | {"generatorURL": notification.url}
+
+
+def _milder_alert(notification: Notification) -> dict[str, Any]:
+    """Return the end of the warning that an incident was before: its severity is a label, so the page is another alert.
+
+    Without it the warning would outlive a page that resolves before the warning expires.
+    """
+    notified = notification.alert
+    return {
+        "labels": _labels(notification) | {"severity": Severity.WARN.value},
+        "startsAt": rfc3339(notified.since_at),
+        "endsAt": rfc3339(max(notified.at, notified.since_at)),
+    }
 
 
 def _labels(notification: Notification) -> dict[str, str]:
