@@ -34,7 +34,8 @@ def init(
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
     Args: project, run: names, required. url, token: of the service; without a url, reports go to `spool_dir`.
-        policy: a preset's name or a spec; default `trm`. mode: observe (default), enforce or off; TRMON_MODE overrides.
+        policy: a preset's name or a spec; default `trm_auto`. mode: observe (default), enforce or off; TRMON_MODE
+        overrides.
         rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
         attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
     Errors: ValueError naming the argument and its variable; never for network failures.

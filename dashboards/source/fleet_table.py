@@ -16,6 +16,7 @@ from dashboards.source.promql import per_run, runs
 
 COLUMNS = {
     "Need": NEED,
+    "Since": per_run(runs("trmon_incident_since_step")),
     "State": f"{STATE} == 1",
     "Step": per_run(runs("trmon_step")),
     "Rejected": MASK_RATE,
@@ -25,14 +26,15 @@ COLUMNS = {
     "Silence": SILENCE,
 }
 """The query of each column; State shows its label."""
-ORDER = ("project", "run", "Need", "state", "Step", "Rejected", "KL", "ESS", "Reward", "Silence")
+ORDER = ("project", "run", "Need", "Since", "state", "Step", "Rejected", "KL", "ESS", "Reward", "Silence")
 
 
 def runs_table() -> table.Panel:
     """Return the table."""
     panel = rows(
         "Runs, most urgent first",
-        "KL: kl_k3, ESS: effective share of tokens, both of the primary pair; rejected: by the active policy.",
+        "Since: the step at which the open incident began; KL: kl_k3, ESS: effective share of tokens, both of the "
+        "primary pair; rejected: by the active policy.",
         COLUMNS,
         unit="short",
         transformations=_one_row_a_run(),
@@ -69,6 +71,7 @@ def _looks() -> Mapping[str, Mapping[str, object]]:
             "thresholds": _steps([(None, HEALTHY), (1, WATCH), (2, ACT)]),
         },
         "run": {"links": [{"title": "Run health", "url": run_health("__data.fields")}]},
+        "Since": {"unit": "none"},
         "Step": {"unit": "none", "links": [{"title": "On the page", "url": STEP_ON_PAGE, "targetBlank": True}]},
         "Rejected": {"unit": "percentunit", "custom.cellOptions": colored, "thresholds": _steps(band("mask_rate"))},
         "KL": {"custom.cellOptions": colored, "thresholds": _steps(band("kl_k3")), "decimals": 5},

@@ -23,6 +23,7 @@ RUNNING: Meanings = {
     4: ("finished", "text"),
 }
 SEVERITIES: Meanings = {0: ("quiet", HEALTHY), 1: ("fires: warn", WATCH), 2: ("fires: page", ACT)}
+LEVELS = (("page", 2), ("warn", 1))
 UNITS = {"fraction": "percentunit", "probability": "percentunit", "tokens": "short", "versions": "short"}
 TO_PAGE = link("This run on the page", "${page}/runs/${project}/${run}")
 
@@ -68,7 +69,7 @@ def run_health() -> Dashboard:
         "One run: its state, whether it learns, whether its policies agree, and if not, why.",
         chosen=one_run(),
         rows={
-            "": [*_numbers(), _alerts()],
+            "": [*_numbers(), _incident(), _alerts()],
             "Does it learn?": _signals(LEARNING),
             "Do the policies agree? (primary pair)": _signals(AGREEMENT),
             "Do the engines agree? (primary pair)": _signals(ENGINES),
@@ -126,6 +127,19 @@ def _now(name: str, title: str) -> stat.Panel:
     spec = _spec(name)
     about = f"{spec.description}; of the newest step."
     return number(title, about, per_run(run(f"trmon_{name}")), unit=_unit(spec), steps=band(name), width=3)
+
+
+def _incident() -> statetimeline.Panel:
+    by_severity = {value: per_run(run("trmon_incident_since_step", severity=name), "cause") for name, value in LEVELS}
+    levels = " or ".join(f"({value} + 0 * {since})" for value, since in by_severity.items())
+    return timeline(
+        "Incident, by the rule that leads it",
+        "The run's incident while it is open: one for each illness, under the rule that names its cause.",
+        (or_zero(levels), "{{cause}}"),
+        meanings=SEVERITIES,
+        height=4,
+        link=TO_PAGE,
+    )
 
 
 def _alerts() -> statetimeline.Panel:

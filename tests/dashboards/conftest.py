@@ -1,4 +1,4 @@
-"""A service that replays a healthy and an ill run, scraped by a real Prometheus; shared by all query tests."""
+"""A service that replays a healthy run and two ill ones, scraped by a real Prometheus; shared by all query tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
 
 HEALTHY = ReplayedRun("healthy", "healthy")
-ILL = ReplayedRun("ill", "stale")
+ILL = ReplayedRun("ill", "stale", mode="enforce")
+WARNED = ReplayedRun("warned", "stale")
+"""Drift that does not collapse a run is a warning; where the masks are enforced, a mask rate of 0.9 is a page."""
 FIRING = 'count(count by (severity) (trmon_alert_active{run="ill"} == 1)) >= 2'
 """A page and a warning of the ill run are firing."""
+TOLD = "count(count by (severity) (trmon_incident_since_step)) == 2"
+"""One ill run has an incident that pages, the other one that warns."""
 SEEN = 'count_over_time(trmon_scalar{run="ill", name="grad_norm"}[1m]) > 2'
 """The trainer's metrics at the end of each step, scraped often enough for a range of one-second steps."""
 
@@ -34,16 +38,16 @@ class Watched:
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """Replay both runs while they are scraped; their clients stay connected until the last test."""
+    """Replay the runs while they are scraped; their clients stay connected until the last test."""
     folder, since = tmp_path_factory.mktemp("watched"), time.time()
     service = ServiceProcess(folder / "data", public_url="http://trmon.example:8642")
     try:
         with (
             prometheus(folder, scraping(service.url)) as api,
             service.client() as client,
-            replaying(client, HEALTHY, ILL),
+            replaying(client, HEALTHY, ILL, WARNED),
         ):
-            for expression in (FIRING, SEEN):
+            for expression in (FIRING, TOLD, SEEN):
                 eventually(partial(query, api, expression), timeout_seconds=60.0)
             yield Watched(api, service.url, since)
     finally:

@@ -50,10 +50,19 @@ def test_the_series_of_a_rule_exist(watched: Watched, alert: Json) -> None:
 
 @pytest.mark.server("prometheus")
 @pytest.mark.timeout(300)
-def test_the_ill_run_alerts_and_the_healthy_one_does_not(watched: Watched) -> None:
-    of_runs = [alert["data"][0]["model"]["expr"] for alert in ALERTS if alert["title"].startswith("TrmonRun")][:2]
-    firing = {series["metric"]["run"] for expression in of_runs for series in query(watched.api, expression)}
-    assert firing == {"ill"}
+def test_an_ill_run_has_one_alert_and_the_healthy_one_has_none(watched: Watched) -> None:
+    titles = ("TrmonRunIncidentPage", "TrmonRunIncidentWarning", "TrmonRunActNow", "TrmonRunWatch")
+    asked = {alert["title"]: alert["data"][0]["model"]["expr"] for alert in ALERTS if alert["title"] in titles}
+    firing = {
+        title: [series["metric"]["run"] for series in query(watched.api, expression)]
+        for title, expression in asked.items()
+    }
+    assert firing == {
+        "TrmonRunIncidentPage": ["ill"],
+        "TrmonRunIncidentWarning": ["warned"],
+        "TrmonRunActNow": [],
+        "TrmonRunWatch": [],
+    }
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])

@@ -63,7 +63,7 @@ def test_a_page_reaches_the_on_call_receiver_and_resolves_with_the_run(tmp_path:
             send(client, MATH, wire.Start(**ORIGIN, owner="me"))
             for step in range(N_STEPS):
                 send_step(client, MATH, step=step, content=columns(seed=step, n_invalid=[1, 0, 0, 0]))
-            page = ("TrmonRunActNow", "corrupt_logprobs")
+            page = ("TrmonRunIncidentPage", "")
             eventually(
                 lambda: notifications(on_call), lambda received: (*page, "firing") in received, timeout_seconds=90.0
             )
@@ -72,5 +72,6 @@ def test_a_page_reaches_the_on_call_receiver_and_resolves_with_the_run(tmp_path:
             eventually(
                 lambda: notifications(on_call), lambda received: (*page, "resolved") in received, timeout_seconds=90.0
             )
+            assert {received[:2] for received in notifications(on_call)} == {page}
     finally:
         service.kill()
