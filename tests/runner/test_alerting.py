@@ -31,6 +31,18 @@ def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_st
     assert not watched.view.alerts
 
 
+def test_a_stop_is_advised_for_the_cause_and_only_while_an_alert_of_the_incident_pages() -> None:
+    watched, advised = WatchedRun(), {}
+    for health, steps in (("corrupt", range(6)), ("healthy", range(6, 14))):
+        train(watched, steps, health=health)
+        assert watched.view.advice is not None
+        advised[health] = (watched.view.advice.stop, watched.view.advice.reasons.get("stop", ""))
+    assert [alert.rule for alert in watched.view.alerts] == ["incident"]
+    assert advised["corrupt"][0]
+    assert advised["corrupt"][1].startswith("math/grpo: corrupt log-probs since step 0")
+    assert advised["healthy"] == (False, "")
+
+
 def test_an_incident_is_the_same_after_a_restart() -> None:
     found = []
     for restarts in (False, True):

@@ -136,7 +136,10 @@ class RunProcessor:
         )
 
     def _advice(self, now: float) -> Advice | None:
-        """Return the advice; firing alerts over batches that page make it advise a stop."""
+        """Return the advice; firing alerts over batches that page make it advise a stop.
+
+        An open incident is told first, as it names the cause, but advises nothing alone: it outlasts its alerts.
+        """
         run, context = self._run, self._run.context.pass_context(now)
         state_rules = {rule.name for rule in context.state_rules}
         alerts = [
@@ -144,6 +147,8 @@ class RunProcessor:
             for alert in run.pipeline_state.open_alerts()
             if alert.state is AlertState.FIRING and alert.severity is Severity.PAGE and alert.rule not in state_rules
         ]
+        if all(alert.is_incident for alert in alerts):
+            alerts = []
         stopping = {rule.name for rule in context.signal_rules if rule.finding in STOPPING_FINDINGS}
         return run_quarantined(
             QuarantinePart.ADVICE,
