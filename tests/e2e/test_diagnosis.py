@@ -21,6 +21,8 @@ CAUSES = {
     Injection.STALE: "B",
     Injection.LR: "G",
 }
+AS_LONG_AS_NEEDED = 40
+"""The steps after which all but the growth of the lengths is known: 20 for baselines, 20 for what must last."""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,6 @@ def test_the_cause_of_an_injection_is_named(client: httpx.Client, injection: Inj
 
 
 def test_nothing_is_found_in_a_healthy_run(client: httpx.Client) -> None:
-    found = diagnosed(client, short(LabConfig.healthy(0)), name="healthy")
+    found = diagnosed(client, replace(short(LabConfig.healthy(0)), n_steps=AS_LONG_AS_NEEDED), name="healthy")
     assert (found["primary"], found["observed"]) == ("unknown", [])
     assert [lost["finding"] for lost in found["unknown"]] == ["F"]

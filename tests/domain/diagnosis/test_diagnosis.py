@@ -59,6 +59,8 @@ def test_of_two_signals_that_each_can_rule_a_finding_out_one_suffices(lost: tupl
         ("zero_variance_groups", "group_ids"),
         ("ess_seq_relative", "first 20 steps"),
         ("response_length_growth", "105 steps"),
+        ("reward_decline", "40 steps"),
+        ("effective_signal_relative", "40 steps"),
     ],
 )
 def test_what_is_missing_names_the_argument_that_gives_it(signal: str, argument: str) -> None:
