@@ -72,7 +72,15 @@ ELSEWHERE = {("GET", "/api/v1/events"): "tests/api/test_events.py: a stream has 
 OF_NO_PROJECT = {
     ("GET", path)
     for path in (
-        *("/api/v1/signals", "/api/v1/rules", "/api/v1/rules/file", "/api/v1/bounds", "/healthz", "/readyz"),
+        *(
+            "/api/v1/signals",
+            "/api/v1/rules",
+            "/api/v1/rules/file",
+            "/api/v1/rules/{name}",
+            "/api/v1/bounds",
+            "/healthz",
+            "/readyz",
+        ),
         *("/", "/alerts", "/runs/{project}/{run}", "/static/{path}"),
     )
 }
