@@ -46,6 +46,45 @@ def test_a_run_has_its_verdict_and_recent_course(two_runs: httpx.Client) -> None
     assert well["mask_rate"] == 0.0
 
 
+def test_an_ill_run_has_its_incident_and_lists_no_rule_of_that_name(two_runs: httpx.Client) -> None:
+    ill, well = fleet(two_runs)
+    incident = ill["incident"]
+    known = {"finding": "A'", "title": "corrupt log-probs", "cause": "corrupt_logprobs", "severity": "page"}
+    assert {name: incident[name] for name in known} == known
+    assert (incident["since_step"], incident["last_good_step"], incident["state"]) == (0, None, "firing")
+    assert incident["opened_at"] > 0
+    assert incident["ended_at"] is None
+    assert well["incident"] is None
+    listed, other = two_runs.get("/api/v1/runs").json()["items"]
+    assert (listed["incident"], other["incident"]) == (incident, None)
+    assert "incident" not in listed["firing"]
+    diagnosis = two_runs.get("/api/v1/runs/math/ill/diagnosis").json()
+    assert (diagnosis["primary"], diagnosis["since_step"], diagnosis["incident"]) == ("A'", 0, incident)
+    (shown,) = [line for line in two_runs.get("/metrics").text.splitlines() if line.startswith("trmon_incident_since")]
+    assert 'finding="A\'"' in shown
+    assert shown.endswith(" 0")
+
+
+def test_a_run_keeps_that_it_ended_ill(two_runs: httpx.Client) -> None:
+    finish(two_runs, ILL, steps=range(6))
+    ill = eventually(lambda: two_runs.get("/api/v1/fleet/math/ill").json(), lambda run: run["alerts"] == [])
+    assert (ill["state"], ill["verdict"]["kind"], ill["verdict"]["need"]) == ("finished", "ended_ill", "soon")
+    assert ill["verdict"]["why"].startswith("corrupt log-probs since step 0; ended at step ")
+    assert (ill["incident"]["state"], ill["incident"]["ended_with_run"]) == ("resolved", True)
+    diagnosis = two_runs.get("/api/v1/runs/math/ill/diagnosis").json()
+    assert (diagnosis["primary"], diagnosis["since_step"]) == ("A'", 0)
+
+
+def test_acknowledging_the_incident_covers_its_symptoms(two_runs: httpx.Client) -> None:
+    (incident,) = [one for one in two_runs.get("/api/v1/alerts").json()["items"] if one["rule"] == "incident"]
+    assert incident["title"] == "corrupt log-probs"
+    assert {member["rule"] for member in incident["members"]} == {"corrupt_logprobs", "invalid_logprobs"}
+    answer = two_runs.post(f"/api/v1/alerts/{incident['identity']}/ack", json={"author": "ana"})
+    assert (answer.status_code, answer.json()["ack"]["author"]) == (200, "ana")
+    ill = fleet(two_runs)[0]
+    assert (ill["verdict"]["need"], ill["incident"]["acked_by"]) == ("none", "ana")
+
+
 def test_an_acknowledged_run_is_no_longer_urgent(two_runs: httpx.Client) -> None:
     for alert in two_runs.get("/api/v1/alerts").json()["items"]:
         two_runs.post(f"/api/v1/alerts/{alert['identity']}/ack", json={"author": "ana"})

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut, SparklineOut, VerdictOut
-from trmon.domain.health.run_verdict import Urgency, VerdictKind
+from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import RunState
 from trmon.terminal.fleet_table import fleet_frame, fleet_summary_line
@@ -31,6 +31,8 @@ def a_run(
         "step": 1204,
         "last_report_at": NOW - 42,
         "expected_step_seconds": 30.0,
+        "end_phrase": None,
+        "warnings": [],
         "verdict": verdict,
         "alerts": [],
         "mask_rate": 0.25,
@@ -65,6 +67,16 @@ ANSWERS = [
         "what is over or not known",
         [a_run(VerdictKind.FINISHED), a_run(VerdictKind.UNKNOWN)],
         "no run needs you, 1 unknown, 1 finished",
+    ),
+    (
+        "runs that ended ill, today and long ago",
+        [a_run(VerdictKind.ENDED_ILL), a_run(VerdictKind.ENDED_ILL, need=Urgency.NONE)],
+        "no run needs you, 1 to watch, 1 ended ill",
+    ),
+    (
+        "what could be measured is clean",
+        [a_run(VerdictKind.NO_DRIFT_FOUND), a_run(VerdictKind.TRAINING_HEALTHY)],
+        "no run needs you, 1 no drift found, 1 training healthy",
     ),
 ]
 

@@ -41,6 +41,10 @@ class ActiveRules:
         """Return the current rules."""
         return self._rules
 
+    def health_rules(self) -> frozenset[str]:
+        """Return the names of the rules whose alerts join a run's incident."""
+        return frozenset(rule.name for rule in self._rules if rule.is_of_health)
+
     def set_callbacks(self, *, on_change: Callable[[], None], on_failure: Callable[[], None]) -> None:
         """Set the functions to call after a reload and after a failed reload."""
         self._on_change, self._on_failure = on_change, on_failure

@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from trmon.api.diagnosis.schemas import DiagnosisOut, EvidenceOut, FindingOut
-from trmon.domain.diagnosis import Finding
+from trmon.domain.diagnosis import Assurance, Finding
+from trmon.domain.health.assurance_words import MAX_MEASUREMENTS
 from trmon.domain.rules.condition import ThresholdSide
 
 
@@ -21,7 +22,7 @@ def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
     for fires in found.circumstances:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
         console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
-    console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(_headline(found))}[/bold]", highlight=False, soft_wrap=True)
     for observation in found.observed:
         console.print(evidence_table(observation))
     for line in _lines(found):
@@ -30,11 +31,21 @@ def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
 
 def _headline(found: DiagnosisOut) -> str:
     where = f"step {found.step}, {found.steps} steps read"
-    if found.primary is Finding.UNKNOWN:
-        return f"unknown: nothing was found, but not everything is known ({where})"
-    if found.primary is Finding.HEALTHY:
-        return f"healthy ({where})"
-    return f"{found.primary.value}: {found.title} since step {found.observed[0].since_step} ({where})"
+    if found.since_step is None:
+        signals = "the signals alone: " if found.circumstances else ""
+        return f"{signals}{assurance_words(found)} ({where})"
+    last_good = "" if found.last_good_step is None else f", last good step {found.last_good_step}"
+    letter = "" if found.primary is Finding.UNKNOWN else f"{found.primary.value}: "
+    return f"{letter}{found.title} since step {found.since_step}{last_good} ({where})"
+
+
+def assurance_words(found: DiagnosisOut) -> str:
+    """Return what is known of a run without a finding, e.g. `no drift found so far`."""
+    if found.assurance is Assurance.TRAINING_HEALTHY:
+        return "training healthy, agreement not measured"
+    so_far = " so far" if found.needs_only_steps and found.assurance is Assurance.NO_DRIFT_FOUND else ""
+    values = ", ".join(f"{item.signal} {item.value:.3g}" for item in found.agreement[:MAX_MEASUREMENTS])
+    return f"{found.assurance.value}{so_far}{f': {values}' if values else ''}"
 
 
 def evidence_table(observation: FindingOut) -> Table:
@@ -70,6 +81,8 @@ def remedy_lines(found: DiagnosisOut, *, framework: str | None = None) -> Iterat
     Options of verl are arguments of its command line, quoted for a shell; those of TRL are keywords of GRPOConfig.
     """
     if found.remedy is None:
+        if found.incident is not None and found.since_step is not None:
+            yield f"do: {found.incident.fix}"
         return
     yield f"do: {found.remedy.fix}"
     yield from _options(framework, {"verl": found.remedy.verl, "TRL": found.remedy.trl})

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trmon.api.fleet.schemas import FleetRunOut, SparklineOut
 from trmon.api.http.pages import PageOut
-from trmon.domain.health.run_verdict import Urgency, VerdictKind
+from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.terminal.api_client import ApiClient
 from trmon.terminal.sparkline import text_sparkline
 from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
@@ -25,7 +25,11 @@ FRAME_LINES = 7
 WIDE, MIDDLING = 120, 100
 """Terminal columns from which sparklines, and the rejected share, fit."""
 NEEDS, KINDS = list(Urgency), list(VerdictKind)
-ILL = frozenset(kind for kind in VerdictKind if kind.urgency is not Urgency.NONE)
+ILL = frozenset(kind for kind in VerdictKind if kind.urgency is not Urgency.NONE) - {VerdictKind.ENDED_ILL}
+CALM = (
+    *(VerdictKind.HEALTHY, VerdictKind.NO_DRIFT_FOUND, VerdictKind.TRAINING_HEALTHY),
+    *(VerdictKind.UNKNOWN, VerdictKind.FINISHED),
+)
 
 
 def fetch_fleet(client: ApiClient, *, project: str | None) -> list[FleetRunOut]:
@@ -74,7 +78,10 @@ def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
     counted = {
         "to watch": needs[Urgency.SOON],
         "acknowledged": sum(run.verdict.need is Urgency.NONE and run.verdict.kind in ILL for run in runs),
-        **{kind.value: kinds[kind] for kind in (VerdictKind.HEALTHY, VerdictKind.UNKNOWN, VerdictKind.FINISHED)},
+        "ended ill": sum(
+            run.verdict.need is Urgency.NONE and run.verdict.kind is VerdictKind.ENDED_ILL for run in runs
+        ),
+        **{kind.words: kinds[kind] for kind in CALM},
     }
     first = f"{now} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"
     return ", ".join([first, *(f"{n:,} {what}" for what, n in counted.items() if n)])

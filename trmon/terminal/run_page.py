@@ -12,6 +12,7 @@ from rich.text import Text
 from trmon.api.diagnosis.schemas import DiagnosisOut
 from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut
 from trmon.api.signals.schemas import BandOut, SeriesOut
+from trmon.domain.health.verdict import Urgency
 from trmon.domain.model.severity import Severity
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
 from trmon.terminal.run_detail import POINTS, RunDetail
@@ -32,6 +33,10 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
     for warning in run.warnings:
         console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN], soft_wrap=True)
     console.print(verdict_line(run.verdict), soft_wrap=True)
+    if run.verdict.todo and run.incident is not None and run.verdict.need is not Urgency.NONE:
+        console.print(Text(f"do: {run.verdict.todo}"), soft_wrap=True)
+    if run.incident is not None and run.incident.acked_by:
+        console.print(Text(f"acknowledged by {run.incident.acked_by}", style="dim"), soft_wrap=True)
     for alert in run.alerts:
         console.print(_alert(alert), soft_wrap=True)
     if detail.diagnosis is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from trmon.api.fleet.schemas import FleetRunOut, VerdictOut
-from trmon.domain.health.run_verdict import VerdictKind, duration
+from trmon.domain.health.run_verdict import duration
+from trmon.domain.health.verdict import VerdictKind
 from trmon.domain.model.severity import Severity
 
 OF_KIND = {
@@ -13,7 +14,10 @@ OF_KIND = {
     VerdictKind.CRASHED: "bold",
     VerdictKind.STALLED: "bold",
     VerdictKind.WATCH: "yellow",
+    VerdictKind.ENDED_ILL: "yellow",
     VerdictKind.UNKNOWN: "dim",
+    VerdictKind.TRAINING_HEALTHY: "green",
+    VerdictKind.NO_DRIFT_FOUND: "green",
     VerdictKind.HEALTHY: "green",
     VerdictKind.FINISHED: "dim",
 }
@@ -22,7 +26,7 @@ OF_SEVERITY = {Severity.PAGE: "bold red", Severity.WARN: "yellow", Severity.INFO
 
 def verdict_line(verdict: VerdictOut) -> Text:
     """Return a verdict in one line, e.g. `Act: staleness since step 63`."""
-    return Text(f"{verdict.kind.value.capitalize()}: {verdict.why}", style=OF_KIND[verdict.kind])
+    return Text(f"{verdict.kind.words.capitalize()}: {verdict.why}", style=OF_KIND[verdict.kind])
 
 
 def last_seen_text(run: FleetRunOut, *, now: float) -> str:

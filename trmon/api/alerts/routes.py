@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
 from trmon.api.alerts.schemas import AckIn, AlertEventOut, AlertOut
-from trmon.api.http.components import Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.domain.alerts.alert import Acknowledgement, AlertState
+from trmon.store.repositories.alerts import ListedAlert
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 
@@ -28,7 +30,7 @@ def list_alerts(
 ) -> PageOut[AlertOut]:
     """List alerts, newest first."""
     page = service.store.alerts.list(access=access, project=project, run=run, state=state, after=after, limit=limit)
-    return PageOut(items=[AlertOut.of(listed) for listed in page.items], next=page.next)
+    return PageOut(items=_responses(service, page.items), next=page.next)
 
 
 @router.get("/events")
@@ -50,4 +52,10 @@ def acknowledge_alert(
 ) -> AlertOut:
     """Acknowledge a firing alert, which stops the reminders of this episode."""
     ack = Acknowledgement(author=given.author or access.name, note=given.note, at=time.time())
-    return AlertOut.of(service.store.alerts.acknowledge(identity, ack, access=access).result())
+    return _responses(service, [service.store.alerts.acknowledge(identity, ack, access=access).result()])[0]
+
+
+def _responses(service: Components, listed: Sequence[ListedAlert]) -> list[AlertOut]:
+    incidents = [one for one in listed if one.alert.is_incident]
+    members = service.store.alerts.members(incidents, health_rules=service.rules.health_rules())
+    return [AlertOut.of(one, members=members.get(one.id, ())) for one in listed]

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
+from trmon.api.incidents.schemas import IncidentOut
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.diagnosis import (
     REMEDIES,
+    Assurance,
     Diagnosis,
     Escalation,
     Finding,
@@ -19,6 +21,7 @@ from trmon.domain.diagnosis import (
     Quadrant,
     Stage,
 )
+from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition import ThresholdSide
 
@@ -41,6 +44,14 @@ class MissingOut(ResponseModel):
 
     signal: str
     provide: str
+    more_steps: bool = Field(False, description="Whether its inputs are sent, and only more steps are needed.")
+
+
+class MeasurementOut(ResponseModel):
+    """The newest value of a signal that was measured."""
+
+    signal: str
+    value: Number
 
 
 class RemedyOut(ResponseModel):
@@ -124,6 +135,18 @@ class DiagnosisOut(ResponseModel):
     steps: int = Field(description="The number of newest steps that were read.")
     primary: Finding
     title: str
+    since_step: int | None = Field(
+        None, description="The step at which it began: that of the standing incident, else of the primary finding."
+    )
+    last_good_step: int | None = Field(None, description="The last step before the standing incident.")
+    incident: IncidentOut | None = Field(None, description="The newest incident of the run; null without one.")
+    assurance: Assurance = Field(
+        Assurance.UNKNOWN, description="What is known of a run without findings; unknown while one stands."
+    )
+    needs_only_steps: bool = Field(False, description="Whether all that is missing comes with more steps.")
+    agreement: list[MeasurementOut] = Field(
+        default_factory=list, description="The newest values of signals of how far the policies agree."
+    )
     remedy: RemedyOut | None
     circumstances: list[CircumstanceOut] = Field(
         description="Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."
@@ -146,14 +169,22 @@ class DiagnosisOut(ResponseModel):
         config: Mapping[str, Any] | None = None,
         framework: str | None = None,
         last_good_step: int | None = None,
+        standing: Incident | None = None,
+        incident: IncidentOut | None = None,
     ) -> Self:
         """Return the response for a diagnosis.
 
-        Args: config, last_good_step: of the run, for the values of the remedy's options.
+        Args: config, last_good_step: of the run, for the values of the remedy's options; standing: the incident that
+        is open, or that stood when the run finished; incident: the newest one.
         """
+        first = diagnosis.observed[0].since_step if diagnosis.observed else None
         return cls.from_fields(
             diagnosis,
-            title=diagnosis.primary.title,
+            title=_title(diagnosis, standing),
+            since_step=first if standing is None else standing.since_step,
+            last_good_step=last_good_step,
+            incident=incident,
+            agreement=[MeasurementOut.from_fields(item) for item in diagnosis.agreement],
             remedy=diagnosis.rendered_remedy(config, last_good_step=last_good_step),
             circumstances=[CircumstanceOut.of(alert) for alert in circumstances],
             observed=[FindingOut.of(item) for item in diagnosis.observed],
@@ -163,3 +194,10 @@ class DiagnosisOut(ResponseModel):
             ignored=ignored or [],
             framework=framework,
         )
+
+
+def _title(diagnosis: Diagnosis, standing: Incident | None) -> str:
+    """Return what is wrong, in words; without a finding, how much is known of the run."""
+    if diagnosis.primary is not Finding.UNKNOWN:
+        return diagnosis.primary.title
+    return diagnosis.assurance.value if standing is None else standing.title

@@ -42,5 +42,17 @@ def get_fleet_run(key: Named, access: Reader, service: Service) -> FleetRunOut:
 def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
     now = time.time()
     alerts = service.store.alerts.firing([run.id for run in runs], access=access)
+    incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
     summaries = service.summaries.of(runs, access=access, now=now)
-    return [FleetRunOut.of(run, alerts=alerts[run.id], summary=summaries.get(run.id), now=now) for run in runs]
+    health_rules = service.rules.health_rules()
+    return [
+        FleetRunOut.of(
+            run,
+            alerts=alerts[run.id],
+            incident=incidents.get(run.id),
+            summary=summaries.get(run.id),
+            health_rules=health_rules,
+            now=now,
+        )
+        for run in runs
+    ]

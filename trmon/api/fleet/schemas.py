@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Self
 
 from pydantic import Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.health.run_verdict import Urgency, VerdictInputs, VerdictKind, judge_run, urgency_of
+from trmon.api.incidents.schemas import IncidentOut
+from trmon.domain.health.run_verdict import VerdictInputs, judge_run, urgency_of
+from trmon.domain.health.verdict import Urgency, VerdictKind
+from trmon.domain.incidents.incident import Incident, notifying_alerts
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 from trmon.store.repositories.alerts import ListedAlert
@@ -25,10 +29,11 @@ class VerdictOut(ResponseModel):
     todo: str | None = Field(description="The first thing to do; null if no action is needed.")
 
     @classmethod
-    def of(cls, inputs: VerdictInputs, *, acked: frozenset[str], now: float) -> Self:
+    def of(cls, inputs: VerdictInputs, *, acked: frozenset[str], health_rules: Collection[str], now: float) -> Self:
         """Return the response for the verdict on a run."""
         verdict = judge_run(inputs, now=now)
-        return cls.from_fields(verdict, need=urgency_of(verdict, alerts=inputs.alerts, acked=acked))
+        notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
+        return cls.from_fields(verdict, need=urgency_of(verdict, alerts=notifying, acked=acked))
 
 
 class OpenAlertOut(ResponseModel):
@@ -67,18 +72,29 @@ class FleetRunOut(ResponseModel):
     end_phrase: str | None = Field(None, description="How the run ended in a few words, or that no exit was seen.")
     warnings: list[str] = Field([], description="Mistakes in the trainer's calls.")
     verdict: VerdictOut
-    alerts: list[OpenAlertOut]
+    incident: IncidentOut | None = Field(None, description="The newest incident; null without one.")
+    alerts: list[OpenAlertOut] = Field(description="The firing alerts; those of health are symptoms of an incident.")
     mask_rate: Number | None = Field(description="At the newest step.")
     reward: SparklineOut | None
     kl: SparklineOut | None = Field(description="`kl_k3` of the primary pair.")
 
     @classmethod
-    def of(cls, run: Run, *, alerts: tuple[ListedAlert, ...], summary: RunSummary | None, now: float) -> Self:
+    def of(
+        cls,
+        run: Run,
+        *,
+        alerts: tuple[ListedAlert, ...],
+        incident: ListedAlert | None,
+        summary: RunSummary | None,
+        health_rules: Collection[str],
+        now: float,
+    ) -> Self:
         """Return the response for a run."""
         expected = summary.expected_step_seconds if summary else None
         inputs = VerdictInputs(
             run=run,
             alerts=[listed.alert for listed in alerts],
+            incident=None if incident is None else Incident(alert=incident.alert),
             diagnosis=summary.diagnosis if summary else None,
             expected_step_seconds=expected,
         )
@@ -90,8 +106,9 @@ class FleetRunOut(ResponseModel):
             step=run.last_step,
             expected_step_seconds=expected,
             warnings=[warning.text for warning in run.warnings],
-            verdict=VerdictOut.of(inputs, acked=acked, now=now),
-            alerts=[OpenAlertOut.of(listed) for listed in alerts],
+            verdict=VerdictOut.of(inputs, acked=acked, health_rules=health_rules, now=now),
+            incident=IncidentOut.of_newest(incident),
+            alerts=[OpenAlertOut.of(listed) for listed in alerts if not listed.alert.is_incident],
             mask_rate=summary.mask_rate if summary else None,
             reward=summary.reward if summary else None,
             kl=summary.kl if summary else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -12,6 +13,7 @@ from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.runs.schemas import AttemptOut, RunChange, RunOut
 from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey, checked_name
 from trmon.domain.runs.run import Run, RunState
 from trmon.notifications.configured_receivers import routes_of
@@ -50,13 +52,13 @@ def list_runs(
         after=after,
         limit=limit,
     )
-    return PageOut(items=[_response(service, run) for run in page.items], next=page.next)
+    return PageOut(items=_responses(service, page.items, access=access), next=page.next)
 
 
 @router.get("/{project}/{run}")
 def get_run(key: Named, access: Reader, service: Service) -> RunOut:
     """Return a run."""
-    return _response(service, service.store.runs.get(key, access=access))
+    return _responses(service, [service.store.runs.get(key, access=access)], access=access)[0]
 
 
 @router.get("/{project}/{run}/attempts")
@@ -83,7 +85,7 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
         archived=change.archived,
         owner_change=_owner_change(service),
     ).result()
-    return _response(service, run)
+    return _responses(service, [run], access=access)[0]
 
 
 @router.delete("/{project}/{run}", status_code=204)
@@ -94,11 +96,14 @@ def delete_run(key: Named, access: Admin, service: Service) -> None:
 
 def _owner_change(service: Components) -> OwnerChange:
     settings = service.settings
-    health_rules = frozenset(rule.name for rule in service.rules() if rule.is_of_health)
     return OwnerChange(
-        routes=routes_of(settings), public_url=settings.public_url, now=time.time(), health_rules=health_rules
+        routes=routes_of(settings),
+        public_url=settings.public_url,
+        now=time.time(),
+        health_rules=service.rules.health_rules(),
     )
 
 
-def _response(service: Components, run: Run) -> RunOut:
-    return RunOut.of(run, service.view_cache.get(run.id))
+def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunOut]:
+    incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
+    return [RunOut.of(run, service.view_cache.get(run.id), incident=incidents.get(run.id)) for run in runs]

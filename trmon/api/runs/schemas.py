@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
+from trmon.api.incidents.schemas import IncidentOut
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import Run, RunState
+from trmon.store.repositories.alerts import ListedAlert
 from trmon.views.run_view_cache import RunView
 
 
@@ -53,19 +55,22 @@ class RunOut(ResponseModel):
     archived: bool
     mask_rate: Number | None = Field(description="At the newest step; null for an inactive run.")
     firing: list[str] = Field(description="The rules whose alerts fire on the run.")
+    incident: IncidentOut | None = Field(None, description="The newest incident; null without one.")
     end: RunEndOut | None = Field(description="Null while the run goes on, and where no exit was seen.")
     end_phrase: str | None = Field(description="How the run ended in a few words, or that no exit was seen.")
     warnings: list[RunWarningOut]
 
     @classmethod
-    def of(cls, run: Run, view: RunView | None) -> Self:
-        """Return the response for a run, with its view if it is active."""
+    def of(cls, run: Run, view: RunView | None, *, incident: ListedAlert | None = None) -> Self:
+        """Return the response for a run, with its view if it is active, and its newest incident."""
+        firing = [alert for alert in view.alerts if alert.state is AlertState.FIRING] if view else []
         return cls.from_fields(
             run,
             project=run.key.project,
             run=run.key.run,
             mask_rate=view.signals.get("mask_rate") if view else None,
-            firing=[alert.rule for alert in view.alerts if alert.state is AlertState.FIRING] if view else [],
+            firing=[alert.rule for alert in firing if not alert.is_incident],
+            incident=IncidentOut.of_newest(incident),
             end=RunEndOut.from_fields(run.ending) if run.ending is not None and run.state.ended else None,
             warnings=[RunWarningOut.from_fields(warning) for warning in run.warnings],
         )

@@ -1,5 +1,6 @@
 """Diagnosis: finds the cause of a run's drift from its newest signals, with evidence and a remedy."""
 
+from trmon.domain.diagnosis.assurance import Assurance, Measurement
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.escalation import Escalation, Stage
 from trmon.domain.diagnosis.history import History
@@ -14,11 +15,13 @@ from trmon.domain.model.finding import Finding
 __all__ = [
     "REQUIRED_SIGNALS",
     "REMEDIES",
+    "Assurance",
     "Diagnosis",
     "Escalation",
     "Evidence",
     "Finding",
     "History",
+    "Measurement",
     "Missing",
     "Observation",
     "Quadrant",

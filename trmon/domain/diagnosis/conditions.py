@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from trmon.domain.diagnosis.history import DEFAULT_PAIRS, Array, History
-from trmon.domain.diagnosis.missing_inputs import how_to_provide
+from trmon.domain.diagnosis.missing_inputs import INPUTS, how_to_provide
 from trmon.domain.diagnosis.observation import Evidence, Missing
 from trmon.domain.rules.condition import ThresholdSide, Truth
 from trmon_client.core.columns.schema import Pair
@@ -106,7 +106,7 @@ class HistoryLimit:
         beyond, known = self._beyond(values), ~np.isnan(values)
         truths = self._truths(beyond, known)
         if truths[-1] == UNKNOWN:
-            return HistoryVerdict(truths, missing=(Missing(name, how_to_provide(name, sent=history.has(name))),))
+            return HistoryVerdict(truths, missing=(_missing(name, history),))
         if truths[-1] == FALSE:
             return HistoryVerdict(truths)
         since = self._since(truths, beyond)
@@ -208,3 +208,10 @@ def _start(truths: Array) -> int:
     """Return the first row since which the condition has held without a break."""
     broken = np.flatnonzero(truths != TRUE)
     return int(broken[-1]) + 1 if len(broken) else 0
+
+
+def _missing(name: str, history: History) -> Missing:
+    """Return a signal as missing; one that is computed from inputs which are sent needs more steps only."""
+    inputs = [history.find(signal)[1] for signal in INPUTS.get(name, ())]
+    is_sent = any(np.isfinite(values).any() for values in inputs)
+    return Missing(name, how_to_provide(name, sent=history.has(name)), more_steps=is_sent)

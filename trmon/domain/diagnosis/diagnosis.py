@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trmon.domain.diagnosis.assurance import (
+    AGREEMENT_SIGNALS,
+    TRAINING_SIGNALS,
+    Assurance,
+    Measurement,
+    measured,
+)
 from trmon.domain.diagnosis.cause_order import cause_order
 from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
 from trmon.domain.diagnosis.criteria import finding_conditions, unhealthy
@@ -28,6 +35,7 @@ class Diagnosis:
 
     `primary` is the cause, `observed` are all findings, causes first, `unknown` those that cannot be decided, and
     `shortfall` is the evidence why a run without a finding is not healthy; `temperatures` are known if T is the cause.
+    `agreement` and `training` are the measured signals by which a run without a finding is judged.
     """
 
     step: int
@@ -40,6 +48,8 @@ class Diagnosis:
     escalation: Escalation
     remedy: Remedy | None
     temperatures: TemperatureRatio | None = None
+    agreement: tuple[Measurement, ...] = ()
+    training: tuple[Measurement, ...] = ()
 
     def rendered_remedy(
         self, config: Mapping[str, Any] | None = None, *, last_good_step: int | None = None
@@ -59,6 +69,22 @@ class Diagnosis:
     def missing(self) -> tuple[Missing, ...]:
         """The signals that findings lack, without duplicates."""
         return tuple(dict.fromkeys(gap for observation in self.unknown for gap in observation.missing))
+
+    @property
+    def assurance(self) -> Assurance:
+        """What the diagnosis assures if nothing was found; unknown with a finding or outside the healthy ranges."""
+        if self.primary is Finding.HEALTHY:
+            return Assurance.HEALTHY
+        if self.observed or self.shortfall or self.primary is not Finding.UNKNOWN:
+            return Assurance.UNKNOWN
+        if self.agreement:
+            return Assurance.NO_DRIFT_FOUND
+        return Assurance.TRAINING_HEALTHY if self.training else Assurance.UNKNOWN
+
+    @property
+    def needs_only_steps(self) -> bool:
+        """Whether all that is missing comes with more steps."""
+        return bool(self.missing) and all(gap.more_steps for gap in self.missing)
 
 
 def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis:
@@ -89,6 +115,8 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
         escalation=escalation(history, limits),
         remedy=REMEDIES.get(primary),
         temperatures=temperature_ratio(history) if primary is Finding.TEMPERATURE else None,
+        agreement=measured(history, AGREEMENT_SIGNALS),
+        training=measured(history, TRAINING_SIGNALS),
     )
 
 

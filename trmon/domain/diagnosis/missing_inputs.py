@@ -43,6 +43,29 @@ _SIGNALS: dict[str, str] = {
     "mu_zero_saturated_share": "pass rollout_logprobs to log_batch; without a log-prob of exactly 0 there is no share",
     "mask_rate:geo_mask": "the mask rate of geo_mask, which the service computes where it is active or a shadow",
 }
+_REWARDS = ("reward_ema", "zero_variance_groups")
+_ENTROPY = ("entropy", *(f"{pair}_kl_k3" for pair in _PAIRS))
+_LENGTHS = ("n_tokens", "response_length_mean", "response_length_median")
+INPUTS: dict[str, tuple[str, ...]] = {
+    "clip_fraction_rise": ("clip_fraction",),
+    "grad_variance_rise": ("grad_variance",),
+    "grad_norm_relative": ("grad_norm",),
+    "response_length_growth": _LENGTHS,
+    "response_length_relative": _LENGTHS,
+    "ess_seq_relative": ("ess_token",),
+    "zero_variance_groups_least": ("zero_variance_groups",),
+    "reward_collapse": _REWARDS,
+    "reward_decline": _REWARDS,
+    "entropy_relative": _ENTROPY,
+    "entropy_rise": _ENTROPY,
+    "length_limit_rise": ("length_limit_ema",),
+    "effective_signal_relative": ("zero_variance_groups",),
+    "version_span_rise": ("version_span_max",),
+    "router_flip_relative": ("router_flip_rate",),
+    "temperature_slope": ("kl_k3",),
+    "temperature_corr": ("kl_k3",),
+}
+"""Signals that need a history, and inputs of which one is enough for it to come with more steps."""
 _WHEN_NAN: dict[str, str] = {
     "ratio_shift": "ratios too heavy-tailed for their mean to be measured; look at the other findings first",
     "prob_pearson": "probabilities that hardly vary have no correlation; use more tokens, or harder prompts",

@@ -25,10 +25,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A signal that a finding needs but that is unknown, and how to provide it."""
+    """A signal that a finding needs but that is unknown, and how to provide it.
+
+    `more_steps` is true if its inputs are sent, and only the history is too short.
+    """
 
     signal: str
     provide: str
+    more_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import msgspec
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
@@ -10,7 +12,9 @@ from trmon.domain.model.severity import Severity
 
 QUIET_STEPS = 50
 """Steps without a firing alert after which an incident is over."""
-CAUSE_LABEL, FINDING_LABEL, LAST_GOOD_LABEL = "cause", "finding", "last_good_step"
+CAUSE_LABEL, FINDING_LABEL, LAST_GOOD_LABEL, ENDED_LABEL = "cause", "finding", "last_good_step", "ended"
+WITH_THE_RUN = "with the run"
+"""The value of `ended` in an incident that stood until its run finished."""
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,16 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Whether the incident goes on."""
         return self.alert.state is AlertState.FIRING
+
+    @property
+    def ended_with_run(self) -> bool:
+        """Whether the incident stood until its run finished."""
+        return self.alert.labels.get(ENDED_LABEL) == WITH_THE_RUN
+
+    @property
+    def title(self) -> str:
+        """What the incident is called."""
+        return incident_title(self.cause, self.finding)
 
     @property
     def cause(self) -> str:
@@ -57,6 +71,20 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     def last_good_step(self) -> int | None:
         """The last step before the illness began; None if it began with the run."""
         return last_good_step_of(self.alert)
+
+
+def notifying_alerts(firing: Sequence[Alert], *, health_rules: Collection[str]) -> list[Alert]:
+    """Return the firing alerts of a run that notify: an open incident stands for the alerts of health."""
+    has_incident = any(alert.is_incident for alert in firing)
+    return [alert for alert in firing if not has_incident or alert.rule not in health_rules]
+
+
+def is_member(alert: Alert, incident: Alert, *, health_rules: Collection[str]) -> bool:
+    """Return whether an alert of the same run is part of an incident: it began in it, and it is of health."""
+    if alert.rule not in health_rules or alert.severity is Severity.INFO:
+        return False
+    is_over = incident.state is AlertState.RESOLVED and alert.since_at > incident.updated_at
+    return not is_over and (alert.attempt_id, alert.step) >= (incident.attempt_id, incident.step)
 
 
 def incident_identity(run_id: int) -> str:

@@ -11,7 +11,9 @@ from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
 from trmon.domain.alerts.inhibition import SEVERITY_RANK
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.incidents.incident import (
+    ENDED_LABEL,
     QUIET_STEPS,
+    WITH_THE_RUN,
     Incident,
     incident_identity,
     incident_labels,
@@ -45,12 +47,16 @@ class IncidentStep:
 
     @property
     def leader(self) -> Alert:
-        """The firing alert that comes first in the order of causes; the earliest of equals."""
-        return min(self.firing, key=lambda alert: (self._rank(alert.rule), alert.step))
+        """The firing alert that comes first in the order of causes; the most severe of equals, then the earliest."""
+        return min(self.firing, key=lambda alert: (self._rank(alert.rule), -SEVERITY_RANK[alert.severity], alert.step))
 
     def ranks_before(self, alert: Alert, cause: str) -> bool:
         """Whether an alert's finding comes before that of another rule."""
         return self._rank(alert.rule) < self._rank(cause)
+
+    def shares_finding(self, alert: Alert, cause: str) -> bool:
+        """Whether an alert's finding is that of another rule."""
+        return self._rank(alert.rule) == self._rank(cause)
 
     def _rank(self, name: str) -> int:
         rule = self.rules.get(name)
@@ -75,8 +81,10 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
 def end_incident(
     incident: Incident, *, reason: TransitionReason, key: BatchKey, at: float
 ) -> tuple[Incident, Transition]:
-    """Return the incident after its end, and the transition."""
-    alert = replace(incident.alert, state=AlertState.RESOLVED, updated_at=at)
+    """Return the incident after its end, and the transition; one that ends with its run is labelled so."""
+    is_of_run = reason is TransitionReason.FINISHED
+    labels = incident.alert.labels | ({ENDED_LABEL: WITH_THE_RUN} if is_of_run else {})
+    alert = replace(incident.alert, state=AlertState.RESOLVED, updated_at=at, labels=labels)
     return structs.replace(incident, alert=alert), _transition(alert, reason=reason, key=key)
 
 
@@ -125,7 +133,7 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
     if not is_revised and not worsens:
         return incident, None
     alert = replace(incident.alert, severity=severity, updated_at=step.at)
-    if is_revised:
+    if is_revised or step.shares_finding(leader, cause):
         alert = _led_by(alert, leader, step, last_good_step=incident.last_good_step)
     changed = structs.replace(incident, alert=alert)
     if incident.updates >= MAX_UPDATES:

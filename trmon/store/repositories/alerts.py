@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select, update
 
-from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
+from trmon.domain.incidents.incident import is_member
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
@@ -70,6 +71,43 @@ class Alerts:
             for row in connection.execute(found.order_by(table.c.id)):
                 by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
         return by_run
+
+    def newest_incidents(self, run_ids: Collection[int], *, access: Access) -> dict[int, ListedAlert]:
+        """Return the newest incident of each run that had one, by run id."""
+        table, of_run = tables.alert, tables.run.c
+        newest = (
+            select(func.max(table.c.id))
+            .where(table.c.run_id.in_(run_ids), table.c.rule == INCIDENT_RULE)
+            .group_by(table.c.run_id)
+        )
+        found = select(table, of_run.project, of_run.name).join(tables.run)
+        found = found.where(visible_runs(access), table.c.id.in_(newest))
+        with self._reader.connect() as connection:
+            return {row.run_id: _listed(row) for row in connection.execute(found)}
+
+    def members(
+        self, incidents: Collection[ListedAlert], *, health_rules: Collection[str]
+    ) -> dict[int, tuple[Alert, ...]]:
+        """Return the alerts that joined incidents, oldest first, by the id of the incident's alert."""
+        if not incidents:
+            return {}
+        table, runs = tables.alert, {listed.alert.run_id for listed in incidents}
+        oldest = min(listed.alert.since_at for listed in incidents)
+        found = select(table).where(
+            table.c.run_id.in_(runs), table.c.rule.in_(health_rules), table.c.updated_at >= oldest
+        )
+        with self._reader.connect() as connection:
+            alerts = [alert_from_row(row) for row in connection.execute(found.order_by(table.c.id))]
+        return {
+            listed.id: tuple(
+                alert
+                for alert in alerts
+                if alert.run_id == listed.alert.run_id
+                and alert.state is not AlertState.PENDING
+                and is_member(alert, listed.alert, health_rules=health_rules)
+            )
+            for listed in incidents
+        }
 
     def acknowledge(self, identity: str, ack: Acknowledgement, *, access: Access) -> Future[ListedAlert]:
         """Acknowledge a firing alert; a later acknowledgement replaces an earlier one.

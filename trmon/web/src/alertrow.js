@@ -27,11 +27,15 @@ export class AlertRow {
     fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
   }
 
-  #what({ project, run: name, rule, summary, runbook, ack }) {
+  #what({ project, run: name, title, members, labels, summary, runbook, ack }) {
+    const good = labels.last_good_step;
+    const joined = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
     return [
-      h("span", { class: "strong" }, rule.replaceAll("_", " ")),
+      h("span", { class: "strong" }, title),
+      members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
       h("div", {}, summary.replace(`${project}/${name}: `, "")),
       runbook && h("div", { class: "quiet" }, runbook),
+      joined.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined.join(", ")}`),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`),
     ];
   }
@@ -43,7 +47,7 @@ export class AlertRow {
       (await silence(
         [
           { label: "run", value: alert.run },
-          { label: "rule", value: alert.rule },
+          { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule },
         ],
         alert.project,
       )) && this.again();

@@ -7,6 +7,7 @@ import { AlertRow } from "./alertrow.js";
 import { silence } from "./dialogs.js";
 import { h, moving } from "./dom.js";
 import { follow } from "./following.js";
+import { episode, leading } from "./incidents.js";
 import { clock, plural, span } from "./words.js";
 
 const REFRESH_MS = 2000;
@@ -38,8 +39,10 @@ class AlertsView {
       all("/silences"),
     ]);
     if (turn !== this.#asked) return;
-    for (const alert of [...firing, ...past.items]) this.#row(alert).show(alert);
-    moving(() => this.#draw(firing, past, silences));
+    const known = [...firing, ...past.items];
+    const [fires, resolved] = [leading(firing, known), leading(past.items, known)];
+    for (const alert of [...fires, ...resolved]) this.#row(alert).show(alert);
+    moving(() => this.#draw(fires, { ...past, items: resolved }, silences));
   }
 
   #draw(firing, past, silences) {
@@ -81,7 +84,7 @@ class AlertsView {
 
   /** Reuse the row of each alert so that an open history stays open. */
   #row(alert) {
-    const key = `${alert.identity}@${alert.attempt_id}:${alert.step}`;
+    const key = episode(alert);
     if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));
     return this.#rows.get(key);
   }

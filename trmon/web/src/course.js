@@ -85,7 +85,7 @@ export class Course extends EventTarget {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
     const of = alerts.items.filter((alert) => alert.severity !== "info");
     this.markers = [
-      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.rule })),
+      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
       ...policies
         .slice(1)
         .map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),

@@ -4,8 +4,9 @@ import { action } from "./action.js";
 import { acknowledge, silence } from "./dialogs.js";
 import { fill, h } from "./dom.js";
 import { evidenceTable, sentence } from "./evidence.js";
+import { leading } from "./incidents.js";
 import { remedy } from "./remedy.js";
-import { capital, plural, step } from "./words.js";
+import { capital, kindWords, plural, step } from "./words.js";
 
 const SILENT = "2"; // Hours; the default of the silence dialog.
 
@@ -18,8 +19,8 @@ export function diagnosisCard(where, facts, { catalogue, open, again }) {
   const words = [
     headline(facts.judged.verdict),
     circumstances(facts),
-    why(seen, { catalogue, open }),
-    also(seen),
+    why(facts.diagnosis, { catalogue, open }),
+    also(facts),
     toDo(facts),
     actions(facts, again),
   ];
@@ -38,7 +39,7 @@ export function diagnosisCard(where, facts, { catalogue, open, again }) {
 }
 
 const headline = ({ kind, why: words }) =>
-  h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${capital(kind)}: `), h("span", {}, words));
+  h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words));
 
 /** Alerts on the run itself, such as two live trainers, which no signal shows. */
 function circumstances({ diagnosis }) {
@@ -46,24 +47,40 @@ function circumstances({ diagnosis }) {
   return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
 }
 
-function why([first], { catalogue, open }) {
-  if (!first) return null;
-  const since = h(
-    "button",
-    { class: "link strong", onclick: () => open(first.since_step) },
-    `Since step ${step(first.since_step)}`,
+/** The first step, which stays that of the incident, the last good step, and the evidence of the cause. */
+function why(diagnosis, { catalogue, open }) {
+  if (!diagnosis || (diagnosis.since_step ?? null) === null) return null;
+  const { since_step: began, last_good_step: good, observed } = diagnosis;
+  const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
+  const cause = observed.find((one) => one.finding === diagnosis.primary);
+  return h(
+    "p",
+    {},
+    link(began, "Since step"),
+    (good ?? null) !== null && [", ", link(good, "last good step")],
+    cause ? [": ", sentence(cause, catalogue)] : ". The newest steps no longer show it.",
   );
-  return h("p", {}, since, ": ", sentence(first, catalogue));
 }
 
-function also([, ...others]) {
-  const named = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
-  return others.length > 0 && h("p", { class: "quiet" }, `Also seen: ${named.join(", ")}.`);
+/** The other findings, and the firing alerts that joined the incident. */
+function also({ diagnosis, judged }) {
+  const observed = diagnosis?.observed ?? [];
+  const others = observed.filter((one) => one.finding !== diagnosis.primary);
+  const found = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
+  const alerts = (judged.alerts ?? []).map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
+  return [
+    found.length > 0 && h("p", { class: "quiet" }, `Also seen: ${found.join(", ")}.`),
+    judged.incident?.state === "firing" &&
+      alerts.length > 0 &&
+      h("p", { class: "quiet" }, `Alerts in this incident: ${alerts.join(", ")}.`),
+  ];
 }
 
 function toDo({ diagnosis }) {
   if (!diagnosis) return null;
-  return diagnosis.remedy ? remedy(diagnosis) : unknown(diagnosis);
+  if (diagnosis.remedy) return remedy(diagnosis);
+  const fix = (diagnosis.since_step ?? null) !== null && diagnosis.incident?.fix;
+  return [fix && h("p", {}, h("span", { class: "strong" }, "Do this: "), fix), unknown(diagnosis)];
 }
 
 /** Signals that are missing, and the argument of log_batch that would provide each. */
@@ -82,7 +99,7 @@ function unknown({ unknown: findings, shortfall }) {
 }
 
 function actions({ alerts, run }, again) {
-  const firing = alerts.items.filter((alert) => alert.state === "firing");
+  const firing = leading(alerts.items.filter((alert) => alert.state === "firing"));
   const open = firing.filter((alert) => !alert.ack);
   const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
   const mute = async () =>

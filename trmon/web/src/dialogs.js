@@ -15,7 +15,7 @@ const HOURS = [
 /** Ask for an author and a note; resolves to true once the alerts are acknowledged. */
 export function acknowledge(alerts) {
   const note = h("textarea", { rows: 3, maxlength: 2000, placeholder: "Looking at the weight sync" });
-  const title = `Acknowledge ${alerts.map(({ rule }) => rule.replaceAll("_", " ")).join(", ")}`;
+  const title = `Acknowledge ${alerts.map(({ title }) => title).join(", ")}`;
   return asked(title, [author(), h("label", {}, "Note", note)], "Acknowledge", (form) => {
     const word = { author: said(form), note: note.value };
     return Promise.all(alerts.map(({ identity }) => send("POST", `/alerts/${encodeURIComponent(identity)}/ack`, word)));

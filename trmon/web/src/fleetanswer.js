@@ -18,7 +18,13 @@ export function answer(runs) {
       "to watch",
     ),
     part(taken, "acknowledged"),
+    part(
+      count((run) => run.verdict.need === "none" && run.verdict.kind === "ended_ill"),
+      "ended ill",
+    ),
     part(of("healthy"), "healthy"),
+    part(of("no_drift_found"), "no drift found"),
+    part(of("training_healthy"), "training healthy"),
     part(of("unknown"), "unknown"),
     part(of("finished"), "finished"),
   ];

@@ -3,11 +3,14 @@
 import { runPath } from "./api.js";
 import { fill, h } from "./dom.js";
 import { sparkline } from "./sparkline.js";
-import { ago, capital, number, percent, step } from "./words.js";
+import { ago, kindWords, number, percent, step } from "./words.js";
 
 const HEALTHY_KL = 0.05; // The healthy limit of kl_k3 in the signal catalogue.
 const NEEDS = ["now", "soon", "none"];
-const KINDS = ["act", "crashed", "stalled", "watch", "unknown", "healthy", "finished"];
+const KINDS = [
+  ...["act", "crashed", "stalled", "watch", "ended_ill"],
+  ...["unknown", "training_healthy", "no_drift_found", "healthy", "finished"],
+];
 const last = (line) => line?.values.findLast((value) => value !== null) ?? -Infinity;
 
 /** The columns: `key` is the sort key, ascending. */
@@ -48,7 +51,7 @@ function cells(run) {
     course(run.reward, "reward", []),
     course(run.kl, "KL", [0, HEALTHY_KL]),
     h("span", { class: "number" }, percent(run.mask_rate)),
-    alerts(run.alerts),
+    alerts(run),
     run.owner ?? h("span", { class: "quiet" }, "–"),
     h("span", { class: "quiet nowrap" }, ago(run.last_report_at)),
   ];
@@ -56,7 +59,7 @@ function cells(run) {
 
 function verdict({ verdict }) {
   return [
-    h("span", { class: `kind kind-${verdict.kind}` }, capital(verdict.kind)),
+    h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     " ",
     h("span", { class: "why" }, verdict.why),
     verdict.todo && verdict.need !== "none" && h("div", { class: "todo", title: verdict.todo }, verdict.todo),
@@ -81,9 +84,11 @@ function course(line, what, height) {
   return h("span", { class: "course" }, sparkline(line.values, label, height), h("span", { class: "number" }, now));
 }
 
-function alerts(open) {
-  if (!open.length) return h("span", { class: "quiet" }, "0");
-  const taken = [...new Set(open.map((alert) => alert.acked_by).filter(Boolean))];
+/** The number of firing alerts, and who acknowledged them or the incident that they joined. */
+function alerts({ alerts: open, incident }) {
+  if (!open.length && incident?.state !== "firing") return h("span", { class: "quiet" }, "0");
+  const authors = [incident?.state === "firing" && incident.acked_by, ...open.map((alert) => alert.acked_by)];
+  const taken = [...new Set(authors.filter(Boolean))];
   const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
   return h(
     "span",

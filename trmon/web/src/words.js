@@ -46,4 +46,7 @@ export const clock = (at) => new Date(at * 1000).toLocaleString([], { dateStyle:
 
 export const plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
 
+/** Format a kind of verdict: "No drift found". */
+export const kindWords = (kind) => capital(kind.replaceAll("_", " "));
+
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -140,7 +140,7 @@ var HOURS = [
 ];
 function acknowledge(alerts2) {
   const note = h("textarea", { rows: 3, maxlength: 2e3, placeholder: "Looking at the weight sync" });
-  const title = `Acknowledge ${alerts2.map(({ rule }) => rule.replaceAll("_", " ")).join(", ")}`;
+  const title = `Acknowledge ${alerts2.map(({ title: title2 }) => title2).join(", ")}`;
   return asked(title, [author(), h("label", {}, "Note", note)], "Acknowledge", (form) => {
     const word = { author: said(form), note: note.value };
     return Promise.all(alerts2.map(({ identity }) => send("POST", `/alerts/${encodeURIComponent(identity)}/ack`, word)));
@@ -253,6 +253,7 @@ function ago(at) {
 }
 var clock = (at) => new Date(at * 1e3).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 var plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
+var kindWords = (kind) => capital(kind.replaceAll("_", " "));
 var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // src/alertrow.js
@@ -274,11 +275,15 @@ var AlertRow = class {
     );
     fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
   }
-  #what({ project, run: name2, rule, summary, runbook, ack }) {
+  #what({ project, run: name2, title, members, labels: labels2, summary, runbook, ack }) {
+    const good = labels2.last_good_step;
+    const joined = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
     return [
-      h("span", { class: "strong" }, rule.replaceAll("_", " ")),
+      h("span", { class: "strong" }, title),
+      members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
       h("div", {}, summary.replace(`${project}/${name2}: `, "")),
       runbook && h("div", { class: "quiet" }, runbook),
+      joined.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined.join(", ")}`),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
     ];
   }
@@ -288,7 +293,7 @@ var AlertRow = class {
     const mute = async () => await silence(
       [
         { label: "run", value: alert.run },
-        { label: "rule", value: alert.rule }
+        { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule }
       ],
       alert.project
     ) && this.again();
@@ -370,6 +375,13 @@ function follow(live2, { concerns, read: read3, fail: fail2, refreshMs }) {
   };
 }
 
+// src/incidents.js
+var episode = ({ identity, attempt_id, step: step2 }) => `${identity}@${attempt_id}:${step2}`;
+function leading(alerts2, incidents = alerts2) {
+  const joined = new Set(incidents.flatMap(({ members }) => members.map(episode)));
+  return alerts2.filter((alert) => !joined.has(episode(alert)));
+}
+
 // src/alerts.js
 var REFRESH_MS = 2e3;
 var PAGE2 = 50;
@@ -396,8 +408,10 @@ var AlertsView = class {
       all("/silences")
     ]);
     if (turn2 !== this.#asked) return;
-    for (const alert of [...firing, ...past.items]) this.#row(alert).show(alert);
-    moving(() => this.#draw(firing, past, silences));
+    const known = [...firing, ...past.items];
+    const [fires, resolved] = [leading(firing, known), leading(past.items, known)];
+    for (const alert of [...fires, ...resolved]) this.#row(alert).show(alert);
+    moving(() => this.#draw(fires, { ...past, items: resolved }, silences));
   }
   #draw(firing, past, silences) {
     const open = firing.filter((alert) => !alert.ack).length;
@@ -432,7 +446,7 @@ var AlertsView = class {
   }
   /** Reuse the row of each alert so that an open history stays open. */
   #row(alert) {
-    const key = `${alert.identity}@${alert.attempt_id}:${alert.step}`;
+    const key = episode(alert);
     if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));
     return this.#rows.get(key);
   }
@@ -486,7 +500,13 @@ function answer(runs) {
       "to watch"
     ),
     part(taken, "acknowledged"),
+    part(
+      count((run2) => run2.verdict.need === "none" && run2.verdict.kind === "ended_ill"),
+      "ended ill"
+    ),
     part(of("healthy"), "healthy"),
+    part(of("no_drift_found"), "no drift found"),
+    part(of("training_healthy"), "training healthy"),
     part(of("unknown"), "unknown"),
     part(of("finished"), "finished")
   ];
@@ -542,7 +562,10 @@ function sparkline(values, label, least = []) {
 // src/fleetrow.js
 var HEALTHY_KL = 0.05;
 var NEEDS = ["now", "soon", "none"];
-var KINDS = ["act", "crashed", "stalled", "watch", "unknown", "healthy", "finished"];
+var KINDS = [
+  ...["act", "crashed", "stalled", "watch", "ended_ill"],
+  ...["unknown", "training_healthy", "no_drift_found", "healthy", "finished"]
+];
 var last = (line2) => line2?.values.findLast((value) => value !== null) ?? -Infinity;
 var COLUMNS = [
   { name: "verdict", key: (run2) => NEEDS.indexOf(run2.verdict.need) * 10 + KINDS.indexOf(run2.verdict.kind) },
@@ -578,14 +601,14 @@ function cells(run2) {
     course(run2.reward, "reward", []),
     course(run2.kl, "KL", [0, HEALTHY_KL]),
     h("span", { class: "number" }, percent(run2.mask_rate)),
-    alerts(run2.alerts),
+    alerts(run2),
     run2.owner ?? h("span", { class: "quiet" }, "–"),
     h("span", { class: "quiet nowrap" }, ago(run2.last_report_at))
   ];
 }
 function verdict({ verdict: verdict2 }) {
   return [
-    h("span", { class: `kind kind-${verdict2.kind}` }, capital(verdict2.kind)),
+    h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
     " ",
     h("span", { class: "why" }, verdict2.why),
     verdict2.todo && verdict2.need !== "none" && h("div", { class: "todo", title: verdict2.todo }, verdict2.todo)
@@ -607,9 +630,10 @@ function course(line2, what, height) {
   const label = `${what} over steps ${line2.first_step} to ${line2.last_step}, now ${now2}`;
   return h("span", { class: "course" }, sparkline(line2.values, label, height), h("span", { class: "number" }, now2));
 }
-function alerts(open) {
-  if (!open.length) return h("span", { class: "quiet" }, "0");
-  const taken = [...new Set(open.map((alert) => alert.acked_by).filter(Boolean))];
+function alerts({ alerts: open, incident }) {
+  if (!open.length && incident?.state !== "firing") return h("span", { class: "quiet" }, "0");
+  const authors = [incident?.state === "firing" && incident.acked_by, ...open.map((alert) => alert.acked_by)];
+  const taken = [...new Set(authors.filter(Boolean))];
   const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
   return h(
     "span",
@@ -1575,7 +1599,7 @@ var Course = class extends EventTarget {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run2.last_step)];
     const of = alerts2.items.filter((alert) => alert.severity !== "info");
     this.markers = [
-      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.rule })),
+      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
       ...policies.slice(1).map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` }))
     ];
     this.dispatchEvent(new Event("markers"));
@@ -1715,8 +1739,8 @@ function diagnosisCard(where, facts, { catalogue, open, again }) {
   const words = [
     headline2(facts.judged.verdict),
     circumstances(facts),
-    why(seen2, { catalogue, open }),
-    also(seen2),
+    why(facts.diagnosis, { catalogue, open }),
+    also(facts),
     toDo(facts),
     actions(facts, again)
   ];
@@ -1733,27 +1757,39 @@ function diagnosisCard(where, facts, { catalogue, open, again }) {
   );
   if (opened !== void 0 && where.querySelector("details")) where.querySelector("details").open = opened;
 }
-var headline2 = ({ kind, why: words }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${capital(kind)}: `), h("span", {}, words));
+var headline2 = ({ kind, why: words }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words));
 function circumstances({ diagnosis }) {
   const told = diagnosis?.circumstances ?? [];
   return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
 }
-function why([first], { catalogue, open }) {
-  if (!first) return null;
-  const since2 = h(
-    "button",
-    { class: "link strong", onclick: () => open(first.since_step) },
-    `Since step ${step(first.since_step)}`
+function why(diagnosis, { catalogue, open }) {
+  if (!diagnosis || (diagnosis.since_step ?? null) === null) return null;
+  const { since_step: began, last_good_step: good, observed } = diagnosis;
+  const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
+  const cause = observed.find((one) => one.finding === diagnosis.primary);
+  return h(
+    "p",
+    {},
+    link(began, "Since step"),
+    (good ?? null) !== null && [", ", link(good, "last good step")],
+    cause ? [": ", sentence(cause, catalogue)] : ". The newest steps no longer show it."
   );
-  return h("p", {}, since2, ": ", sentence(first, catalogue));
 }
-function also([, ...others]) {
-  const named = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
-  return others.length > 0 && h("p", { class: "quiet" }, `Also seen: ${named.join(", ")}.`);
+function also({ diagnosis, judged }) {
+  const observed = diagnosis?.observed ?? [];
+  const others = observed.filter((one) => one.finding !== diagnosis.primary);
+  const found = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
+  const alerts2 = (judged.alerts ?? []).map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
+  return [
+    found.length > 0 && h("p", { class: "quiet" }, `Also seen: ${found.join(", ")}.`),
+    judged.incident?.state === "firing" && alerts2.length > 0 && h("p", { class: "quiet" }, `Alerts in this incident: ${alerts2.join(", ")}.`)
+  ];
 }
 function toDo({ diagnosis }) {
   if (!diagnosis) return null;
-  return diagnosis.remedy ? remedy(diagnosis) : unknown(diagnosis);
+  if (diagnosis.remedy) return remedy(diagnosis);
+  const fix = (diagnosis.since_step ?? null) !== null && diagnosis.incident?.fix;
+  return [fix && h("p", {}, h("span", { class: "strong" }, "Do this: "), fix), unknown(diagnosis)];
 }
 function unknown({ unknown: findings, shortfall }) {
   const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
@@ -1769,7 +1805,7 @@ function unknown({ unknown: findings, shortfall }) {
   );
 }
 function actions({ alerts: alerts2, run: run2 }, again) {
-  const firing = alerts2.items.filter((alert) => alert.state === "firing");
+  const firing = leading(alerts2.items.filter((alert) => alert.state === "firing"));
   const open = firing.filter((alert) => !alert.ack);
   const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
   const mute = async () => await silence(

@@ -1,0 +1,1 @@
+"""Incidents, as responses about runs carry them."""
