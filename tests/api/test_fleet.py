@@ -62,7 +62,7 @@ def test_an_ill_run_has_its_incident_and_lists_no_rule_of_that_name(two_runs: ht
     assert (diagnosis["primary"], diagnosis["since_step"], diagnosis["incident"]) == ("A'", 0, incident)
     (shown,) = [line for line in two_runs.get("/metrics").text.splitlines() if line.startswith("trmon_incident_since")]
     assert 'finding="A\'"' in shown
-    assert shown.endswith(" 0")
+    assert shown.endswith(" 0.0")
 
 
 def test_a_run_keeps_that_it_ended_ill(two_runs: httpx.Client) -> None:

@@ -33,13 +33,13 @@ def _headline(found: DiagnosisOut) -> str:
     where = f"step {found.step}, {found.steps} steps read"
     if found.since_step is None:
         signals = "the signals alone: " if found.circumstances else ""
-        return f"{signals}{assurance_words(found)} ({where})"
+        return f"{signals}{assurance_phrase(found)} ({where})"
     last_good = "" if found.last_good_step is None else f", last good step {found.last_good_step}"
     letter = "" if found.primary is Finding.UNKNOWN else f"{found.primary.value}: "
     return f"{letter}{found.title} since step {found.since_step}{last_good} ({where})"
 
 
-def assurance_words(found: DiagnosisOut) -> str:
+def assurance_phrase(found: DiagnosisOut) -> str:
     """Return what is known of a run without a finding, e.g. `no drift found so far`."""
     if found.assurance is Assurance.TRAINING_HEALTHY:
         return "training healthy, agreement not measured"

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.terminal.diagnosis_text import assurance_words, evidence_table, remedy_lines
+from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, remedy_lines
 from trmon.terminal.run_report import RunReportOut, SpanOut, known
 
 LIMITS_OF_VERL = " (verl: below 0.005 is normal, above 0.01 a precision fault)"
@@ -41,7 +41,7 @@ def _headline(report: RunReportOut) -> str:
         return f"{primary.value}: {report.diagnosis.title}; the run broke at step {report.broke_at} ({after})"
     if report.spans:
         return f"the last step shows no finding; {len(report.spans)} before it, the last until {_last(report.spans)}"
-    return assurance_words(report.diagnosis)
+    return assurance_phrase(report.diagnosis)
 
 
 def _last(spans: list[SpanOut]) -> str:

@@ -20,7 +20,7 @@ MAX_SYMPTOMS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class RunProblem:
     """A problem in words, its first step, and what to do about it."""
 
     words: str
@@ -33,10 +33,10 @@ class Problem:
         return self.words.split(" since step ")[0]
 
 
-def problem_of(incident: Incident) -> Problem:
+def problem_of(incident: Incident) -> RunProblem:
     """Return an incident as a problem, e.g. `reward collapse since step 62 (last good step 61)`."""
     last_good = "" if incident.last_good_step is None else f" (last good step {incident.last_good_step})"
-    return Problem(
+    return RunProblem(
         words=f"{incident.title} since step {incident.since_step}{last_good}",
         since_step=incident.since_step,
         todo=first_action(incident),
@@ -50,7 +50,7 @@ def first_action(incident: Incident) -> str:
 
 def problems_of(
     firing: Sequence[Alert], *, incident: Incident | None, diagnosis: Diagnosis | None
-) -> tuple[Problem, ...]:
+) -> tuple[RunProblem, ...]:
     """Return the problems, the leading one first.
 
     A standing incident leads, and its symptoms follow. Without one, duplicate trainers come first, then the findings,
@@ -67,7 +67,7 @@ def problems_of(
     return (*duplicates, *others[:1], *quarantine, *others[1:])
 
 
-def symptoms_in_words(problems: Sequence[Problem]) -> str:
+def symptoms_in_words(problems: Sequence[RunProblem]) -> str:
     """Return the problems after the first in a phrase; empty without any."""
     names = list(dict.fromkeys(problem.short for problem in problems[1:]))
     more = f" and {len(names) - MAX_SYMPTOMS} more" if len(names) > MAX_SYMPTOMS else ""
@@ -79,15 +79,15 @@ def _is_of_signals(alert: Alert, incident: Incident | None) -> bool:
     return not alert.is_incident and not is_cause and alert.rule not in (DUPLICATE_TRAINERS_RULE, QUARANTINE_RULE)
 
 
-def _of_alert(alert: Alert) -> Problem:
-    return Problem(
+def _of_alert(alert: Alert) -> RunProblem:
+    return RunProblem(
         words=f"{alert.rule.replace('_', ' ')} since step {alert.step}", since_step=alert.step, todo=alert.runbook
     )
 
 
-def _of_finding(observation: Observation) -> Problem:
+def _of_finding(observation: Observation) -> RunProblem:
     assert observation.since_step is not None
-    return Problem(
+    return RunProblem(
         words=f"{observation.finding.title} since step {observation.since_step}",
         since_step=observation.since_step,
         todo=REMEDIES[observation.finding].fix,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis import Assurance, Diagnosis
 from trmon.domain.health.assurance_words import KINDS, assurance_words
-from trmon.domain.health.problems import Problem, problems_of, symptoms_in_words
+from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.severity import Severity
@@ -90,20 +90,20 @@ def urgency_of(verdict: RunVerdict, *, alerts: Sequence[Alert], acked: frozenset
     return Urgency.NONE if all_acked else verdict.urgency
 
 
-def _problem_verdict(kind: VerdictKind, problems: Sequence[Problem], *, ended: str = "") -> RunVerdict:
+def _problem_verdict(kind: VerdictKind, problems: Sequence[RunProblem], *, ended: str = "") -> RunVerdict:
     """Return a verdict that names the leading problem, and its symptoms in brief."""
     first = problems[0]
     why = f"{first.words}{symptoms_in_words(problems)}{ended}"
     return RunVerdict(kind=kind, why=why, since_step=first.since_step, todo=first.todo or None)
 
 
-def _crashed(inputs: VerdictInputs, problems: Sequence[Problem]) -> RunVerdict:
+def _crashed(inputs: VerdictInputs, problems: Sequence[RunProblem]) -> RunVerdict:
     run = inputs.run
     error = (run.end_phrase or "the trainer ended with an error")[:MAX_ERROR_LENGTH]
     return _stopped(inputs, problems, RunVerdict(kind=VerdictKind.CRASHED, why=f"{error}{_at(run)}"))
 
 
-def _stalled(inputs: VerdictInputs, problems: Sequence[Problem], *, now: float) -> RunVerdict:
+def _stalled(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     run, expected = inputs.run, inputs.expected_step_seconds
     silent = now - (run.created_at if run.last_report_at is None else run.last_report_at)
     every = "" if expected is None else f", expected one every {duration(expected)}"
@@ -111,7 +111,7 @@ def _stalled(inputs: VerdictInputs, problems: Sequence[Problem], *, now: float) 
     return _stopped(inputs, problems, RunVerdict(kind=VerdictKind.STALLED, why=why))
 
 
-def _stopped(inputs: VerdictInputs, problems: Sequence[Problem], verdict: RunVerdict) -> RunVerdict:
+def _stopped(inputs: VerdictInputs, problems: Sequence[RunProblem], verdict: RunVerdict) -> RunVerdict:
     """Return the verdict on a run that stopped, with what was wrong before."""
     before = f"; before: {problems[0].words}" if problems else ""
     todo = next((alert.runbook for alert in inputs.alerts if alert.rule == inputs.run.state.value), None)
@@ -119,7 +119,7 @@ def _stopped(inputs: VerdictInputs, problems: Sequence[Problem], verdict: RunVer
     return replace(verdict, why=f"{verdict.why}{before}", since_step=since_step, todo=todo)
 
 
-def _finished(inputs: VerdictInputs, problems: Sequence[Problem], *, now: float) -> RunVerdict:
+def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     """Return how a run ended; it keeps that, but a day later nobody needs to investigate."""
     run, diagnosis = inputs.run, inputs.diagnosis
     is_past = now - (run.last_report_at or run.created_at) >= REVIEW_SECONDS
