@@ -11,6 +11,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.incidents.incident import QUIET_STEPS
 from trmon.domain.incidents.incident_course import MAX_UPDATES
+from trmon.domain.model.severity import Severity
 
 STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.1}
 SYMPTOMS = {"mask_rate": 0.6}
@@ -47,12 +48,16 @@ def test_an_incident_that_becomes_a_page_says_so_once() -> None:
     assert severities == [("a finding stands", "warn"), ("it has become a page", "page")]
 
 
-def test_at_most_three_updates_are_told() -> None:
+def test_at_most_three_updates_are_told_and_a_page_is_always_one_of_them() -> None:
     ill = run({"mask_rate": 0.6}, steps=10)
     for _ in range(8):
         ill.make_steps({"mask_rate": 0.6, **STALE}, steps=30).make_steps({"mask_rate": 0.6}, steps=40)
     firing = [told for told in notifications(ill) if told.status is AlertState.FIRING]
-    assert len(firing) == 1 + MAX_UPDATES
+    assert len(firing) == MAX_UPDATES
+    for _ in range(4):
+        ill.make_steps({"mask_rate": 0.6, "invalid_fraction": 0.5}, steps=30).make_steps({"mask_rate": 0.6}, steps=40)
+    firing = [told for told in notifications(ill) if told.status is AlertState.FIRING]
+    assert [told.alert.severity for told in firing] == [Severity.WARN] * MAX_UPDATES + [Severity.PAGE]
 
 
 def test_an_incident_ends_after_quiet_steps_and_is_told_once() -> None:

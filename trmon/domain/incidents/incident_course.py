@@ -136,10 +136,15 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
     if is_revised or step.shares_finding(leader, cause):
         alert = _led_by(alert, leader, step, last_good_step=incident.last_good_step)
     changed = structs.replace(incident, alert=alert)
-    if incident.updates >= MAX_UPDATES:
+    if incident.updates >= _updates_allowed(severity):
         return changed, Transition(track=AlertTrack(alert=alert), reason=TransitionReason.FIRING, alert=alert)
     reason = TransitionReason.WORSENED if worsens else TransitionReason.REVISED
     return structs.replace(changed, updates=incident.updates + 1), _transition(alert, reason=reason, key=step.key)
+
+
+def _updates_allowed(severity: Severity) -> int:
+    """Return the updates an incident may have; the last one is kept for its becoming a page, which must be told."""
+    return MAX_UPDATES if severity is Severity.PAGE else MAX_UPDATES - 1
 
 
 def _led_by(alert: Alert, leader: Alert, step: IncidentStep, *, last_good_step: int | None) -> Alert:
