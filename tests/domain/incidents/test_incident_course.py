@@ -82,3 +82,18 @@ def test_the_notification_says_cause_evidence_and_what_to_do() -> None:
     assert {name: getattr(told.cause, name) for name in expected} == expected
     assert told.cause.remedy.startswith("Reduce the lag")
     assert told.summary.startswith("math/grpo: staleness since step 130: ")
+
+
+FALLEN = {"reward_mean": 0.0}
+GRADIENT = {"grad_norm": 1_000.0}
+
+
+def test_what_begins_long_after_the_reward_fell_is_not_its_cause() -> None:
+    ill = run(FALLEN, steps=70).make_steps({**FALLEN, **GRADIENT}, steps=10)
+    assert "gradient_spike" in {rule for rule, state, _ in ill.events if state == "firing"}
+    assert {cause for _, cause in causes(ill)} == {"reward_collapse"}
+
+
+def test_what_begins_with_the_fall_of_the_reward_is_its_cause() -> None:
+    ill = run(FALLEN, steps=10).make_steps({**FALLEN, **GRADIENT}, steps=10)
+    assert causes(ill)[-1] == ("firing", "gradient_spike")

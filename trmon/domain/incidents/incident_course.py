@@ -19,7 +19,7 @@ from trmon.domain.incidents.incident import (
     incident_labels,
     incident_title,
 )
-from trmon.domain.model.finding import CAUSES
+from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
@@ -29,6 +29,11 @@ DAMPING_STEPS = 1_000
 MAX_DOUBLINGS = 4
 CAUSE_QUIET_STEPS = 20
 """Steps after which a cause that no longer fires gives way to a later one."""
+LATEST_CAUSE_STEPS = 40
+"""A finding that begins so many steps after the reward began to fall is a consequence: gradients that vanished jump.
+
+Averages over 20 steps and `for_steps` delay a cause by less. Equal rewards follow a collapse at any delay.
+"""
 MAX_UPDATES = 3
 
 
@@ -59,8 +64,21 @@ class IncidentStep:
         return self._rank(alert.rule) == self._rank(cause)
 
     def _rank(self, name: str) -> int:
+        finding = self._finding(name)
+        return len(CAUSES) if finding is None or self._is_consequence(name, finding) else CAUSES.index(finding)
+
+    def _finding(self, name: str) -> Finding | None:
         rule = self.rules.get(name)
-        return len(CAUSES) if rule is None or rule.finding is None else CAUSES.index(rule.finding)
+        return None if rule is None else rule.finding
+
+    def _is_consequence(self, name: str, finding: Finding) -> bool:
+        """Whether a firing finding began too late to explain why the reward collapsed."""
+        fallen = [alert.step for alert in self.firing if self._finding(alert.rule) is Finding.REWARD_COLLAPSE]
+        began = [alert.step for alert in self.firing if alert.rule == name]
+        if not fallen or not began or finding is Finding.REWARD_COLLAPSE:
+            return False
+        delay = 0 if finding is Finding.NO_LEARNING_SIGNAL else LATEST_CAUSE_STEPS
+        return min(began) >= min(fallen) + delay
 
 
 def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Incident | None, Transition | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.lab.testbed.injection import Fault, Injection
+from trmon.lab.testbed.injection import ROLLOUT_TEMPERATURE, Fault, Injection
 
 
 class Anchor(Enum):
@@ -21,9 +21,9 @@ class Anchor(Enum):
 class LabConfig:
     """One run of the lab: the seed, the injection from `onset_step` on, and GRPO's constants.
 
-    The injection grows to its full severity in `ramp_steps`. One step is one rollout of n_prompts x n_responses and
-    n_minibatches updates. `n_threads` is set in torch when the run starts; None leaves torch as it is. Runs with
-    equal configurations and one thread are equal to the bit.
+    The injection grows to its full severity in `ramp_steps`; `rollout_temperature` is what `temperature` ends at. One
+    step is one rollout of n_prompts x n_responses and n_minibatches updates. `n_threads` is set in torch when the run
+    starts; None leaves torch as it is. Runs with equal configurations and one thread are equal to the bit.
     """
 
     seed: int
@@ -37,6 +37,7 @@ class LabConfig:
     n_responses: int = 8
     n_minibatches: int = 4
     clip: float = 0.2
+    rollout_temperature: float = ROLLOUT_TEMPERATURE
     n_threads: int | None = 1
 
     @classmethod
@@ -57,4 +58,5 @@ class LabConfig:
         """Return the severity of the injection at a step."""
         if self.injection is None or step < self.onset_step:
             return Fault()
-        return Fault(self.injection, min(1.0, (step - self.onset_step + 1) / self.ramp_steps))
+        severity = min(1.0, (step - self.onset_step + 1) / self.ramp_steps)
+        return Fault(self.injection, severity, self.rollout_temperature)

@@ -18,9 +18,14 @@ def clipped_loss(batch: Batch, logprobs: Tensor, *, decision: DecisionPort, conf
     anchor = batch.old_logprobs
     if config.anchor is Anchor.ROLLOUT:
         anchor = decision.clean(batch.rollout_logprobs, logprobs)
-    mask, advantages = batch.prompts.mask, batch.advantages[:, None]
+    mask, advantages = batch.mask, batch.advantages[:, None]
     ratio = torch.where(mask, logprobs - anchor, 0.0).exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     gain = torch.minimum(ratio * advantages, clipped * advantages)
     per_sequence = -torch.where(mask, gain, 0.0).sum(dim=1) / mask.sum(dim=1)
     return torch.where(decision.mask, per_sequence, 0.0).sum() / len(batch)
+
+
+def entropy_bonus(batch: Batch, entropy: Tensor, *, coefficient: float) -> Tensor:
+    """Return the part of the loss that rewards entropy [B, T], a mean over tokens."""
+    return -coefficient * entropy[batch.mask].mean()

@@ -42,6 +42,7 @@ class MonitorPort(Protocol):
         rewards: Tensor,
         group_ids: Tensor,
         versions: Tensor,
+        truncated: Tensor | None = None,
         trainer_version: int,
         old_version: int,
         update: int | None = None,

@@ -32,9 +32,12 @@ class PolicyOutput:
 
 @dataclass(frozen=True, eq=False)
 class ScoredResponses:
-    """The policy's outputs on responses: `logprobs` [B, T] of their tokens and `routing` logits [B, T, N_EXPERTS]."""
+    """The policy's outputs on responses: `logprobs` and `entropy` [B, T] of their tokens and `routing` logits
+    [B, T, N_EXPERTS].
+    """
 
     logprobs: Tensor
+    entropy: Tensor
     routing: Tensor
 
     @property
@@ -76,8 +79,9 @@ class PolicyNetwork(nn.Module):
         tokens = torch.cat([prompts.tokens, responses[:, :-1]], dim=1)
         features, _ = self.encode(tokens)
         reading = self.read(features[:, first:])
-        logprobs = reading.logits.log_softmax(dim=-1).gather(2, responses[..., None]).squeeze(2)
-        return ScoredResponses(logprobs=logprobs, routing=reading.routing)
+        every = reading.logits.log_softmax(dim=-1)
+        logprobs = every.gather(2, responses[..., None]).squeeze(2)
+        return ScoredResponses(logprobs=logprobs, entropy=-(every.exp() * every).sum(dim=-1), routing=reading.routing)
 
     def weights(self) -> Weights:
         """Return a copy of the parameters."""

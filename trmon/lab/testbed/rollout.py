@@ -15,13 +15,19 @@ from trmon.lab.testbed.task import MAX_LENGTH, Prompts
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """B sampled responses: `tokens`, the engine's own `logprobs` (mu) and `experts`, each [B, T]; `versions` [B]."""
+    """B sampled responses: `tokens`, the engine's own `logprobs` (mu) and `experts`, each [B, T]; `versions` [B].
+
+    `mask` [B, T] is true where a token was sampled; `truncated` [B] where the limit of tokens cut the response, None
+    without a limit.
+    """
 
     prompts: Prompts
     tokens: Tensor
     logprobs: Tensor
     experts: Tensor
     versions: Tensor
+    mask: Tensor
+    truncated: Tensor | None
 
 
 class RolloutEngine:
@@ -46,12 +52,15 @@ class RolloutEngine:
             spoken.append(self._speak(features[:, -1:], fault))
             features, state = self._policy.encode(spoken[-1][0], state)
         tokens, logprobs, experts = (torch.cat(column, dim=1) for column in zip(*spoken, strict=True))
+        limit = MAX_LENGTH if fault.token_limit is None else fault.token_limit
         return Rollout(
             prompts=prompts,
             tokens=tokens,
             logprobs=self._without_lost_ends(logprobs, share=fault.padded_share),
             experts=experts,
             versions=torch.full((len(prompts),), self._version),
+            mask=prompts.mask & (torch.arange(MAX_LENGTH) < limit),
+            truncated=None if fault.token_limit is None else prompts.mask.sum(dim=1) > limit,
         )
 
     def _speak(self, features: Tensor, fault: Fault) -> tuple[Tensor, Tensor, Tensor]:
@@ -60,7 +69,8 @@ class RolloutEngine:
             shape = (len(features), 1, N_EXPERTS)
             noise = fault.router_noise * torch.randn(shape, generator=self._generator)
         reading = self._policy.read(features, router_noise=noise)
-        logprobs = nucleus_logprobs(reading.logits[:, 0].log_softmax(dim=-1), top_p=fault.top_p)
+        logits = reading.logits[:, 0] / fault.temperature
+        logprobs = nucleus_logprobs(logits.log_softmax(dim=-1), top_p=fault.top_p)
         token = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
         return token, logprobs.gather(1, token), reading.experts
 

@@ -70,9 +70,14 @@ def prompts(symbols: Tensor, lengths: Tensor) -> Prompts:
     return Prompts(tokens=torch.cat([tokens, separator], dim=1), answers=answers, mask=mask)
 
 
-def score_responses(responses: Tensor, *, to: Prompts) -> Scores:
-    """Return the rewards of responses [B, MAX_LENGTH]: half for an exact answer, half for the right positions."""
+def score_responses(responses: Tensor, *, to: Prompts, said: Tensor | None = None) -> Scores:
+    """Return the rewards of responses [B, MAX_LENGTH]: half for an exact answer, half for the right positions.
+
+    Args: said: [B, MAX_LENGTH], true where a response has a token; None is everywhere.
+    """
     right = (responses == to.answers) & to.mask
+    if said is not None:
+        right &= said
     position_match = right.sum(dim=1) / to.mask.sum(dim=1)
     exact = (right == to.mask).all(dim=1)
     return Scores(reward=0.5 * exact + 0.5 * position_match, exact=exact)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trmon.lab.testbed.batch import Batch
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import LARGEST_LAG, Fault
-from trmon.lab.testbed.loss import clipped_loss
+from trmon.lab.testbed.loss import clipped_loss, entropy_bonus
 from trmon.lab.testbed.monitor_port import DecisionPort, MonitorPort
 from trmon.lab.testbed.policy import PolicyNetwork, Weights, policy_with_weights
+from trmon.lab.testbed.rewards import judge_rollout
 from trmon.lab.testbed.rollout import RolloutEngine
 from trmon.lab.testbed.task import draw_prompts
 from trmon.lab.testbed.warmstart import WarmStart, warm_start
@@ -65,12 +68,12 @@ class Trainer:
     def step(self, step: int) -> StepResult:
         """Roll out, report, update."""
         fault = self._config.fault(step)
-        learning_rate = fault.learning_rate(self._config.learning_rate)
         batch = self._roll_out(step, fault)
         exact = batch.exact.float().mean().item()
+        learning_rate = fault.learning_rate(self._config.learning_rate)
         scalars = {"lr": learning_rate, "exact": exact, "router_flip_rate": batch.router_flip_rate}
         decision = self._report(batch, step=step, logprobs=batch.old_logprobs, scalars=scalars)
-        grad_norm = self._update(batch, step=step, learning_rate=learning_rate)
+        grad_norm = self._update(batch, step=step, fault=fault)
         self._monitor.log_scalars(step, {"grad_norm": grad_norm})
         return StepResult(
             step=step,
@@ -90,23 +93,30 @@ class Trainer:
         rollout = self._engine.generate(prompts, fault=fault)
         with torch.no_grad():
             scored = self._policy.score(prompts, rollout.tokens)
-        return Batch.of(rollout, learner=scored, n_responses=self._config.n_responses)
+        rewards = judge_rollout(rollout, n_responses=self._config.n_responses, fault=fault, generator=self._generator)
+        return Batch.of(rollout, learner=scored, rewards=rewards)
 
-    def _update(self, batch: Batch, *, step: int, learning_rate: float) -> float:
-        """Return the largest gradient norm of the step's updates."""
+    def _update(self, batch: Batch, *, step: int, fault: Fault) -> float:
+        """Return the largest gradient norm of the step's updates; NaN if one was NaN."""
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = fault.learning_rate(self._config.learning_rate)
         order = torch.randperm(len(batch), generator=self._generator)
         minibatches = [batch[rows] for rows in order.chunk(self._config.n_minibatches)]
-        return max(self._learn(part, step=step, update=update) for update, part in enumerate(minibatches))
+        norms = [self._learn(part, step=step, update=update, fault=fault) for update, part in enumerate(minibatches)]
+        return float(np.max(norms))
 
-    def _learn(self, batch: Batch, *, step: int, update: int) -> float:
-        logprobs = self._policy.score(batch.prompts, batch.tokens).logprobs
-        decision = self._report(batch, step=step, logprobs=logprobs, update=update)
+    def _learn(self, batch: Batch, *, step: int, update: int, fault: Fault) -> float:
+        """Return the gradient norm of an update, which is left out where that is not finite, as verl does."""
+        scored = self._policy.score(batch.prompts, batch.tokens)
+        decision = self._report(batch, step=step, logprobs=scored.logprobs, update=update)
+        loss = clipped_loss(batch, scored.logprobs, decision=decision, config=self._config)
+        if fault.entropy_bonus:
+            loss = loss + entropy_bonus(batch, scored.entropy, coefficient=fault.entropy_bonus)
         self._optimizer.zero_grad()
-        torch.autograd.backward(clipped_loss(batch, logprobs, decision=decision, config=self._config))
+        torch.autograd.backward(loss)
         norm = _grad_norm(self._policy)
-        self._optimizer.step()
+        if math.isfinite(norm):
+            self._optimizer.step()
         return norm
 
     def _report(
@@ -122,7 +132,7 @@ class Trainer:
             step=step,
             update=update,
             chunks=1,
-            mask=batch.prompts.mask,
+            mask=batch.mask,
             rollout_logprobs=batch.rollout_logprobs,
             old_logprobs=batch.old_logprobs,
             logprobs=logprobs,
@@ -133,6 +143,7 @@ class Trainer:
             trainer_version=step,
             old_version=step,
             scalars=scalars,
+            **({} if batch.truncated is None else {"truncated": batch.truncated}),
         )
 
 
