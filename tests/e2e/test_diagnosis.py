@@ -20,9 +20,18 @@ CAUSES = {
     Injection.SUPPORT: "A''",
     Injection.STALE: "B",
     Injection.LR: "G",
+    Injection.TEMPERATURE: "T",
+    Injection.REWARD: "R",
+    Injection.NAN: "N",
+    Injection.ENTROPY: "S",
+    Injection.LENGTH: "L",
 }
 AS_LONG_AS_NEEDED = 40
 """The steps after which all but the growth of the lengths is known: 20 for baselines, 20 for what must last."""
+
+LATE = {Injection.LR, Injection.REWARD, Injection.NAN, Injection.ENTROPY, Injection.LENGTH}
+SLOW = {Injection.REWARD: 40, Injection.ENTROPY: 66}
+"""Steps that a finding over averages needs after the onset."""
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +45,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 def short(config: LabConfig) -> LabConfig:
     """A few healthy steps, a few to full severity, and a few of it.
 
-    A new optimizer's first steps are large too; finding G counts them for 20 steps.
+    A new optimizer's first steps are large too; finding G counts them for 20 steps, which the findings of a collapse
+    compare with.
     """
-    onset_step = 24 if config.injection is Injection.LR else 12
-    return replace(config, n_steps=onset_step + 24, onset_step=onset_step, ramp_steps=8)
+    onset_step = 24 if config.injection in LATE else 12
+    return replace(
+        config,
+        n_steps=onset_step + SLOW.get(config.injection, 24),
+        onset_step=onset_step,
+        ramp_steps=8,
+    )
 
 
 @pytest.mark.parametrize("injection", CAUSES, ids=lambda injection: injection.value)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trmon.lab.testbed.batch import Batch, group_advantages
+from trmon.lab.testbed.batch import Batch
 from trmon.lab.testbed.injection import Fault
 from trmon.lab.testbed.policy import new_policy
+from trmon.lab.testbed.rewards import group_advantages, judge_rollout
 from trmon.lab.testbed.rollout import RolloutEngine
 from trmon.lab.testbed.task import draw_prompts
 
@@ -31,7 +32,9 @@ def _batch() -> Batch:
     prompts = draw_prompts(4, generator=torch.Generator().manual_seed(2)).repeat(8)
     rollout = engine.generate(prompts, fault=Fault())
     with torch.no_grad():
-        return Batch.of(rollout, learner=policy.score(prompts, rollout.tokens), n_responses=8)
+        scored = policy.score(prompts, rollout.tokens)
+    rewards = judge_rollout(rollout, n_responses=8, fault=Fault(), generator=torch.Generator())
+    return Batch.of(rollout, learner=scored, rewards=rewards)
 
 
 def test_responses_to_one_prompt_are_one_group() -> None:

@@ -42,6 +42,7 @@ def _setup(*, ratio: float = 1.0, advantages: tuple[float, float] = (1.0, 1.0)) 
     batch = Batch(
         prompts=task,
         tokens=task.answers,
+        mask=task.mask,
         rollout_logprobs=old.clone(),
         old_logprobs=old,
         flips=torch.zeros((2, 16), dtype=torch.bool),
@@ -50,6 +51,7 @@ def _setup(*, ratio: float = 1.0, advantages: tuple[float, float] = (1.0, 1.0)) 
         exact=torch.zeros(2, dtype=torch.bool),
         advantages=torch.tensor(advantages),
         group_ids=torch.zeros(2, dtype=torch.int64),
+        truncated=None,
     )
     return Setup(batch, (old + torch.tensor(ratio).log()).requires_grad_())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -117,6 +118,44 @@ def test_a_large_learning_rate_is_reported_and_moves_the_learner_further() -> No
         for monitor in (healthy, large)
     ]
     assert moved[1] > 2 * moved[0]
+
+
+def test_a_cool_rollout_is_scored_at_temperature_one() -> None:
+    _, monitor = _run(_short(Injection.TEMPERATURE))
+    slopes = _signals(monitor, "mismatch_temperature_near")
+    assert slopes[:2] == pytest.approx([1, 1], abs=0.01)
+    assert max(slopes[3:]) < 0.95
+
+
+def test_negated_rewards_reach_the_learner_while_the_engines_agree() -> None:
+    _, monitor = _run(_short(Injection.REWARD))
+    agreement = [float((call.inputs["advantages"] * call.inputs["rewards"]).sum()) for call in monitor.rollouts()]
+    assert min(agreement[:2]) > 0
+    assert max(agreement[3:]) < 0
+    assert max(_signals(monitor, "mismatch_kl_k3")) < 1e-3
+
+
+def test_updates_without_a_finite_gradient_are_left_out() -> None:
+    results, monitor = _run(_short(Injection.NAN))
+    rewards = [call.inputs["rewards"] for call in monitor.rollouts()]
+    assert not any(torch.isnan(step).any() for step in rewards[:2])
+    assert torch.isnan(rewards[4]).any()
+    assert math.isnan(results[4].grad_norm)
+    assert not any(torch.isnan(call.inputs["logprobs"]).any() for call in monitor.calls)
+
+
+def test_an_entropy_bonus_flattens_the_policy() -> None:
+    steady, flattened = (_signals(_run(config)[1], "sampled_entropy") for config in (SHORT, _short(Injection.ENTROPY)))
+    assert flattened[:2] == steady[:2]
+    assert flattened[-1] > steady[-1]
+
+
+def test_a_limit_of_tokens_cuts_responses_and_their_rewards() -> None:
+    results, monitor = _run(_short(Injection.LENGTH))
+    assert min(_signals(monitor, "response_length_max")[:2]) > 12
+    assert _signals(monitor, "response_length_max")[3:] == [4, 4, 4]
+    assert _signals(monitor, "length_limit_share")[3:] == [1, 1, 1]
+    assert max(result.reward for result in results[3:]) < 0.4
 
 
 def test_enforced_decisions_hold_the_learner() -> None:

@@ -14,19 +14,17 @@ from trmon.domain.model.errors import NotReady
 
 DEMO_SEED = 5
 """A seed whose reward falls for good between steps 90 and 115, however a CPU rounds; `find_collapse` needs 100 more."""
-INJECTIONS = "What goes wrong: quantise, stale, router, pad, support or lr."
+INJECTIONS = "What goes wrong: quantise, stale, router, pad, support, lr, temperature, reward, nan, entropy or length."
 
 
 def demo_command(
-    inject: Annotated[
-        str, typer.Option(help="What goes wrong: quantise, stale, router, pad, support or lr.")
-    ] = "stale",
-    seed: Annotated[int, typer.Option(help="Seed of both runs.")] = DEMO_SEED,
+    inject: Annotated[str, typer.Option(help=f"{INJECTIONS} In the ill run.")] = "stale",
+    seed: Annotated[int, typer.Option(help="Seed of all runs.")] = DEMO_SEED,
     steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 240,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the service running so that you can explore.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Train a healthy and a drifting run against a local service, and print what trmon reported."""
+    """Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported."""
     with plain_errors():
         with _needs_torch():
             from trmon.lab.commands import DemoChoices, injection, run_demo

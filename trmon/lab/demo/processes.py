@@ -14,7 +14,7 @@ from typing import IO
 
 from trmon.domain.model.errors import TrmonError
 from trmon.hosts.child_process import ChildProcess
-from trmon.lab.testbed.injection import Injection
+from trmon.lab.demo.training import Training
 
 USUAL_PORT = 8642
 START_SECONDS = 30.0
@@ -33,16 +33,6 @@ class ServiceProcess:
     process: ChildProcess
     url: str
     log: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """One trainer to start: its run name, its injection and the number of steps."""
-
-    name: str
-    seed: int
-    injection: Injection | None
-    n_steps: int
 
 
 @contextmanager

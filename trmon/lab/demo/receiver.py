@@ -32,7 +32,7 @@ class Pager:
 
     def take(self, message: dict[str, Any]) -> None:
         """Store the alerts of a message."""
-        self.alerts += [{"run": message["run"]["run"], **alert} for alert in message["alerts"]]
+        self.alerts += [alert | {"run": alert.get("run", message["run"])["run"]} for alert in message["alerts"]]
 
 
 def _handler(pager: Pager) -> type[BaseHTTPRequestHandler]:

@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +15,16 @@ from rich.console import Console
 
 from trmon.hosts.child_process import ChildProcess
 from trmon.lab.demo.board import Board
-from trmon.lab.demo.processes import DemoError, ServiceProcess, Training, run_service, run_trainer
+from trmon.lab.demo.processes import DemoError, ServiceProcess, run_service, run_trainer
 from trmon.lab.demo.readings import RunReader, RunReading
 from trmon.lab.demo.receiver import Pager
 from trmon.lab.demo.story import DemoStory, story_lines, tell_story
-from trmon.lab.testbed.config import LabConfig
+from trmon.lab.demo.training import HEALTHY, ILL, Training, demo_trainings
 from trmon.lab.testbed.injection import Injection
 
 PROJECT = "demo"
-HEALTHY = "healthy"
-ILL = "ill"
 READ_EVERY_SECONDS = 0.5
-SETTLE_SECONDS = 15.0
+SETTLE_SECONDS = 60.0
 """Time limit for closing and notifying the last batches after the trainers have ended."""
 
 
@@ -42,7 +40,7 @@ class DemoChoices:
 
 
 def run_demo(choices: DemoChoices, *, console: Console) -> bool:
-    """Train a healthy and a failing run under a new service, display both and print the story; return True on success.
+    """Train a healthy run and failing ones under a new service, and print their story; return True on success.
 
     Errors: DemoError if the service or a trainer fails.
     """
@@ -50,23 +48,23 @@ def run_demo(choices: DemoChoices, *, console: Console) -> bool:
         data_dir, pager = stack.enter_context(_data_dir(choices)), stack.enter_context(Pager())
         served = stack.enter_context(run_service(data_dir, webhook_url=pager.url))
         reader = stack.enter_context(closing(RunReader(served.url, project=PROJECT)))
-        console.print(f"The service listens on {served.url}. Two trainers warm up, then train.", highlight=False)
-        readings = _watch(choices, reader, data_dir=data_dir, console=console)
+        trainings = demo_trainings(choices.injection, seed=choices.seed, n_steps=choices.n_steps)
+        started = f"The service listens on {served.url}. {len(trainings)} trainers warm up, then train."
+        console.print(started, highlight=False)
+        readings = _watch(trainings, reader, data_dir=data_dir, console=console)
         calibration = reader.calibrated(HEALTHY, readings[HEALTHY])
-        story = tell_story(readings, pager.alerts, healthy=HEALTHY, ill=ILL, calibration=calibration)
-        _print(story, choices=choices, served=served, console=console)
+        story = tell_story(trainings, readings, pager.alerts, calibration=calibration)
+        _print(story, keep=choices.keep, served=served, console=console)
         if choices.keep:
             _wait(served, console=console)
     return story.went_well
 
 
-def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: Console) -> dict[str, RunReading]:
-    """Start both trainers and display both runs; return the last readings at the end."""
+def _watch(
+    trainings: Sequence[Training], reader: RunReader, *, data_dir: Path, console: Console
+) -> dict[str, RunReading]:
+    """Start the trainers and display their runs; return the last readings at the end."""
     started = time.monotonic()
-    trainings = [
-        Training(name, seed=choices.seed, injection=injection, n_steps=choices.n_steps)
-        for name, injection in ((HEALTHY, None), (ILL, choices.injection))
-    ]
     with ExitStack() as stack:
         logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
         trainers = {
@@ -75,12 +73,12 @@ def _watch(choices: DemoChoices, reader: RunReader, *, data_dir: Path, console: 
             )
             for training in trainings
         }
-        board = stack.enter_context(Board(console, n_steps=choices.n_steps))
+        board = stack.enter_context(Board(console, n_steps=trainings[0].n_steps))
         while any(process.status is None for process in trainers.values()):
             board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
             time.sleep(READ_EVERY_SECONDS)
         _check(trainers, logs)
-        readings = _settled(reader)
+        readings = _settled(reader, list(trainers))
         board.show(readings, seconds=time.monotonic() - started)
     return readings
 
@@ -91,11 +89,11 @@ def _check(trainers: Mapping[str, ChildProcess], logs: Mapping[str, Path]) -> No
             raise DemoError(f"the trainer of {name!r} ended with {process.status}:\n{logs[name].read_text()[-2000:]}")
 
 
-def _settled(reader: RunReader) -> dict[str, RunReading]:
-    """Return the readings of both runs once the service has finished with them."""
+def _settled(reader: RunReader, runs: Sequence[str]) -> dict[str, RunReading]:
+    """Return the readings of the runs once the service has finished with them."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        readings = {name: reader.read(name) for name in (HEALTHY, ILL)}
+        readings = {name: reader.read(name) for name in runs}
         if all(reading.state == "finished" for reading in readings.values()):
             return readings
         if time.monotonic() > deadline:
@@ -104,12 +102,11 @@ def _settled(reader: RunReader) -> dict[str, RunReading]:
         time.sleep(READ_EVERY_SECONDS)
 
 
-def _print(story: DemoStory, *, choices: DemoChoices, served: ServiceProcess, console: Console) -> None:
-    onset_step = LabConfig.injected(choices.injection, choices.seed).onset_step
+def _print(story: DemoStory, *, keep: bool, served: ServiceProcess, console: Console) -> None:
     console.print()
-    for line in story_lines(story, injection=choices.injection.value, onset_step=onset_step):
+    for line in story_lines(story):
         console.print(line, highlight=False, soft_wrap=True)
-    if choices.keep:
+    if keep:
         console.print(f"Where to look: {served.url}/runs/{PROJECT}/{ILL}", highlight=False)
         console.print(f"               {served.url}/api/v1/alerts   {served.url}/metrics", highlight=False)
     else:
