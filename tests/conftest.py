@@ -36,6 +36,7 @@ hypothesis.settings.load_profile("any machine")
 
 
 SLOW = (
+    "benchmarks/",
     "bootstrap/test_worker_main.py",
     "cli/",
     "client/test_advice.py",
