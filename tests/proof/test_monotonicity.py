@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,15 @@ def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -
 
 
 def at_slack(name: str, slack: float) -> Policy:
-    """Return a preset whose bounds have this distance from the value of equal policies."""
+    """Return a preset whose bounds have this distance from the value of equal policies.
+
+    A calibrated preset takes no bounds: a trainer receives it with plain ones, as here.
+    """
     if name in PRESETS and PRESETS[name].takes == ("delta",):
         return preset(name, delta=slack)
+    if name in PRESETS and PRESETS[name].is_calibrated:
+        bounded = tuple(replace(criterion, upper=slack) for criterion in preset(name).criteria)
+        return replace(preset(name), criteria=bounded, calibrate=None)
     rule: Any = (preset(name).criteria or preset(name).tokens)[0]
     is_ratio = rule.measured.is_ratio if isinstance(rule, Criterion) else rule.kind.is_ratio
     least, most = (1 / (1 + slack), 1 + slack) if is_ratio else (-slack, slack)
