@@ -25,7 +25,7 @@ def plot(page: Page, title: str) -> object:
 def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
     page = visiting().go(PATH)
     card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text(re.compile(r"Act: staleness since step \d\d"))
+    expect(card).to_contain_text(re.compile(r"Watch: staleness since step \d\d"))
     expect(card).to_contain_text("Do this: Reduce the lag")
     expect(card.locator("table")).to_contain_text("engine_lag")
     expect(card.locator(".config")).to_contain_text("trainer.v1.separate_async.parameter_sync_step=1")
@@ -57,7 +57,7 @@ def test_every_chart_is_drawn_and_evidence_is_outlined(visiting: Visiting) -> No
     page = visiting().go(PATH)
     expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
     expect(page.locator(".charts canvas")).to_have_count(len(PANELS))
-    outlined = page.locator('.charts [data-evidence="act"] h2')
+    outlined = page.locator('.charts [data-evidence="watch"] h2')
     expect(outlined.filter(has_text="Version lag")).to_have_count(1)
     expect(outlined.filter(has_text="Reward")).to_have_count(0)
     expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy ≥ 0.99")
@@ -177,10 +177,10 @@ def test_dragging_over_a_chart_zooms_to_its_steps(visiting: Visiting) -> None:
     expect(page.locator(".step")).to_be_hidden()
 
 
-def test_an_unknown_verdict_lists_the_missing_arguments(visiting: Visiting) -> None:
+def test_a_verdict_that_needs_more_steps_lists_the_missing_arguments(visiting: Visiting) -> None:
     page = visiting().go("/runs/math/healthy-8b")
     card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text("Unknown: no finding in 20 steps; the full diagnosis needs more steps")
+    expect(card).to_contain_text(re.compile(r"No drift found: .* in 20 steps so far; the other checks need more steps"))
     expect(card).to_contain_text("Needed for: length surge.")
 
 

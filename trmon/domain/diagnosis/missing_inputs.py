@@ -45,7 +45,7 @@ _SIGNALS: dict[str, str] = {
 }
 _REWARDS = ("reward_ema", "zero_variance_groups")
 _ENTROPY = ("entropy", *(f"{pair}_kl_k3" for pair in _PAIRS))
-_LENGTHS = ("n_tokens", "response_length_mean", "response_length_median")
+_LENGTHS = ("n_tokens", "response_length_mean", "response_length_median", "kl_k3")
 INPUTS: dict[str, tuple[str, ...]] = {
     "clip_fraction_rise": ("clip_fraction",),
     "grad_variance_rise": ("grad_variance",),
