@@ -41,7 +41,7 @@ def told(output: str, run: str) -> ToldRun:
     return ToldRun(text, int(onset), float(kl), int(alert), severity, title, int(since), int(last_good), int(collapse))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_failing_runs_are_reported_with_their_causes_and_the_healthy_one_is_not(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trmon", "demo", "--data-dir", str(tmp_path)]
     ended = subprocess.run(

@@ -91,7 +91,7 @@ GRADIENT = {"grad_norm": 1_000.0}
 def test_what_begins_long_after_the_reward_fell_is_not_its_cause() -> None:
     ill = run(FALLEN, steps=70).make_steps({**FALLEN, **GRADIENT}, steps=10)
     assert "gradient_spike" in {rule for rule, state, _ in ill.events if state == "firing"}
-    assert {cause for _, cause in causes(ill)} == {"reward_collapse"}
+    assert "gradient_spike" not in {cause for _, cause in causes(ill)}
 
 
 def test_what_begins_with_the_fall_of_the_reward_is_its_cause() -> None:
