@@ -42,12 +42,13 @@ def table(
     *,
     runs: Runs = 20,
     healthy: Healthy = None,
+    testbed: Annotated[str | None, typer.Option(help=f"`{SUMS}` or `{LAB}`; default: both.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
     cache: Cache = CACHE,
 ) -> None:
     """Replay the recordings that are there, unless this code has replayed them before, and print the tables."""
     n_healthy = runs if healthy is None else healthy
-    names = [name for testbed in (LAB, SUMS) for name in names_of(runs, n_healthy, testbed=testbed)]
+    names = [name for bed in (LAB, SUMS) if testbed in (None, bed) for name in names_of(runs, n_healthy, testbed=bed)]
     courses = [course for name in names if (course := RecordedCourse.open(name, cache)) is not None]
     outcomes = list(track(outcomes_of(courses, jobs=jobs), description="replay", total=len(courses)))
     outcomes.sort(key=lambda outcome: names.index(outcome.name))
