@@ -13,7 +13,19 @@ from benchmarks.detection.replay import Told, ToldNotification
 from trmon.domain.alerts.alert import INCIDENT_RULE
 from trmon.lab.testbed.collapse import find_collapse
 
-LAB_CAUSES = {"QUANTISE": "A M", "STALE": "B", "ROUTER": "M A", "PAD": "A'", "SUPPORT": "A''", "LR": "G E"}
+LAB_CAUSES = {
+    "QUANTISE": "A M",
+    "STALE": "B",
+    "ROUTER": "M A",
+    "PAD": "A'",
+    "SUPPORT": "A''",
+    "LR": "G E",
+    "TEMPERATURE": "T",
+    "NAN": "N",
+    "ENTROPY": "S",
+    "REWARD": "R H",
+    "LENGTH": "L F",
+}
 CONFIDENCE_Z = 1.959963984540054
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.detection.faults import FaultEffect, InjectedFault
 from benchmarks.detection.markdown_table import markdown_tables
-from benchmarks.detection.outcome import RunOutcome, wilson_interval
-from benchmarks.detection.record import SUMS, record_all, record_run, sums_config
+from benchmarks.detection.outcome import RunOutcome, is_healthy, right_causes, wilson_interval
+from benchmarks.detection.record import LAB, SUMS, names_of, record_all, record_run, sums_config
 from benchmarks.detection.recorded_run import RecordedCourse, RunName
 from benchmarks.detection.replay import Told, replay
 
@@ -48,3 +48,10 @@ def test_a_healthy_run_has_no_fault_and_a_fault_has_none_before_its_onset() -> N
 )
 def test_the_interval_of_a_share_is_that_of_wilson(successes: int, n: int, low: float, high: float) -> None:
     assert wilson_interval(successes, n) == pytest.approx((low, high), abs=1e-4)
+
+
+@pytest.mark.parametrize("testbed", [LAB, SUMS])
+def test_every_fault_has_findings_that_lead_to_it(testbed: str) -> None:
+    names = list(names_of(1, 1, testbed=testbed))
+    assert {bool(right_causes(name)) for name in names if not is_healthy(name)} == {True}
+    assert not any(right_causes(name) for name in names if is_healthy(name))
