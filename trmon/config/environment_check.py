@@ -11,7 +11,7 @@ from trmon.config.settings import Settings
 PREFIX = "TRMON_"
 CLIENT_SETTINGS = (
     *("project", "run", "mode", "url", "token", "policy", "owner", "tags"),
-    *("attempt", "rank", "world_size", "spool_dir"),
+    *("attempt", "rank", "world_size", "spool_dir", "signals"),
 )
 """The settings that the client reads."""
 KUBERNETES_VARIABLE = re.compile(r"(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")

@@ -38,6 +38,7 @@ class SigtermHandler:
         self._pid = 0
         self._has_run = threading.Event()
         self._watch: _SignalWatch | None = None
+        self._forking = threading.local()
 
     def add(self, callback: Callable[[], None]) -> None:
         """Call a function on SIGTERM; nothing happens in another thread than the main one, or over another handler."""
@@ -73,8 +74,30 @@ class SigtermHandler:
             self._watch.stop()
             self._watch = None
 
+    def hold_signal(self) -> None:
+        """Block SIGTERM while the process forks.
+
+        The interpreter forgets in the child what reaches it before it is set up, so that a child that is terminated at
+        once would live on.
+        """
+        if self._pid == os.getpid():
+            self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def release_signal(self) -> None:
+        """Restore the signal mask after a fork; a signal that has arrived since then is delivered now."""
+        mask = getattr(self._forking, "mask", None)
+        if mask is not None:
+            self._forking.mask = None
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     def reset_in_child(self) -> None:
         """Restore the default action in a forked child: its parent's monitors are not its own."""
+        try:
+            self._forget_parent()
+        finally:
+            self.release_signal()
+
+    def _forget_parent(self) -> None:
         if self._pid == 0:
             return
         self._callbacks = []
@@ -195,4 +218,6 @@ def _reset_in_children(handler: SigtermHandler) -> None:
     """Reset a handler after each fork; registrations cannot be undone, so there is one for each handler."""
     if handler not in _WATCHED and hasattr(os, "register_at_fork"):
         _WATCHED.append(handler)
-        os.register_at_fork(after_in_child=handler.reset_in_child)
+        os.register_at_fork(
+            before=handler.hold_signal, after_in_parent=handler.release_signal, after_in_child=handler.reset_in_child
+        )
