@@ -83,8 +83,8 @@ def test_a_run_is_told_from_its_verdict_to_its_policies(watched: str) -> None:
     told = done.stdout
     parts = (
         "Act: corrupt log-probs since step 20",
-        "page: corrupt_logprobs since step 20",
         "invalid_fraction",
+        "page: corrupt_logprobs since step 20",
         "do: Check the log-prob stream first",
         "steps 0 to 28",
         "total_kl_k3",
