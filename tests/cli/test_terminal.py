@@ -83,9 +83,9 @@ def test_a_run_is_told_from_its_verdict_to_its_policies(watched: str) -> None:
     told = done.stdout
     parts = (
         "Act: corrupt log-probs since step 20",
-        "invalid_fraction",
-        "page: corrupt_logprobs since step 20",
         "do: Check the log-prob stream first",
+        "page: corrupt_logprobs since step 20",
+        "invalid_fraction",
         "steps 0 to 28",
         "total_kl_k3",
         "what each policy rejects",
