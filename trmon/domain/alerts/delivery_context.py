@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.flapping import FlapState, flap_state
 from trmon.domain.alerts.silences import Silence
@@ -43,7 +43,7 @@ class DeliveryContext:
     def is_superseded(self, delivery: Delivery) -> bool:
         """Return whether the incident of a delivery has been told of anew since."""
         alert = delivery.notification.alert
-        return alert.rule == INCIDENT_RULE and any(
+        return alert.is_incident and any(
             event.identity == alert.identity and event.state is AlertState.FIRING and event.at > alert.at
             for event in self.events
         )
@@ -51,19 +51,20 @@ class DeliveryContext:
     def ends_ill(self, delivery: Delivery) -> bool:
         """Return whether the run of an incident has finished before its receiver was told of it."""
         subject = (delivery.receiver, delivery.episode or "")
-        is_incident = delivery.notification.alert.rule == INCIDENT_RULE
-        return is_incident and self.run.state is RunState.FINISHED and subject not in self.tried
+        return self._has_finished_with(delivery) and subject not in self.tried
 
     def was_told_after_end(self, delivery: Delivery) -> bool:
         """Return whether the receiver of an incident's end was told of it only once the run had finished."""
         told_at = self.tried.get((delivery.receiver, delivery.episode or ""), math.inf)
-        is_incident = delivery.notification.alert.rule == INCIDENT_RULE
-        return is_incident and self.run.state is RunState.FINISHED and told_at > delivery.made_at
+        return self._has_finished_with(delivery) and told_at > delivery.made_at
+
+    def _has_finished_with(self, delivery: Delivery) -> bool:
+        return delivery.notification.alert.is_incident and self.run.state is RunState.FINISHED
 
     def flap_state_of(self, delivery: Delivery) -> FlapState:
         """Return whether the alert flaps at the transition of a delivery; an incident is damped and never does."""
         notification = delivery.notification
-        if notification.alert.rule == INCIDENT_RULE:
+        if notification.alert.is_incident:
             return FlapState.STABLE
         place = (notification.alert.identity, notification.run.attempt_id)
         step = notification.step

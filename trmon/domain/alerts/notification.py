@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.model.json_number import JsonNumber, json_number
 from trmon.domain.model.severity import Severity
@@ -24,6 +24,11 @@ class NotifiedAlert(msgspec.Struct, frozen=True, kw_only=True):
     since_at: float
     at: float
     since_step: int
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether it carries the incident of its run."""
+        return self.rule == INCIDENT_RULE
 
 
 class NotifiedRun(msgspec.Struct, frozen=True, kw_only=True):

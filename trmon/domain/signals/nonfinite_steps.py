@@ -31,8 +31,9 @@ class NonFiniteSteps(msgspec.Struct, frozen=True):
         bad = [name for name, value in scalars.items() if not math.isfinite(value)]
         known = set(self.finite)
         is_bad = math.isinf(reward) or any(name in ALWAYS_FINITE or name in known for name in bad)
-        known.update(name for name, value in scalars.items() if math.isfinite(value))
-        return NonFiniteSteps((*self.recent, is_bad)[-RECENT_STEPS:], tuple(sorted(known)[:MAX_NAMES]))
+        new = {name for name, value in scalars.items() if math.isfinite(value)} - known
+        finite = tuple(sorted(known | new)[:MAX_NAMES]) if new else self.finite
+        return NonFiniteSteps((*self.recent, is_bad)[-RECENT_STEPS:], finite)
 
     @property
     def count(self) -> int:
