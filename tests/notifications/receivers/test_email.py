@@ -31,6 +31,7 @@ def email(
     recipients: Sequence[str] = ("ana@example.org",),
     allow_hosts: frozenset[str] = LOCAL,
     timeout_seconds: float = 10.0,
+    addresses: Sequence[str] = ("127.0.0.1",),
     **server: Any,
 ) -> Email:
     settings = {"host": "localhost", "port": port, "security": "starttls", "ca_file": CERTIFICATE} | server
@@ -40,7 +41,7 @@ def email(
         recipients=recipients,
         allow_hosts=allow_hosts,
         timeout_seconds=timeout_seconds,
-        resolve=lambda *_: ["127.0.0.1"],
+        resolve=lambda *_: list(addresses),
     )
 
 
@@ -70,6 +71,13 @@ def test_a_message_says_status_run_and_cause_in_its_subject_and_links_to_the_ste
     shown = html.get_content()
     assert "75% of &lt;sequences&gt; &amp; more are rejected</strong><br>" in shown
     assert '<a href="https://trmon.example/runs/math/grpo?step=7">grpo at step 7</a>' in shown
+
+
+def test_a_mail_server_whose_first_address_refuses_is_reached_at_its_next_one() -> None:
+    with Server() as server:
+        receiver = email(server.port, addresses=("::1", "127.0.0.2", "127.0.0.1"))
+        assert receiver.deliver([notification()], now=NOW) == DeliveryResult(DeliveryOutcome.DELIVERED)
+        assert len(server.received) == 1
 
 
 def test_a_message_names_the_other_alerts_and_says_that_one_has_resolved() -> None:

@@ -71,6 +71,36 @@ def test_grouped_alerts_are_one_message_whose_key_a_retry_repeats(server: Webhoo
     ]
 
 
+def test_a_host_whose_first_address_refuses_is_reached_at_its_next_one(server: WebhookServer) -> None:
+    url = f"http://alerts.local:{server.port}/hook"
+    asked: list[str] = []
+
+    def resolve(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        return ["::1", "127.0.0.2", "127.0.0.1"]
+
+    result = deliver(url, allow_hosts=frozenset({"alerts.local"}), resolve=resolve)
+    assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
+    [posted] = server.posted
+    assert posted.headers["Host"] == f"alerts.local:{server.port}"
+    assert asked == ["alerts.local"]
+
+
+def test_an_answer_of_the_first_address_counts_and_no_other_is_asked(server: WebhookServer) -> None:
+    server.statuses = [503]
+    url = f"http://alerts.local:{server.port}/hook"
+    result = deliver(url, allow_hosts=frozenset({"alerts.local"}), resolve=lambda *_: ["127.0.0.1", "127.0.0.1"])
+    assert result == DeliveryResult(DeliveryOutcome.RETRY, "answered 503")
+    assert len(server.posted) == 1
+
+
+def test_a_host_that_refuses_at_every_address_may_be_tried_later(server: WebhookServer) -> None:
+    url = f"http://alerts.local:{server.port}/hook"
+    result = deliver(url, allow_hosts=frozenset({"alerts.local"}), resolve=lambda *_: ["::1", "127.0.0.2"])
+    assert result == DeliveryResult(DeliveryOutcome.RETRY, "ConnectError")
+    assert server.posted == []
+
+
 def test_without_a_secret_there_is_no_signature(server: WebhookServer) -> None:
     deliver(server.url)
     [posted] = server.posted

@@ -71,14 +71,16 @@ class Email:
         """Do nothing: each message has a connection of its own."""
 
     def _send(self, message: EmailMessage) -> Refused:
-        address = destination_check.checked_address(
+        addresses = destination_check.checked_addresses(
             self._server.host,
             self._server.port,
             name="mail server",
             is_allowed=self._is_allowed,
             resolve=self._resolve,
         )
-        connection = SmtpConnection(self._server, address=address, tls=self._tls, timeout_seconds=self._timeout_seconds)
+        connection = SmtpConnection(
+            self._server, addresses=addresses, tls=self._tls, timeout_seconds=self._timeout_seconds
+        )
         try:
             refused = connection.send_message(message, from_addr=self._sender, to_addrs=self._recipients)
             with suppress(OSError, smtplib.SMTPException):  # the message is accepted, whatever happens to the goodbye
