@@ -13,8 +13,10 @@ PEERS := .venv-peers
 LOAD_PEERS := .venv-load-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Only files whose hash is locked, and no sdist: pip checks no hash of what a build downloads.
+LOCKED := --require-hashes --only-binary :all:
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
-LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate $(ARGS)
+LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate --generate-hashes $(ARGS)
 ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
@@ -92,11 +94,11 @@ dashboards: $(VENV)/test  ## write Grafana's dashboards and alert rules anew
 screenshots: test-deps  ## take the pictures of the page that the documentation shows, of runs trained for them
 	PYTHONPATH=. $(BIN)/python docs/screenshots/take.py
 
-lock: $(VENV)/test  ## pin what is new; ARGS=--upgrade pins everything anew
-	@$(PIP) uv
+lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everything anew
 	$(BIN)/python requirements/lock.py | $(LOCK) -o requirements/run.txt -
-	@# qh3, which nothing here uses, has markers that fill a page.
-	$(LOCK) -c requirements/run.txt --no-emit-package qh3 -o requirements/test.txt requirements/test.in
+	$(LOCK) -c requirements/run.txt -o requirements/torch-dependencies.txt requirements/torch-dependencies.in
+	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/test.txt requirements/test.in
+	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
 
 clean:  ## remove the virtual environment and the caches
 	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -106,24 +108,25 @@ $(VENV)/bin/python:
 	  || { echo "trmon needs Python 3.11 or later; name it: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run: requirements/run.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
-	@echo "installing PyTorch (CPU) and the pinned packages into $(VENV); once"
+$(VENV)/run: requirements/run.txt requirements/torch-dependencies.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
+	@echo "installing the pinned packages and PyTorch (CPU) into $(VENV); once"
+	@$(PIP) $(LOCKED) -r requirements/run.txt -r requirements/torch-dependencies.txt
 	@$(PIP) --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
-	@$(PIP) -r requirements/run.txt
 	@$(PIP) --no-deps --no-build-isolation -e client -e .
 	@touch $@
 
 $(VENV)/test: $(VENV)/run requirements/test.txt
-	@$(PIP) -r requirements/test.txt
+	@$(PIP) $(LOCKED) -r requirements/test.txt
 	@touch $@
 
-$(PEERS)/done: requirements/peers.txt client/pyproject.toml | $(VENV)/bin/python
+$(PEERS)/done: requirements/peers.txt requirements/torch.txt client/pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m venv $(PEERS)
-	@$(PEERS)/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/peers.txt
+	@$(PEERS)/bin/pip install -q --no-deps --require-hashes -r requirements/peers.txt
+	@$(PEERS)/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
 	@$(PEERS)/bin/pip install -q --no-deps -e client
 	@touch $@
 
 $(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m venv $(LOAD_PEERS)
-	@$(LOAD_PEERS)/bin/pip install -q -r requirements/load-peers.txt
+	@$(LOAD_PEERS)/bin/pip install -q $(LOCKED) -r requirements/load-peers.txt
 	@touch $@

@@ -7,6 +7,6 @@ repository=$(cd "$(dirname "$0")/.." && pwd)
 
 "${PYTHON:-python3}" -m venv "$venv"
 install() { "$venv/bin/python" -m pip --disable-pip-version-check install --quiet "$@"; }
-install -r "$repository/requirements/run.txt"
+install --require-hashes --only-binary :all: -r "$repository/requirements/run.txt"
 install --no-deps --no-build-isolation "$repository/client" "$repository"
 "$venv/bin/trmon" version

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.image import Container, Image, install
+from tests.deploy.image import Container, Image, build, copied, install
 from tests.deploy.running_image import served
 
 pytestmark = pytest.mark.timeout(1200)
@@ -56,6 +57,15 @@ def test_the_service_keeps_its_data_across_a_restart(container: Container) -> No
 def test_the_image_contains_no_torch_and_no_tests(container: Container) -> None:
     held = json.loads(python(container, _FIND.format(("torch", "pytest", "tests", "dashboards"))))
     assert held == []
+
+
+def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
+    source = copied(IMAGE, tmp_path)
+    locked = source / "requirements" / "run.txt"
+    locked.write_text(re.sub(r"sha256:[0-9a-f]{8}", "sha256:00000000", locked.read_text()))
+    done = build(IMAGE, source=source, venv=tmp_path / "venv", check=False)
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
 _FIND = "import json; from importlib.util import find_spec; print(json.dumps([n for n in {} if find_spec(n)]))"

@@ -28,6 +28,8 @@ def stages(text: str) -> list[list[Instruction]]:
     for word, _, rest in (line.partition(" ") for line in lines):
         if word == "FROM":
             found.append([])
+        if word == "ARG" and not found:
+            continue
         found[-1].append((word, rest.strip()))
     return found
 
@@ -73,15 +75,27 @@ class Image:
 
 def install(image: Image, folder: Path) -> Path:
     """Build as the first stage does, from only the files it copies; return the virtual environment."""
-    source, venv = folder / "src", folder / VENV.strip("/")
+    venv = folder / VENV.strip("/")
+    build(image, source=copied(image, folder), venv=venv)
+    return venv
+
+
+def copied(image: Image, folder: Path) -> Path:
+    """Copy the files of the build stage into a folder; return the folder they lie in."""
+    source = folder / "src"
     for sources, target in image.copied:
         for name in sources:
             place = source / (name if Path(target).name in ("", ".") and target != name else target)
             _copy(ROOT / name, source / target / Path(name).name if target.endswith("/") else place)
+    return source
+
+
+def build(image: Image, *, source: Path, venv: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command of the build stage."""
     [step] = [rest for word, rest in image.build if word == "RUN"]
     command = shlex.split(step.replace(VENV, str(venv)))
-    subprocess.run(command, cwd=source, env={**os.environ, "PYTHON": sys.executable}, check=True)
-    return venv
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(command, cwd=source, env=environment, check=check, capture_output=True, text=True)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -47,7 +47,7 @@ def test_every_setting_and_command_exists(name: str) -> None:
     variables = {variable for variable in service.get("environment", {}) if variable.startswith("TRMON_")}
     assert variables <= {f"TRMON_{field.upper()}" for field in Settings.model_fields}
     assert service["command"][0] in known_commands()
-    assert service["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    assert (service["build"]["context"], service["build"]["dockerfile"]) == ("..", "deploy/Dockerfile")
     assert {target for _, target in mounts(service)} <= set(Image.read().folders)
     Settings(
         **{

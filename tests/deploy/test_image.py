@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.compose import COMPOSE
 from tests.deploy.image import DOCKERFILE, ROOT, Container, Image
 from tests.deploy.running_image import served
 from trmon.config.settings import Settings
@@ -79,10 +80,11 @@ def test_the_image_runs_as_an_unprivileged_user() -> None:
     assert set(IMAGE.listed("VOLUME")) <= set(IMAGE.folders)
 
 
-def test_both_stages_use_the_same_python() -> None:
+def test_both_stages_use_the_same_python_whose_digest_is_a_build_argument() -> None:
     bases = [stage[0][1].split()[0] for stage in (IMAGE.build, IMAGE.run)]
     assert len(set(bases)) == 1
-    assert re.fullmatch(r"python:3\.\d+-slim", bases[0])
+    assert re.fullmatch(r"python:3\.\d+-slim\$\{BASE_DIGEST:\+@\$BASE_DIGEST\}", bases[0])
+    assert COMPOSE["x-trmon"]["build"]["args"].keys() == {"BASE_DIGEST"}
 
 
 def test_the_build_context_contains_exactly_the_copied_files() -> None:
