@@ -22,15 +22,11 @@ make_secrets() {
   [ -s "$SECRETS/grafana/password" ] || random | write_file "$SECRETS/grafana/password" 644
 }
 
-create() { trmon token create "$1" --scope "$2" --days 3650; }
-
-# Creates a token; if its file was lost, revokes it and creates a new one: NAME SCOPE MODE.
+# Creates a token; if its file was lost, replaces its secret: NAME SCOPE MODE.
 make_token() {
   [ -s "$SECRETS/tokens/$1" ] && return
-  if ! secret=$(create "$1" "$2" 2>/dev/null); then
-    trmon token revoke "$1" >/dev/null
-    secret=$(create "$1" "$2")
-  fi
+  secret=$(trmon token create "$1" --scope "$2" --days 3650 2>/dev/null) ||
+    secret=$(trmon token rotate "$1" --overlap 0s --days 3650)
   printf '%s' "$secret" | write_file "$SECRETS/tokens/$1" "$3"
   echo "created the token $1 in $SECRETS/tokens/$1" >&2
 }

@@ -69,3 +69,14 @@ def test_for_postgresql_the_command_says_what_does_it(tmp_path: Path) -> None:
     assert said.returncode == 1
     assert "pg_dump --format=custom" in said.stderr
     assert "secret" not in said.stderr
+
+
+def test_restoring_a_backup_without_a_token_says_that_the_service_is_open(tmp_path: Path) -> None:
+    data, file = ("--data-dir", tmp_path / "data"), tmp_path / "backup.sqlite"
+    trmon("migrate", *data)
+    trmon("backup", file, *data)
+    assert "trmon token create" in trmon("restore", file, *data).stdout
+    trmon("token", "create", "root", "--scope", "admin", *data)
+    trmon("backup", file, "--overwrite", *data)
+    restored = trmon("restore", file, *data)
+    assert (restored.returncode, "trmon token create" in restored.stdout) == (0, False)

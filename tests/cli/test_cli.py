@@ -86,10 +86,30 @@ def test_a_token_is_printed_once_listed_and_revoked(tmp_path: Path) -> None:
     listed = trmon("token", "list", *data).stdout
     assert "ci" in listed
     assert made.stdout.strip() not in listed
-    again = trmon("token", "create", "ci", "--scope", "read", *data)
+    again = trmon("token", "create", "ci", "--scope", "read", "--project", "math", *data)
     assert (again.returncode, "ci" in again.stderr, "Traceback" in again.stderr) == (1, True, False)
     assert trmon("token", "revoke", "ci", *data).returncode == 0
     assert trmon("token", "revoke", "ci", *data).returncode == 1
+
+
+def test_a_token_is_rotated_with_an_overlap(tmp_path: Path) -> None:
+    data = ("--data-dir", tmp_path)
+    first = trmon("token", "create", "ci", "--scope", "read", *data).stdout
+    second = trmon("token", "rotate", "ci", "--overlap", "24h", *data).stdout
+    assert second.startswith("trmon_")
+    assert second != first
+    assert trmon("token", "list", *data).stdout.count("(replaced)") == 1
+    wrong = trmon("token", "rotate", "ci", "--overlap", "1 week", *data)
+    assert (wrong.returncode, "90s, 30m, 24h or 7d" in wrong.stderr) == (1, True)
+
+
+def test_the_last_admin_token_is_revoked_by_force_only(tmp_path: Path) -> None:
+    data = ("--data-dir", tmp_path)
+    trmon("token", "create", "root", "--scope", "admin", *data)
+    refused = trmon("token", "revoke", "root", *data)
+    assert (refused.returncode, "--force" in refused.stderr) == (1, True)
+    assert trmon("token", "revoke", "root", "--force", *data).returncode == 0
+    assert trmon("token", "create", "root", "--scope", "admin", *data).returncode == 0
 
 
 def test_migrate_makes_a_database_that_serves(tmp_path: Path) -> None:

@@ -23,10 +23,20 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_sound_installation_passes(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
+    create = ["token", "create", "root", "--scope", "admin", "--data-dir", str(tmp_path)]
+    assert CliRunner().invoke(app, create).exit_code == 0
     status, said = examined(tmp_path, TRMON_PUBLIC_URL="https://trmon.example")
     assert (status, "fail" in said, "warn" in said) == (0, False, False), said
     assert "ok    hot queries: all 14 use an index" in said
+
+
+def test_a_service_without_a_valid_admin_token_is_named_with_the_command_that_creates_one(tmp_path: Path) -> None:
+    for command in (["create", "root", "--scope", "admin"], ["revoke", "root", "--force"]):
+        assert CliRunner().invoke(app, ["token", *command, "--data-dir", str(tmp_path)]).exit_code == 0
+    status, said = examined(tmp_path)
+    assert status == 1
+    assert "fail  access: every admin token is expired or revoked" in said
+    assert "-> create one: `trmon token create NAME --scope admin`" in said
 
 
 def test_a_variable_that_nothing_reads_is_named(tmp_path: Path) -> None:

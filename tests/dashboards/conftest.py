@@ -40,7 +40,7 @@ class Watched:
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Replay the runs while they are scraped; their clients stay connected until the last test."""
     folder, since = tmp_path_factory.mktemp("watched"), time.time()
-    service = ServiceProcess(folder / "data", public_url="http://trmon.example:8642")
+    service = ServiceProcess(folder / "data", public_url="http://localhost:8642")
     try:
         with (
             prometheus(folder, scraping(service.url)) as api,

@@ -66,4 +66,4 @@ def test_a_variable_offers_values(watched: Watched, name: str, variable: Json) -
     values = label_values(watched.api, label, selector=selector)
     assert values
     if variable["name"] == "page":
-        assert values == ["http://trmon.example:8642"]
+        assert values == ["http://localhost:8642"]

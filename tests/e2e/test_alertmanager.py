@@ -50,7 +50,7 @@ def service(tmp_path: Path, api: httpx.Client) -> Iterator[httpx.Client]:
     started = ThreadedService(
         tmp_path / "data",
         rules_file=rules,
-        public_url="https://trmon.example",
+        public_url="http://localhost:8642",
         alertmanager_url=str(api.base_url),
         alertmanager_repeat_seconds=1.0,
         webhook_allow_hosts="127.0.0.1",
@@ -79,7 +79,7 @@ def test_an_alert_appears_is_sent_again_and_resolves(service: httpx.Client, api:
         "step": "1",
         "runbook": "Read some responses.",
     }
-    assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=1"
+    assert alert["generatorURL"] == "http://localhost:8642/runs/math/grpo?step=1"
 
     [again] = eventually(lambda: active(api), lambda found: found[0]["endsAt"] > alert["endsAt"])
     assert (again["labels"], again["startsAt"]) == (alert["labels"], alert["startsAt"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -82,7 +83,13 @@ def _bind(settings: Settings, store: Store) -> HealthCheckResult:
     try:
         check_bind(settings, store.tokens)
     except NotReady as error:
-        return failing_result("access", str(error), advice="create a token first, or listen on a loopback address")
-    return healthy_result(
-        "access", f"{settings.host}, " + ("a token is required" if store.tokens.any() else "loopback only")
-    )
+        return failing_result("access", str(error), advice="create a token first, or remove these settings")
+    if not store.tokens.ever_created():
+        return healthy_result("access", f"{settings.host}, open to every user of this machine until the first token")
+    if not store.tokens.has_admin(now=time.time()):
+        return failing_result(
+            "access",
+            "every admin token is expired or revoked",
+            advice="create one: `trmon token create NAME --scope admin`",
+        )
+    return healthy_result("access", f"{settings.host}, a token is required")

@@ -99,7 +99,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         store=store,
         view_cache=view_cache,
         rules=rules,
-        authenticator=Authenticator(store.tokens, is_loopback=settings.is_loopback),
+        authenticator=Authenticator(store.tokens, is_exposed=settings.is_exposed),
         ingest_service=IngestService(store, policies=policies, view_cache=view_cache, counters=counters),
         policies=policies,
         commit_signal=CommitSignal(asyncio.get_running_loop()),

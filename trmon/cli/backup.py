@@ -37,3 +37,5 @@ def restore(
         typer.echo(f"{restored.file}: {decimal(restored.n_bytes)}, from {file}")
         if restored.replaced:
             typer.echo(f"the replaced database is kept as {restored.replaced}")
+        if not restored.has_tokens:
+            typer.echo("it has no token: every user of this machine is an admin until `trmon token create` creates one")

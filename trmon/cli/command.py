@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,7 +16,7 @@ from pydantic_settings import SettingsError
 from rich.console import Console
 
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import TrmonError
+from trmon.domain.model.errors import InvalidInput, TrmonError
 from trmon.store import Store
 from trmon.store.database.connect import is_shared
 from trmon.store.database.sqlite import check_file_exists, sqlite_file_of
@@ -24,6 +25,8 @@ from trmon.terminal.api_client import ApiClient
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of commands that open the database themselves."""
+DURATION = re.compile(r"(\d{1,9})([smhd])")
+UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def read_settings(**given: Any) -> Settings:
@@ -43,6 +46,14 @@ def console() -> Console:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     return Console()
+
+
+def parse_duration(text: str, *, field: str) -> float:
+    """Return a duration such as 90s, 30m, 24h or 7d in seconds. Errors: InvalidInput naming the field."""
+    match = DURATION.fullmatch(text)
+    if match is None:
+        raise InvalidInput(field, f"{text!r} is not a duration such as 90s, 30m, 24h or 7d")
+    return int(match[1]) * UNIT_SECONDS[match[2]]
 
 
 @contextmanager

@@ -9,13 +9,16 @@ import typer
 from rich.table import Table
 
 from trmon.api.http.auth import digest_of, new_secret
-from trmon.cli.command import DataDir, console, open_store, plain_errors
-from trmon.domain.model.access import Scope
+from trmon.cli.command import DataDir, console, open_store, parse_duration, plain_errors
+from trmon.domain.model.access import EVERYTHING, Scope, Token
 from trmon.domain.model.identity import checked_name
 
 SECONDS_PER_DAY = 86_400.0
 
-token = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens.")
+token = typer.Typer(no_args_is_help=True, help="Create, list, rotate and revoke API tokens.")
+
+Days = Annotated[float, typer.Option(min=0.001, max=36_500, help="Days until it expires.")]
+Project = Annotated[str | None, typer.Option(help="The token's project, if tokens of several projects have this name.")]
 
 
 @token.command("create")
@@ -23,10 +26,10 @@ def create_token_command(
     name: Annotated[str, typer.Argument(help="Name of the token.")],
     scope: Annotated[list[Scope], typer.Option(help="A scope; repeat the option for several.")],
     project: Annotated[str | None, typer.Option(help="Limit the token to this project.")] = None,
-    days: Annotated[float, typer.Option(min=0.001, max=36_500, help="Days until it expires.")] = 365.0,
+    days: Days = 365.0,
     data_dir: DataDir = None,
 ) -> None:
-    """Create a token and print it; it cannot be shown again."""
+    """Create a token and print it; it cannot be shown again. Works without a token, with access to the database."""
     with plain_errors(), open_store(data_dir, making=True) as store:
         secret, now = new_secret(), time.time()
         store.tokens.create(
@@ -42,19 +45,59 @@ def create_token_command(
 
 @token.command("list")
 def list_tokens_command(data_dir: DataDir = None) -> None:
-    """List the tokens, without their secrets."""
+    """List the tokens with their last use, without their secrets."""
     with plain_errors(), open_store(data_dir) as store:
-        table = Table("name", "scopes", "project", "expires")
-        for known in store.tokens.list():
+        table = Table("name", "scopes", "project", "expires", "last used")
+        for known in store.tokens.list(access=EVERYTHING):
             scopes = ", ".join(sorted(scope.value for scope in known.scopes))
-            expires = "never" if known.expires_at is None else time.strftime("%F", time.gmtime(known.expires_at))
-            table.add_row(known.name, scopes, known.project or "all", expires)
+            used = "never" if known.last_used_at is None else _shown(known.last_used_at)
+            table.add_row(known.name, scopes, known.project or "all", _expiry(known), used)
         console().print(table)
 
 
+@token.command("rotate")
+def rotate_token_command(
+    name: Annotated[str, typer.Argument(help="Name of the token.")],
+    overlap: Annotated[
+        str, typer.Option(help="How long the old secret stays valid, e.g. 90s, 30m, 24h or 7d; 0s ends it at once.")
+    ] = "24h",
+    days: Days = 365.0,
+    project: Project = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Replace a token's secret and print the new one; scopes and project stay."""
+    with plain_errors(), open_store(data_dir) as store:
+        secret, now = new_secret(), time.time()
+        store.tokens.rotate(
+            name,
+            access=EVERYTHING,
+            project=project,
+            now=now,
+            digest=digest_of(secret),
+            expires_at=now + days * SECONDS_PER_DAY,
+            overlap_seconds=parse_duration(overlap, field="--overlap"),
+        ).result()
+        typer.echo(secret)
+
+
 @token.command("revoke")
-def revoke_token_command(name: Annotated[str, typer.Argument()], data_dir: DataDir = None) -> None:
+def revoke_token_command(
+    name: Annotated[str, typer.Argument(help="Name of the token.")],
+    force: Annotated[bool, typer.Option("--force", help="Revoke it even if no other admin token is valid.")] = False,
+    project: Project = None,
+    data_dir: DataDir = None,
+) -> None:
     """Revoke a token; a running service refuses it within two seconds."""
     with plain_errors(), open_store(data_dir) as store:
-        store.tokens.revoke(name).result()
+        store.tokens.revoke(name, access=EVERYTHING, project=project, now=time.time(), force=force).result()
         typer.echo(f"revoked {name}")
+
+
+def _expiry(known: Token) -> str:
+    if known.expires_at is None:
+        return "never"
+    return _shown(known.expires_at) + (" (replaced)" if known.replaced_at else "")
+
+
+def _shown(at: float) -> str:
+    return time.strftime("%F %H:%M", time.gmtime(at))

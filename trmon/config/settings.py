@@ -6,6 +6,7 @@ import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -53,11 +54,15 @@ class Settings(BaseSettings):
     runbook_url: str | None = Field(
         None, description="Where the runbooks of rules are; a rule's name is appended. Default: the service's own API."
     )
-    public_url: str | None = Field(None, description="The service's URL as its users reach it, for links in alerts.")
+    public_url: str | None = Field(
+        None,
+        description="The service's URL as its users reach it, for links in alerts; beyond loopback it needs a token.",
+    )
 
     allow_hosts: Names = Field(
         (),
-        description="Accepted Host headers besides loopback names; empty accepts any if the address is not loopback.",
+        description="Accepted Host headers besides loopback names, which require a token; empty accepts any if the "
+        "address is not loopback.",
     )
     max_body_bytes: int = Field(
         64 << 20, ge=1024, description="Maximum size of a request body, before and after decompression, in bytes."
@@ -325,12 +330,15 @@ class Settings(BaseSettings):
     @property
     def is_loopback(self) -> bool:
         """Whether only the local machine can reach the service."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return _is_loopback_host(self.host)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether the service may be reached from beyond this machine, directly or through a proxy."""
+        hosts = [self.host, *self.allow_hosts]
+        if self.public_url is not None:
+            hosts.append(urlsplit(self.public_url).hostname or self.public_url)
+        return not all(map(_is_loopback_host, hosts))
 
     @property
     def answered_hosts(self) -> frozenset[str] | None:
@@ -338,3 +346,12 @@ class Settings(BaseSettings):
         if not self.allow_hosts and not self.is_loopback:
             return None
         return frozenset((*LOOPBACK_HOSTS, self.host, *self.allow_hosts))
+
+
+def _is_loopback_host(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

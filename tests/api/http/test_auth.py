@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fixtures.command import trmon
 from tests.fixtures.loops import run
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
@@ -24,14 +25,18 @@ class FewTokens:
     def __init__(self, *tokens: Token) -> None:
         self.tokens = {token.digest: token for token in tokens}
         self.looks = 0
+        self.used: list[tuple[str, float]] = []
 
     def by_digest(self, digest: str) -> Token | None:
         self.looks += 1
         return self.tokens.get(digest)
 
-    def any(self) -> bool:
+    def ever_created(self) -> bool:
         self.looks += 1
         return bool(self.tokens)
+
+    def mark_used(self, token: Token, *, now: float) -> None:
+        self.used.append((token.name, now))
 
 
 def a_token(secret: str, *, expires_at: float | None = None) -> Token:
@@ -43,6 +48,13 @@ def a_token(secret: str, *, expires_at: float | None = None) -> Token:
 
 def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
+
+
+def revoke_all(service: ThreadedService) -> None:
+    tokens = service.app.state.components.store.tokens
+    for token in tokens.list(access=EVERYTHING):
+        tokens.revoke(token.name, access=EVERYTHING, project=token.project, now=1.0, force=True).result(10)
+    service.app.state.components.authenticator.clear_cache()
 
 
 def test_open_on_loopback_until_the_first_token(client: httpx.Client) -> None:
@@ -100,8 +112,9 @@ def test_probes_and_the_page_need_no_token(admin: httpx.Client) -> None:
 
 
 async def _access(authenticator: Authenticator, header: str | None, *, now: float = 1.0) -> object:
+    headers = {} if header is None else {"authorization": header}
     try:
-        return await authenticator.access(header, now=now)
+        return await authenticator.access(headers, now=now)
     except Unauthenticated:
         return "refused"
 
@@ -112,14 +125,14 @@ async def _access(authenticator: Authenticator, header: str | None, *, now: floa
     ids=["never ends", "not yet ended", "ended"],
 )
 def test_a_token_expires_at_its_time(expires_at: float | None, now: float, *, lives: bool) -> None:
-    authenticator = Authenticator(FewTokens(a_token("s", expires_at=expires_at)), is_loopback=True)
+    authenticator = Authenticator(FewTokens(a_token("s", expires_at=expires_at)), is_exposed=False)
     found = run(_access(authenticator, "Bearer s", now=now))
     assert (found != "refused") is lives
 
 
 def test_look_ups_are_cached_for_two_seconds() -> None:
     tokens = FewTokens(a_token("s"))
-    authenticator = Authenticator(tokens, is_loopback=True)
+    authenticator = Authenticator(tokens, is_exposed=False)
     for now in (0.0, 1.9):
         run(_access(authenticator, "Bearer s", now=now))
     assert tokens.looks == 1
@@ -127,15 +140,77 @@ def test_look_ups_are_cached_for_two_seconds() -> None:
     assert run(_access(authenticator, "Bearer s", now=2.1)) == "refused"
 
 
+def test_a_valid_token_is_marked_as_used_when_it_is_looked_up() -> None:
+    tokens = FewTokens(a_token("s"), a_token("old", expires_at=0.5))
+    authenticator = Authenticator(tokens, is_exposed=False)
+    for header in ("Bearer s", "Bearer s", "Bearer old", "Bearer unknown"):
+        run(_access(authenticator, header))
+    assert tokens.used == [("t", 1.0)]
+
+
+def test_a_service_stays_closed_after_its_last_token_is_revoked(service: ThreadedService, admin: httpx.Client) -> None:
+    revoke_all(service)
+    assert admin.get(RUNS).status_code == 401
+    del admin.headers["Authorization"]
+    refused = admin.get(RUNS)
+    assert refused.status_code == 401
+    assert "trmon token create" in refused.json()["detail"]
+    service.restart()
+    with service.client() as client:
+        assert client.get(RUNS).status_code == 401
+        assert client.post("/api/v1/tokens", json={"name": "me", "scopes": ["admin"]}).status_code == 401
+
+
+def test_access_to_the_database_recovers_a_service_without_tokens(
+    service: ThreadedService, admin: httpx.Client
+) -> None:
+    revoke_all(service)
+    made = trmon("token", "create", "root", "--scope", "admin", data_dir=str(service.data_dir))
+    assert made.returncode == 0, made.stderr
+    assert admin.get(RUNS, headers=bearer(made.stdout.strip())).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
+def test_a_request_that_a_proxy_forwards_needs_a_token_even_before_the_first_one(
+    client: httpx.Client, header: str
+) -> None:
+    assert client.get(RUNS, headers={header: "192.0.2.7"}).status_code == 401
+    assert client.get(RUNS).status_code == 200
+
+
 def test_beyond_loopback_a_token_is_required() -> None:
-    assert run(_access(Authenticator(FewTokens(), is_loopback=False), None)) == "refused"
-    assert run(_access(Authenticator(FewTokens(), is_loopback=True), None)) == EVERYTHING
+    assert run(_access(Authenticator(FewTokens(), is_exposed=True), None)) == "refused"
+    assert run(_access(Authenticator(FewTokens(), is_exposed=False), None)) == EVERYTHING
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "trmon.example"])
-def test_a_bind_beyond_loopback_without_tokens_is_refused_with_the_command_that_creates_one(host: str) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"host": "0.0.0.0"},
+        {"host": "::"},
+        {"host": "192.0.2.1"},
+        {"host": "trmon.example"},
+        {"allow_hosts": "localhost,trmon.example"},
+        {"public_url": "https://trmon.example/trmon"},
+        {"public_url": "trmon.example"},
+    ],
+    ids=str,
+)
+def test_an_exposed_service_without_tokens_is_refused_with_the_command_that_creates_one(
+    settings: dict[str, str],
+) -> None:
     with pytest.raises(NotReady, match="trmon token create"):
-        check_bind(Settings(host=host), FewTokens())
+        check_bind(Settings(**settings), FewTokens())
+    check_bind(Settings(**settings), FewTokens(a_token("s")))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"host": "::1"}, {"allow_hosts": "[::1],LOCALHOST"}, {"public_url": "http://127.0.0.1:8642/"}],
+    ids=str,
+)
+def test_a_service_that_only_this_machine_reaches_starts_without_tokens(settings: dict[str, str]) -> None:
+    check_bind(Settings(**settings), FewTokens())
 
 
 def test_a_bind_beyond_loopback_starts_with_a_token(serve: Serve, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.fixtures.running_service import Serve
+from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.api.http.browser_security import HEADERS
+from trmon.domain.model.access import Scope
 
 TOKEN = {"name": "x", "scopes": ["read"]}
 
@@ -35,7 +36,11 @@ def test_loopback_names_are_accepted_hosts(client: httpx.Client, host: str) -> N
 
 
 def test_hosts_can_be_added(serve: Serve) -> None:
-    with serve(allow_hosts="trmon.example,other.example").client() as client:
+    service = serve()
+    with service.client() as client:
+        make_token(client, "root", Scope.ADMIN)
+    service.restart(allow_hosts="trmon.example,other.example")
+    with service.client() as client:
         assert client.get("/healthz", headers={"Host": "trmon.example:443"}).status_code == 200
         assert client.get("/healthz", headers={"Host": "evil.example"}).status_code == 403
 

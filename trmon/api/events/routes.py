@@ -33,7 +33,7 @@ async def follow_events(
 
     async def is_authorized() -> bool:
         try:
-            return await service.authenticator.access(request.headers.get("authorization"), now=time.time()) == access
+            return await service.authenticator.access(request.headers, now=time.time()) == access
         except Unauthenticated:
             return False
 

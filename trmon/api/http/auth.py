@@ -17,6 +17,8 @@ from trmon.domain.model.access import EVERYTHING, Access, Token
 from trmon.domain.model.errors import NotReady, Unauthenticated
 
 GUARDED_PATHS = ("/api/", "/metrics")
+PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+"""Headers that proxies add: such a request may come from another machine, whatever its address."""
 CACHE_SECONDS = 2.0
 """How long a look-up is cached: a token that another process revokes is refused after this time at the latest."""
 MAX_CACHED = 10_000
@@ -28,32 +30,37 @@ class TokenLookup(Protocol):
     def by_digest(self, digest: str) -> Token | None:
         """Return the token with this digest, or None."""
 
-    def any(self) -> bool:
-        """Return whether a token exists that is not revoked."""
+    def ever_created(self) -> bool:
+        """Return whether a token was ever created, even if all are expired or revoked."""
+
+    def mark_used(self, token: Token, *, now: float) -> None:
+        """Record a use of a token, at most once a minute, without waiting."""
 
 
 class Authenticator:
-    """Authenticates callers by their tokens; a loopback service without tokens allows everything."""
+    """Authenticates callers by their tokens; until the first one is created, an unexposed service allows everything."""
 
-    def __init__(self, tokens: TokenLookup, *, is_loopback: bool) -> None:
+    def __init__(self, tokens: TokenLookup, *, is_exposed: bool) -> None:
         self._tokens = tokens
-        self._is_loopback = is_loopback
+        self._is_exposed = is_exposed
         self._cache: dict[str | None, tuple[Token | bool | None, float]] = {}
 
     async def access(
-        self, authorization: str | None, *, now: float, before_lookup: Callable[[], None] = lambda: None
+        self, headers: Mapping[str, str], *, now: float, before_lookup: Callable[[], None] = lambda: None
     ) -> Access:
-        """Return what a caller with this Authorization header may do. Errors: Unauthenticated.
+        """Return what a caller with these headers may do. Errors: Unauthenticated.
 
-        Args: before_lookup: called before a token that is not cached is looked up; may raise.
+        Args: headers: by lower-case name; before_lookup: called before a token that is not cached is looked up; may
+        raise.
         """
+        authorization = headers.get("authorization")
         if authorization is None:
-            return await self._without_token(now=now)
+            return await self._without_token(headers, now=now)
         kind, _, secret = authorization.partition(" ")
         if kind.lower() != "bearer" or not secret:
             raise Unauthenticated("the Authorization header must be 'Bearer <token>'")
         token = await self._look_up(digest_of(secret.strip()), now=now, before_lookup=before_lookup)
-        if not isinstance(token, Token) or (token.expires_at is not None and token.expires_at <= now):
+        if not isinstance(token, Token) or not token.is_valid(now=now):
             raise Unauthenticated("the token is unknown, expired or revoked")
         return token.access()
 
@@ -61,8 +68,9 @@ class Authenticator:
         """Drop all cached look-ups, after this process created or revoked a token."""
         self._cache.clear()
 
-    async def _without_token(self, *, now: float) -> Access:
-        if self._is_loopback and not await self._look_up(None, now=now):
+    async def _without_token(self, headers: Mapping[str, str], *, now: float) -> Access:
+        is_local = not self._is_exposed and not any(name in headers for name in PROXY_HEADERS)
+        if is_local and not await self._look_up(None, now=now):
             return EVERYTHING
         raise Unauthenticated("a token is required: 'Authorization: Bearer <token>'; `trmon token create` creates one")
 
@@ -73,12 +81,19 @@ class Authenticator:
         if not 0 <= now - at < CACHE_SECONDS:
             if not isinstance(found, Token):
                 before_lookup()
-            query = self._tokens.any if digest is None else lambda: self._tokens.by_digest(digest)
-            found = await asyncio.to_thread(query)
+            found = await asyncio.to_thread(self._read, digest, now=now)
             if len(self._cache) >= MAX_CACHED:
                 self._cache.clear()
             self._cache[digest] = (found, now)
         return found
+
+    def _read(self, digest: str | None, *, now: float) -> Token | bool | None:
+        if digest is None:
+            return self._tokens.ever_created()
+        token = self._tokens.by_digest(digest)
+        if token is not None and token.is_valid(now=now):
+            self._tokens.mark_used(token, now=now)
+        return token
 
 
 async def authenticate(scope: Scope, headers: Mapping[str, str], *, before_lookup: Callable[[], None]) -> Access | None:
@@ -90,7 +105,7 @@ async def authenticate(scope: Scope, headers: Mapping[str, str], *, before_looku
     if not scope["path"].startswith(GUARDED_PATHS):
         return None
     authenticator: Authenticator = scope["app"].state.components.authenticator
-    access = await authenticator.access(headers.get("authorization"), now=time.time(), before_lookup=before_lookup)
+    access = await authenticator.access(headers, now=time.time(), before_lookup=before_lookup)
     scope.setdefault("state", {})["access"] = access
     return access
 
@@ -106,9 +121,9 @@ def digest_of(secret: str) -> str:
 
 
 def check_bind(settings: Settings, tokens: TokenLookup) -> None:
-    """Refuse to listen beyond loopback without tokens. Errors: NotReady with the command that creates one."""
-    if not settings.is_loopback and not tokens.any():
+    """Refuse to be reachable beyond this machine without tokens. Errors: NotReady with the command that creates one."""
+    if settings.is_exposed and not tokens.ever_created():
         raise NotReady(
-            f"listening on {settings.host} needs a token, and none exists: create one with "
-            "`trmon token create NAME --scope admin`, or listen on 127.0.0.1"
+            "a service that is reachable beyond this machine (by TRMON_HOST, TRMON_ALLOW_HOSTS or TRMON_PUBLIC_URL) "
+            "needs a token, and none exists: create one with `trmon token create NAME --scope admin`"
         )

@@ -49,7 +49,7 @@ class RateLimit:
 
     def check(self, access: Access, *, address: str) -> None:
         """Take one request of a caller, identified by token or address. Errors: Overloaded."""
-        wait_seconds = self.take(access.name if access != EVERYTHING else address, now=time.monotonic())
+        wait_seconds = self.take(access.caller if access != EVERYTHING else address, now=time.monotonic())
         if wait_seconds > 0:
             raise Overloaded("too many requests from this caller", retry_after_seconds=wait_seconds)
 

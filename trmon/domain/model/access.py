@@ -23,6 +23,12 @@ class Access:
     name: str
     scopes: frozenset[Scope]
     project: str | None = None
+    token_id: int | None = None
+
+    @property
+    def caller(self) -> str:
+        """The caller's name among all callers: tokens of different projects may share a name."""
+        return f"{self.project or ''}/{self.name}"
 
     def require(self, scope: Scope, *, project: str | None = None) -> None:
         """Raise Forbidden unless the caller has the scope, and access to the project if one is named."""
@@ -47,7 +53,13 @@ class Token:
     project: str | None
     created_at: float
     expires_at: float | None
+    last_used_at: float | None = None
+    replaced_at: float | None = None
 
     def access(self) -> Access:
         """Return the permissions of its bearer."""
-        return Access(name=self.name, scopes=self.scopes, project=self.project)
+        return Access(name=self.name, scopes=self.scopes, project=self.project, token_id=self.id)
+
+    def is_valid(self, *, now: float) -> bool:
+        """Whether it has not expired."""
+        return self.expires_at is None or now < self.expires_at

@@ -28,6 +28,7 @@ class RestoredDatabase:
     file: Path
     n_bytes: int
     replaced: Path | None
+    has_tokens: bool
 
 
 def restore_backup(url: str, backup: Path) -> RestoredDatabase:
@@ -49,13 +50,18 @@ def restore_backup(url: str, backup: Path) -> RestoredDatabase:
             raise NotReady(
                 f"{backup} has schema {copy.revision}, which a newer trmon wrote; restore it with that version"
             )
-        replaced = None
+        replaced, has_tokens = None, _has_tokens(copy.file)
         if file.exists():
             replaced = _replace(copy.file, file)
         else:
             _link(copy.file, file)
         sync_folder(file.parent)
-        return RestoredDatabase(file=file, n_bytes=copy.n_bytes, replaced=replaced)
+        return RestoredDatabase(file=file, n_bytes=copy.n_bytes, replaced=replaced, has_tokens=has_tokens)
+
+
+def _has_tokens(copy: Path) -> bool:
+    with closing(open_sqlite_file(copy, mode="ro")) as connection:
+        return connection.execute("SELECT 1 FROM token LIMIT 1").fetchone() is not None
 
 
 def _replace(copy: Path, file: Path) -> Path:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future
+from typing import Any
 
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, Select, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.model.access import Scope, Token
-from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.model.access import Access, Scope, Token
+from trmon.domain.model.errors import Conflict, NotFound, NotReady, Overloaded
 from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
+
+USE_SECONDS = 60.0
+"""How often the last use of a token is written."""
 
 _SCOPES = Codec(
     encode=lambda scopes: sorted(scope.value for scope in scopes),
@@ -23,7 +27,7 @@ _TOKEN = RowMapping(Token, codecs={"scopes": _SCOPES}, generated={"id"})
 
 
 class Tokens:
-    """Reads and writes access tokens."""
+    """Reads and writes access tokens; a caller with one project only sees and changes that project's."""
 
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
@@ -39,7 +43,7 @@ class Tokens:
         project: str | None = None,
         expires_at: float | None = None,
     ) -> Token:
-        """Add a token and return it when it is on disk. Errors: Conflict if the name is taken."""
+        """Add a token and return it when it is on disk. Errors: Conflict if its project has one of this name."""
         row = {
             "name": name,
             "digest": digest,
@@ -48,43 +52,136 @@ class Tokens:
             "created_at": created_at,
             "expires_at": expires_at,
         }
-
-        def add(transaction: Transaction) -> None:
-            try:
-                transaction.connection.execute(insert(tables.token), row)
-            except IntegrityError as error:
-                raise Conflict(f"token {name!r} already exists; revoke it or choose another name") from error
-
-        self._writer.submit(add).result()
-        token = self.by_digest(digest)
-        assert token is not None
-        return token
+        return self._writer.submit(lambda transaction: _insert(transaction.connection, row)).result()
 
     def by_digest(self, digest: str) -> Token | None:
-        """Return the token of a digest, expired or not."""
-        found = select(tables.token).where(tables.token.c.digest == digest)
+        """Return the token of a digest, expired or not; None if it is unknown or revoked."""
+        found = _select_tokens().where(tables.token.c.digest == digest)
         with self._reader.connect() as connection:
             row = connection.execute(found).one_or_none()
         return None if row is None else _TOKEN.from_row(row)
 
-    def list(self) -> tuple[Token, ...]:
-        """Return all tokens by name, including expired ones."""
+    def list(self, *, access: Access) -> tuple[Token, ...]:
+        """Return the tokens by name, including expired and replaced ones, without revoked ones."""
+        found = _select_tokens().order_by(tables.token.c.name, tables.token.c.id)
+        if access.project is not None:
+            found = found.where(tables.token.c.project == access.project)
         with self._reader.connect() as connection:
-            return tuple(
-                _TOKEN.from_row(row) for row in connection.execute(select(tables.token).order_by(tables.token.c.name))
-            )
+            return tuple(map(_TOKEN.from_row, connection.execute(found)))
 
-    def revoke(self, name: str) -> Future[None]:
-        """Delete a token. Errors, from the future: NotFound."""
+    def revoke(
+        self, name: str, *, access: Access, now: float, project: str | None = None, force: bool = False
+    ) -> Future[None]:
+        """Revoke a token and those that it replaced; their rows stay.
 
-        def remove(transaction: Transaction) -> None:
-            named = delete(tables.token).where(tables.token.c.name == name)
-            if not transaction.connection.execute(named).rowcount:
-                raise NotFound("token", name)
+        Args: project: as in `rotate`; force: even if no valid admin token of all projects is left.
+        Errors, from the future: NotFound; Conflict for the last admin token, or if the name is ambiguous.
+        """
 
-        return self._writer.submit(remove)
+        def end(transaction: Transaction) -> None:
+            connection = transaction.connection
+            token = _find(connection, name, access=access, project=project)
+            if not force and _admins(connection, now=now, for_update=True) == {token.id}:
+                raise Conflict(
+                    f"{name!r} is the last admin token: create another one first, or run "
+                    f"`trmon token revoke {name} --force` where the service's database is"
+                )
+            same = (tables.token.c.name == name) & (tables.token.c.project.is_not_distinct_from(token.project))
+            connection.execute(update(tables.token).where(same).values(revoked_at=now))
 
-    def any(self) -> bool:
-        """Whether there is a token, expired or not."""
+        return self._writer.submit(end)
+
+    def rotate(
+        self,
+        name: str,
+        *,
+        access: Access,
+        now: float,
+        digest: str,
+        expires_at: float | None,
+        overlap_seconds: float,
+        project: str | None = None,
+    ) -> Future[Token]:
+        """Replace a token by a new one with the same name, scopes and project; the old one stays valid for the overlap.
+
+        Args: project: the token's project; without it, the token of all projects or, if there is none, the only one
+        of this name.
+        Errors, from the future: NotFound; Conflict if the name is ambiguous.
+        """
+
+        def replace(transaction: Transaction) -> Token:
+            connection = transaction.connection
+            old = _find(connection, name, access=access, project=project)
+            end_at = now + overlap_seconds
+            if old.expires_at is not None:
+                end_at = min(end_at, old.expires_at)
+            changed = {"replaced_at": now, "expires_at": end_at, "revoked_at": None if overlap_seconds else now}
+            connection.execute(update(tables.token).where(tables.token.c.id == old.id).values(changed))
+            new = {"digest": digest, "created_at": now, "expires_at": expires_at, "last_used_at": None}
+            return _insert(connection, {**_TOKEN.to_row(old), **new})
+
+        return self._writer.submit(replace)
+
+    def mark_used(self, token: Token, *, now: float) -> None:
+        """Queue the write of a token's last use, at most once a minute; skip it while the writer is overloaded."""
+        if token.last_used_at is not None and now - token.last_used_at < USE_SECONDS:
+            return
+        table = tables.token.c
+        is_stale = or_(table.last_used_at.is_(None), table.last_used_at <= now - USE_SECONDS)
+        used = update(tables.token).where(table.id == token.id, is_stale).values(last_used_at=now)
+        try:
+            self._writer.submit(lambda transaction: transaction.connection.execute(used))
+        except (Overloaded, NotReady):
+            return
+
+    def ever_created(self) -> bool:
+        """Whether a token was ever created, even if all are expired or revoked."""
         with self._reader.connect() as connection:
             return connection.execute(select(tables.token.c.id).limit(1)).first() is not None
+
+    def has_admin(self, *, now: float) -> bool:
+        """Whether a valid admin token of all projects exists."""
+        with self._reader.connect() as connection:
+            return bool(_admins(connection, now=now))
+
+
+def _select_tokens() -> Select[Any]:
+    return select(tables.token).where(tables.token.c.revoked_at.is_(None))
+
+
+def _insert(connection: Connection, row: dict[str, Any]) -> Token:
+    try:
+        added = connection.execute(insert(tables.token).returning(*tables.token.c), row)
+    except IntegrityError as error:
+        raise Conflict(f"token {row['name']!r} already exists; revoke or rotate it, or choose another name") from error
+    return _TOKEN.from_row(added.one())
+
+
+def _find(connection: Connection, name: str, *, access: Access, project: str | None) -> Token:
+    """Return the current token of a name. Errors: NotFound; Conflict if several projects have one."""
+    table = tables.token.c
+    found = _select_tokens().where(table.name == name, table.replaced_at.is_(None))
+    for wanted in (access.project, project):
+        if wanted is not None:
+            found = found.where(table.project == wanted)
+    named = [_TOKEN.from_row(row) for row in connection.execute(found.with_for_update())]
+    match [token for token in named if token.project is None] or named:
+        case []:
+            raise NotFound("token", name)
+        case [token]:
+            return token
+        case several:
+            projects = ", ".join(sorted(token.project or "" for token in several))
+            raise Conflict(f"several projects have a token {name!r}; name the project, one of {projects}")
+
+
+def _admins(connection: Connection, *, now: float, for_update: bool = False) -> set[int]:
+    """Return the ids of the valid admin tokens of all projects.
+
+    Args: for_update: lock them until the transaction ends, so that no other process revokes them meanwhile.
+    """
+    table = tables.token.c
+    found = _select_tokens().where(table.project.is_(None), table.replaced_at.is_(None)).order_by(table.id)
+    rows = connection.execute(found.with_for_update() if for_update else found)
+    tokens = map(_TOKEN.from_row, rows)
+    return {token.id for token in tokens if Scope.ADMIN in token.scopes and token.is_valid(now=now)}

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from trmon.store.schema.column_types import Id, JsonColumn, NumberColumn, SilenceStartColumn, UpdateIndexColumn
@@ -382,14 +383,28 @@ lease = Table(
 
 worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _required("seen_at", Double))
 
+# Revoked tokens keep their rows: the service stays closed once a token was created.
+_OF_ALL_PROJECTS = text("replaced_at IS NULL AND revoked_at IS NULL AND project IS NULL")
+_OF_A_PROJECT = text("replaced_at IS NULL AND revoked_at IS NULL AND project IS NOT NULL")
+
 token = Table(
     "token",
     metadata,
     _id(),
-    _required("name", Text, unique=True),
+    _required("name", Text),
     _required("digest", Text, unique=True),
     _required("scopes", JsonColumn),
     Column("project", Text),
     _required("created_at", Double),
     Column("expires_at", Double),
+    Column("last_used_at", Double),
+    Column("replaced_at", Double),
+    Column("revoked_at", Double),
+    Index("ix_token_name", "name", unique=True, sqlite_where=_OF_ALL_PROJECTS, postgresql_where=_OF_ALL_PROJECTS),
+    Index(
+        *("ix_token_project_name", "project", "name"),
+        unique=True,
+        sqlite_where=_OF_A_PROJECT,
+        postgresql_where=_OF_A_PROJECT,
+    ),
 )
