@@ -105,3 +105,9 @@ def test_the_returned_decisions_equal_those_of_the_policy(two_chunks: httpx.Clie
     content = columns(5, **{name: np.array(values, float) for name, values in found["columns"].items()})
     for decision in found["decisions"]:
         assert decision["accepted"] == decide(content, preset(decision["policy"])).accepted.tolist()
+
+
+def test_a_column_that_does_not_exist_is_refused(two_chunks: httpx.Client) -> None:
+    refused = two_chunks.get(f"{BATCHES}/4/sequences", params={"names": "n_tokens,rewad"})
+    assert refused.status_code == 400
+    assert "'rewad' is not a known column; did you mean reward" in refused.json()["detail"]

@@ -18,6 +18,7 @@ from tests.fixtures.messages import ORIGIN, report
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
+from trmon.api.signals.formats import FORMATS
 from trmon_client.core import wire
 from trmon_client.core.signals.batch_signals import SIGNALS
 
@@ -42,14 +43,52 @@ def test_a_run_lists_its_signals_and_scalars(run: httpx.Client) -> None:
 
 
 def test_a_short_history_is_exact(run: httpx.Client) -> None:
-    series = run.get(PATH, params={"names": "total_kl_k3,lr,unheard_of"}).json()
+    series = run.get(PATH, params={"names": "total_kl_k3,lr,entropy"}).json()
     assert series["exact"] is True
     assert series["step"] == list(range(10))
     assert series["update"] == [None] * 10
     assert series["signals"]["lr"]["last"] == [1e-3] * 10
-    assert series["signals"]["unheard_of"]["last"] == [None] * 10
+    assert series["signals"]["entropy"]["last"] == [None] * 10
     batch = run.get("/api/v1/runs/math/grpo/batches/3").json()
     assert series["signals"]["total_kl_k3"]["mean"][3] == batch["signals"]["total_kl_k3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("mask_rat", "; did you mean mask_rate"),
+        ("kl_k3", "; did you mean "),
+        ("learning_rat", "; did you mean learning_rate"),
+        ("mask_rate:geo_mas", "; did you mean mask_rate:geo_mask"),
+        ("unheard_of", " is not a known signal; GET /api/v1/signals"),
+    ],
+)
+def test_a_signal_that_does_not_exist_is_refused_in_every_format(
+    client: httpx.Client, name: str, suggestion: str
+) -> None:
+    send(client, MATH, report(step=0, scalars={"learning_rate": 1e-3}))
+    send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(0, None, 1)]))
+    eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
+    for form in FORMATS:
+        refused = client.get(PATH, params={"names": f"total_kl_k3,{name}", "format": form})
+        assert refused.status_code == 400
+        assert f"'{name}' is not a known signal" in refused.json()["detail"]
+        assert suggestion in refused.json()["detail"]
+
+
+def test_names_of_the_catalogue_are_legal_before_the_first_step(client: httpx.Client) -> None:
+    send(client, MATH, wire.Start(**ORIGIN, sequence=0))
+    names = "total_kl_k3,mask_rate,incomplete,entropy,mask_rate:geo_mask"
+    series = client.get(PATH, params={"names": names})
+    assert (series.status_code, series.json()["step"]) == (200, [])
+    assert series.json()["signals"].keys() == set(names.split(","))
+
+
+def test_openapi_has_the_media_type_of_every_format(run: httpx.Client) -> None:
+    operation = run.get("/api/v1/openapi.json").json()["paths"]["/api/v1/runs/{project}/{run}/signals"]["get"]
+    described = operation["responses"]["200"]["content"].keys()
+    answers = [run.get(PATH, params={"names": "lr", "format": form}) for form in FORMATS]
+    assert {answer.headers["content-type"].partition(";")[0] for answer in answers} == described
 
 
 def test_a_long_history_is_reduced_to_points(run: httpx.Client) -> None:
@@ -67,11 +106,11 @@ def test_a_range_includes_both_ends(run: httpx.Client) -> None:
 
 
 def test_csv_has_one_column_per_signal(run: httpx.Client) -> None:
-    answer = run.get(PATH, params={"names": "lr,unheard_of", "format": "csv"})
+    answer = run.get(PATH, params={"names": "lr,entropy", "format": "csv"})
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(answer.text.splitlines()))
     assert [int(row["step"]) for row in rows] == list(range(10))
-    assert {(row["lr"], row["unheard_of"], row["update"]) for row in rows} == {("0.001", "", "")}
+    assert {(row["lr"], row["entropy"], row["update"]) for row in rows} == {("0.001", "", "")}
     reduced = run.get(PATH, params={"names": "lr", "format": "csv", "points": 2}).text
     assert reduced.splitlines()[0].endswith("lr.min,lr.max,lr.mean,lr.last")
 
@@ -96,14 +135,14 @@ def test_statistics_and_digits_can_be_selected(run: httpx.Client) -> None:
     ],
 )
 def test_arrow_keeps_every_number(run: httpx.Client, form: str, media_type: str, read: Callable[[Any], Any]) -> None:
-    series = run.get(PATH, params={"names": "total_kl_k3,lr,unheard_of"}).json()
-    answer = run.get(PATH, params={"names": "total_kl_k3,lr,unheard_of", "format": form})
+    series = run.get(PATH, params={"names": "total_kl_k3,lr,entropy"}).json()
+    answer = run.get(PATH, params={"names": "total_kl_k3,lr,entropy", "format": form})
     assert answer.headers["content-type"] == media_type
     table = read(pa.BufferReader(answer.content)).to_pydict()
     assert table["step"] == list(range(10))
     assert table["update"] == [None] * 10
     assert table["total_kl_k3"] == series["signals"]["total_kl_k3"]["last"]
-    assert all(math.isnan(value) for value in table["unheard_of"])
+    assert all(math.isnan(value) for value in table["entropy"])
     reduced = read(pa.BufferReader(run.get(PATH, params={"names": "lr", "format": form, "points": 2}).content))
     assert reduced.column_names[-4:] == ["lr.min", "lr.max", "lr.mean", "lr.last"]
 

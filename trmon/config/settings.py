@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from trmon.config.apprise_names import check_apprise_names
 from trmon.config.email_address import check_email_address
 from trmon.config.webhook_url import parse_webhook_url
+from trmon.domain.model.similar_names import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 DEFAULT_PORT = 8642
@@ -232,7 +233,8 @@ class Settings(BaseSettings):
     def _check_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [name for name in names if name not in SIGNALS]
         if unknown:
-            raise ValueError(f"unknown signals {', '.join(unknown)}; GET /api/v1/signals lists them all")
+            suggestion = did_you_mean(unknown[0], SIGNALS)
+            raise ValueError(f"unknown signals {', '.join(unknown)}{suggestion}; GET /api/v1/signals lists them all")
         return names
 
     @field_validator("webhook_url", "slack_url", "pagerduty_url", "alertmanager_url")

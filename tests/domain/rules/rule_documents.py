@@ -33,8 +33,8 @@ INVALID_RULES = [
     InvalidRules(
         "a condition in itself",
         "- {name: x, severity: page, summary: x, when: &it {any: [*it]}}",
-        "rules[0].when",
-        "in itself",
+        "rules",
+        "aliases are not supported",
         in_schema=False,
     ),
     InvalidRules("not a mapping", "- 7", "rules[0]", "must be a mapping, and is int '7'"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
+from contextlib import suppress
 from operator import attrgetter
+from textwrap import indent
 
 import pytest
 import yaml
@@ -107,3 +110,21 @@ def test_a_file_adds_replaces_and_disables() -> None:
     rules = {rule.name: rule for rule in overlay_rules(builtin_rules(), mine)}
     assert list(rules) == [rule.name for rule in builtin_rules() if rule.name != "crashed"] + ["mine"]
     assert rules["mask_rate"].summary == rules["mine"].summary
+
+
+def test_nested_aliases_are_refused_before_they_expand() -> None:
+    levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 7)]
+    bomb = "\n".join(["a0: &a0 [lol, lol]", *levels])
+    tracemalloc.start()
+    with pytest.raises(InvalidInput, match="aliases are not supported"):
+        parse_rules(f"- when:\n{indent(bomb, '    ')}\n")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 << 20
+
+
+@pytest.mark.parametrize("levels", [20, 40, 60, 80, 100, 150, 200, 300])
+def test_a_condition_of_any_depth_is_read_or_refused(levels: int) -> None:
+    nested = "{any: [" * levels + "{signal: kl_k1, above: 1}" + "]}" * levels
+    with suppress(InvalidInput):
+        parse_rules(f"- {{name: x, severity: page, summary: x, when: {nested}}}")

@@ -183,6 +183,14 @@ def test_the_names_of_signals_and_scalars_are_listed(store: Store, run_id: int) 
     assert store.signals.names(run_id, access=EVERYTHING) == ["kl", "lr", "nan"]
 
 
+def test_a_name_that_only_old_batches_have_is_recorded(store: Store, run_id: int) -> None:
+    rows = write(store, run_id, range(CHUNK_BATCHES + 2))
+    name = next(iter(rows[0].signals))
+    assert store.signals.recorded_names(run_id, {name, "unheard_of"}, access=EVERYTHING) == {name}
+    other = Access(scopes=frozenset({Scope.READ}), project="code", name="other")
+    assert store.signals.recorded_names(run_id, {name}, access=other) == set()
+
+
 def test_history_of_another_project_is_not_found(store: Store, run_id: int) -> None:
     write(store, run_id, range(300))
     assert len(series(store, run_id, "kl", access=CODE).step) == 0

@@ -10,7 +10,7 @@ from trmon.api.batches.schemas import BatchOut, DecisionOut, SequencesOut
 from trmon.api.batches.sequences import SequenceSelection, select_sequences
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
-from trmon.api.http.name_lists import Names, split_names
+from trmon.api.http.name_lists import Names, check_known, split_names
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.runs.routes import Named
 from trmon.api.runs.step_selection import OfAttempt
@@ -22,6 +22,7 @@ from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.schema import COLUMNS
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches"])
 
@@ -82,6 +83,7 @@ def list_sequences(
     """Return sequences of a batch: their columns, and the decision of each policy with its reason."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
     requested = split_names(names)
+    check_known(requested, COLUMNS, kind="column", listed_by="a request without names")
     return select_sequences(
         _columns(service, batch),
         service.store.batches.decisions(batch.key, access=access),

@@ -6,6 +6,7 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from trmon.api.events.sse_stream import Follower, stream_events
@@ -30,6 +31,9 @@ async def follow_events(
     last_event_id: Annotated[int | None, Header(ge=0, description="Resume after this event.")] = None,
 ) -> StreamingResponse:
     """Stream events: closed batches, alerts, changes of state and policy; from now on, or after an event."""
+    key = None if run is None else _run_key(run)
+    if key is not None:
+        await run_in_threadpool(service.store.runs.get, key, access=access)
 
     async def is_authorized() -> bool:
         try:
@@ -42,7 +46,7 @@ async def follow_events(
         commit_signal=service.commit_signal,
         access=access,
         is_authorized=is_authorized,
-        run=None if run is None else _run_key(run),
+        run=key,
     )
     return StreamingResponse(stream_events(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNBUFFERED)
 

@@ -1,12 +1,14 @@
-"""Parses comma-separated names of signals or columns in a query."""
+"""Parses and checks comma-separated names of signals or columns in a query."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from fastapi import Query
 
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.similar_names import did_you_mean
 
 MAX_NAMES = 128
 
@@ -19,3 +21,11 @@ def split_names(names: str | None) -> list[str]:
     if len(found) > MAX_NAMES:
         raise InvalidInput("names", f"has {len(found)} names; at most {MAX_NAMES} are allowed")
     return found
+
+
+def check_known(names: Iterable[str], known: Collection[str], *, kind: str, listed_by: str) -> None:
+    """Raise InvalidInput for the first name that is not known. Args: listed_by: where a caller finds them."""
+    for name in names:
+        if name not in known:
+            message = f"{name!r:.130} is not a known {kind}{did_you_mean(name, known)}; {listed_by} lists them"
+            raise InvalidInput("names", message)

@@ -16,6 +16,12 @@ from trmon.domain.model.json_number import json_number
 from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
 
 STATISTICS = ("min", "max", "mean", "last")
+MEDIA_TYPES = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.stream",
+}
+"""The media type of each format besides JSON."""
 POSITIONS = ("attempt_id", "step", "update", "closed_at", "count")
 
 
@@ -57,19 +63,17 @@ def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
     writer = csv.writer(text)
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
+    return Response(text.getvalue(), media_type=MEDIA_TYPES["csv"])
 
 
 def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as a Parquet file; NaN stays NaN. Errors: InvalidInput without pyarrow."""
-    return Response(_arrow("parquet").to_parquet(_columns(series, detail)), media_type="application/vnd.apache.parquet")
+    return Response(_arrow("parquet").to_parquet(_columns(series, detail)), media_type=MEDIA_TYPES["parquet"])
 
 
 def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput without pyarrow."""
-    return Response(
-        _arrow("arrow").to_arrow_stream(_columns(series, detail)), media_type="application/vnd.apache.arrow.stream"
-    )
+    return Response(_arrow("arrow").to_arrow_stream(_columns(series, detail)), media_type=MEDIA_TYPES["arrow"])
 
 
 FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {

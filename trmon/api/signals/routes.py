@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from trmon.api.http.components import Service
+from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader, require_reader
-from trmon.api.http.name_lists import Names, split_names
+from trmon.api.http.name_lists import Names, check_known, split_names
 from trmon.api.runs.routes import Named
 from trmon.api.runs.step_selection import FromStep, OfAttempt, ToStep
-from trmon.api.signals.formats import FORMATS, STATISTICS, SeriesDetail
+from trmon.api.signals.formats import FORMATS, MEDIA_TYPES, STATISTICS, SeriesDetail
 from trmon.api.signals.schemas import SeriesOut, SignalOut
+from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.rules.signal_names import series_names
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 router = APIRouter(prefix="/api/v1", tags=["signals"])
@@ -33,7 +37,11 @@ def list_names(key: Named, access: Reader, service: Service) -> list[str]:
     return service.store.signals.names(service.store.runs.get(key, access=access).id, access=access)
 
 
-@router.get("/runs/{project}/{run}/signals", response_model=SeriesOut)
+@router.get(
+    "/runs/{project}/{run}/signals",
+    response_model=SeriesOut,
+    responses={200: {"content": {media_type: {} for media_type in MEDIA_TYPES.values()}}},
+)
 def get_series(
     key: Named,
     access: Reader,
@@ -58,6 +66,7 @@ def get_series(
     if not wanted:
         raise InvalidInput("names", "is required: comma-separated signals of /signals/names")
     run = service.store.runs.get(key, access=access)
+    _check_signals(wanted, service=service, run_id=run.id, access=access)
     series = service.store.signals.series(
         run.id,
         names=wanted,
@@ -69,6 +78,15 @@ def get_series(
         updates=updates,
     )
     return FORMATS[form](series, SeriesDetail(statistics=_statistics(statistics), digits=digits))
+
+
+def _check_signals(names: Sequence[str], *, service: Components, run_id: int, access: Access) -> None:
+    """Raise InvalidInput for a name that is neither in the catalogue nor anywhere in the run's history."""
+    if unusual := set(names) - series_names():
+        shadows = {f"{SHADOW_PREFIX}{shadow.name}" for shadow in service.store.policies.current(run_id).shadows}
+        known = series_names() | shadows | set(service.store.signals.names(run_id, access=access))
+        known |= service.store.signals.recorded_names(run_id, unusual - known, access=access)
+        check_known(names, known, kind="signal", listed_by="GET /api/v1/signals and /signals/names of the run")
 
 
 def _statistics(wanted: str | None) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.similar_names import did_you_mean
 from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.signal_names import did_you_mean, is_known_signal
+from trmon.domain.rules.signal_names import is_known_signal, signal_names
 from trmon_client.core.columns.schema import PAIRS, Pair
 
 MAX_STEPS = 100_000
@@ -99,7 +100,7 @@ def _series(value: object, place: str) -> dict[str, tuple[float, ...]]:
     given = values.yaml_mapping(value, place)
     for name in given:
         if not is_known_signal(name):
-            raise InvalidInput(f"{place}.{name}", f"is not a known signal{did_you_mean(name)}")
+            raise InvalidInput(f"{place}.{name}", f"is not a known signal{did_you_mean(name, signal_names())}")
     return {name: series_values(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.similar_names import did_you_mean
 from trmon.domain.rules import yaml_values as values
 from trmon.domain.rules.condition import (
     AllOf,
@@ -19,7 +20,7 @@ from trmon.domain.rules.condition import (
     When,
 )
 from trmon.domain.rules.measures import Growth, Measure, NewestValue, RatioOfSignals, RelativeToMedian, Slope, ZScore
-from trmon.domain.rules.signal_names import did_you_mean, is_known_signal
+from trmon.domain.rules.signal_names import is_known_signal, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
@@ -168,7 +169,7 @@ def _signal(value: object, place: str) -> str:
     if not is_known_signal(name):
         raise InvalidInput(
             place,
-            f"{name!r} is not a known signal{did_you_mean(name)}; GET /api/v1/signals lists them; "
+            f"{name!r} is not a known signal{did_you_mean(name, signal_names())}; GET /api/v1/signals lists them; "
             f"a scalar of the trainer is written scalar:{name[:64]}",
         )
     return name

@@ -14,7 +14,6 @@ from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.condition import When
 from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -103,14 +102,6 @@ def _finding(value: object, place: str) -> Finding:
     return found
 
 
-def _condition(value: object, place: str) -> When:
-    """Return a condition; YAML aliases can nest a condition in itself."""
-    try:
-        return condition_yaml.parse_condition(value, place)
-    except RecursionError as error:
-        raise InvalidInput(place, "nests conditions too deeply, or a condition in itself") from error
-
-
 def _summary(value: object, place: str) -> str:
     """Return a summary template; format specifications are rejected, since a huge width would be applied."""
     text = values.yaml_text(value, place)
@@ -127,7 +118,7 @@ def _summary(value: object, place: str) -> str:
 REQUIRED = ("name", "when", "severity", "summary")
 FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
-    "when": _condition,
+    "when": condition_yaml.parse_condition,
     "severity": values.yaml_enum(Severity),
     "severity_when_enforcing": values.yaml_enum(Severity),
     "summary": _summary,

@@ -1,8 +1,7 @@
-"""Signal names: which names rules may read, and suggestions for unknown ones."""
+"""Signal names: which names rules may read, and which the history of a run may hold."""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 
 from trmon.domain.rules.signal_reader import SCALAR_PREFIX
@@ -24,7 +23,7 @@ TRAINER_SCALARS = (
 
 def is_known_signal(name: str) -> bool:
     """Whether rules may read a name: a signal with or without its pair, or a trainer scalar."""
-    return name in _signals() or is_scalar(name) or (name.startswith(SHADOW_PREFIX) and name != SHADOW_PREFIX)
+    return name in signal_names() or is_scalar(name) or (name.startswith(SHADOW_PREFIX) and name != SHADOW_PREFIX)
 
 
 def is_scalar(name: str) -> bool:
@@ -32,20 +31,21 @@ def is_scalar(name: str) -> bool:
     return name in TRAINER_SCALARS or (name.startswith(SCALAR_PREFIX) and name != SCALAR_PREFIX)
 
 
-def did_you_mean(name: str) -> str:
-    """Return a suggestion of similar known names for an error text; empty if no name is similar."""
-    near = get_close_matches(name, [*_signals(), *TRAINER_SCALARS], n=2, cutoff=0.7)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
 def signal_name_pattern() -> str:
     """Return a regular expression that matches all names that rules may read."""
-    names = "|".join(sorted({*_signals(), *TRAINER_SCALARS}))
+    names = "|".join(sorted(signal_names()))
     return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"
 
 
 @cache
-def _signals() -> frozenset[str]:
+def series_names() -> frozenset[str]:
+    """Return the full names of all signals, and the scalars with a common name: any run may come to hold them."""
+    return frozenset((*SIGNALS, *DERIVED, *TRAINER_SCALARS))
+
+
+@cache
+def signal_names() -> frozenset[str]:
+    """Return the names that rules may read: signals with and without their pair, and scalars with a common name."""
     stems = {spec.stem for spec in SIGNALS.values()}
     derived = {name.removeprefix(f"{pair}_") for name in DERIVED for pair in PAIRS}
-    return frozenset(SIGNALS.keys() | stems | DERIVED.keys() | derived)
+    return frozenset(series_names() | stems | derived)

@@ -13,10 +13,19 @@ from trmon.domain.model.errors import InvalidInput
 _E = TypeVar("_E", bound=Enum)
 
 
+class _Loader(yaml.SafeLoader):
+    """The safe loader, less aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases are not supported", self.get_mark())
+        return super().compose_node(parent, index)
+
+
 def yaml_document(text: str, place: str) -> object:
-    """Return the parsed YAML document. Errors: InvalidInput."""
+    """Return the parsed YAML document. Errors: InvalidInput, also for an alias: nested ones expand without a bound."""
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         # The YAML constructors raise the latter, e.g. for an invalid date.
         raise InvalidInput(place, f"is not YAML: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,6 +70,14 @@ class Signals:
             rows = connection.execute(newest.limit(NAMED_BATCHES)).all()
             name_sets = self._names.read(connection, {id_ for row in rows for id_ in row})
         return sorted({name for names in name_sets.values() for name in names})
+
+    def recorded_names(self, run_id: int, names: Collection[str], *, access: Access) -> set[str]:
+        """Return those of the given names that the run's history has, however old."""
+        table = tables.signal_chunk.c
+        attempts = select(tables.attempt.c.id).join(tables.run).where(tables.run.c.id == run_id, visible_runs(access))
+        recorded = select(table.name).where(table.attempt_id.in_(attempts), table.name.in_(names)).distinct()
+        with self._reader.connect() as connection:
+            return set(connection.scalars(recorded))
 
     def series(
         self,
