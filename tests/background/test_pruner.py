@@ -33,7 +33,7 @@ def test_a_failure_is_counted_and_retried() -> None:
             tried.release()
             raise OSError("no space left on device")
 
-    limits = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    limits = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1, max_audit_age_seconds=1.0)
     pruner = Pruner(
         FullDisk(),
         limits=limits,
@@ -57,9 +57,9 @@ def test_close_does_not_wait_for_a_long_pruning() -> None:
             started.set()
             while may_continue():
                 sleep(0.001)
-            return Pruned(reports=0, events=0, deliveries=0, silences=0)
+            return Pruned(reports=0, events=0, deliveries=0, silences=0, audit=0)
 
-    limits = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1)
+    limits = RetentionLimits(max_age_seconds=1.0, max_bytes_per_run=1, max_bytes=1, max_audit_age_seconds=1.0)
     pruner = Pruner(Endless(), limits=limits, every_seconds=60.0, clock=lambda: 0.0, count=lambda *_: None)
     pruner.start()
     assert started.wait(10)

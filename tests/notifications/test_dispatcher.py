@@ -378,7 +378,7 @@ def test_a_silenced_delivery_is_held_with_its_reason_and_the_end_is_muted(
     matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value=firing.rule)
     now = time.time()
     silence = Silence(id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=now, ends_at=now + 600)
-    store.silences.create(silence).result()
+    store.silences.create(silence, access=EVERYTHING, now=0.0).result()
     receiver = ScriptedReceiver(DELIVERED)
     start({"webhook": receiver})
     notify(store, firing)

@@ -27,6 +27,7 @@ class Prunable(Protocol):
         max_age_seconds: float,
         max_bytes_per_run: int,
         max_bytes: int,
+        max_audit_age_seconds: float,
         may_continue: Callable[[], bool],
     ) -> Pruned:
         """Delete what is beyond the limits, in small transactions, while `may_continue` holds."""
@@ -34,11 +35,12 @@ class Prunable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """Limits on stored reports, whichever is reached first, and on the age of sent notifications; batches are kept."""
+    """Limits on stored reports, whichever is reached first, and on the age of notifications and of the audit log."""
 
     max_age_seconds: float
     max_bytes_per_run: int
     max_bytes: int
+    max_audit_age_seconds: float
 
 
 class Pruner:
@@ -88,6 +90,7 @@ class Pruner:
                 max_age_seconds=self._limits.max_age_seconds,
                 max_bytes_per_run=self._limits.max_bytes_per_run,
                 max_bytes=self._limits.max_bytes,
+                max_audit_age_seconds=self._limits.max_audit_age_seconds,
                 may_continue=lambda: not self._stopping.is_set(),
             )
         except Exception as error:  # noqa: BLE001 - the edge of the thread: a full disk must not end the service

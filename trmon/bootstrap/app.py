@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 from trmon.api.adaptation.routes import router as adaptation
 from trmon.api.advice.routes import router as advice
 from trmon.api.alerts.routes import router as alerts
+from trmon.api.audit.routes import router as audit
 from trmon.api.batches.routes import router as batches
 from trmon.api.bounds.routes import router as bounds
 from trmon.api.decisions.routes import router as decisions
@@ -49,7 +50,7 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif, adaptation, advice, fleet, distribution, decisions),
+    *(whatif, adaptation, advice, fleet, distribution, decisions, audit),
 )
 
 

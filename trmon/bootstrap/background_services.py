@@ -162,6 +162,7 @@ def _pruner(settings: Settings, store: Store, *, counters: Counters, ownership: 
             max_age_seconds=settings.retention_days * SECONDS_PER_DAY,
             max_bytes_per_run=settings.retention_run_bytes,
             max_bytes=settings.retention_bytes,
+            max_audit_age_seconds=settings.audit_days * SECONDS_PER_DAY,
         ),
         every_seconds=settings.retention_every_seconds,
         is_ours=is_ours,

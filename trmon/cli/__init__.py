@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import typer
 
+from trmon.cli.audit import audit_command
 from trmon.cli.backup import backup, restore
 from trmon.cli.diagnose import diagnose_command
 from trmon.cli.doctor import doctor
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "restore": restore,
     "export": export,
     "import": import_,
+    "audit": audit_command,
     "version": version_command,
     "demo": demo_command,
     "lab": lab_command,

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from trmon.cli.command import DataDir, plain_errors, read_settings
+from trmon.cli.command import DataDir, operator, plain_errors, read_settings
+from trmon.domain.model.audit import AuditAction
+from trmon.store import Store
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.restore import restore_backup as put_back
 
@@ -37,5 +39,22 @@ def restore(
         typer.echo(f"{restored.file}: {decimal(restored.n_bytes)}, from {file}")
         if restored.replaced:
             typer.echo(f"the replaced database is kept as {restored.replaced}")
+        _record(restored.file, file)
         if not restored.has_tokens:
             typer.echo("it has no token: every user of this machine is an admin until `trmon token create` creates one")
+
+
+def _record(restored: Path, backup_file: Path) -> None:
+    """Record a restore in the audit log of the restored database, unless it is older than the audit log."""
+    store = Store.open(f"sqlite:///{restored}")
+    try:
+        if not store.is_older:
+            store.audit.record(
+                operator(),
+                AuditAction.DATABASE_RESTORE,
+                at=time.time(),
+                target=restored.name,
+                after={"from": str(backup_file.resolve())},
+            ).result()
+    finally:
+        store.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from pydantic_settings import SettingsError
 from rich.console import Console
 
 from trmon.config.settings import Settings
+from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import InvalidInput, TrmonError
 from trmon.store import Store
 from trmon.store.database.connect import is_shared
@@ -39,6 +42,15 @@ def api_client_of(url: str | None, *, timeout_seconds: float = 60.0) -> ApiClien
     settings = read_settings(url=url)
     token = settings.token.get_secret_value() if settings.token else None
     return ApiClient(url=settings.url, token=token, timeout_seconds=timeout_seconds)
+
+
+def operator() -> Access:
+    """Return the permissions of whoever runs a command with access to the database, by the name of the user."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return Access(name=f"cli:{user}", scopes=EVERYTHING.scopes)
 
 
 def console() -> Console:

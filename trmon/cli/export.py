@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import DataDir, open_store, plain_errors
+from trmon.cli.command import DataDir, open_store, operator, plain_errors
+from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.identity import checked_name
+from trmon.store.repositories.archives import ImportOutcome
 
 SHOWN = ("batches", "reports", "sequences", "alerts")
 
@@ -37,4 +39,13 @@ def import_(
     with plain_errors(), open_store(data_dir, making=True) as store:
         renamed = None if project is None else checked_name(project, field="--project")
         for run in store.archives.import_project(directory, project=renamed):
+            if run.outcome is ImportOutcome.IMPORTED:
+                store.audit.record(
+                    operator(),
+                    AuditAction.RUN_IMPORT,
+                    at=time.time(),
+                    target=str(run.key),
+                    project=run.key.project,
+                    after={"from": str(directory.resolve())},
+                ).result()
             typer.echo(f"{run.key}: {run.outcome.value}")

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from trmon.api.http.auth import digest_of, new_secret
-from trmon.cli.command import DataDir, console, open_store, parse_duration, plain_errors
+from trmon.cli.command import DataDir, console, open_store, operator, parse_duration, plain_errors
 from trmon.domain.model.access import EVERYTHING, Scope, Token
 from trmon.domain.model.identity import checked_name
 
@@ -33,6 +33,7 @@ def create_token_command(
     with plain_errors(), open_store(data_dir, making=True) as store:
         secret, now = new_secret(), time.time()
         store.tokens.create(
+            access=operator(),
             name=checked_name(name, field="NAME"),
             digest=digest_of(secret),
             scopes=set(scope),
@@ -70,7 +71,7 @@ def rotate_token_command(
         secret, now = new_secret(), time.time()
         store.tokens.rotate(
             name,
-            access=EVERYTHING,
+            access=operator(),
             project=project,
             now=now,
             digest=digest_of(secret),
@@ -89,7 +90,7 @@ def revoke_token_command(
 ) -> None:
     """Revoke a token; a running service refuses it within two seconds."""
     with plain_errors(), open_store(data_dir) as store:
-        store.tokens.revoke(name, access=EVERYTHING, project=project, now=time.time(), force=force).result()
+        store.tokens.revoke(name, access=operator(), project=project, now=time.time(), force=force).result()
         typer.echo(f"revoked {name}")
 
 

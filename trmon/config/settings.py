@@ -111,6 +111,10 @@ class Settings(BaseSettings):
         3600.0, gt=0, description="Interval between deletions by retention, in seconds."
     )
 
+    audit_days: float = Field(
+        365.0, gt=0, description="How long entries of the audit log are kept, in days; 36500 keeps them for a century."
+    )
+
     metrics_max_runs: int = Field(
         500, ge=0, description="Maximum number of runs on /metrics; the rest are only counted."
     )

@@ -26,7 +26,7 @@ DROPPED = (
 )
 """Reasons for which current clients and the service drop messages."""
 OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
-PRUNED = ("reports", "events", "deliveries", "silences", "failures")
+PRUNED = ("reports", "events", "deliveries", "silences", "audit", "failures")
 
 REDIS_OPERATIONS = ("publish", "listen", "read", "limits")
 COMPONENT_GAUGES = {

@@ -18,6 +18,7 @@ from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
 from trmon.store.repositories.alerts import Alerts
 from trmon.store.repositories.archives import Archives
+from trmon.store.repositories.audit import AuditLog
 from trmon.store.repositories.batches import Batches
 from trmon.store.repositories.deliveries import Deliveries
 from trmon.store.repositories.events import Events
@@ -74,6 +75,7 @@ class Store:
         self.deliveries = Deliveries(reader)
         self.silences = Silences(reader, writer)
         self.tokens = Tokens(reader, writer)
+        self.audit = AuditLog(reader, writer)
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
         self.new_messages = NewMessages(reader)

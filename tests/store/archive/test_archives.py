@@ -81,7 +81,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
     append(store, report_intake(run=run, step=5, launch="launch-2", attempt="b"))
     ids = [stored.id for stored in store.reports.after(run_id, 0, limit=1000)]
     store.policies.put(run_id, default_version(now=NOW)).result()
-    store.adaptations.put(run_id, AdaptationSetting(mode=AdaptationMode.RECOMMEND), author="me", now=NOW).result()
+    store.adaptations.put(run_id, AdaptationSetting(mode=AdaptationMode.RECOMMEND), access=EVERYTHING, now=NOW).result()
     firing = alert(run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/corrupt_logprobs")
     pending = alert(
         run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/x/a=b", state=AlertState.PENDING, value=math.nan

@@ -10,7 +10,7 @@ import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import Access, Scope
+from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.store import Store, migrations
 from trmon.store.database import sqlite
@@ -33,14 +33,14 @@ def adapted(over: PolicyVersion) -> PolicyVersion:
 
 def test_adaptation_is_off_by_default(store: Store, run_id: int) -> None:
     assert store.adaptations.get(run_id) == AdaptationSetting()
-    store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
-    store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), author="ann", now=NOW).result()
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
+    store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), access=EVERYTHING, now=NOW).result()
     assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
     assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
 
 
 def test_another_project_cannot_read_the_setting(store: Store, run_id: int) -> None:
-    store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
     stranger = Access(name="x", scopes=frozenset(Scope), project="code")
     assert store.adaptations.get(run_id, access=stranger) == AdaptationSetting()
 
@@ -66,7 +66,7 @@ def test_a_manual_change_takes_precedence_over_the_controller(store: Store, run_
 
 
 def test_deleting_a_run_deletes_its_setting(store: Store, run_id: int) -> None:
-    store.adaptations.put(run_id, SETTING, author="ann", now=NOW).result()
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
     run = store.runs.by_id(run_id)
     store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
     assert store.adaptations.get(run_id) == AdaptationSetting()

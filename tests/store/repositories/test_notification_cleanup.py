@@ -74,6 +74,6 @@ def test_a_silence_is_deleted_long_after_its_end(store: Store) -> None:
         silence = Silence(
             id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=OLD - 9, ends_at=ends_at
         )
-        store.silences.create(silence).result()
+        store.silences.create(silence, access=EVERYTHING, now=0.0).result()
     assert prune(store).silences == 1
     assert [silence.ends_at for silence in store.silences.list(access=EVERYTHING).items] == [NOW + 1, NOW - 1]

@@ -47,7 +47,7 @@ def prune(store: Store, **limits: float) -> Pruned:
 
 
 def test_nothing_is_pruned_within_the_limits(store: Store, run_ids: list[int]) -> None:
-    assert prune(store) == Pruned(reports=0, events=0, deliveries=0, silences=0)
+    assert prune(store) == Pruned(reports=0, events=0, deliveries=0, silences=0, audit=0)
     assert kept(store, run_ids[0]) == list(range(STEPS))
 
 
@@ -83,7 +83,7 @@ def test_summing_the_size_of_all_reports_has_a_longer_timeout(postgres_url: str)
     with closing(impatient), psycopg.connect(postgres_url) as other:
         other.execute("LOCK TABLE report")
         Timer(0.5, other.commit).start()
-        assert prune(impatient) == Pruned(reports=0, events=0, deliveries=0, silences=0)
+        assert prune(impatient) == Pruned(reports=0, events=0, deliveries=0, silences=0, audit=0)
 
 
 def test_the_run_limit_keeps_the_newest_bytes_of_a_run(store: Store, run_ids: list[int]) -> None:

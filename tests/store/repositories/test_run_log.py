@@ -235,7 +235,7 @@ def test_edits_change_the_revision_and_writes_of_the_worker_do_not(store: Store,
     )
     edits: tuple[Callable[[], Future[Any]], ...] = (
         lambda: store.policies.put(run_id, default_version(now=NOW)),
-        lambda: store.adaptations.put(run_id, AdaptationSetting(), author="me", now=NOW),
+        lambda: store.adaptations.put(run_id, AdaptationSetting(), access=EVERYTHING, now=NOW),
         lambda: store.runs.update(key, access=EVERYTHING, now=NOW, tags=["kept"]),
         lambda: store.runs.update(key, access=EVERYTHING, now=NOW, name="other"),
     )

@@ -21,7 +21,7 @@ def silences(store: Store) -> list[Silence]:
     """A silence of all projects, one of `code`, and one of `math` that has not started."""
     usual = Silence(id=0, project=None, matchers=(MATCHER,), author="ana", note="n", starts_at=NOW, ends_at=NOW + 60)
     wanted = (usual, replace(usual, project="code"), replace(usual, project="math", starts_at=NOW + 30))
-    return [store.silences.create(silence).result() for silence in wanted]
+    return [store.silences.create(silence, access=EVERYTHING, now=NOW).result() for silence in wanted]
 
 
 def test_silences_are_listed_newest_first_in_pages(store: Store, silences: list[Silence]) -> None:

@@ -63,7 +63,7 @@ def put_adaptation(key: Named, given: AdaptationSettingIn, access: Admin, servic
     """Set how the bounds are adapted: off, shown only, or applied as policy versions."""
     run = service.store.runs.get(key, access=access)
     setting = given.setting()
-    service.store.adaptations.put(run.id, setting, author=access.name, now=time.time()).result()
+    service.store.adaptations.put(run.id, setting, access=access, now=time.time()).result()
     return AdaptationOut.of(setting)
 
 

@@ -12,6 +12,8 @@ from trmon.api.http.dependencies import Admin, Reader
 from trmon.api.http.pages import After, Limit, PageOut
 from trmon.api.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parse_policy, parse_shadow_policy
 from trmon.api.runs.routes import Named
+from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
@@ -53,7 +55,7 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
         from_step=change.from_step,
         pinned=change.pinned,
     )
-    return _put(service, run, version)
+    return _put(service, run, version, access=access, action=AuditAction.POLICY_CHANGE)
 
 
 @router.post("/policy/rollback")
@@ -72,7 +74,7 @@ def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Ser
         # Otherwise the controller would repeat its change, because it sees the same sequences.
         pinned=earlier.pinned or history[-1].is_adapted,
     )
-    return _put(service, run, version)
+    return _put(service, run, version, access=access, action=AuditAction.POLICY_ROLLBACK)
 
 
 def _history(service: Components, run: Run) -> list[PolicyVersion]:
@@ -90,6 +92,8 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
     raise NotFound("policy version", wanted)
 
 
-def _put(service: Components, run: Run, version: PolicyVersion) -> PolicyVersionOut:
-    service.store.policies.put(run.id, version).result()
+def _put(
+    service: Components, run: Run, version: PolicyVersion, *, access: Access, action: AuditAction
+) -> PolicyVersionOut:
+    service.store.policies.put(run.id, version, access=access, action=action).result()
     return PolicyVersionOut.of(version)

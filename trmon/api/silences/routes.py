@@ -18,7 +18,9 @@ router = APIRouter(prefix="/api/v1/silences", tags=["alerts"])
 @router.post("", status_code=201)
 def create_silence(given: SilenceIn, access: Admin, service: Service) -> SilenceOut:
     """Mute the notifications of matching alerts for a time; the alerts are still recorded and shown."""
-    return SilenceOut.from_fields(service.store.silences.create(given.silence(access=access, now=time.time())).result())
+    now = time.time()
+    silence = given.silence(access=access, now=now)
+    return SilenceOut.from_fields(service.store.silences.create(silence, access=access, now=now).result())
 
 
 @router.get("")

@@ -43,6 +43,7 @@ def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenOut
         raise Forbidden(f"token {access.name!r} can create tokens for its own project only")
     secret, now = new_secret(), time.time()
     token = service.store.tokens.create(
+        access=access,
         name=checked_name(given.name, field="name"),
         digest=digest_of(secret),
         scopes=given.scopes,

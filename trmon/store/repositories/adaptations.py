@@ -9,8 +9,10 @@ from sqlalchemy import Engine, select
 
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.audit import AuditAction
 from trmon.store.database.upsert import upsert
-from trmon.store.rows.run_rows import visible_runs
+from trmon.store.repositories.audit import write_audit
+from trmon.store.rows.run_rows import read_run, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -35,16 +37,25 @@ class Adaptations:
             else replace(AdaptationSetting(**stored), mode=AdaptationMode(stored["mode"]))
         )
 
-    def put(self, run_id: int, setting: AdaptationSetting, *, author: str, now: float) -> Future[None]:
+    def put(self, run_id: int, setting: AdaptationSetting, *, access: Access, now: float) -> Future[None]:
         """Write the setting of a run."""
-        row = {
-            "run_id": run_id,
-            "setting": asdict(setting) | {"mode": setting.mode.value},
-            "author": author,
-            "changed_at": now,
-        }
+        document = asdict(setting) | {"mode": setting.mode.value}
+        row = {"run_id": run_id, "setting": document, "author": access.name, "changed_at": now}
 
         def write(transaction: Transaction) -> None:
+            connection = transaction.connection
+            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            before = connection.scalar(select(tables.adaptation.c.setting).where(tables.adaptation.c.run_id == run_id))
+            write_audit(
+                connection,
+                access,
+                AuditAction.ADAPTATION_CHANGE,
+                at=now,
+                target=str(run.key),
+                project=run.key.project,
+                before=before,
+                after=document,
+            )
             upsert(transaction.connection, tables.adaptation, key=("run_id",), rows=[row])
             transaction.mark_edited(run_id)
 

@@ -12,9 +12,11 @@ from sqlalchemy import Engine, func, select, update
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
 from trmon.domain.incidents.incident import is_member
 from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import Event
+from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.alert_rows import alert_from_row, event_from_row
 from trmon.store.rows.run_rows import visible_runs
@@ -131,6 +133,17 @@ class Alerts:
                 raise Conflict(f"alert {identity!r} is {row.state}; only a firing alert can be acknowledged")
             values = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
             transaction.connection.execute(update(table).where(table.c.id == row.id).values(**values))
+            before = _listed(row).ack
+            write_audit(
+                transaction.connection,
+                access,
+                AuditAction.ALERT_ACKNOWLEDGE,
+                at=ack.at,
+                target=identity,
+                project=row.project,
+                before=None if before is None else {"author": before.author, "note": before.note},
+                after={"author": ack.author, "note": ack.note},
+            )
             event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
             transaction.events.append((row.run_id, event))
             transaction.edited.add(row.run_id)

@@ -99,7 +99,7 @@ class Archives:
     def _delete_partial(self, key: RunKey) -> None:
         """Delete the rows of an import that did not finish."""
         try:
-            self._runs.delete(key, access=EVERYTHING, now=0.0)
+            self._runs.delete(key, access=EVERYTHING, now=0.0, is_audited=False)
         except NotFound:
             return
 

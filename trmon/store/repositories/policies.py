@@ -8,7 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, select
 
 from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.audit import AuditAction, AuditDocument
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.rows.run_rows import read_run, visible_runs
@@ -39,11 +41,9 @@ class Policies:
 
     def current(self, run_id: int, *, access: Access = EVERYTHING) -> PolicyVersion:
         """Return the newest version, the default one if none was set. Errors: NotFound for an unknown run."""
-        table = tables.policy_version.c
-        newest = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
         with self._reader.connect() as connection:
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-            row = connection.execute(newest).one_or_none()
+            row = _newest(connection, run_id)
         return default_version(now=run.created_at) if row is None else policy_version_from_row(row)
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
@@ -70,14 +70,52 @@ class Policies:
         shown = page_of(versions, limit=limit, key=lambda version: version[:1])
         return Page(tuple(version for _, version in shown.items), shown.next)
 
-    def put(self, run_id: int, version: PolicyVersion) -> Future[None]:
-        """Add a version, which becomes the current one."""
+    def put(
+        self,
+        run_id: int,
+        version: PolicyVersion,
+        *,
+        access: Access | None = None,
+        action: AuditAction = AuditAction.POLICY_CHANGE,
+    ) -> Future[None]:
+        """Add a version, which becomes the current one.
+
+        Args: access: the admin who sets it, for the audit log; None for a trainer or a controller.
+        """
 
         def add(transaction: Transaction) -> None:
+            if access is not None:
+                _audit(transaction.connection, run_id, access, action, version=version)
             write_policy(transaction.connection, run_id, version=version)
             transaction.mark_edited(run_id)
 
         return self._writer.submit(add, run=run_id)
+
+
+def _audit(connection: Connection, run_id: int, access: Access, action: AuditAction, *, version: PolicyVersion) -> None:
+    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+    newest = _newest(connection, run_id)
+    before = default_version(now=run.created_at) if newest is None else policy_version_from_row(newest)
+    write_audit(
+        connection,
+        access,
+        action,
+        at=version.created_at,
+        target=str(run.key),
+        project=run.key.project,
+        before=_document(before),
+        after=_document(version),
+    )
+
+
+def _document(version: PolicyVersion) -> AuditDocument:
+    return {"hash": version.policy.hash, **_VERSION.to_row(version)}
+
+
+def _newest(connection: Connection, run_id: int) -> Any:
+    table = tables.policy_version.c
+    found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
+    return connection.execute(found).one_or_none()
 
 
 def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion) -> None:
@@ -92,9 +130,7 @@ def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion)
 
 
 def _is_current(connection: Connection, run_id: int, policy_hash: str) -> bool:
-    table = tables.policy_version.c
-    newest = select(table.hash, table.pinned).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
-    row = connection.execute(newest).one_or_none()
+    row = _newest(connection, run_id)
     if row is None:
         return policy_hash == default_version(now=0.0).policy.hash
     return row.hash == policy_hash and not row.pinned

@@ -1,7 +1,8 @@
-"""Retention: delete reports by age and size, events by age and count, deliveries by age; batches stay."""
+"""Retention: delete reports by age and size, events by age and count, deliveries and audit by age; batches stay."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ class Pruned:
     events: int
     deliveries: int
     silences: int
+    audit: int
 
 
 class Retention:
@@ -43,6 +45,7 @@ class Retention:
         max_age_seconds: float,
         max_bytes_per_run: int,
         max_bytes: int,
+        max_audit_age_seconds: float = math.inf,
         may_continue: Callable[[], bool] = lambda: True,
     ) -> Pruned:
         """Delete reports above a maximum age, size per run or total size, and old events, deliveries and silences.
@@ -64,6 +67,12 @@ class Retention:
             events=self._prune_events(now, may_continue=may_continue),
             deliveries=self._notifications.prune_deliveries(now=now, max_age_seconds=max_age_seconds),
             silences=self._notifications.prune_silences(now=now, max_age_seconds=max_age_seconds),
+            audit=delete_in_batches(
+                self._writer,
+                tables.audit,
+                tables.audit.c.at < now - max_audit_age_seconds,
+                may_continue=may_continue,
+            ),
         )
 
     def _cutoffs(self, oldest: float, *, max_bytes_per_run: int, max_bytes: int) -> list[tuple[int, int, int]]:

@@ -12,10 +12,12 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.audit import AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.closing_notifications import notify_of_deletion, notify_of_rename
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.alert_rows import alert_from_row, write_deliveries
@@ -121,7 +123,7 @@ class Runs:
         values = {column: value for column, value in given.items() if value is not None}
 
         def change(transaction: Transaction) -> Run:
-            before = _get(transaction.connection, key, access)
+            first = before = _get(transaction.connection, key, access)
             if renamed != key:
                 before = self._rename(transaction, before, renamed, now=now)
             update_runs(transaction.connection, {before.id: values})
@@ -130,6 +132,7 @@ class Runs:
             changed = _get(transaction.connection, renamed, access)
             if owner_change is not None and changed.owner != before.owner:
                 _notify_new_owner(transaction, owner_change, before=before, after=changed)
+            _audit(transaction, access, AuditAction.RUN_CHANGE, at=now, before=first, after=changed)
             return changed
 
         return self._writer.submit(change, run=key)
@@ -143,10 +146,11 @@ class Runs:
         self._registry.forget()
         return replace(run, key=key)
 
-    def delete(self, key: RunKey, *, access: Access, now: float) -> None:
+    def delete(self, key: RunKey, *, access: Access, now: float, is_audited: bool = True) -> None:
         """Delete a run and all its rows in small transactions, and return when it is gone. Errors: NotFound.
 
         Receivers of its firing alerts get a resolve notice.
+        Args: is_audited: whether the audit log records it, with the last transaction.
         """
         run = self.get(key, access=access)
         for table in (tables.report, tables.notice, tables.batch, tables.event):
@@ -154,7 +158,13 @@ class Runs:
         for attempt in self.attempts(run.id):
             for table in (tables.decision, tables.signal_chunk):
                 delete_in_batches(self._writer, table, table.c.attempt_id == attempt.id)
-        self._writer.submit(lambda transaction: self._delete_run(transaction, run.id, now=now), run=run.key).result()
+
+        def delete_run(transaction: Transaction) -> None:
+            if is_audited:
+                _audit(transaction, access, AuditAction.RUN_DELETE, at=now, before=run)
+            self._delete_run(transaction, run.id, now=now)
+
+        self._writer.submit(delete_run, run=run.key).result()
 
     def _delete_run(self, transaction: Transaction, run_id: int, *, now: float) -> None:
         notify_of_deletion(transaction, run_id, now=now)
@@ -172,6 +182,25 @@ def _notify_new_owner(transaction: Transaction, owner_change: OwnerChange, *, be
     deliveries = owner_change.deliveries(alerts, before=before, after=after)
     write_deliveries(transaction.connection, deliveries)
     transaction.receivers.update(delivery.receiver for delivery in deliveries)
+
+
+def _audit(
+    transaction: Transaction, access: Access, action: AuditAction, *, at: float, before: Run, after: Run | None = None
+) -> None:
+    write_audit(
+        transaction.connection,
+        access,
+        action,
+        at=at,
+        target=str(before.key),
+        project=before.key.project,
+        before=_document(before),
+        after=None if after is None else _document(after),
+    )
+
+
+def _document(run: Run) -> AuditDocument:
+    return {"name": run.key.run, "owner": run.owner, "tags": sorted(run.tags), "archived": run.archived}
 
 
 def _get(connection: Connection, key: RunKey, access: Access) -> Run:

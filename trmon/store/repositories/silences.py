@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, t
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.errors import NotFound
+from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
@@ -36,13 +38,23 @@ class Silences:
         self._reader = reader
         self._writer = writer
 
-    def create(self, silence: Silence) -> Future[Silence]:
+    def create(self, silence: Silence, *, access: Access, now: float) -> Future[Silence]:
         """Add a silence; the future returns it with its id."""
         row = _SILENCE.to_row(silence)
 
         def add(transaction: Transaction) -> Silence:
-            added = transaction.connection.execute(insert(tables.silence).returning(tables.silence.c.id), row)
-            return replace(silence, id=added.scalar_one())
+            inserted = insert(tables.silence).returning(tables.silence.c.id)
+            added = replace(silence, id=transaction.connection.execute(inserted, row).scalar_one())
+            write_audit(
+                transaction.connection,
+                access,
+                AuditAction.SILENCE_CREATE,
+                at=now,
+                target=str(added.id),
+                project=silence.project,
+                after=row,
+            )
+            return added
 
         return self._writer.submit(add)
 
@@ -69,8 +81,19 @@ class Silences:
         named = (table.id == silence_id) & _visible(access)
 
         def end(transaction: Transaction) -> None:
-            if transaction.connection.execute(select(table.id).where(named)).one_or_none() is None:
+            row = transaction.connection.execute(select(tables.silence).where(named)).one_or_none()
+            if row is None:
                 raise NotFound("silence", str(silence_id))
+            write_audit(
+                transaction.connection,
+                access,
+                AuditAction.SILENCE_END,
+                at=now,
+                target=str(silence_id),
+                project=row.project,
+                before={"ends_at": row.ends_at},
+                after={"ends_at": min(row.ends_at, now)},
+            )
             transaction.connection.execute(update(tables.silence).where(named, table.ends_at > now).values(ends_at=now))
             held = (delivery.state == DeliveryState.HELD.value) & (delivery.due_at > now)
             transaction.connection.execute(update(tables.delivery).where(held).values(due_at=now))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.model.access import Access, Scope, Token
+from trmon.domain.model.access import EVERYTHING, Access, Scope, Token
+from trmon.domain.model.audit import AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict, NotFound, NotReady, Overloaded
+from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
@@ -40,6 +43,7 @@ class Tokens:
         digest: str,
         scopes: Collection[Scope],
         created_at: float,
+        access: Access = EVERYTHING,
         project: str | None = None,
         expires_at: float | None = None,
     ) -> Token:
@@ -52,7 +56,13 @@ class Tokens:
             "created_at": created_at,
             "expires_at": expires_at,
         }
-        return self._writer.submit(lambda transaction: _insert(transaction.connection, row)).result()
+
+        def add(transaction: Transaction) -> Token:
+            token = _insert(transaction.connection, row)
+            _audit(transaction, access, AuditAction.TOKEN_CREATE, at=created_at, after=token)
+            return token
+
+        return self._writer.submit(add).result()
 
     def by_digest(self, digest: str) -> Token | None:
         """Return the token of a digest, expired or not; None if it is unknown or revoked."""
@@ -88,6 +98,7 @@ class Tokens:
                 )
             same = (tables.token.c.name == name) & (tables.token.c.project.is_not_distinct_from(token.project))
             connection.execute(update(tables.token).where(same).values(revoked_at=now))
+            _audit(transaction, access, AuditAction.TOKEN_REVOKE, at=now, before=token)
 
         return self._writer.submit(end)
 
@@ -109,18 +120,21 @@ class Tokens:
         Errors, from the future: NotFound; Conflict if the name is ambiguous.
         """
 
-        def replace(transaction: Transaction) -> Token:
+        def rotate(transaction: Transaction) -> Token:
             connection = transaction.connection
             old = _find(connection, name, access=access, project=project)
             end_at = now + overlap_seconds
             if old.expires_at is not None:
                 end_at = min(end_at, old.expires_at)
-            changed = {"replaced_at": now, "expires_at": end_at, "revoked_at": None if overlap_seconds else now}
+            replaced = replace(old, replaced_at=now, expires_at=end_at)
+            changed = {**_TOKEN.to_row(replaced), "revoked_at": None if overlap_seconds else now}
             connection.execute(update(tables.token).where(tables.token.c.id == old.id).values(changed))
             new = {"digest": digest, "created_at": now, "expires_at": expires_at, "last_used_at": None}
-            return _insert(connection, {**_TOKEN.to_row(old), **new})
+            token = _insert(connection, {**_TOKEN.to_row(old), **new})
+            _audit(transaction, access, AuditAction.TOKEN_ROTATE, at=now, before=replaced, after=token)
+            return token
 
-        return self._writer.submit(replace)
+        return self._writer.submit(rotate)
 
     def mark_used(self, token: Token, *, now: float) -> None:
         """Queue the write of a token's last use, at most once a minute; skip it while the writer is overloaded."""
@@ -143,6 +157,35 @@ class Tokens:
         """Whether a valid admin token of all projects exists."""
         with self._reader.connect() as connection:
             return bool(_admins(connection, now=now))
+
+
+def _audit(
+    transaction: Transaction,
+    access: Access,
+    action: AuditAction,
+    *,
+    at: float,
+    before: Token | None = None,
+    after: Token | None = None,
+) -> None:
+    token = after or before
+    assert token is not None
+    write_audit(
+        transaction.connection,
+        access,
+        action,
+        at=at,
+        target=token.name,
+        project=token.project,
+        before=_document(before),
+        after=_document(after),
+    )
+
+
+def _document(token: Token | None) -> AuditDocument | None:
+    if token is None:
+        return None
+    return {"token_id": token.id, "scopes": _SCOPES.encode(token.scopes), "expires_at": token.expires_at}
 
 
 def _select_tokens() -> Select[Any]:

@@ -383,6 +383,23 @@ lease = Table(
 
 worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _required("seen_at", Double))
 
+audit = Table(
+    "audit",
+    metadata,
+    _id(),
+    _required("at", Double),
+    _required("actor", Text),
+    Column("token_id", BigInteger),
+    _required("action", Text),
+    Column("project", Text),
+    _required("target", Text),
+    Column("before", JsonColumn),
+    Column("after", JsonColumn),
+    Index("ix_audit_project", "project", "id"),
+    Index("ix_audit_at", "at"),
+    sqlite_autoincrement=True,
+)
+
 # Revoked tokens keep their rows: the service stays closed once a token was created.
 _OF_ALL_PROJECTS = text("replaced_at IS NULL AND revoked_at IS NULL AND project IS NULL")
 _OF_A_PROJECT = text("replaced_at IS NULL AND revoked_at IS NULL AND project IS NOT NULL")

@@ -1,0 +1,101 @@
+"""The audit log; entries are written in the transaction of the action, and never changed."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from sqlalchemy import Connection, Engine, insert, select
+
+from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction, AuditDocument, AuditEntry
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.row_mapping import RowMapping
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+
+_ENTRY = RowMapping(AuditEntry, generated={"id"})
+
+
+class AuditLog:
+    """Reads the audit log, and records actions that have no single transaction."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def list(
+        self,
+        *,
+        access: Access,
+        project: str | None = None,
+        actor: str | None = None,
+        action: AuditAction | None = None,
+        since: float | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[AuditEntry]:
+        """Return entries, newest first; a caller with one project sees that project's.
+
+        Args: since: the earliest time, seconds on the server's clock.
+        Errors: InvalidInput for an invalid cursor.
+        """
+        table = tables.audit.c
+        found = select(tables.audit)
+        for column, value in (
+            (table.project, access.project),
+            (table.project, project),
+            (table.actor, actor),
+            (table.action, action and action.value),
+        ):
+            if value is not None:
+                found = found.where(column == value)
+        if since is not None:
+            found = found.where(table.at >= since)
+        if after is not None:
+            found = found.where(table.id < decode_cursor(after, length=1)[0])
+        with self._reader.connect() as connection:
+            rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
+        return page_of([_ENTRY.from_row(row) for row in rows], limit=limit, key=lambda entry: (entry.id,))
+
+    def record(
+        self,
+        access: Access,
+        action: AuditAction,
+        *,
+        at: float,
+        target: str,
+        project: str | None = None,
+        after: AuditDocument | None = None,
+    ) -> Future[None]:
+        """Add the entry of an action that has happened."""
+        return self._writer.submit(
+            lambda transaction: write_audit(
+                transaction.connection, access, action, at=at, target=target, project=project, after=after
+            )
+        )
+
+
+def write_audit(
+    connection: Connection,
+    access: Access,
+    action: AuditAction,
+    *,
+    at: float,
+    target: str,
+    project: str | None,
+    before: AuditDocument | None = None,
+    after: AuditDocument | None = None,
+) -> None:
+    """Add an entry to the audit log in the transaction of its action."""
+    entry = AuditEntry(
+        id=0,
+        at=at,
+        actor=access.name,
+        token_id=access.token_id,
+        action=action,
+        project=project,
+        target=target,
+        before=before,
+        after=after,
+    )
+    connection.execute(insert(tables.audit), _ENTRY.to_row(entry))
