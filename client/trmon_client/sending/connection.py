@@ -9,13 +9,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib import import_module
 from typing import Any
 
 from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError
 
 from trmon_client.config.limits import Limits
 from trmon_client.sending.route import Route
+from trmon_client.sending.timed_socket import TimedSocket
 
 # urllib3-future, which takes the place of urllib3 where it is installed, would import its protocols in that thread.
 for _module in ("http1._h11", "http2._h2"):
@@ -29,7 +32,7 @@ IDLE_SECONDS = 5.0
 """A connection that was idle for longer is reopened: load balancers drop idle connections silently."""
 
 PART_BYTES = 1 << 16
-"""The size of the parts in which a body is sent and read; the time limit applies to each part."""
+"""The size of the parts in which a body is sent and read; each part that is sent has the time limit of an answer."""
 
 
 class AnswerError(OSError):
@@ -57,6 +60,7 @@ class ServiceConnection:
         self._route = Route(url)
         self._limits = limits
         self._connection: HTTPConnection | None = None
+        self._socket: TimedSocket | None = None
         self._used_at = 0.0
 
     def post(self, body: bytes, *, headers: Mapping[str, str]) -> HttpAnswer:
@@ -86,6 +90,8 @@ class ServiceConnection:
             self._connection = self._route.new_connection(timeout_seconds=self._limits.connect_timeout_seconds)
             self._connection.connect()
             self._connection.timeout = self._limits.read_timeout_seconds
+            stand_in: Any = TimedSocket(self._connection.sock)
+            self._connection.sock = self._socket = stand_in
         return self._connection
 
     def _exchange(self, connection: HTTPConnection, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
@@ -99,9 +105,20 @@ class ServiceConnection:
                 preload_content=False,
                 decode_content=False,
             )
-        response = connection.getresponse()
-        until = time.monotonic() + self._limits.read_timeout_seconds
-        return HttpAnswer(response.status, response.reason or "", response.headers, _read(response, until=until))
+        return self._read_answer(connection)
+
+    def _read_answer(self, connection: HTTPConnection) -> HttpAnswer:
+        seconds = self._limits.read_timeout_seconds
+        until = time.monotonic() + seconds
+        if self._socket is not None:
+            self._socket.read_until = until
+        try:
+            response = connection.getresponse()
+            return HttpAnswer(response.status, response.reason or "", response.headers, _read(response))
+        except (HTTPError, HTTPException, OSError) as error:
+            if time.monotonic() < until:
+                raise
+            raise AnswerError(f"no complete answer within {seconds:g} s") from error
 
 
 def _parts(body: bytes) -> Iterator[bytes]:
@@ -109,12 +126,10 @@ def _parts(body: bytes) -> Iterator[bytes]:
         yield body[start : start + PART_BYTES]
 
 
-def _read(response: Any, *, until: float) -> bytes:
+def _read(response: Any) -> bytes:
     body = bytearray()
     while part := response.read1(PART_BYTES):
         body += part
         if len(body) > MAX_ANSWER_BYTES:
             raise AnswerError(f"HTTP {response.status}, an answer of more than {MAX_ANSWER_BYTES} bytes")
-        if time.monotonic() > until:
-            raise AnswerError(f"HTTP {response.status}, an answer that does not end")
     return bytes(body)

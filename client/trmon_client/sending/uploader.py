@@ -17,6 +17,9 @@ from trmon_client.sending.transport import Transport, UploadOutcome, UploadResul
 DENIED_HINT = "pass a token with the ingest scope of this project as token= or TRMON_TOKEN (see `trmon token`)"
 UNREACHABLE_HINT = "training continues, reports wait in the spool and are sent when it answers"
 
+_JITTER = random.Random()  # noqa: S311
+"""Its own generator: a number drawn from the shared one would change what a seeded trainer draws next."""
+
 
 class Uploader:
     """Sends messages oldest first, one request at a time; retries with growing, jittered pauses."""
@@ -141,5 +144,5 @@ class Uploader:
             self._warn_once.warn("away", f"the service cannot be reached ({result.detail}); {UNREACHABLE_HINT}")
             self._retry_buffer.write_through(True)
         longest = self._limits.retry_first_seconds * 2.0 ** min(self._n_failures - 1, 16)
-        pause = min(longest, self._limits.retry_cap_seconds) * random.uniform(0.5, 1.0)  # noqa: S311
+        pause = min(longest, self._limits.retry_cap_seconds) * _JITTER.uniform(0.5, 1.0)
         self._retry_at = time.monotonic() + max(pause, result.retry_after_seconds)

@@ -325,15 +325,18 @@ def endless(head: bytes, part: bytes) -> Iterator[str]:
         thread.join()
 
 
+HEAD = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
 ENDLESS = {
-    "that is too long": (b"x" * (1 << 20), 30.0, f"more than {MAX_ANSWER_BYTES} bytes"),
-    "that drips": (b"x", 0.2, "does not end"),
+    "a body that is too long": (HEAD, b"x" * (1 << 20), 30.0, f"more than {MAX_ANSWER_BYTES} bytes"),
+    "a body that drips": (HEAD, b"x", 0.2, "no complete answer"),
+    "a head that drips": (b"HTTP/1.1 502 ", b"x", 0.2, "no complete answer"),
+    "interim answers without end": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.2, "no complete answer"),
 }
 
 
-@pytest.mark.parametrize(("part", "seconds", "detail"), ENDLESS.values(), ids=ENDLESS.keys())
-def test_an_endless_answer_is_abandoned(part: bytes, seconds: float, detail: str) -> None:
-    head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("head", "part", "seconds", "detail"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_an_endless_answer_is_abandoned(head: bytes, part: bytes, seconds: float, detail: str) -> None:
     with endless(head, part) as url:
         transport = HttpTransport(url, token=None, limits=Limits(read_timeout_seconds=seconds))
         result = transport.send([wire.encode(wire.Heartbeat(attempt="a", launch="l"))])

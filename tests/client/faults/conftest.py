@@ -1,0 +1,73 @@
+"""What the client's fault tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.client.faults.tiny_trainer import train
+
+PROCESS_SECONDS = 110.0
+
+PRELUDE = """
+import os, signal, sys, threading, time
+import torch
+import trmon_client as trmon
+from tests.client.faults.tiny_trainer import tell, train
+
+torch.set_num_threads(1)
+"""
+
+
+@pytest.fixture(scope="session")
+def untouched() -> str:
+    """The digest of the parameters that training without trmon ends with."""
+    return train()
+
+
+@dataclass(frozen=True)
+class FinishedTrainer:
+    """A trainer's process that has ended: what it told, and how long after `ends_at` it was gone."""
+
+    told: dict[str, str]
+    stderr: str
+    returncode: int
+    exit_seconds: float
+
+
+class RunTrainer(Protocol):
+    def __call__(
+        self, script: str, *, url: str = "", prefix: tuple[str, ...] = (), **variables: str
+    ) -> FinishedTrainer: ...
+
+
+@pytest.fixture
+def run_trainer(tmp_path: Path) -> RunTrainer:
+    """Runs a trainer's script in a process of its own, which spools below the test's folder."""
+
+    def run(script: str, *, url: str = "", prefix: tuple[str, ...] = (), **variables: str) -> FinishedTrainer:
+        given = {"TRMON_PROJECT": "math", "TRMON_RUN": "grpo", "TRMON_SPOOL_DIR": str(tmp_path / "spool")}
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-c", PRELUDE + textwrap.dedent(script)],
+            env={**os.environ, **given, "TRMON_URL": url, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            stdout, stderr = process.communicate(timeout=PROCESS_SECONDS)
+        finally:
+            process.kill()
+        ended_at = time.time()
+        told = dict(line.split("=", 1) for line in stdout.splitlines())
+        return FinishedTrainer(told, stderr, process.returncode, ended_at - float(told.get("ends_at", ended_at)))
+
+    return run

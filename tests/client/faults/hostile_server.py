@@ -1,0 +1,114 @@
+"""A server on the loopback that mistreats each connection in one way."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import cycle
+from types import TracebackType
+
+Behaviour = Callable[[socket.socket, threading.Event], None]
+"""Gets each accepted connection, and the event that the server ends."""
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def never_answer(connection: socket.socket, ends: threading.Event) -> None:
+    """Read the request and keep the connection open."""
+    _read_request(connection)
+    ends.wait()
+
+
+def never_read(_connection: socket.socket, ends: threading.Event) -> None:
+    """Accept the connection and do nothing."""
+    ends.wait()
+
+
+def hang_up(_connection: socket.socket, _ends: threading.Event) -> None:
+    """Close the connection at once."""
+
+
+def drip(parts: Iterable[bytes], *, seconds: float = 1.0) -> Behaviour:
+    """Return the behaviour that answers part by part, with a pause after each."""
+
+    def behave(connection: socket.socket, ends: threading.Event) -> None:
+        _read_request(connection)
+        for part in parts:
+            connection.sendall(part)
+            if ends.wait(seconds):
+                return
+
+    return behave
+
+
+def one_byte_a_second() -> Behaviour:
+    """Return the behaviour that answers one byte a second."""
+    return drip(bytes([byte]) for byte in cycle(HEAD))
+
+
+def answer(data: bytes) -> Behaviour:
+    """Return the behaviour that answers with these bytes and closes the connection."""
+
+    def behave(connection: socket.socket, _ends: threading.Event) -> None:
+        _read_request(connection)
+        connection.sendall(data)
+
+    return behave
+
+
+def status(line: str, *headers: str, body: bytes = b"") -> Behaviour:
+    """Return the behaviour that answers with a status line, headers and a body."""
+    head = "\r\n".join([f"HTTP/1.1 {line}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""])
+    return answer(head.encode() + body)
+
+
+class HostileServer:
+    """Listens on a port, by default a free one, treats every connection as `behave` says, and counts them."""
+
+    def __init__(self, behave: Behaviour, *, port: int = 0) -> None:
+        self.n_connections = 0
+        self._behave = behave
+        self._ends = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._thread = threading.Thread(target=self._accept)
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> HostileServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.n_connections += 1
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(60.0)
+        with suppress(OSError), connection:
+            self._behave(connection, self._ends)
+
+
+def _read_request(connection: socket.socket) -> None:
+    reader = connection.makefile("rb")
+    length = 0
+    while line := reader.readline().strip():
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    reader.read(length)

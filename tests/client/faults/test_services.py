@@ -1,0 +1,133 @@
+"""The tiny trainer under services that are away, slow, broken or hostile, with the client's default limits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.client.faults import hostile_server as hostile
+from tests.client.faults.hostile_server import Behaviour, HostileServer
+from tests.client.faults.tiny_trainer import N_UPDATES, STEPS, train
+from tests.client.server import ACCEPT, Peer, problem
+from tests.client.trainer import settings, spooled, steps
+from tests.fixtures.ports import free_port
+from trmon_client.config.limits import Limits
+from trmon_client.config.settings import ClientSettings
+from trmon_client.core import wire
+from trmon_client.monitor import Monitor
+
+EXIT_SECONDS = 8.0
+"""Far above the default of 2 s and below the client's other time limits: no result depends on a busy machine."""
+
+ALL_STEPS = [step for step in range(STEPS) for _ in range(N_UPDATES)]
+PROBLEM = "Content-Type: application/problem+json"
+
+BEHAVIOURS: dict[str, Behaviour] = {
+    "accepts and hangs up": hostile.hang_up,
+    "500": hostile.status("500 Internal Server Error"),
+    "429 with Retry-After": hostile.status("429 Busy", "Retry-After: 3600", PROBLEM, body=b'{"title":"busy"}'),
+    "a status that is none": hostile.answer(b"HTTP/1.1 abc OK\r\n\r\n"),
+    "no HTTP": hostile.answer(b"\x00\xff\xfe\r\n\r\n"),
+    "an endless header": hostile.answer(b"HTTP/1.1 200 " + b"x" * (1 << 20)),
+    "a body cut short": hostile.answer(hostile.HEAD + b"\x81"),
+    "a body that is no msgpack": hostile.status("200 OK", "Content-Type: application/msgpack", body=b"\xc1" * 64),
+    "acknowledgements that are nested too deep": hostile.status("200 OK", body=b"\x91" * 100_000),
+    "chunks that are none": hostile.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+}  # fmt: skip
+HANGING: dict[str, Behaviour] = {
+    "accepts and never answers": hostile.never_answer,
+    "accepts and never reads": hostile.never_read,
+    "answers one byte a second": hostile.one_byte_a_second(),
+}
+
+
+def with_defaults(tmp_path: Path, url: str, **given: str) -> ClientSettings:
+    """Return settings with the client's own limits."""
+    return replace(settings(tmp_path, url=url, **given), limits=Limits())
+
+
+def train_and_close(chosen: ClientSettings) -> tuple[str, float]:
+    """Return the digest of the trained parameters, and how long the end of the `with` block took."""
+    with Monitor(chosen) as monitor:
+        digest = train(monitor)
+        ends_at = time.monotonic()
+    return digest, time.monotonic() - ends_at
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        *(pytest.param(behave, id=name) for name, behave in BEHAVIOURS.items()),
+        *(pytest.param(behave, id=name, marks=pytest.mark.slow) for name, behave in HANGING.items()),
+    ],
+)
+def test_training_is_untouched_and_every_report_kept(tmp_path: Path, untouched: str, behave: Behaviour) -> None:
+    with HostileServer(behave) as server:
+        digest, exit_seconds = train_and_close(with_defaults(tmp_path, server.url))
+        assert server.n_connections
+    assert digest == untouched
+    assert exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+
+
+def test_a_service_that_is_absent_costs_nothing_but_the_spool(tmp_path: Path, untouched: str) -> None:
+    digest, exit_seconds = train_and_close(with_defaults(tmp_path, f"http://127.0.0.1:{free_port()}"))
+    assert digest == untouched
+    assert exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+
+
+@pytest.mark.slow  # a resolver may take its time
+def test_a_name_that_does_not_resolve_costs_nothing_but_the_spool(tmp_path: Path, untouched: str) -> None:
+    digest, exit_seconds = train_and_close(with_defaults(tmp_path, "http://service.invalid:8642"))
+    assert digest == untouched
+    assert exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+
+
+def test_a_certificate_that_is_not_trusted_gets_no_token(
+    tmp_path: Path, untouched: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Peer(is_secure=True) as peer:
+        digest, exit_seconds = train_and_close(with_defaults(tmp_path, peer.url, token="s3cret"))
+        assert peer.requests == []
+    assert digest == untouched
+    assert exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+    assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().err
+
+
+def test_a_tls_handshake_that_fails_costs_nothing_but_the_spool(tmp_path: Path, untouched: str) -> None:
+    with HostileServer(lambda connection, _ends: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:
+        url = server.url.replace("http:", "https:")
+        digest, exit_seconds = train_and_close(with_defaults(tmp_path, url))
+    assert digest == untouched
+    assert exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+
+
+@pytest.mark.parametrize("code", [302, 307])
+def test_a_redirect_is_not_followed_and_no_other_host_sees_the_token(tmp_path: Path, untouched: str, code: int) -> None:
+    with Peer() as elsewhere:
+        with HostileServer(hostile.status(f"{code} Moved", f"Location: {elsewhere.url}/api/v1/reports")) as server:
+            digest, _ = train_and_close(with_defaults(tmp_path, server.url, token="s3cret"))
+            assert server.n_connections
+        assert elsewhere.requests == []
+    assert digest == untouched
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+
+
+def test_what_a_service_refuses_as_too_large_is_lost_and_told(tmp_path: Path, untouched: str) -> None:
+    with Peer(otherwise=problem(413, "too large")) as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            assert train(monitor) == untouched
+            peer.wait_until(lambda peer: len(peer.requests) > 1)
+            peer.otherwise = ACCEPT
+            monitor.pause()
+            peer.wait_until(lambda peer: len(peer.of(wire.Pause)) == 1)
+        (finish,) = peer.of(wire.Finish)
+        n_sent = len([wire.Start, *ALL_STEPS, *range(STEPS), wire.Pause, wire.Finish])
+        assert finish.losses.dropped == {"refused": n_sent - len(peer.messages)}
