@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 
 from trmon.bootstrap.app import create_app
 from trmon.cli import app as cli
+from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
 from trmon.domain.diagnosis.conditions import (
@@ -100,11 +101,14 @@ def settings_page() -> str:
     for name, field in Settings.model_fields.items():
         default = field.default if field.default is not PydanticUndefined else None
         shown = "" if default in (None, ()) else f"`{default}`"
-        rows.append((f"`TRMON_{name.upper()}`", shown, field.description or ""))
+        variable = f"TRMON_{name.upper()}"
+        variables = (variable, f"{variable}{SUFFIX}") if is_secret(field.annotation) else (variable,)
+        rows.append((", ".join(f"`{one}`" for one in variables), shown, field.description or ""))
     return _page(
         "Settings of the service",
         "Environment variables; nothing else configures `trmon serve` but its flags, which override them. An empty one "
-        "counts as not set.",
+        "counts as not set. A secret has a second variable, which names a file that holds it; setting both is an "
+        "error, as is a file that cannot be read or is empty. Line ends after the secret are dropped.",
         table(("variable", "default", "meaning"), rows),
     )
 

@@ -13,10 +13,12 @@ import yaml
 
 from tests.deploy.compose import COMPOSE, FILE, SERVICES, Json
 from tests.deploy.image import ROOT, Image
+from trmon.config.environment_check import unknown_variables
 from trmon.config.settings import Settings
 
 OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("trmon:")}
 ENTRYPOINT = (ROOT / "deploy" / "entrypoint.sh").read_text()
+SECRETS_FILE = FILE.with_name("compose.secrets.yaml")
 PROFILES = {"embedded", "fleet"}
 
 
@@ -30,8 +32,9 @@ def known_commands() -> set[str]:
     return set(re.findall(r"^## `trmon (\w+)", commands, re.MULTILINE)) | {"secrets", "tokens"}
 
 
-def test_the_file_matches_the_compose_schema() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)]
+@pytest.mark.parametrize("file", [FILE, SECRETS_FILE], ids=lambda file: file.name)
+def test_the_file_matches_the_compose_schema(file: Path) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -136,3 +139,14 @@ def test_grafana_finds_prometheus_and_every_dashboard() -> None:
     dashboards = {f"{provider['options']['path']}/{path.name}" for path in (ROOT / "dashboards").glob("*.json")}
     assert dashboards <= mounted
     assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in dashboards
+
+
+def test_each_secret_is_a_setting_from_the_file_that_docker_mounts() -> None:
+    overlay = yaml.safe_load(SECRETS_FILE.read_text())
+    assert overlay["services"].keys() <= OURS.keys()
+    for service in overlay["services"].values():
+        assert set(service["secrets"]) == overlay["secrets"].keys()
+        assert service["environment"] == {
+            f"TRMON_{name.upper()}_FILE": f"/run/secrets/{name}" for name in overlay["secrets"]
+        }
+        assert list(unknown_variables(service["environment"])) == []

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from trmon.config.apprise_names import check_apprise_names
 from trmon.config.email_address import check_email_address
+from trmon.config.secret_files import EnvironmentWithSecretFiles
 from trmon.config.webhook_url import parse_webhook_url
 from trmon.domain.model.similar_names import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
@@ -41,7 +42,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on; an address other than loopback requires a token.")
     port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     data_dir: Path = Field(Path("trmon-data"), description="Directory of the SQLite database.")
-    database_url: str | None = Field(
+    database_url: SecretStr | None = Field(
         None, description="SQLAlchemy URL of the database to use instead of SQLite in the data directory."
     )
     worker: Literal["process", "thread"] = Field(
@@ -221,6 +222,18 @@ class Settings(BaseSettings):
         "info", description="Minimum severity of log lines."
     )
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return what is read: arguments, then the environment."""
+        return init_settings, EnvironmentWithSecretFiles(settings_cls)
+
     @field_validator("allow_hosts", "metrics_signals", "webhook_allow_hosts", "email_to", mode="before")
     @classmethod
     def _split_names(cls, value: object) -> object:
@@ -331,7 +344,9 @@ class Settings(BaseSettings):
     @property
     def store_url(self) -> str:
         """The database's URL."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'trmon.sqlite'}"
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data_dir / 'trmon.sqlite'}"
 
     @property
     def is_loopback(self) -> bool:

@@ -22,6 +22,8 @@ MAX_TAGS = 64
 TAGS = f"at most {MAX_TAGS} names of {TEXT}, comma-separated in the variable"
 DEFAULT_POLICY = "trm_auto"
 DEFAULT_SPOOL = "trmon-spool"
+TOKEN_FILE = "TRMON_TOKEN_FILE"  # noqa: S105  the name of a variable
+MAX_TOKEN_BYTES = 4096
 
 T = TypeVar("T")
 
@@ -109,7 +111,7 @@ def resolve_settings(
         run=_name(arguments, "run"),
         mode=_mode(arguments),
         url=arguments.parsed("url", _url, expected="http(s)://host[:port][/path], without credentials"),
-        token=arguments.parsed("token", _token, expected="printable ASCII without spaces"),
+        token=_token_of(arguments),
         policy=Policy.parse(policy if policy is not None else DEFAULT_POLICY),
         is_policy_asked_for=policy is not None,
         owner=arguments.parsed("owner", _text, expected=TEXT),
@@ -181,6 +183,22 @@ def _directory(value: str | Path) -> Path:
         return Path(value or DEFAULT_SPOOL).absolute()
     except OSError:  # the working directory is gone
         return Path(value or DEFAULT_SPOOL)
+
+
+def _token_of(arguments: Arguments) -> str | None:
+    path = arguments.environment.get(TOKEN_FILE)
+    expected = "printable ASCII without spaces"
+    if not path or arguments.given.get("token") is not None:
+        return arguments.parsed("token", _token, expected=expected)
+    if arguments.get("token") is not None:
+        raise ValueError(f"token: TRMON_TOKEN and {TOKEN_FILE} are both set; unset one of them")
+    try:
+        with Path(path).open("rb") as file:
+            return _token(file.read(MAX_TOKEN_BYTES).decode().rstrip("\r\n"))
+    except OSError as error:
+        raise ValueError(f"token: {TOKEN_FILE} cannot be read: {error}") from error
+    except ValueError:
+        raise ValueError(f"token: {TOKEN_FILE} names {path}, which must hold {expected}, and does not") from None
 
 
 def _token(value: str) -> str:

@@ -83,3 +83,20 @@ def test_neither_errors_nor_settings_show_a_secret(given: dict[str, str]) -> Non
         resolve_settings({**NAMED, **given}, environment={})
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(resolve_settings({**NAMED, "token": "s3cret"}, environment={}))
+
+
+def test_the_token_is_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+    environment = {"TRMON_TOKEN_FILE": str(path)}
+    assert resolve_settings(NAMED, environment=environment).token == "s3cret"
+    assert resolve_settings({**NAMED, "token": "given"}, environment=environment).token == "given"
+    with pytest.raises(ValueError, match="TRMON_TOKEN and TRMON_TOKEN_FILE are both set"):
+        resolve_settings(NAMED, environment={**environment, "TRMON_TOKEN": "other"})
+    path.write_text("s3 cret\n")
+    with pytest.raises(ValueError, match=r"TRMON_TOKEN_FILE names .*, which must hold printable ASCII") as caught:
+        resolve_settings(NAMED, environment=environment)
+    assert "s3 cret" not in str(caught.value)
+    path.unlink()
+    with pytest.raises(ValueError, match="TRMON_TOKEN_FILE cannot be read"):
+        resolve_settings(NAMED, environment=environment)
