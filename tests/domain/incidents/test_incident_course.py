@@ -10,11 +10,14 @@ from tests.domain.ruleruns import RuleRun, run
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.incidents.incident import QUIET_STEPS
-from trmon.domain.incidents.incident_course import MAX_UPDATES
+from trmon.domain.incidents.incident_course import LATEST_CAUSE_STEPS, MAX_UPDATES, OPENING_STEPS
 from trmon.domain.model.severity import Severity
 
 STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.1}
 SYMPTOMS = {"mask_rate": 0.6}
+DIFFERENT = {"mismatch_prob_pearson": 0.9}
+SHIFTED = {"mismatch_ratio_shift": -4.1, "mismatch_ratio_mean": 0.97}
+FALLEN = {"reward_mean": 0.0}
 
 
 def notifications(ran: RuleRun) -> list[Notification]:
@@ -35,11 +38,46 @@ def test_symptoms_join_the_incident_and_notify_nobody_themselves() -> None:
 
 
 def test_the_cause_leads_the_incident_though_its_symptom_came_first() -> None:
-    ill = run(SYMPTOMS, steps=10).make_steps({**SYMPTOMS, **STALE}, steps=10)
+    ill = run(SYMPTOMS, steps=20).make_steps({**SYMPTOMS, **STALE}, steps=10)
     assert causes(ill) == [("firing", "mask_rate"), ("firing", "stale_rollouts")]
     assert ill.pipeline_state.incident is not None
     assert ill.pipeline_state.incident.since_step == 130, "the start of the chain never moves"
     assert ill.pipeline_state.incident.last_good_step == 129
+
+
+def test_an_incident_of_warnings_waits_for_a_cause_that_is_certain_later() -> None:
+    ill = run(SYMPTOMS, steps=OPENING_STEPS)
+    assert [rule for rule, state, _ in ill.events if state == "firing"] == ["mask_rate"]
+    assert causes(ill) == []
+    assert causes(ill.make_steps(SYMPTOMS)) == [("firing", "mask_rate")]
+    late = run(SYMPTOMS, steps=5).make_steps({**SYMPTOMS, **STALE}, steps=10)
+    assert causes(late) == [("firing", "stale_rollouts")], "told once, and by its cause"
+
+
+def test_an_incident_with_a_page_opens_at_once() -> None:
+    ill = run({"invalid_fraction": 0.5}, steps=3)
+    assert causes(ill) == [("firing", "corrupt_logprobs")]
+
+
+def test_a_warning_that_ends_within_the_waiting_is_told_to_nobody() -> None:
+    assert causes(run(SYMPTOMS, steps=5, after=30)) == []
+
+
+def test_a_finding_that_begins_long_after_the_illness_is_not_its_cause() -> None:
+    ill = run(DIFFERENT, steps=LATEST_CAUSE_STEPS + 5).make_steps({**DIFFERENT, **SHIFTED}, steps=10)
+    assert "support_shift" in {rule for rule, state, _ in ill.events if state == "firing"}
+    assert {cause for _, cause in causes(ill)} == {"engine_mismatch"}
+
+
+def test_a_page_leads_however_late_it_begins() -> None:
+    ill = run(STALE, steps=LATEST_CAUSE_STEPS + 5).make_steps({**STALE, "invalid_fraction": 0.5}, steps=10)
+    assert causes(ill) == [("firing", "stale_rollouts"), ("firing", "corrupt_logprobs")]
+
+
+def test_a_cause_that_stood_for_long_gives_way_only_after_as_long_a_quiet() -> None:
+    ill = run({**STALE, **FALLEN}, steps=60).make_steps(FALLEN, steps=55)
+    assert [cause for _, cause in causes(ill)] == ["stale_rollouts"]
+    assert causes(ill.make_steps(FALLEN, steps=20))[-1] == ("firing", "no_learning_signal")
 
 
 def test_an_incident_that_becomes_a_page_says_so_once() -> None:
@@ -61,7 +99,7 @@ def test_at_most_three_updates_are_told_and_a_page_is_always_one_of_them() -> No
 
 
 def test_an_incident_ends_after_quiet_steps_and_is_told_once() -> None:
-    healed = run(SYMPTOMS, steps=10, after=QUIET_STEPS + 10)
+    healed = run(SYMPTOMS, steps=12, after=QUIET_STEPS + 10)
     assert [state for _, state, _ in healed.incidents] == ["firing", "resolved"]
     assert causes(healed) == [("firing", "mask_rate"), ("resolved", "mask_rate")]
 
@@ -70,13 +108,13 @@ def test_an_incident_ends_after_quiet_steps_and_is_told_once() -> None:
 def test_a_run_that_is_ill_on_and_off_for_3000_steps_opens_few_incidents(quiet: int) -> None:
     flapping = RuleRun().make_steps({}, steps=130)
     while flapping.step < 3_000:
-        flapping.make_steps(SYMPTOMS, steps=10).make_steps({}, steps=quiet)
+        flapping.make_steps(SYMPTOMS, steps=12).make_steps({}, steps=quiet)
     openings = [state for _, state, _ in flapping.incidents if state == "firing"]
     assert len(openings) <= {20: 1, 60: 2, 150: 3}[quiet]
 
 
 def test_the_notification_says_cause_evidence_and_what_to_do() -> None:
-    (told, *_) = notifications(run(STALE, steps=10))
+    (told, *_) = notifications(run(STALE, steps=11))
     assert told.cause is not None
     expected: dict[str, Any] = {"rule": "stale_rollouts", "finding": "B", "title": "staleness", "last_good_step": 129}
     assert {name: getattr(told.cause, name) for name in expected} == expected
@@ -84,7 +122,6 @@ def test_the_notification_says_cause_evidence_and_what_to_do() -> None:
     assert told.summary.startswith("math/grpo: staleness since step 130: ")
 
 
-FALLEN = {"reward_mean": 0.0}
 GRADIENT = {"grad_norm": 1_000.0}
 
 

@@ -22,7 +22,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     The alert's step is the since-step: the first step of the earliest alert that stood when the incident opened. It is
     stored and never moves. `updates` were sent since the opening; `quiet_steps` have passed without a firing alert of
-    health, of the `quiet_needed` that end it, and `cause_quiet_steps` without one of the cause.
+    health, of the `quiet_needed` that end it. The cause fired for `cause_steps` and then not for `cause_quiet_steps`.
     """
 
     alert: Alert
@@ -30,6 +30,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     updates: int = 0
     quiet_steps: int = 0
     quiet_needed: int = QUIET_STEPS
+    cause_steps: int = 0
     cause_quiet_steps: int = 0
 
     @property

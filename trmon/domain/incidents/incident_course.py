@@ -28,18 +28,23 @@ DAMPING_STEPS = 1_000
 """Each earlier incident that ended within so many steps doubles the steps that must be quiet."""
 MAX_DOUBLINGS = 4
 CAUSE_QUIET_STEPS = 20
-"""Steps after which a cause that no longer fires gives way to a later one."""
+"""Steps after which a cause that no longer fires gives way to a later one, if it did not fire for longer than that."""
 LATEST_CAUSE_STEPS = 40
-"""A finding that begins so many steps after the reward began to fall is a consequence: gradients that vanished jump.
+"""A finding that begins so many steps after the illness, or after the reward began to fall, is a consequence.
 
 Averages over 20 steps and `for_steps` delay a cause by less. Equal rewards follow a collapse at any delay.
 """
+OPENING_STEPS = 10
+"""An incident without a page opens so many steps after its first finding began: the cause may be certain later."""
 MAX_UPDATES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentStep:
-    """One step of a run as its incident sees it: the firing alerts of health, and which step was the one before."""
+    """One step of a run as its incident sees it: the firing alerts of health, and which step was the one before.
+
+    `is_last` is true if the run finished after it.
+    """
 
     run_id: int
     run: str
@@ -49,11 +54,26 @@ class IncidentStep:
     rules: Mapping[str, Rule]
     known_steps: Sequence[int]
     recent_ends: int = 0
+    is_last: bool = False
 
     @property
-    def leader(self) -> Alert:
-        """The firing alert that comes first in the order of causes; the most severe of equals, then the earliest."""
-        return min(self.firing, key=lambda alert: (self._rank(alert.rule), -SEVERITY_RANK[alert.severity], alert.step))
+    def opens_incident(self) -> bool:
+        """Whether an incident opens: at once with a page or at the end of the run, else after the steps of waiting."""
+        if not self.firing:
+            return False
+        first = min(alert.step for alert in self.firing)
+        has_waited = sum(known >= first for known in self.known_steps) > OPENING_STEPS
+        return has_waited or self.is_last or any(alert.severity is Severity.PAGE for alert in self.firing)
+
+    def place(self, alert: Alert) -> tuple[int, int, int]:
+        """Return the place of an alert in the order of causes; of equals the most severe is first, then the oldest."""
+        return self._rank(alert.rule), -SEVERITY_RANK[alert.severity], alert.step
+
+    def can_explain(self, alert: Alert, incident: Incident) -> bool:
+        """Whether an alert is that of the cause, or began early enough to be the cause, or is a page."""
+        is_early = alert.step < incident.since_step + LATEST_CAUSE_STEPS
+        is_known = incident.finding is not None and alert.rule != incident.cause
+        return is_early or not is_known or alert.severity is Severity.PAGE
 
     def ranks_before(self, alert: Alert, cause: str) -> bool:
         """Whether an alert's finding comes before that of another rule."""
@@ -87,7 +107,7 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
     Steps without any firing alert count as quiet; the more incidents had ended before it opened, the more are needed.
     """
     if incident is None or not incident.is_open:
-        return _opened(step) if step.firing else (incident, None)
+        return _opened(step) if step.opens_incident else (incident, None)
     if step.firing:
         return _continued(incident, step)
     quiet = incident.quiet_steps + 1
@@ -107,7 +127,7 @@ def end_incident(
 
 
 def _opened(step: IncidentStep) -> tuple[Incident, Transition]:
-    leader, since = step.leader, min(step.firing, key=lambda alert: alert.step)
+    leader, since = min(step.firing, key=step.place), min(step.firing, key=lambda alert: alert.step)
     earlier = [known for known in step.known_steps if known < since.step]
     last_good = max(earlier, default=None)
     alert = Alert(
@@ -136,19 +156,24 @@ def _opened(step: IncidentStep) -> tuple[Incident, Transition]:
 
 
 def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transition | None]:
-    leader, cause = step.leader, incident.cause
+    cause = incident.cause
     still_firing = any(alert.rule == cause for alert in step.firing)
+    cause_steps = incident.cause_steps + still_firing
     cause_quiet = 0 if still_firing else incident.cause_quiet_steps + 1
-    is_revised = step.ranks_before(leader, cause) or (cause_quiet >= CAUSE_QUIET_STEPS and leader.rule != cause)
+    is_over = cause_quiet >= max(CAUSE_QUIET_STEPS, cause_steps)
+    candidates = [alert for alert in step.firing if is_over or step.can_explain(alert, incident)]
+    leader = min(candidates, key=step.place, default=None)
+    is_revised = leader is not None and leader.rule != cause and (is_over or step.ranks_before(leader, cause))
     severity = max(incident.severity, _worst(step.firing), key=SEVERITY_RANK.__getitem__)
     worsens = severity is not incident.severity
     incident = structs.replace(
         incident,
         quiet_steps=0,
+        cause_steps=0 if is_revised else cause_steps,
         cause_quiet_steps=0 if is_revised else cause_quiet,
         rules=tuple(sorted({*incident.rules, *(alert.rule for alert in step.firing)})),
     )
-    if not is_revised and not worsens:
+    if leader is None or not (is_revised or worsens):
         return incident, None
     alert = replace(incident.alert, severity=severity, updated_at=step.at)
     if is_revised or step.shares_finding(leader, cause):

@@ -109,7 +109,7 @@ def apply_run_end(
         for name, track in pipeline_state.tracks.items()
     }
     last_key = pipeline_state.folded or BatchKey(context.run.attempt_id or 0, context.run.last_step or 0, None)
-    told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=last_key, at=now)
+    told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=last_key, at=now, is_last=True)
     over, pipeline_state = end_open_incident(pipeline_state, key=last_key, at=now)
     return (*transitions, *told, *over, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
 

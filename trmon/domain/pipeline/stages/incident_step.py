@@ -15,9 +15,12 @@ from trmon.domain.state.pipeline_state import PipelineState
 
 
 def apply_incident_step(
-    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float
+    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float, is_last: bool = False
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the transition of the run's incident after a step, if there is one, and the state after it."""
+    """Return the transition of the run's incident after a step, if there is one, and the state after it.
+
+    Args: is_last: whether the run finished after the step.
+    """
     steps = pipeline_state.steps
     recent = tuple(ended for ended in pipeline_state.incident_ends if ended > steps - DAMPING_STEPS)
     step = IncidentStep(
@@ -29,6 +32,7 @@ def apply_incident_step(
         rules=context.rules.by_name,
         known_steps=[known.step for known in pipeline_state.gauge_keys if known.attempt_id == key.attempt_id],
         recent_ends=len(recent),
+        is_last=is_last,
     )
     incident, transition = follow_incident(pipeline_state.incident, step)
     return _with_incident(pipeline_state, incident, transition, recent=recent)
