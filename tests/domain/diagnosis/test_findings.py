@@ -13,6 +13,8 @@ from trmon.domain.rules.condition import Truth
 
 RISING = np.linspace(0.1, 0.4, 80)
 STEADY = np.full(80, 0.3)
+FLIPPED = {"router_flip_rate": 0.02, "router_flip_relative": 3.1}
+DISORDER = {"entropy_relative": 1.3, "entropy_rise": 0.1}
 REPLAYED = {"mismatch_kl_k1": 0.06, "router_replay": 1.0}
 
 CASES: list[tuple[Finding, bool, str, dict[str, Any]]] = [
@@ -46,6 +48,12 @@ CASES: list[tuple[Finding, bool, str, dict[str, Any]]] = [
     (Finding.CORRUPT_LOGPROBS, False, "a confident sampler", {"saturated_fraction": 0.02}),
     (Finding.CORRUPT_LOGPROBS, True, "one step with many invalid tokens", {"invalid_fraction": [0.011, 0, 0, 0]}),
     (Finding.CORRUPT_LOGPROBS, False, "at exactly one percent", {"invalid_fraction": 0.01}),
+    (Finding.CORRUPT_LOGPROBS, True, "shifted tokens", {"mismatch_ln_e_value": 25, "mismatch_prob_pearson": 0.1}),
+    (Finding.CORRUPT_LOGPROBS, False, "another sampler", {"mismatch_ln_e_value": 25, "mismatch_prob_pearson": 0.6}),
+    (Finding.CORRUPT_LOGPROBS, False, "engines far apart", {"mismatch_prob_pearson": 0.1}),
+    (Finding.ENGINE_MISMATCH, False, "noise of a small batch", {"mismatch_ppl_ratio": 1.05, "mismatch_ppl_shift": 3.9}),
+    (Finding.ENGINE_MISMATCH, True, "beyond its noise", {"mismatch_ppl_ratio": 0.95, "mismatch_ppl_shift": -4.1}),
+    (Finding.ENGINE_MISMATCH, True, "noise unknown", {"mismatch_ppl_ratio": 0.95}),
     (Finding.CORRUPT_LOGPROBS, False, "no invalid token", {"invalid_fraction": 0.0}),
     (Finding.SUPPORT_SHIFT, True, "ratios below 1", {"mismatch_ratio_mean": 0.97, "mismatch_ratio_shift": -5}),
     (Finding.SUPPORT_SHIFT, True, "ratios above 1", {"mismatch_ratio_mean": 1.03, "mismatch_ratio_shift": 5}),
@@ -104,7 +112,13 @@ CASES: list[tuple[Finding, bool, str, dict[str, Any]]] = [
     (Finding.NO_LEARNING_SIGNAL, True, "20 steps of equal rewards", {"zero_variance_groups": [0.95] * 24}),
     (Finding.NO_LEARNING_SIGNAL, False, "at exactly 0.9", {"zero_variance_groups": [0.9] * 24}),
     (Finding.NO_LEARNING_SIGNAL, False, "19 steps", {"zero_variance_groups": [0.95] * 19}),
-    (Finding.MOE_ROUTING, True, "A with flips", {"mismatch_kl_k1": 0.06, "router_flip_relative": 3.1}),
+    (Finding.MOE_ROUTING, True, "A with flips", {"mismatch_kl_k1": 0.06, **FLIPPED}),
+    (
+        Finding.MOE_ROUTING,
+        False,
+        "few flips, though more",
+        {"mismatch_kl_k1": 0.06, **FLIPPED, "router_flip_rate": 0.001},
+    ),
     (Finding.MOE_ROUTING, True, "flips beside a replay", {**REPLAYED, "router_flip_rate": 0.0011}),
     (
         Finding.MOE_ROUTING,
@@ -129,6 +143,7 @@ CASES: list[tuple[Finding, bool, str, dict[str, Any]]] = [
     ),
     (Finding.NOT_A_NUMBER, True, "twice in 20 steps", {"nonfinite_steps": 2.0}),
     (Finding.NOT_A_NUMBER, False, "once", {"nonfinite_steps": 1.0}),
+    (Finding.NOT_A_NUMBER, True, "once, and log-probs too", {"nonfinite_steps": 1.0, "invalid_fraction": 0.001}),
     (Finding.REWARD_COLLAPSE, True, "three steps running", {"reward_collapse": [1.1] * 3}),
     (Finding.REWARD_COLLAPSE, False, "two steps", {"reward_collapse": [1.1] * 2}),
     (Finding.REWARD_COLLAPSE, True, "a decline for 20 steps", {"reward_decline": [1.1] * 20}),
@@ -136,6 +151,8 @@ CASES: list[tuple[Finding, bool, str, dict[str, Any]]] = [
     (Finding.ENTROPY, True, "a fifth of the start, falling", {"entropy_relative": 0.19}),
     (Finding.ENTROPY, False, "at exactly a fifth", {"entropy_relative": 0.2}),
     (Finding.ENTROPY, False, "rising again", {"entropy_relative": 0.19, "entropy_rise": 0.01}),
+    (Finding.ENTROPY, True, "rising while the reward falls", {**DISORDER, "reward_decline": 0.6}),
+    (Finding.ENTROPY, False, "rising while the reward holds", {**DISORDER, "reward_decline": 0.4}),
     (Finding.ENTROPY, True, "three times the start, rising", {"entropy_relative": 3.1, "entropy_rise": 0.01}),
     (
         Finding.ENTROPY,

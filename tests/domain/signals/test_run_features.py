@@ -37,12 +37,20 @@ def test_a_sketch_keeps_low_quantiles_of_many_values() -> None:
     assert math.isnan(QuantileSketch().quantile(0.01))
 
 
+def test_a_signal_that_was_zero_at_the_start_rises_without_bound() -> None:
+    signal = SmoothedSignal()
+    for _ in range(30):
+        signal = signal.with_value(0.0)
+    assert math.isnan(signal.relative), "nothing over nothing"
+    assert signal.with_value(0.1).relative == math.inf
+
+
 def test_slopes_are_pooled_until_there_are_enough_tokens() -> None:
     slope = TemperatureSlope()
-    for _ in range(4):
-        slope = slope.with_step(n_tokens=500.0, slope_q=0.1, slope_p=0.08, corr=0.5)
+    for _ in range(19):
+        slope = slope.with_step(n_tokens=100.0, slope_q=0.1, slope_p=0.08, corr=0.5)
         assert math.isnan(slope.slope)
-    slope = slope.with_step(n_tokens=500.0, slope_q=0.1, slope_p=0.08, corr=0.5)
+    slope = slope.with_step(n_tokens=100.0, slope_q=0.1, slope_p=0.08, corr=0.5)
     assert (slope.slope, slope.correlation) == (pytest.approx(0.08), pytest.approx(0.5))
     for _ in range(50):
         slope = slope.with_step(n_tokens=500.0, slope_q=0.1, slope_p=-0.3, corr=0.5)

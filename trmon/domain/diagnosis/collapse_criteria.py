@@ -31,7 +31,7 @@ def collapse_conditions(
     Args: drift: the conditions that explain an unusual entropy, so that it is no finding of its own.
     """
     return {
-        Finding.NOT_A_NUMBER: above(signal="nonfinite_steps", threshold=limits.nonfinite_steps, quorum=ONCE),
+        Finding.NOT_A_NUMBER: _not_a_number(limits),
         Finding.ENTROPY: HistoryAllOf((_entropy(limits), *map(HistoryUnless, drift))),
         Finding.LENGTH: _length(limits),
         Finding.NO_LEARNING_SIGNAL: _no_learning_signal(limits),
@@ -50,6 +50,16 @@ def collapse_conditions(
     }
 
 
+def _not_a_number(limits: Thresholds) -> HistoryCondition:
+    both = HistoryAllOf(
+        (
+            above(signal="nonfinite_steps", threshold=0.0, quorum=ONCE),
+            above(signal="invalid_fraction", threshold=0.0, quorum=ONCE, optional=True),
+        )
+    )
+    return HistoryAnyOf((above(signal="nonfinite_steps", threshold=limits.nonfinite_steps, quorum=ONCE), both))
+
+
 def _entropy(limits: Thresholds) -> HistoryCondition:
     fallen = HistoryAllOf(
         (
@@ -57,9 +67,11 @@ def _entropy(limits: Thresholds) -> HistoryCondition:
             below(signal="entropy_rise", threshold=0.0),
         )
     )
+    falling = above(signal="reward_decline", threshold=limits.reward_falling, optional=True)
+    with_reward = HistoryAllOf((above(signal="entropy_relative", threshold=limits.entropy_rising), falling))
     risen = HistoryAllOf(
         (
-            above(signal="entropy_relative", threshold=limits.entropy_explosion),
+            HistoryAnyOf((above(signal="entropy_relative", threshold=limits.entropy_explosion), with_reward)),
             above(signal="entropy_rise", threshold=0.0),
         )
     )

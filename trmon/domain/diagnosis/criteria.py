@@ -60,10 +60,22 @@ def engines_differ(limits: Thresholds) -> HistoryCondition:
         (
             below(signal="prob_pearson", threshold=limits.pearson_ill, pairs=ENGINE_PAIRS),
             above(signal="prob_diff_max", threshold=limits.prob_diff_max, pairs=ENGINE_PAIRS),
-            above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINE_PAIRS),
+            perplexities_differ(limits),
             above(signal="kl_k1", threshold=limits.kl_ill, pairs=ENGINE_PAIRS),
         )
     )
+
+
+def perplexities_differ(limits: Thresholds) -> HistoryCondition:
+    """Return the condition of A on perplexities: relevant, and beyond noise where the noise is known."""
+    within_noise = HistoryAllOf(
+        (
+            above(signal="ppl_shift", threshold=-limits.ppl_shift_errors, pairs=ENGINE_PAIRS),
+            below(signal="ppl_shift", threshold=limits.ppl_shift_errors, pairs=ENGINE_PAIRS),
+        )
+    )
+    differs = above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINE_PAIRS)
+    return HistoryAllOf((differs, HistoryUnless(within_noise)))
 
 
 def support_shift(limits: Thresholds) -> HistoryCondition:
@@ -97,6 +109,7 @@ def corrupt_logprobs(limits: Thresholds) -> HistoryCondition:
         (
             above(signal="saturated_fraction", threshold=limits.saturated_fraction),
             HistoryUnless(below(signal="mu_zero_saturated_share", threshold=limits.mu_zero_saturated_share)),
+            HistoryUnless(nucleus_sampling(limits)),
         )
     )
     return HistoryAnyOf((_impossible(limits), saturated))
@@ -104,23 +117,23 @@ def corrupt_logprobs(limits: Thresholds) -> HistoryCondition:
 
 def router_flips(limits: Thresholds) -> HistoryCondition:
     """Return the condition of M beside A: more flips than a replay leaves, or than the run's first steps had."""
-    replayed = HistoryAllOf(
+    is_unexpected = HistoryAnyOf(
         (
             above(signal="router_replay", threshold=0.0),
-            above(signal="router_flip_rate", threshold=limits.router_flip_rate),
+            above(signal="router_flip_relative", threshold=limits.router_flip_relative),
         )
     )
-    return HistoryAnyOf((replayed, above(signal="router_flip_relative", threshold=limits.router_flip_relative)))
+    return HistoryAllOf((is_unexpected, above(signal="router_flip_rate", threshold=limits.router_flip_rate)))
 
 
 def nucleus_sampling(limits: Thresholds) -> HistoryCondition:
-    """Return the condition that distinguishes A'' from A' if tokens are saturated.
+    """Return the condition under which saturated tokens are of a nucleus (A''), not of padding (A').
 
     A nucleus of one token has a log-prob of exactly 0.0, as padding has. But it saturates only tokens that the trainer
     also finds likely, so their ratios stay near 1, while padding affects likely and unlikely tokens alike.
     """
     inside_band = below(signal="saturated_outside_band", threshold=limits.nucleus_outside_band)
-    return HistoryAllOf((support_shift(limits), inside_band, HistoryNot(_impossible(limits))))
+    return HistoryAllOf((support_shift(limits), inside_band))
 
 
 def staleness(limits: Thresholds) -> HistoryCondition:
@@ -197,4 +210,12 @@ def _impossible(limits: Thresholds) -> HistoryCondition:
             HistoryUnless(below(signal="ln_e_value", threshold=limits.ln_e_value, pairs=ENGINE_PAIRS)),
         )
     )
-    return HistoryAnyOf((excess, above(signal="invalid_fraction", threshold=limits.invalid_fraction, quorum=ONCE)))
+    unrelated = HistoryAllOf(
+        (
+            above(signal="ln_e_value", threshold=limits.ln_e_value, pairs=ENGINE_PAIRS, optional=True),
+            below(signal="prob_pearson", threshold=limits.pearson_unrelated, pairs=ENGINE_PAIRS),
+        )
+    )
+    return HistoryAnyOf(
+        (excess, unrelated, above(signal="invalid_fraction", threshold=limits.invalid_fraction, quorum=ONCE))
+    )

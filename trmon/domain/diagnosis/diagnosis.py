@@ -13,7 +13,6 @@ from trmon.domain.diagnosis.assurance import (
     Measurement,
     measured,
 )
-from trmon.domain.diagnosis.cause_order import cause_order
 from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
 from trmon.domain.diagnosis.criteria import finding_conditions, unhealthy
 from trmon.domain.diagnosis.escalation import Escalation, escalation
@@ -98,9 +97,7 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     history = with_features(history)
     conditions = finding_conditions(limits)
     found = {finding: _observe(finding, conditions[finding], history) for finding in CAUSES}
-    observed = _with_consequences_last(
-        [found[finding] for finding in cause_order(history, limits) if found[finding].truth is Truth.TRUE]
-    )
+    observed = _with_consequences_last([found[finding] for finding in CAUSES if found[finding].truth is Truth.TRUE])
     unknown = tuple(found[finding] for finding in CAUSES if found[finding].truth is Truth.UNKNOWN)
     health = unhealthy(limits).read(history)
     primary = observed[0].finding if observed else _without_findings(unknown, health)

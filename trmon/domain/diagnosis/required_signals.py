@@ -6,7 +6,7 @@ from trmon.domain.signals.run_features import FEATURE_SIGNALS
 from trmon_client.core.columns.schema import PAIRS
 
 PAIR_SIGNALS = (
-    *("prob_pearson", "prob_diff_max", "ppl_ratio", "kl_k1", "kl_k2", "kl_k3", "k3_excess"),
+    *("prob_pearson", "prob_diff_max", "ppl_ratio", "ppl_shift", "kl_k1", "kl_k2", "kl_k3", "k3_excess"),
     *("ratio_mean", "ratio_shift", "is_weight_std", "chi2_token", "ess_token", "tv", "band_fraction"),
     *("ln_e_value", "temperature_near", "temperature_far"),
 )

@@ -15,7 +15,9 @@ class Thresholds:
 
     pearson_healthy: float = 0.99
     pearson_ill: float = 0.95
+    pearson_unrelated: float = 0.5
     ppl_ratio: float = 0.01
+    ppl_shift_errors: float = 4.0
     kl_healthy: float = 0.02
     kl_ill: float = 0.05
     prob_diff_max: float = 0.5
@@ -42,8 +44,10 @@ class Thresholds:
     router_flip_rate: float = 1e-3
     router_flip_relative: float = 3.0
     reward_fall: float = 1.0
+    reward_falling: float = 0.5
     entropy_collapse: float = 0.2
     entropy_explosion: float = 3.0
+    entropy_rising: float = 1.2
     length_collapse: float = 0.5
     reward_length_corr: float = 0.5
     length_limit: float = 0.2

@@ -112,6 +112,15 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
         )
         for pair in PAIRS
     ),
+    *(
+        (
+            f"{pair}_ppl_shift",
+            "standard errors",
+            "How far ppl_ratio is above 1; near 0, the batch is too small to tell",
+            "(ppl_ratio - 1)/(sd over sequences/sqrt(N))",
+        )
+        for pair in PAIRS
+    ),
 )
 
 DERIVED: dict[str, DerivedSignal] = {row[0]: DerivedSignal(*row) for row in _ROWS}

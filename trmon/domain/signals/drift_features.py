@@ -1,4 +1,4 @@
-"""Drift features that the built-in rules and the diagnosis read: k3_excess, ratio_shift and the two lags."""
+"""Drift features that the rules and the diagnosis read: k3_excess, the shifts of two means, and the two lags."""
 
 from __future__ import annotations
 
@@ -46,10 +46,18 @@ def ratio_shift(sequences: SequenceMatrix, pair: Pair) -> float:
         return math.nan
     deviation = sums[f"{pair}_sum_ratio_dev"] / n
     variance = _variance(sums, f"{pair}_sum_ratio_dev", f"{pair}_sum_sq_ratio_dev")
-    standard_error = math.sqrt(variance / n)
-    if standard_error == 0.0:
-        return math.copysign(math.inf, deviation) if deviation else 0.0
-    return deviation / standard_error
+    return _over_standard_error(deviation, math.sqrt(variance / n))
+
+
+def ppl_shift(sequences: SequenceMatrix, pair: Pair) -> float:
+    """Return how many standard errors ppl_ratio is above 1, so that a small batch is no mismatch of engines.
+
+    Returns: (ppl_ratio - 1)/(sd over sequences/sqrt(N)), infinite if the standard error is 0, 0 if ppl_ratio is 1 as
+    well; NaN without a valid token.
+    Source: formulas, section 9, A.
+    """
+    ratios = np.exp(-sequences.of_column(f"{pair}_sum_d") / sequences.lengths)
+    return _over_standard_error(float(ratios.mean()) - 1.0, float(ratios.std()) / math.sqrt(len(ratios)))
 
 
 def engine_lag(columns: Columns) -> float:
@@ -78,6 +86,12 @@ def staleness_lag(columns: Columns, *, version_lag: float) -> float:
         return math.nan
     lag = version_lag - engine_lag(columns)
     return 0.0 if math.isnan(lag) else lag
+
+
+def _over_standard_error(deviation: float, standard_error: float) -> float:
+    if standard_error == 0.0:
+        return math.copysign(math.inf, deviation) if deviation else 0.0
+    return deviation / standard_error
 
 
 def _variance(sums: Mapping[str, float], of: str, squares: str) -> float:

@@ -40,9 +40,13 @@ class SmoothedSignal(msgspec.Struct, frozen=True):
 
     @property
     def relative(self) -> float:
-        """The moving average over the mean of the first 20 values; NaN with fewer, or if that mean is 0."""
-        baseline = math.fsum(self.first) / FIRST_STEPS if len(self.first) >= FIRST_STEPS else 0.0
-        return self.average / baseline if baseline else math.nan
+        """The moving average over the mean of the first 20 values, infinite over 0; NaN with fewer or if both are 0."""
+        if len(self.first) < FIRST_STEPS:
+            return math.nan
+        baseline = math.fsum(self.first) / FIRST_STEPS
+        if baseline == 0.0:
+            return math.copysign(math.inf, self.average) if self.average else math.nan
+        return self.average / baseline
 
     @property
     def rise(self) -> float:

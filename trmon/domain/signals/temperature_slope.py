@@ -8,7 +8,7 @@ import msgspec
 
 MIN_TOKENS = 2_000
 DECAY = 0.9
-"""The weight of a step falls by a tenth with each step after it."""
+"""The weight of a step falls by a tenth with each step after it; by less where batches are too small for that."""
 
 
 class TemperatureSlope(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class TemperatureSlope(msgspec.Struct, frozen=True, kw_only=True):
         """Return the means after a step; a step with a missing value is skipped."""
         if not all(map(math.isfinite, (n_tokens, slope_q, slope_p, corr))) or n_tokens <= 0:
             return self
-        tokens = DECAY * self.tokens + n_tokens
+        tokens = max(DECAY * self.tokens, min(self.tokens, MIN_TOKENS)) + n_tokens
         new = n_tokens / tokens
         return TemperatureSlope(
             tokens=tokens,
