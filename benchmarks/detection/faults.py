@@ -78,7 +78,7 @@ class FaultEffect:
     lr_factor: float = 1.0
     entropy_weight: float = 0.0
     broken_verdicts: float = 0.0
-    length_reward: float = 0.0
+    length_bonus: float = 0.0
 
 
 def effect_of(fault: InjectedFault, severity: float, *, seed: int) -> FaultEffect:
@@ -107,7 +107,7 @@ def _changes(fault: InjectedFault, severity: float, seed: int) -> dict[str, obje
         InjectedFault.LR: {"lr_factor": 1.0 + 29.0 * severity},
         InjectedFault.ENTROPY: {"entropy_weight": sign * 2.0 * severity},
         InjectedFault.REWARD: {"broken_verdicts": 0.8 * severity},
-        InjectedFault.LENGTH: {"length_reward": 0.6 * severity},
+        InjectedFault.LENGTH: {"length_bonus": 4.0 * severity},
     }
     if fault is InjectedFault.TWO:
         return changes[InjectedFault.QUANTISE] | changes[InjectedFault.ENTROPY]

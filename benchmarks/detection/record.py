@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,8 +23,16 @@ from trmon_client.core import wire
 
 SUMS, LAB = "sums", "lab"
 LAB_HEALTHY = "healthy"
-TEMPERATURE_PROMPTS = 16
-"""Temperatures are told from 2,000 tokens of about ten batches; the other runs have 130 a batch."""
+FAST_LR = 6e-4
+"""The learning rate at which a lag of 24 updates matters, and a policy finds in 220 steps that length is paid."""
+SPECIAL_CONFIGS: Mapping[InjectedFault, Mapping[str, Any]] = {
+    InjectedFault.TEMPERATURE: {"n_prompts": 16},
+    InjectedFault.LR: {"n_minibatches": 4},
+    InjectedFault.STALE: {"learning_rate": FAST_LR},
+    InjectedFault.STALE_RAMP: {"learning_rate": FAST_LR},
+    InjectedFault.LENGTH: {"learning_rate": FAST_LR},
+}
+"""What differs from `SumsConfig` in the runs of a fault, from their first step on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +98,8 @@ def is_lossy(folder: Path) -> bool:
 
 def sums_config(name: RunName, *, n_steps: int) -> SumsConfig:
     """Return the configuration of a run of the second testbed."""
-    config = SumsConfig(InjectedFault[name.kind], seed=name.seed, n_steps=n_steps)
-    if config.fault is not InjectedFault.TEMPERATURE:
-        return config
-    return replace(config, n_prompts=TEMPERATURE_PROMPTS)
+    fault = InjectedFault[name.kind]
+    return SumsConfig(fault, seed=name.seed, n_steps=n_steps, **SPECIAL_CONFIGS.get(fault, {}))
 
 
 def lab_config(name: RunName, *, n_steps: int) -> LabConfig:

@@ -104,7 +104,7 @@ class SumsTrainer:
         true_rewards = rewards_of(sampled.tokens, sampled.lengths, prompts)
         is_broken = self._rng.random(len(true_rewards)) < effect.broken_verdicts
         paid = np.where(is_broken, 0.0, true_rewards)
-        paid = (1 - effect.length_reward) * paid + effect.length_reward * sampled.lengths / MAX_RESPONSE
+        paid = paid + effect.length_bonus * sampled.lengths / MAX_RESPONSE
         learner = LearnerBatch.of(prompts, sampled, paid, n_responses=config.n_responses, version=version)
         with torch.no_grad():
             old, routing = self._model(learner.contexts)
