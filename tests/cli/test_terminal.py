@@ -180,3 +180,16 @@ def terminal() -> Iterator[Callable[[str], Terminal]]:
     yield open_one
     for one in opened:
         one.close()
+
+
+def test_text_of_others_does_not_control_the_terminal(watched: str) -> None:
+    hostile = "ana\x1b]0;owned\x07\x9b2J\u202e"
+    with httpx.Client(base_url=watched, trust_env=False) as client:
+        alerts = client.get("/api/v1/alerts", params={"state": "firing"}).json()["items"]
+        for alert in alerts:
+            ack = {"author": hostile, "note": hostile}
+            client.post(f"/api/v1/alerts/{alert['identity']}/ack", json=ack).raise_for_status()
+    done = trmon("show", "math/grpo", "--url", watched)
+    assert done.returncode == 0, done.stderr
+    assert "acknowledged by ana" in done.stdout
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(done.stdout)

@@ -25,6 +25,7 @@ from trmon.store.database.connect import is_shared
 from trmon.store.database.sqlite import check_file_exists, sqlite_file_of
 from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon.terminal.api_client import ApiClient
+from trmon.terminal.printable import PrintableConsole, printable
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of commands that open the database themselves."""
@@ -57,7 +58,12 @@ def console() -> Console:
     """Return the console; characters that its encoding lacks are printed as question marks."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    return Console()
+    return PrintableConsole()
+
+
+def echo_error(text: str) -> None:
+    """Print text, which may quote others, to stderr."""
+    typer.echo(printable(text), err=True)
 
 
 def parse_duration(text: str, *, field: str) -> float:
@@ -96,17 +102,17 @@ def plain_errors() -> Iterator[None]:
         yield
     except SettingsError as error:
         # Its text names the setting; the cause says what is wrong with the JSON.
-        typer.echo(f"trmon: {error} (TRMON_*): {error.__cause__}", err=True)
+        echo_error(f"trmon: {error} (TRMON_*): {error.__cause__}")
         sys.exit(2)
     except ValidationError as error:
         for wrong in error.errors():
-            typer.echo(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}", err=True)
+            echo_error(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}")
         sys.exit(2)
     except TrmonError as error:
-        typer.echo(f"trmon: {error}", err=True)
+        echo_error(f"trmon: {error}")
         sys.exit(1)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        typer.echo(f"trmon: {error}", err=True)
+        echo_error(f"trmon: {error}")
         sys.exit(1)

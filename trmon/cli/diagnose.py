@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import api_client_of, console, plain_errors
+from trmon.cli.command import api_client_of, console, echo_error, plain_errors
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal import diagnosis_query
 from trmon.terminal.diagnosis_text import print_diagnosis
@@ -107,5 +107,5 @@ def _unusable_input() -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        typer.echo(f"trmon: {error}", err=True)
+        echo_error(f"trmon: {error}")
         sys.exit(UNUSABLE)

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from trmon.cli.command import DataDir, plain_errors
+from trmon.cli.command import DataDir, console, plain_errors
 from trmon.domain.model.errors import NotReady
 
 DEMO_SEED = 5
@@ -29,7 +28,7 @@ def demo_command(
         with _needs_torch():
             from trmon.lab.commands import DemoChoices, injection, run_demo
         choices = DemoChoices(injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
-        if not run_demo(choices, console=Console()):
+        if not run_demo(choices, console=console()):
             raise typer.Exit(1)
 
 

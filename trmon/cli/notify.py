@@ -9,6 +9,7 @@ import typer
 from trmon.cli.command import plain_errors, read_settings
 from trmon.notifications.configured_receivers import send_test_notification
 from trmon.notifications.receivers.receiver import DeliveryOutcome
+from trmon.terminal.printable import printable
 
 notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")
 
@@ -20,6 +21,7 @@ def try_receivers() -> None:
         heard = True
         for name, state, result in send_test_notification(read_settings(), now=time.time()):
             heard &= result.outcome is DeliveryOutcome.DELIVERED and not result.reason
-            typer.echo(f"{name}: {state.value} {result.outcome.value}{f' ({result.reason})' if result.reason else ''}")
+            reason = f" ({printable(result.reason)})" if result.reason else ""
+            typer.echo(f"{name}: {state.value} {result.outcome.value}{reason}")
         if not heard:
             raise typer.Exit(1)
