@@ -43,6 +43,7 @@ def test_every_administrative_route_is_recorded(admin: httpx.Client) -> None:
     change("POST", run + "/policy/rollback", {})
     change("PUT", run + "/adaptation", {"mode": "recommend"})
     change("PATCH", run, {"owner": "ana"})
+    change("PUT", "/api/v1/quotas/{project}", {"max_runs": 5})
     change("POST", "/api/v1/tokens", {"name": "ci", "scopes": ["read"], "project": "math"})
     change("POST", "/api/v1/tokens/{name}/rotate", {}, name="ci")
     change("DELETE", "/api/v1/tokens/{name}", name="ci")

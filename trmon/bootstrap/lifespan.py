@@ -25,6 +25,8 @@ from trmon.hosts.fleet.event_follower import EventFollower
 from trmon.hosts.fleet.peer_notifier import connect_peers
 from trmon.hosts.fleet.view_sync import ViewSync
 from trmon.ingest.ingest_service import IngestService
+from trmon.ingest.quota_gate import POLL_SECONDS as QUOTA_POLL_SECONDS
+from trmon.ingest.quota_gate import QuotaGate
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import ProcessRole, Store
@@ -91,6 +93,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
     counters, rules = Counters(), active_rules_of(settings)
     view_cache = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     policies = CurrentPolicies(store.policies, store.runs)
+    quota_gate = QuotaGate(store.quotas, counters=counters)
     services = None
     if not store.is_shared:
         services = build_background_services(settings, store, rules=rules, view_cache=view_cache, counters=counters)
@@ -100,7 +103,10 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         view_cache=view_cache,
         rules=rules,
         authenticator=Authenticator(store.tokens, is_exposed=settings.is_exposed),
-        ingest_service=IngestService(store, policies=policies, view_cache=view_cache, counters=counters),
+        ingest_service=IngestService(
+            store, policies=policies, view_cache=view_cache, counters=counters, quota_gate=quota_gate
+        ),
+        quota_gate=quota_gate,
         policies=policies,
         commit_signal=CommitSignal(asyncio.get_running_loop()),
         counters=counters,
@@ -133,7 +139,9 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
     view_sync.load_active(now=time.time())
     _connect(running, event_poller)
     peers, rate_limit_sync = _peers(components, event_poller), _rate_limit_sync(components, limit)
-    for part in (components.rules, view_poller, event_poller, peers, rate_limit_sync):
+    components.quota_gate.poll()
+    quotas = Poller("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
+    for part in (components.rules, quotas, view_poller, event_poller, peers, rate_limit_sync):
         if part is not None:
             part.start()
             stack.callback(part.close)

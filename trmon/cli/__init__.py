@@ -16,6 +16,7 @@ from trmon.cli.ingest import ingest
 from trmon.cli.lab import demo_command, lab_command
 from trmon.cli.migrate import migrate
 from trmon.cli.notify import notify
+from trmon.cli.quota import quota
 from trmon.cli.rules import rules
 from trmon.cli.serve import serve
 from trmon.cli.show import show
@@ -48,7 +49,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "lab": lab_command,
 }
-GROUPS = {"token": token, "notify": notify, "rules": rules, "grafana": grafana}
+GROUPS = {"token": token, "quota": quota, "notify": notify, "rules": rules, "grafana": grafana}
 
 for name, command in COMMANDS.items():
     app.command(name)(command)

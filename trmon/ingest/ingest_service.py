@@ -15,6 +15,7 @@ from trmon.ingest.ack_builder import AckBuilder
 from trmon.ingest.batcher import Batcher
 from trmon.ingest.body_reader import BodyReader
 from trmon.ingest.ingest_counters import IngestCounters
+from trmon.ingest.quota_gate import QuotaGate
 from trmon.metrics.counters import Counters
 from trmon.store import Store
 from trmon.store.registry.registry_entries import ArrivedMessage
@@ -27,25 +28,37 @@ class IngestService:
     """Accepts one message or a bundle: read, queue in order, acknowledge when durable."""
 
     def __init__(
-        self, store: Store, *, policies: CurrentPolicies, view_cache: RunViewCache, counters: Counters
+        self,
+        store: Store,
+        *,
+        policies: CurrentPolicies,
+        view_cache: RunViewCache,
+        counters: Counters,
+        quota_gate: QuotaGate,
     ) -> None:
         self._store = store
+        self._quota_gate = quota_gate
         self._reader = BodyReader(lambda key: policies.read_by_key(key).policy)
         self._batcher = Batcher(store.reports)
         self._acks = AckBuilder(store, policies=policies, view_cache=view_cache)
         self._counters = IngestCounters(counters)
 
     async def ingest_message(self, body: bytes, *, media_type: str, key: RunKey) -> wire.Ack:
-        """Store one message of a run. Errors: WireError; Conflict; Overloaded."""
+        """Store one message of a run. Errors: WireError; Conflict; QuotaExceeded; Overloaded."""
         prepared = await self._reader.read_message(body, media_type=media_type, key=key)
-        (ack,) = await self._store_all([prepared])
+        (entry,) = await self._quota_gate.admit([prepared])
+        if not isinstance(entry, PreparedMessage):
+            raise entry
+        (ack,) = await self._store_all([entry])
         if ack.status == "conflict":
             raise Conflict(ack.problem)
         return ack
 
     async def ingest_bundle(self, body: bytes, *, media_type: str, access: Access) -> wire.Acks:
         """Store a bundle; each invalid message gets an acknowledgement of its own. Errors: WireError; Overloaded."""
-        entries = await self._reader.read_bundle(body, media_type=media_type, access=access)
+        entries = await self._quota_gate.admit(
+            await self._reader.read_bundle(body, media_type=media_type, access=access)
+        )
         acks = iter(await self._store_all([entry for entry in entries if isinstance(entry, PreparedMessage)]))
         return wire.Acks(
             [next(acks) if isinstance(entry, PreparedMessage) else self._refuse(entry) for entry in entries]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -109,6 +109,24 @@ class Counters:
         self.pruned = Counter(
             "trmon_pruned", "Rows deleted by retention, and failures of it.", ["what"], registry=self.registry
         )
+        self.quota_refused = Counter(
+            "trmon_quota_refused",
+            "Messages refused because of a project's quota, by resource; those above the rate are sent again.",
+            ["project", "resource"],
+            registry=self.registry,
+        )
+        self._quota_limit = Gauge(
+            "trmon_quota_limit",
+            "Limits of projects: runs, report bytes, or reports a second.",
+            ["project", "resource"],
+            registry=self.registry,
+        )
+        self._quota_used = Gauge(
+            "trmon_quota_used",
+            "What limited projects have stored: runs or report bytes.",
+            ["project", "resource"],
+            registry=self.registry,
+        )
         self.redis_up = Gauge(
             "trmon_redis_up", "1 while this process receives change notices from Redis, else 0.", registry=self.registry
         )
@@ -129,6 +147,16 @@ class Counters:
             registry=self.registry,
         )
         info.labels(version, page_url).set(1)
+
+    def set_quotas(self, quotas: Mapping[tuple[str, str], tuple[float, float | None]]) -> None:
+        """Replace the series of quotas: limit and use, if known, by project and resource."""
+        self._quota_limit.clear()
+        self._quota_used.clear()
+        for (project, resource), (limit, used) in quotas.items():
+            self.quota_refused.labels(project, resource)
+            self._quota_limit.labels(project, resource).set(limit)
+            if used is not None:
+                self._quota_used.labels(project, resource).set(used)
 
     def add_gauge(self, name: str, read: Callable[[], float]) -> None:
         """Expose the value of a function at each scrape. Args: name: one of COMPONENT_GAUGES."""

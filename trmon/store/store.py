@@ -26,6 +26,7 @@ from trmon.store.repositories.leases import LEASE_SECONDS, Leases
 from trmon.store.repositories.new_messages import NewMessages
 from trmon.store.repositories.outbox import Outbox
 from trmon.store.repositories.policies import Policies
+from trmon.store.repositories.quotas import Quotas
 from trmon.store.repositories.reports import Reports
 from trmon.store.repositories.retention import Retention
 from trmon.store.repositories.run_log import SqlRunLog
@@ -76,6 +77,7 @@ class Store:
         self.silences = Silences(reader, writer)
         self.tokens = Tokens(reader, writer)
         self.audit = AuditLog(reader, writer)
+        self.quotas = Quotas(reader, writer)
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
         self.new_messages = NewMessages(reader)

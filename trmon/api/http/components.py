@@ -13,6 +13,7 @@ from trmon.api.http.readiness import Readiness
 from trmon.config.active_rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.ingest.ingest_service import IngestService
+from trmon.ingest.quota_gate import QuotaGate
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import Store
@@ -35,6 +36,7 @@ class Components:
     rules: ActiveRules
     authenticator: Authenticator
     ingest_service: IngestService
+    quota_gate: QuotaGate
     policies: CurrentPolicies
     commit_signal: CommitSignal
     counters: Counters

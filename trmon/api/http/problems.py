@@ -49,6 +49,7 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.Conflict: (HTTPStatus.CONFLICT, "conflict"),
     errors.Damaged: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.Fenced: (HTTPStatus.CONFLICT, "conflict"),
+    errors.QuotaExceeded: (HTTPStatus.FORBIDDEN, "quota-exceeded"),
     errors.TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     errors.UnsupportedMedia: (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media"),
     errors.Overloaded: (HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),

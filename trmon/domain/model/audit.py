@@ -25,6 +25,7 @@ class AuditAction(Enum):
     ALERT_ACKNOWLEDGE = "alert.acknowledge"
     SILENCE_CREATE = "silence.create"
     SILENCE_END = "silence.end"
+    QUOTA_CHANGE = "quota.change"
     DATABASE_RESTORE = "database.restore"
 
 

@@ -6,6 +6,7 @@ TrmonError
 ├── Conflict              the same identity already has another payload or state
 ├── Unauthenticated       no token, or an unknown, revoked or expired one
 ├── Forbidden             the token lacks the scope or access to the project
+├── QuotaExceeded         the project has reached the limit of its stored runs or bytes
 ├── TooLarge              the body exceeds the limit, before or after decompression
 ├── UnsupportedMedia      a content type or encoding that the service does not support
 ├── Damaged               a stored report or notice cannot be decoded
@@ -49,6 +50,10 @@ class Unauthenticated(TrmonError):
 
 class Forbidden(TrmonError):
     """The token lacks the scope or access to the project."""
+
+
+class QuotaExceeded(TrmonError):
+    """The project has reached the limit of its stored runs or report bytes."""
 
 
 class TooLarge(TrmonError):

@@ -383,6 +383,15 @@ lease = Table(
 
 worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _required("seen_at", Double))
 
+quota = Table(
+    "quota",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("max_runs", BigInteger),
+    Column("max_bytes", BigInteger),
+    Column("reports_per_second", Double),
+)
+
 audit = Table(
     "audit",
     metadata,

@@ -1,0 +1,1 @@
+"""Quotas: list and set them."""

@@ -1,0 +1,79 @@
+"""The quotas of projects, and what the projects use."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import asdict
+
+from sqlalchemy import BigInteger, Engine, delete, func, select
+
+from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.identity import RunKey
+from trmon.domain.model.quota import Quota, QuotaUsage
+from trmon.store.database.upsert import upsert
+from trmon.store.repositories.audit import write_audit
+from trmon.store.rows.row_mapping import RowMapping
+from trmon.store.rows.run_rows import has_name
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+_QUOTA = RowMapping(Quota)
+
+
+class Quotas:
+    """Reads and writes quotas; a caller with one project only sees that project's."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def list(self, *, access: Access) -> tuple[Quota, ...]:
+        """Return the quotas by project."""
+        table = tables.quota.c
+        found = select(tables.quota).order_by(table.project)
+        if access.project is not None:
+            found = found.where(table.project == access.project)
+        with self._reader.connect() as connection:
+            return tuple(map(_QUOTA.from_row, connection.execute(found)))
+
+    def put(self, quota: Quota, *, access: Access, now: float) -> Future[None]:
+        """Set the quota of a project; one without limits is deleted."""
+        same = tables.quota.c.project == quota.project
+
+        def write(transaction: Transaction) -> None:
+            connection = transaction.connection
+            stored = connection.execute(select(tables.quota).where(same)).one_or_none()
+            if quota.limits():
+                upsert(connection, tables.quota, key=("project",), rows=[_QUOTA.to_row(quota)])
+            else:
+                connection.execute(delete(tables.quota).where(same))
+            write_audit(
+                connection,
+                access,
+                AuditAction.QUOTA_CHANGE,
+                at=now,
+                target=quota.project,
+                project=quota.project,
+                before=None if stored is None else asdict(_QUOTA.from_row(stored)),
+                after=asdict(quota) if quota.limits() else None,
+            )
+
+        return self._writer.submit(write)
+
+    def usage(self, project: str) -> QuotaUsage:
+        """Return what a project uses; reads the sizes of all its reports from an index."""
+        run, report = tables.run.c, tables.report.c
+        names = select(run.name).where(run.project == project)
+        size = func.coalesce(func.sum(report.payload_bytes, type_=BigInteger), 0)
+        sized = select(size).select_from(tables.report).join(tables.run).where(run.project == project)
+        with self._reader.connect() as connection:
+            return QuotaUsage(
+                runs=frozenset(connection.scalars(names)), report_bytes=int(connection.scalar(sized) or 0)
+            )
+
+    def run_exists(self, key: RunKey) -> bool:
+        """Whether a run is stored."""
+        with self._reader.connect() as connection:
+            return connection.scalar(select(tables.run.c.id).where(has_name(key))) is not None
