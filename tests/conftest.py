@@ -24,6 +24,7 @@ PACKAGES = {
     "prometheus-alertmanager": "prometheus-alertmanager",
     "amtool": "prometheus-alertmanager",
     "systemd-analyze": "systemd",
+    "setpriv": "util-linux",
     "tmux": "tmux",
     "postgres": "postgresql",
     "redis-server": "redis-server",

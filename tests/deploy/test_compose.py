@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.deploy.compose import COMPOSE, FILE, SERVICES, Json
+from tests.deploy.confined import directives
 from tests.deploy.image import ROOT, Image
 from trmon.config.environment_check import unknown_variables
 from trmon.config.settings import Settings
@@ -63,6 +64,24 @@ def test_every_setting_and_command_exists(name: str) -> None:
 def _default(value: str) -> str:
     """Return a value as compose resolves it with no variables set."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_container_is_confined_and_limited(name: str) -> None:
+    service = SERVICES[name]
+    assert (service["read_only"], service["cap_drop"], service.get("cap_add")) == (True, ["ALL"], None)
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "/tmp" in service["tmpfs"]
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+    assert 0 < service["cpus"] <= 2
+    assert 0 < service["pids_limit"] <= 256
+    assert not service.keys() & {"privileged", "network_mode", "pid", "ipc", "devices"}
+
+
+def test_the_limits_are_those_of_the_systemd_unit() -> None:
+    memory, [tasks] = directives("MemoryMax"), directives("TasksMax")
+    assert {service["mem_limit"].upper() for service in OURS.values()} == set(memory)
+    assert {str(service["pids_limit"]) for service in OURS.values()} == {tasks}
 
 
 def test_no_variable_must_be_set() -> None:
