@@ -65,7 +65,11 @@ CASES: dict[tuple[str, str], int] = {
     ("GET", "/api/v1/deliveries"): EMPTY,
     ("GET", "/api/v1/tokens"): EMPTY,
     ("POST", "/api/v1/tokens"): FORBIDDEN,
+    ("POST", "/api/v1/tokens/{name}/rotate"): HIDDEN,
     ("DELETE", "/api/v1/tokens/{name}"): HIDDEN,
+    ("GET", "/api/v1/audit"): EMPTY,
+    ("GET", "/api/v1/quotas"): EMPTY,
+    ("PUT", "/api/v1/quotas/{project}"): FORBIDDEN,
     ("GET", "/metrics"): EMPTY,
 }
 ELSEWHERE = {("GET", "/api/v1/events"): "tests/api/test_events.py: a stream has no end to look at"}
@@ -103,6 +107,9 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("POST", f"{RUN}/whatif"): {"json": {"policy": "trm"}},
     ("PUT", f"{RUN}/adaptation"): {"json": {"mode": "apply"}},
     ("POST", "/api/v1/tokens"): {"json": {"name": "x", "scopes": ["read"], "project": "math"}},
+    ("POST", "/api/v1/tokens/{name}/rotate"): {"json": {}},
+    ("PUT", "/api/v1/quotas/{project}"): {"json": {"max_runs": 1}},
+    ("GET", "/api/v1/audit"): {"params": {"project": "math"}},
     ("GET", f"{RUN}/signals"): {"params": {"names": "mask_rate"}},
     ("POST", "/api/v1/alerts/{identity}/ack"): {"json": {"note": "mine"}},
     ("POST", "/api/v1/silences"): {"json": SILENCE},
@@ -116,6 +123,7 @@ def stranger(admin: httpx.Client, service: ThreadedService) -> Iterator[httpx.Cl
     """A client with every scope, of another project than the run `math/grpo`, which has crashed."""
     crash(admin)
     assert admin.post("/api/v1/silences", json=SILENCE).status_code == 201
+    assert admin.put("/api/v1/quotas/math", json={"max_runs": 9}).status_code == 200
     scopes = (Scope.ADMIN, Scope.READ, Scope.INGEST)
     token = make_token(admin, "stranger", *scopes, project="code")
     with service.client(headers={"Authorization": f"Bearer {token}"}) as client:
@@ -177,7 +185,9 @@ def everything(admin: httpx.Client) -> list[str]:
         "/api/v1/runs",
         "/api/v1/runs/math/grpo",
         "/api/v1/runs/math/grpo/policy/history",
-        "/api/v1/tokens",
+        "/api/v1/runs/math/grpo/adaptation",
+        "/api/v1/quotas",
+        "/api/v1/audit",
     )
-    paths += ("/api/v1/runs/math/grpo/adaptation",)
-    return [admin.get(path).text for path in paths]
+    tokens = [token | {"last_used_at": None} for token in admin.get("/api/v1/tokens").json()]
+    return [*(admin.get(path).text for path in paths), str(tokens)]
