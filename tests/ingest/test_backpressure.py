@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
+import httpx
 import pytest
 
 from benchmarks.load.connection import Answer, Connection
 from benchmarks.load.workload import PROJECT, Workload
-from tests.fixtures.running_service import Serve
+from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.api.http.memory_budget import MemoryBudget
+from trmon.domain.model.access import Scope
 from trmon.domain.model.errors import Overloaded
 from trmon_client.core import wire
 
 WORKLOAD = Workload(n_ranks=1)
 N_REPORTS = 40
-BUDGET_BYTES = 8 * max(len(WORKLOAD.report(0, step=step, rank=0)) for step in range(N_REPORTS))
+BUDGET_BYTES = 16 * max(len(WORKLOAD.report(0, step=step, rank=0)) for step in range(N_REPORTS))
 
 
 @contextmanager
@@ -74,18 +77,57 @@ def test_reads_work_while_the_database_accepts_no_writes(serve: Serve) -> None:
             assert read(service, path) == 200
 
 
-def test_a_memory_budget_refuses_bytes_above_its_limit_until_others_are_released() -> None:
-    budget = MemoryBudget(100)
-    budget.reserve(60)
-    with pytest.raises(Overloaded, match="60 bytes of requests wait"):
-        budget.reserve(41)
-    budget.reserve(40)
-    budget.release(60)
-    budget.reserve(60)
+def test_stalled_uploads_of_one_token_do_not_turn_others_away(serve: Serve) -> None:
+    service = serve(max_held_bytes=BUDGET_BYTES)
+    with service.client() as client:
+        client.headers["Authorization"] = f"Bearer {make_token(client, 'root', Scope.ADMIN)}"
+        stalling, training = (make_token(client, name, Scope.INGEST) for name in ("stalling", "training"))
+        with stalled_uploads(service, token=stalling):
+            report = WORKLOAD.report(0, step=0, rank=0)
+            headers = {"Authorization": f"Bearer {training}", "Content-Type": wire.MSGPACK}
+            path = f"/api/v1/runs/{PROJECT}/{WORKLOAD.run(0)}/reports"
+            assert client.post(path, content=report, headers=headers).status_code == 200
+            refused = client.post(path, content=report, headers=headers | {"Authorization": f"Bearer {stalling}"})
+            assert refused.status_code == 429
+            assert "of this caller's requests wait" in refused.json()["detail"]
+
+
+@contextmanager
+def stalled_uploads(service: ThreadedService, *, token: str) -> Iterator[None]:
+    """Hold uploads that stop before their last byte, as many as the service accepts of a token."""
+    url, n_bytes = httpx.URL(service.url), BUDGET_BYTES // 8
+    head = f"POST /api/v1/reports HTTP/1.1\r\nHost: {url.netloc.decode()}\r\nAuthorization: Bearer {token}\r\n"
+    request = f"{head}Content-Length: {n_bytes + 1}\r\n\r\n".encode() + bytes(n_bytes)
+    with ExitStack() as lines:
+        for _ in range(9):
+            line = lines.enter_context(socket.create_connection((url.host, url.port or 0)))
+            line.sendall(request)
+            line.settimeout(0.5)
+            with suppress(TimeoutError):
+                assert line.recv(64).startswith(b"HTTP/1.1 429 ")
+                break
+        else:
+            pytest.fail("the service held every upload")
+        yield
+
+
+def test_a_memory_budget_refuses_a_caller_who_would_hold_more_than_stays_free() -> None:
+    budget = MemoryBudget(120)
+    budget.reserve(60, caller="a")
+    with pytest.raises(Overloaded, match="60 bytes of this caller's requests wait, and 60 of 120 are free"):
+        budget.reserve(1, caller="a")
+    with pytest.raises(Overloaded):
+        budget.reserve(31, caller="b")
+    budget.reserve(30, caller="b")
+    budget.reserve(15, caller="c")
+    budget.release(60, caller="a")
+    budget.reserve(22, caller="c")
 
 
 def test_a_body_larger_than_the_budget_is_accepted_if_nothing_else_is_held() -> None:
     budget = MemoryBudget(100)
-    budget.reserve(500)
-    with pytest.raises(Overloaded):
-        budget.reserve(1)
+    budget.reserve(300, caller="a")
+    budget.reserve(200, caller="a", already_bytes=300)
+    for caller in ("a", "b"):
+        with pytest.raises(Overloaded):
+            budget.reserve(1, caller=caller)

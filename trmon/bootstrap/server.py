@@ -7,7 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from trmon.api.http.write_coalescing import CoalescingProtocol
+from trmon.api.http.connection_limits import LimitedProtocol
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 
@@ -44,11 +44,11 @@ def socket_url(bound: socket.socket) -> str:
 class Server(uvicorn.Server):
     """Prints its URL once it listens, and ends event streams when it is asked to stop."""
 
-    def __init__(self, app: FastAPI, *, url: str) -> None:
+    def __init__(self, app: FastAPI, *, url: str, protocol: type[LimitedProtocol] = LimitedProtocol) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=CoalescingProtocol,
+                http=protocol,
                 lifespan="on",
                 ws="none",
                 log_config=None,

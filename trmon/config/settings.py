@@ -72,7 +72,8 @@ class Settings(BaseSettings):
     max_held_bytes: int = Field(
         256 << 20,
         ge=1024,
-        description="Maximum size of all request bodies in memory, in bytes; requests above it get 429.",
+        description="Maximum size of all request bodies in memory, in bytes; requests above it get 429. "
+        "A caller (a token, or an address without one) may hold as many bytes as stay free: one caller alone half.",
     )
     rate_per_second: float = Field(
         500.0, gt=0, description="Rate limit per token, or per address without a token, in requests per second."
@@ -239,6 +240,11 @@ class Settings(BaseSettings):
     def _split_names(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("allow_hosts", "webhook_allow_hosts")
+    @classmethod
+    def _lower_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(host.lower() for host in hosts)
+
     @field_validator("port", mode="before")
     @classmethod
     def _ignore_kubernetes_port(cls, value: object) -> object:
@@ -266,7 +272,7 @@ class Settings(BaseSettings):
     def _check_smtp_host(cls, host: str | None) -> str | None:
         if host is not None and not SMTP_HOST.fullmatch(host):
             raise ValueError("must be a host name or an address; the port is TRMON_SMTP_PORT")
-        return host
+        return None if host is None else host.lower()
 
     @field_validator("smtp_security")
     @classmethod
@@ -363,10 +369,10 @@ class Settings(BaseSettings):
 
     @property
     def answered_hosts(self) -> frozenset[str] | None:
-        """Accepted Host headers, without port; None accepts any."""
+        """Accepted Host headers in lower case, without port; None accepts any."""
         if not self.allow_hosts and not self.is_loopback:
             return None
-        return frozenset((*LOOPBACK_HOSTS, self.host, *self.allow_hosts))
+        return frozenset((*LOOPBACK_HOSTS, self.host.lower(), *self.allow_hosts))
 
 
 def _is_loopback_host(host: str) -> bool:

@@ -22,7 +22,8 @@ MAX_ZSTD_WINDOW_BYTES = 8 << 20
 class BodyMiddleware:
     """Passes a request to an app with its whole, decompressed body in one message, or refuses it.
 
-    The memory of the bodies of all requests in progress is limited too, so a slow database does not make it grow.
+    The memory of the bodies of all requests in progress is limited too, so a slow database does not make it grow, and
+    shared among callers, so that nobody's stalled uploads turn the others away.
     """
 
     def __init__(self, *, max_bytes: int, max_held_bytes: int) -> None:
@@ -30,10 +31,10 @@ class BodyMiddleware:
         self._budget = MemoryBudget(max_held_bytes)
 
     async def call(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str]
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str], caller: str
     ) -> None:
         """Call the app, unless the client disconnects first. Errors: TooLarge, Overloaded; those of `decompress`."""
-        reservation = Reservation(self._budget)
+        reservation = Reservation(self._budget, caller=caller)
         try:
             body = await self._read(headers, receive, reservation=reservation)
             if body is None:

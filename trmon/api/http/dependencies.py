@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.types import Scope as Connection
 
-from trmon.domain.model.access import Access, Scope
+from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Unauthenticated
 
 
@@ -21,6 +21,11 @@ def client_address(connection: Connection) -> str:
     """Return the address of a request's client, empty if it is unknown."""
     client: tuple[str, int] | None = connection.get("client")
     return client[0] if client else ""
+
+
+def caller_name(access: Access, *, address: str) -> str:
+    """Return whom limits count a request for: its token, or its address if it has none."""
+    return access.caller if access != EVERYTHING else address
 
 
 def _require(request: Request, scope: Scope) -> Access:

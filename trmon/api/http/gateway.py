@@ -11,7 +11,7 @@ from trmon.api.http import problems
 from trmon.api.http.auth import authenticate
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
-from trmon.api.http.dependencies import client_address
+from trmon.api.http.dependencies import caller_name, client_address
 from trmon.api.http.rate_limit import RateLimit
 from trmon.domain.model.errors import Unauthenticated
 
@@ -68,10 +68,11 @@ class Gateway:
             raise
         if access is not None:
             self._limit.check(access, address=address)
-        if scope["method"] in SAFE_METHODS:
+        if access is None or scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
         else:
-            await self._bodies.call(self._app, scope, receive, send, headers=headers)
+            caller = caller_name(access, address=address)
+            await self._bodies.call(self._app, scope, receive, send, headers=headers, caller=caller)
 
 
 def _first_values(scope: Scope) -> dict[str, str]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from trmon.domain.model.access import EVERYTHING, Access
+from trmon.api.http.dependencies import caller_name
+from trmon.domain.model.access import Access
 from trmon.domain.model.errors import Overloaded
 
 MAX_BUCKETS = 10_000
@@ -49,7 +50,7 @@ class RateLimit:
 
     def check(self, access: Access, *, address: str) -> None:
         """Take one request of a caller, identified by token or address. Errors: Overloaded."""
-        wait_seconds = self.take(access.caller if access != EVERYTHING else address, now=time.monotonic())
+        wait_seconds = self.take(caller_name(access, address=address), now=time.monotonic())
         if wait_seconds > 0:
             raise Overloaded("too many requests from this caller", retry_after_seconds=wait_seconds)
 

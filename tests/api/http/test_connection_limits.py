@@ -1,0 +1,296 @@
+"""Connection limits, over real sockets: large headers, and clients that stop in the middle of a request."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from tests.fixtures.service import ThreadedService
+from trmon.api.http.connection_limits import MAX_HEAD_BYTES, LimitedProtocol
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+POST = b"POST /api/v1/tokens HTTP/1.1\r\nhost: localhost\r\n"
+OK = b"HTTP/1.1 200 OK\r\n"
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\n"
+
+Connect = Callable[[ThreadedService], socket.socket]
+
+
+class HastyProtocol(LimitedProtocol):
+    """The limits of a real service, sooner."""
+
+    max_wait_seconds = 0.3
+    min_body_bytes = 1000
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Return a function that opens connections, which close with the test."""
+    lines: list[socket.socket] = []
+
+    def open_line(service: ThreadedService) -> socket.socket:
+        url = httpx.URL(service.url)
+        lines.append(socket.create_connection((url.host, url.port or 0), timeout=20))
+        return lines[-1]
+
+    yield open_line
+    for line in lines:
+        line.close()
+
+
+@pytest.fixture(scope="module")
+def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service without tokens, for all tests."""
+    service = ThreadedService(tmp_path_factory.mktemp("open"))
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with short limits, for all tests."""
+    service = ThreadedService(tmp_path_factory.mktemp("hasty"), protocol=HastyProtocol)
+    yield service
+    service.stop()
+
+
+def all_of(line: socket.socket) -> bytes:
+    """Return everything until the service closes the connection."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while piece := line.recv(1 << 16):
+            received += piece
+    return received
+
+
+def received_within(line: socket.socket, *, seconds: float) -> tuple[bytes, bool]:
+    """Return what arrives until nothing does for some seconds, and whether the connection is still open."""
+    line.settimeout(seconds)
+    received = b""
+    try:
+        while piece := line.recv(1 << 16):
+            received += piece
+    except TimeoutError:
+        return received, True
+    return received, False
+
+
+def answer_of(line: socket.socket) -> bytes:
+    """Return the start of the next answer, and leave the connection open."""
+    received = b""
+    while not received.endswith(b'{"status":"ok"}'):
+        piece = line.recv(1 << 16)
+        assert piece, received
+        received += piece
+    return received
+
+
+def header(n_bytes: int) -> bytes:
+    """Return a header line of a length."""
+    return b"x: ".ljust(n_bytes - 2, b"x") + b"\r\n"
+
+
+def test_headers_up_to_the_limit_are_accepted(open_service: ThreadedService, connect: Connect) -> None:
+    line = connect(open_service)
+    for _ in range(2):
+        line.sendall(GET + header(MAX_HEAD_BYTES - len(GET) - 2) + b"\r\n")
+        assert answer_of(line).startswith(OK)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        GET + header(MAX_HEAD_BYTES),
+        GET + header(MAX_HEAD_BYTES) + b"\r\n",
+        GET + header(1000) * (MAX_HEAD_BYTES // 1000 + 1) + b"\r\n",
+        b"GET /".ljust(MAX_HEAD_BYTES + 1, b"x"),
+        b"GET /".ljust(MAX_HEAD_BYTES + 1, b"x") + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ],
+    ids=["unfinished header", "one header", "many headers", "unfinished request line", "request line"],
+)
+@pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["first", "second"])
+def test_larger_headers_are_refused(
+    open_service: ThreadedService, connect: Connect, before: bytes, request_bytes: bytes
+) -> None:
+    line = connect(open_service)
+    if before:
+        line.sendall(before)
+        assert answer_of(line).startswith(OK)
+    line.sendall(request_bytes)
+    head, _, body = all_of(line).partition(b"\r\n\r\n")
+    assert head.startswith(TOO_LARGE)
+    assert b"application/problem+json" in head
+    assert b"content-security-policy" in head.lower()
+    assert f"at most {MAX_HEAD_BYTES} bytes".encode() in body
+
+
+def test_a_header_of_many_megabytes_is_cut_off(open_service: ThreadedService, connect: Connect) -> None:
+    line = connect(open_service)
+    line.sendall(GET + b"x: ")
+    with pytest.raises(OSError, match=r"reset|pipe"):
+        line.sendall(b"x" * (60 << 20))
+    with open_service.client() as client:
+        assert client.get("/healthz").status_code == 200
+
+
+def test_large_headers_do_not_appear_within_the_answer_before_them(
+    open_service: ThreadedService, connect: Connect
+) -> None:
+    line = connect(open_service)
+    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    received = b""
+    while b"retry: " not in received:
+        received += line.recv(1 << 16)
+    line.sendall(GET + header(2 * MAX_HEAD_BYTES))
+    assert TOO_LARGE not in all_of(line)
+
+
+def test_pipelined_requests_longer_than_the_limit_in_all_are_answered(
+    open_service: ThreadedService, connect: Connect
+) -> None:
+    line = connect(open_service)
+    n_requests = 5
+    line.sendall((GET + header(MAX_HEAD_BYTES // 2) + b"\r\n") * n_requests)
+    received = b""
+    while received.count(OK) < n_requests:
+        piece = line.recv(1 << 16)
+        assert piece, received
+        received += piece
+
+
+@pytest.mark.parametrize(
+    "after",
+    [b"0\r\n" + header(2 * MAX_HEAD_BYTES), b"2;" + b"x" * 2 * MAX_HEAD_BYTES, b"0\r\n" + header(1000) * 140],
+    ids=["trailer", "chunk extension", "many trailers"],
+)
+def test_large_trailers_and_chunk_extensions_are_refused(
+    open_service: ThreadedService, connect: Connect, after: bytes
+) -> None:
+    line = connect(open_service)
+    line.sendall(POST + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n" + after)
+    assert all_of(line).startswith(TOO_LARGE)
+
+
+def test_trailers_are_not_headers(service: ThreadedService, connect: Connect, admin: httpx.Client) -> None:
+    line = connect(service)
+    trailer = b"authorization: " + admin.headers["authorization"].encode() + b"\r\n"
+    line.sendall(POST + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + trailer + b"\r\n")
+    assert all_of(line).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_large_body_is_no_header(open_service: ThreadedService, connect: Connect) -> None:
+    line = connect(open_service)
+    body = b"x" * (8 * MAX_HEAD_BYTES)
+    line.sendall(POST + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    assert all_of(line).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_chunked_body_of_small_chunks_is_accepted(open_service: ThreadedService, connect: Connect) -> None:
+    line = connect(open_service)
+    chunks = b"1;abcdefgh\r\n \r\n" * MAX_HEAD_BYTES
+    line.sendall(POST + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert all_of(line).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_connection_without_a_request_is_closed(hasty: ThreadedService, connect: Connect) -> None:
+    assert all_of(connect(hasty)) == b""
+
+
+@pytest.mark.parametrize("half", [b"G", b"\r\n", GET, GET + b"x: "], ids=["method", "newline", "headers", "header"])
+@pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["first", "second"])
+def test_headers_that_do_not_end_are_refused(
+    hasty: ThreadedService, connect: Connect, before: bytes, half: bytes
+) -> None:
+    line = connect(hasty)
+    if before:
+        line.sendall(before)
+        assert answer_of(line).startswith(OK)
+    line.sendall(half)
+    assert all_of(line).startswith(TIMEOUT)
+
+
+def test_headers_that_arrive_slowly_are_refused(hasty: ThreadedService, connect: Connect) -> None:
+    line = connect(hasty)
+    line.settimeout(0.02)
+    received = b""
+    for letter in (GET + header(1000)).decode():
+        try:
+            line.sendall(letter.encode())
+            received = line.recv(1 << 16)
+        except TimeoutError:
+            continue
+        break
+    assert received.startswith(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        POST + b"content-length: 9\r\n\r\n",
+        POST + b"content-length: 9\r\n\r\n{",
+        POST + b"transfer-encoding: chunked\r\n\r\n9\r\n{",
+        POST + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nx: ",
+    ],
+    ids=["nothing", "a part", "a part of a chunk", "a part of a trailer"],
+)
+def test_a_body_that_stops_is_refused(hasty: ThreadedService, connect: Connect, sent: bytes) -> None:
+    line = connect(hasty)
+    line.sendall(sent)
+    head, _, body = all_of(line).partition(b"\r\n\r\n")
+    assert head.startswith(TIMEOUT)
+    assert b"a body must bring 1000 bytes in each 0.3 seconds" in body
+
+
+def test_a_body_that_keeps_the_minimum_rate_may_take_long(hasty: ThreadedService, connect: Connect) -> None:
+    line = connect(hasty)
+    n_pieces = 15
+    line.sendall(POST + b"connection: close\r\ncontent-length: %d\r\n\r\n" % (1000 * n_pieces))
+    for _ in range(n_pieces):
+        line.sendall(b" " * 1000)
+        time.sleep(0.06)
+    assert all_of(line).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_that_stops_after_an_early_answer_ends_the_connection_without_a_second(
+    hasty: ThreadedService, connect: Connect
+) -> None:
+    line = connect(hasty)
+    line.sendall(b"POST /api/v1/reports HTTP/1.1\r\nhost: evil.example\r\ncontent-length: 9\r\n\r\n{")
+    received = all_of(line)
+    assert received.startswith(b"HTTP/1.1 403 ")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+def test_an_event_stream_lasts_longer_than_the_limits(hasty: ThreadedService, connect: Connect) -> None:
+    line = connect(hasty)
+    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    received, is_open = received_within(line, seconds=5 * HastyProtocol.max_wait_seconds)
+    assert is_open
+    assert b"retry: " in received
+
+
+def test_a_client_that_waits_for_a_slow_answer_is_not_refused(hasty: ThreadedService, connect: Connect) -> None:
+    """The second request, of which a part has come, waits until the first is answered."""
+    line = connect(hasty)
+    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n" + GET)
+    received, is_open = received_within(line, seconds=5 * HastyProtocol.max_wait_seconds)
+    assert is_open
+    assert TIMEOUT not in received
+
+
+@pytest.mark.slow
+def test_the_limits_of_a_real_service(service: ThreadedService, connect: Connect) -> None:
+    lines = [connect(service) for _ in range(3)]
+    lines[1].sendall(GET)
+    lines[2].sendall(POST + b"content-length: 100000\r\n\r\n" + b" " * 1000)
+    began = time.monotonic()
+    assert all_of(lines[0]) == b""
+    assert all_of(lines[1]).startswith(TIMEOUT)
+    assert all_of(lines[2]).startswith(TIMEOUT)
+    assert time.monotonic() - began < 60
