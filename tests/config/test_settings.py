@@ -178,6 +178,7 @@ def test_loopback_addresses_are_recognized(host: str, *, loopback: bool) -> None
     [
         ("127.0.0.1", (), {"localhost", "127.0.0.1", "[::1]"}),
         ("127.0.0.1", ("a.example",), {"localhost", "127.0.0.1", "[::1]", "a.example"}),
+        ("Trainer.Example", ("A.Example",), {"localhost", "127.0.0.1", "[::1]", "trainer.example", "a.example"}),
         ("0.0.0.0", (), None),
         ("0.0.0.0", ("a.example",), {"localhost", "127.0.0.1", "[::1]", "0.0.0.0", "a.example"}),
     ],

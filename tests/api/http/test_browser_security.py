@@ -30,7 +30,7 @@ def test_a_foreign_host_is_refused(client: httpx.Client, host: str) -> None:
     assert "TRMON_ALLOW_HOSTS" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "[::1]", "[::1]:8642"])
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:1", "127.0.0.1", "[::1]", "[::1]:8642"])
 def test_loopback_names_are_accepted_hosts(client: httpx.Client, host: str) -> None:
     assert client.get("/api/v1/runs", headers={"Host": host}).status_code == 200
 
@@ -39,9 +39,9 @@ def test_hosts_can_be_added(serve: Serve) -> None:
     service = serve()
     with service.client() as client:
         make_token(client, "root", Scope.ADMIN)
-    service.restart(allow_hosts="trmon.example,other.example")
+    service.restart(allow_hosts="Trmon.Example,other.example")
     with service.client() as client:
-        assert client.get("/healthz", headers={"Host": "trmon.example:443"}).status_code == 200
+        assert client.get("/healthz", headers={"Host": "TRMON.example:443"}).status_code == 200
         assert client.get("/healthz", headers={"Host": "evil.example"}).status_code == 403
 
 
@@ -63,6 +63,11 @@ def test_another_sites_page_may_not_write(client: httpx.Client, headers: dict[st
 
 def test_our_own_page_may_write(service: ThreadedService, client: httpx.Client) -> None:
     headers = {"Origin": service.url, "Sec-Fetch-Site": "same-origin"}
+    assert client.post("/api/v1/tokens", json=TOKEN, headers=headers).status_code == 201
+
+
+def test_our_own_page_may_write_under_a_host_in_capitals(client: httpx.Client) -> None:
+    headers = {"Host": "LOCALHOST:8642", "Origin": "http://localhost:8642"}
     assert client.post("/api/v1/tokens", json=TOKEN, headers=headers).status_code == 201
 
 

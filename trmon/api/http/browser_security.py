@@ -22,11 +22,12 @@ SAME_SITES = frozenset({"same-origin", "none"})
 def check_host(headers: Mapping[str, str], *, hosts: frozenset[str] | None) -> None:
     """Refuse an unknown Host header, so that a foreign name that resolves to this service is not answered.
 
-    Errors: Forbidden, unless `hosts` is None.
+    Args: hosts: names in lower case, or None, which accepts any.
+    Errors: Forbidden.
     """
     if hosts is None:
         return
-    host = _without_port(headers.get("host", ""))
+    host = _without_port(headers.get("host", "").lower())
     if host not in hosts:
         raise Forbidden(f"the host {host[:64]!r} is not answered here; TRMON_ALLOW_HOSTS adds it")
 
@@ -42,7 +43,7 @@ def _is_cross_site(headers: Mapping[str, str]) -> bool:
     if site is not None and site not in SAME_SITES:
         return True
     origin = headers.get("origin")
-    return origin is not None and _host_of(origin) != headers.get("host")
+    return origin is not None and _host_of(origin).lower() != headers.get("host", "").lower()
 
 
 def _host_of(origin: str) -> str:

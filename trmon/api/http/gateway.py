@@ -12,6 +12,7 @@ from trmon.api.http.auth import authenticate
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
 from trmon.api.http.dependencies import caller_name, client_address
+from trmon.api.http.head import answer_head
 from trmon.api.http.rate_limit import RateLimit
 from trmon.domain.model.errors import Unauthenticated
 
@@ -68,6 +69,8 @@ class Gateway:
             raise
         if access is not None:
             self._limit.check(access, address=address)
+        if scope["method"] == "HEAD":
+            scope, send = answer_head(scope, send)
         if access is None or scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
         else:

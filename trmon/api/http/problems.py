@@ -127,6 +127,8 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not allowed on {request.url.path[:128]!r}",
     }.get(status, status.phrase)
     headers = dict(getattr(error, "headers", None) or {})
+    if "GET" in headers.get("Allow", "").split(", "):
+        headers["Allow"] += ", HEAD"
     return problem_details(status, status.name.lower().replace("_", "-"), detail=detail, headers=headers)
 
 
