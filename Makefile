@@ -11,6 +11,7 @@ ARGS ?=
 VENV := .venv
 PEERS := .venv-peers
 LOAD_PEERS := .venv-load-peers
+IMAGE := build/image
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Only files whose hash is locked, and no sdist: pip checks no hash of what a build downloads.
@@ -21,7 +22,7 @@ ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs site web dashboards screenshots lock clean
+.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs site web dashboards screenshots lock sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,8 +101,12 @@ lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everyth
 	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/test.txt requirements/test.in
 	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
 
+sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.md, of what the image installs
+	@PYTHON=$(BIN)/python deploy/install.sh $(IMAGE) >/dev/null
+	@$(BIN)/python requirements/sbom.py $(IMAGE)/bin/python dist
+
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -6,16 +6,22 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.deploy.image import Container, Image, build, copied, install
+from tests.deploy.image import ROOT, Container, Image, build, copied, install
 from tests.deploy.running_image import served
+from tests.deploy.test_requirements import versions
 
 pytestmark = pytest.mark.timeout(1200)
 
 IMAGE = Image.read()
+ONLY_ELSEWHERE = {"async-timeout", "colorama", "tzdata"}
+"""Packages of older Python versions and of Windows."""
 LOOK = """
 import json, trmon, trmon_client
 from trmon.grafana.dashboards import shipped
@@ -57,6 +63,21 @@ def test_the_service_keeps_its_data_across_a_restart(container: Container) -> No
 def test_the_image_contains_no_torch_and_no_tests(container: Container) -> None:
     held = json.loads(python(container, _FIND.format(("torch", "pytest", "tests", "dashboards"))))
     assert held == []
+
+
+def test_the_bill_of_materials_names_every_pinned_package_and_its_license(container: Container, tmp_path: Path) -> None:
+    script = [sys.executable, str(ROOT / "requirements" / "sbom.py"), str(container.venv / "bin" / "python")]
+    subprocess.run([*script, str(tmp_path)], check=True, env={**os.environ, "PYTHONPATH": ""})
+    text = (tmp_path / "trmon.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    components = {(one["name"].lower(), one["version"]) for one in json.loads(text)["components"]}
+    installed = {pair for pair in versions(ROOT / "requirements" / "run.txt") if pair[0] not in ONLY_ELSEWHERE}
+    assert installed | {("uplot", "1.6.32"), ("trmon-client", "0.1.0")} <= {
+        (n.replace("_", "-"), v) for n, v in components
+    }
+    licenses = (tmp_path / "licenses.md").read_text()
+    assert "| uplot | 1.6.32 | MIT |" in licenses
+    assert "unknown" not in licenses
 
 
 def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
