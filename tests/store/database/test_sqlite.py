@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_the_error_names_a_directory_that_cannot_be_created(tmp_path: Path) -> N
 
 
 def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=rf"{tmp_path}: unable to open database file; its directory must exist"):
+    with pytest.raises(NotReady, match=rf"{tmp_path}: unable to open database file; it and its directory must exist"):
         Store.open(f"sqlite:///{tmp_path}")
 
 
@@ -83,6 +84,21 @@ def test_the_error_names_a_file_that_became_read_only(store: Store) -> None:
     [future] = store.reports.append([report_intake()], now=0.0)
     with pytest.raises(NotReady, match="readonly database; make the file and its directory writable"):
         future.result(10)
+
+
+def test_nothing_is_acknowledged_while_the_file_is_moved_away(store: Store, url: str) -> None:
+    path, aside = sqlite.sqlite_file_of(url), sqlite.sqlite_file_of(url).with_name("aside")
+    [receipt] = append(store, start_intake(), report_intake(step=0))[:1]
+    path.rename(aside)
+    [future] = store.reports.append([report_intake(step=1)], now=0.0)
+    with pytest.raises(NotReady, match=rf"{path}: moved or replaced while in use; put it back"):
+        future.result(10)
+    with pytest.raises(NotReady, match=rf"{path}"), ThreadPoolExecutor(1) as thread:
+        thread.submit(store.check).result()
+    assert not path.exists(), "an empty database has taken its place"
+    aside.rename(path)
+    append(store, report_intake(step=1))
+    assert [stored.report.step for stored in store.reports.after(receipt.run_id, 0, limit=10)] == [0, 1]
 
 
 def test_an_empty_database_is_not_ready(url: str) -> None:

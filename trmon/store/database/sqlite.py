@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from trmon.domain.model.errors import NotReady
 from trmon.store.database.engines import Engines
@@ -24,11 +25,12 @@ _PRAGMAS = (
 )
 WRITER_CACHE_KIB, READER_CACHE_KIB = 32 << 10, 4 << 10
 """Page cache of a connection; there are many readers, and they find pages in the kernel's cache."""
+_FILE = "file"
 _ADVICE = {
     "database is locked": "another process writes to it for too long; run one `trmon serve` per file",
     "database or disk is full": "free some space on its disk, or shorten the retention",
     "attempt to write a readonly database": "make the file and its directory writable for this user",
-    "unable to open database file": "its directory must exist and be writable for this user",
+    "unable to open database file": "it and its directory must exist and be writable for this user",
     "disk I/O error": "check the disk and the kernel's log",
     "no such table": "run `trmon migrate`",
     "no such column": "run `trmon migrate`",
@@ -91,8 +93,15 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float, cach
         max_overflow=pool_size,
     )
 
+    @event.listens_for(engine, "connect")
+    def note_file(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info[_FILE] = _file_identity(path)
+
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
+        # What is written to a removed file is gone once the service ends, although SQLite has synced it.
+        if _file_identity(path) != connection.info[_FILE]:
+            raise NotReady(f"database {path}: moved or replaced while in use; put it back, or restart the service")
         try:
             connection.connection.cursor().execute(begin)
         except sqlite3.OperationalError as error:
@@ -109,13 +118,28 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float, cach
 def _connect(path: Path, busy_seconds: float, *, cache_kib: int) -> Any:
     try:
         connection = sqlite3.connect(
-            path, timeout=busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=512
+            # A file that was moved away must not be replaced by an empty one.
+            f"{path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
         )
         for pragma in (*_PRAGMAS, f"PRAGMA cache_size = -{cache_kib}"):
             connection.execute(pragma)
     except sqlite3.Error as error:
         raise explain_sqlite_error(path, error) from error
     return connection
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from every other, whatever its name; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def explain_sqlite_error(path: Path, error: sqlite3.Error) -> NotReady:
