@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -60,8 +61,10 @@ def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, worke
         os.environ["TRMON_PUBLIC_URL"] = url
     trmon = [sys.executable, "-m", "trmon"]
     replica = [*trmon, "serve", "--fd", str(bound.fileno())]
+    # Orphans would keep the port and the leases from the next supervisor.
+    child = partial(ChildProcess, stdout=subprocess.PIPE, ends_with_parent=True)
     children = [
-        *(ChildProcess(replica, pass_fds=[bound.fileno()], stdout=subprocess.PIPE) for _ in range(replicas)),
-        *(ChildProcess([*trmon, "worker"], stdout=subprocess.PIPE) for _ in range(workers)),
+        *(child(replica, pass_fds=[bound.fileno()]) for _ in range(replicas)),
+        *(child([*trmon, "worker"]) for _ in range(workers)),
     ]
     Supervisor(children).run(ready=f"trmon_url={url}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from select import select
 from typing import IO
 
@@ -14,13 +17,16 @@ RESTART_SECONDS = 1.0
 STOP_SECONDS = 30.0
 """How long a child may take to end after SIGTERM."""
 POLL_SECONDS = 0.2
+_SET_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 @dataclass(slots=True)
 class ChildProcess:
     """A command and the process that runs it; a later process of the same command is another object.
 
-    Args: environment: variables instead of this process's own; stdout, stderr: as in `subprocess.Popen`.
+    Args: environment: variables instead of this process's own; stdout, stderr: as in `subprocess.Popen`;
+    ends_with_parent: send the process SIGTERM when the thread that started it ends, even by SIGKILL (Linux only).
     """
 
     command: Sequence[str]
@@ -28,6 +34,7 @@ class ChildProcess:
     environment: Mapping[str, str] | None = None
     stdout: IO[str] | int | None = None
     stderr: IO[str] | None = None
+    ends_with_parent: bool = False
     started_at: float | None = None
     process: subprocess.Popen[str] | None = field(default=None, init=False)
 
@@ -41,6 +48,7 @@ class ChildProcess:
             stderr=self.stderr,
             env=self.environment,
             pass_fds=self.pass_fds,
+            preexec_fn=_end_with_parent if self.ends_with_parent and sys.platform == "linux" else None,
             text=True,
         )
 
@@ -61,7 +69,7 @@ class ChildProcess:
 
     def successor(self) -> ChildProcess:
         """Return a child of the same command that is not started."""
-        return ChildProcess(self.command, self.pass_fds, self.environment, self.stdout, self.stderr)
+        return replace(self, started_at=None)
 
     def read_line(self, *, timeout_seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> str | None:
         """Return the next line of a piped stdout, empty at its end; None after the timeout or once it is not wanted."""
@@ -101,3 +109,8 @@ class ChildProcess:
     def _running(self) -> subprocess.Popen[str]:
         assert self.process is not None, "the child was not started"
         return self.process
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the parent ends; runs in the child, before its command."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ class Supervised:
     """`trmon serve --replicas 2`."""
 
     def __init__(self, database_url: str) -> None:
+        self.start(database_url)
+
+    def start(self, database_url: str) -> None:
+        """Start it."""
         self.process = subprocess.Popen(
             [*TRMON, "--replicas", "2"],
             stdout=subprocess.PIPE,
@@ -38,9 +43,17 @@ class Supervised:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return {int(child) for child in children.split()}
 
+    def kill(self) -> None:
+        """Kill it, without its replicas."""
+        self.process.kill()
+        self._ended()
+
     def stop(self) -> int:
         """Send SIGTERM and return the exit status."""
         self.process.terminate()
+        return self._ended()
+
+    def _ended(self) -> int:
         status = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -92,6 +105,16 @@ def test_a_replica_that_is_killed_is_restarted_and_no_report_is_lost(supervised:
     steps = steps_of(postgres_url, key)
     assert steps[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
     assert httpx.get(f"{supervised.url}/readyz", trust_env=False).status_code == 200
+
+
+@pytest.mark.server("postgres")
+def test_the_replicas_of_a_killed_supervisor_end_and_free_the_port(supervised: Supervised, postgres_url: str) -> None:
+    before, port = supervised.replicas(), httpx.URL(supervised.url).port
+    supervised.kill()
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in before))
+    with socket.create_server(("127.0.0.1", port or 0)):
+        pass
+    supervised.start(postgres_url)
 
 
 def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
