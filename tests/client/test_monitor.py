@@ -279,7 +279,7 @@ ENDINGS = {
     "a clean end": (None, "finished", ""),
     "an exception": (KeyError("reward"), "crashed", "KeyError: 'reward'"),
     "an exception whose text no message takes": (OSError("a\udcff\0"), "crashed", "OSError: a?\ufffd"),
-    "an interrupt": (KeyboardInterrupt(), "crashed", "KeyboardInterrupt: "),
+    "an interrupt": (KeyboardInterrupt(), "finished", ""),
     "an exit that reports success": (SystemExit(0), "finished", ""),
     "an exit that reports failure": (SystemExit(3), "crashed", "exit code 3"),
 }

@@ -41,6 +41,7 @@ ENDS: dict[str, tuple[str, int, str, str]] = {
     "sys.exit(0)": ("sys.exit(0)", 0, "finished", "ended, close() not called"),
     "sys.exit(3)": ("sys.exit(3)", 3, "crashed", "exit code 3"),
     "an exception": ("raise RuntimeError('loss is NaN')", 1, "crashed", "RuntimeError: loss is NaN"),
+    "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", -2, "finished", "ended by SIGINT"),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -15, "finished", "ended by SIGTERM"),
 }
 

@@ -40,9 +40,14 @@ class ProcessEnd:
 
     @classmethod
     def by_exception(cls, error: BaseException, *, orderly: EndReason = EndReason.EXITED) -> ProcessEnd:
-        """Return the end by an exception; SystemExit is the end by its code, 0 the given orderly end."""
+        """Return the end by an exception; SystemExit is the end by its code, 0 the given orderly end.
+
+        KeyboardInterrupt is the end by SIGINT, which a person sent.
+        """
         if isinstance(error, SystemExit):
             return cls.by_exit(error.code, orderly=orderly)
+        if isinstance(error, KeyboardInterrupt):
+            return cls(EndReason.SIGNAL, signal="SIGINT")
         text = f"{type(error).__name__}: {sanitize(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
         return cls(EndReason.EXCEPTION, error=text, traceback=_frames(error))
 
