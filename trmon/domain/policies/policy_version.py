@@ -14,6 +14,8 @@ CONTROLLER_PREFIX = "trmon:"
 """The prefix of a controller's name as an author; token names cannot start with it."""
 CALIBRATION_AUTHOR = f"{CONTROLLER_PREFIX}calibration"
 """The author of calibrations; their evidence has the `policy` that was calibrated and by whom it was `set_by`."""
+TRAINER_AUTHOR = "trainer"
+TRAINER_REASON = "requested by init(policy=)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,11 @@ class PolicyVersion:
     def is_adapted(self) -> bool:
         """Whether a controller is its author."""
         return self.author.startswith(CONTROLLER_PREFIX)
+
+    @property
+    def is_of_start(self) -> bool:
+        """Whether a trainer requested it at its start; a token may have the trainer's name too."""
+        return self.author == TRAINER_AUTHOR and self.reason == TRAINER_REASON
 
     @property
     def calibration(self) -> str | None:
@@ -68,12 +75,12 @@ def version_from_trainer(current: PolicyVersion, policy: Policy, *, now: float) 
     calibrated = current.evidence if current.author == CALIBRATION_AUTHOR else {}
     author = calibrated.get("set_by", current.author)
     requested = policy.spec() == calibrated["policy"] if calibrated else policy == current.policy
-    if author not in ("trmon", "trainer") or requested:
+    if author not in ("trmon", TRAINER_AUTHOR) or requested:
         return None
     return PolicyVersion(
         policy=policy,
         shadows=current.shadows,
-        author="trainer",
-        reason="requested by init(policy=)",
+        author=TRAINER_AUTHOR,
+        reason=TRAINER_REASON,
         created_at=now,
     )

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, insert, select
 
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.audit import AuditAction, AuditDocument
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.row_mapping import Codec, RowMapping
@@ -121,10 +121,16 @@ def _newest(connection: Connection, run_id: int) -> Any:
 def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion) -> None:
     """Add a version to a run; one from a controller only if the version it was computed from is still current.
 
-    A person may have set or pinned another version since.
+    A person may have set or pinned another version since. One from a trainer is added only if it still changes
+    something: both the ingest and the runner adopt the policy of a start.
     """
     if version.is_adapted and not _is_current(connection, run_id, version.evidence["replaces"]):
         return
+    if version.is_of_start:
+        newest = _newest(connection, run_id)
+        current = default_version(now=version.created_at) if newest is None else policy_version_from_row(newest)
+        if version_from_trainer(current, version.policy, now=version.created_at) is None:
+            return
     columns = {"run_id": run_id, "hash": version.policy.hash, **_VERSION.to_row(version)}
     connection.execute(insert(tables.policy_version), columns)
 
