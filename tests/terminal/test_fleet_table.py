@@ -12,15 +12,16 @@ from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut, SparklineOut, Ver
 from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import RunState
-from trmon.terminal.fleet_table import fleet_frame, fleet_summary_line
+from trmon.terminal.fleet_table import fleet_frame, fleet_summary_line, urgency_order
 
 NOW = 1_000.0
 
 
 def a_run(
-    kind: VerdictKind = VerdictKind.HEALTHY, *, name: str = "grpo", need: Urgency | None = None, **changed: Any
+    kind: VerdictKind | str = VerdictKind.HEALTHY, *, name: str = "grpo", need: Urgency | None = None, **changed: Any
 ) -> FleetRunOut:
-    verdict = VerdictOut(kind=kind, need=kind.urgency if need is None else need, why="because", since_step=3, todo=None)
+    urgency = need or VerdictKind(kind).urgency
+    verdict = VerdictOut(kind=kind, need=urgency, why="because", since_step=3, todo=None)
     line = SparklineOut(first_step=0, last_step=7, values=[1, 2, 3, 4, 5, 6, 7, 8])
     fields: dict[str, Any] = {
         "project": "math",
@@ -78,6 +79,11 @@ ANSWERS = [
         [a_run(VerdictKind.NO_DRIFT_FOUND), a_run(VerdictKind.TRAINING_HEALTHY)],
         "no run needs you, 1 no drift found, 1 training healthy",
     ),
+    (
+        "kinds of a newer service",
+        [a_run("needs_a_nap", need=Urgency.NOW), a_run("sleeps_well", need=Urgency.NONE)],
+        "1 run needs you, 1 sleeps well",
+    ),
 ]
 
 
@@ -110,6 +116,15 @@ def test_a_low_terminal_shows_the_first_and_counts_the_others() -> None:
     assert len(text.splitlines()) <= 15
     assert "run-7" in text
     assert "and 22 more" in text
+
+
+def test_a_kind_of_a_newer_service_is_shown_as_text_after_the_known_ones_of_its_urgency() -> None:
+    answer = a_run("needs_a_nap", name="new", need=Urgency.NOW).model_dump_json()
+    run = FleetRunOut.model_validate_json(answer)
+    assert "Needs a nap: because" in shown([run])
+    assert isinstance(FleetRunOut.model_validate_json(a_run().model_dump_json()).verdict.kind, VerdictKind)
+    runs = [run, a_run(VerdictKind.ACT, name="ill"), a_run(name="well")]
+    assert [one.run for one in sorted(runs, key=urgency_order)] == ["ill", "new", "well"]
 
 
 def test_an_acknowledged_alert_is_not_counted() -> None:

@@ -15,7 +15,7 @@ from trmon.api.http.pages import PageOut
 from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.terminal.api_client import ApiClient
 from trmon.terminal.sparkline import text_sparkline
-from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
+from trmon.terminal.styles import OF_SEVERITY, kind_words, last_seen_text, percent_text, verdict_line
 
 PAGE = 500
 MOST_RUNS = 2000
@@ -42,11 +42,14 @@ def fetch_fleet(client: ApiClient, *, project: str | None) -> list[FleetRunOut]:
         page = client.read(PageOut[FleetRunOut], path)
         runs += page.items
         after = page.next
-    return sorted(runs, key=_urgency)
+    return sorted(runs, key=urgency_order)
 
 
-def _urgency(run: FleetRunOut) -> tuple[int, int, float]:
-    return (NEEDS.index(run.verdict.need), KINDS.index(run.verdict.kind), -(run.last_report_at or 0.0))
+def urgency_order(run: FleetRunOut) -> tuple[int, int, float]:
+    """Return the key that sorts runs by urgency, the most urgent first."""
+    kind = run.verdict.kind
+    rank = KINDS.index(kind) if isinstance(kind, VerdictKind) else len(KINDS)
+    return (NEEDS.index(run.verdict.need), rank, -(run.last_report_at or 0.0))
 
 
 def fleet_frame(
@@ -73,7 +76,8 @@ def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
     if not runs:
         return "no runs yet: a trainer's first report creates one"
     needs = Counter(run.verdict.need for run in runs)
-    kinds = Counter(run.verdict.kind for run in runs)
+    kinds = Counter(run.verdict.kind for run in runs if run.verdict.need is Urgency.NONE)
+    of_newer_services = sorted(kind for kind in kinds if not isinstance(kind, VerdictKind))
     now = needs[Urgency.NOW]
     counted = {
         "to watch": needs[Urgency.SOON],
@@ -81,7 +85,8 @@ def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
         "ended ill": sum(
             run.verdict.need is Urgency.NONE and run.verdict.kind is VerdictKind.ENDED_ILL for run in runs
         ),
-        **{kind.words: kinds[kind] for kind in CALM},
+        **{kind_words(kind): kinds[kind] for kind in CALM},
+        **{kind_words(kind): kinds[kind] for kind in of_newer_services},
     }
     first = f"{now} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"
     return ", ".join([first, *(f"{n:,} {what}" for what, n in counted.items() if n)])

@@ -26,7 +26,13 @@ OF_SEVERITY = {Severity.PAGE: "bold red", Severity.WARN: "yellow", Severity.INFO
 
 def verdict_line(verdict: VerdictOut) -> Text:
     """Return a verdict in one line, e.g. `Act: staleness since step 63`."""
-    return Text(f"{verdict.kind.words.capitalize()}: {verdict.why}", style=OF_KIND[verdict.kind])
+    style = OF_KIND[verdict.kind] if isinstance(verdict.kind, VerdictKind) else ""
+    return Text(f"{kind_words(verdict.kind).capitalize()}: {verdict.why}", style=style)
+
+
+def kind_words(kind: VerdictKind | str) -> str:
+    """Return a kind of verdict in words, also one of a newer service."""
+    return kind.words if isinstance(kind, VerdictKind) else kind.replace("_", " ")
 
 
 def last_seen_text(run: FleetRunOut, *, now: float) -> str:

@@ -22,7 +22,8 @@ from trmon.views.run_summaries import RunSummary
 class VerdictOut(ResponseModel):
     """The verdict on a run, and why."""
 
-    kind: VerdictKind
+    # A terminal may read a newer service, which has other kinds.
+    kind: VerdictKind | str = Field(union_mode="left_to_right")
     need: Urgency = Field(description="How urgent the run is; none once its alerts are acknowledged.")
     why: str
     since_step: int | None
