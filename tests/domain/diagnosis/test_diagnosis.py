@@ -165,6 +165,12 @@ def test_ratios_too_heavy_tailed_to_average_leave_the_support_unknown() -> None:
     assert "heavy-tailed" in lost.missing[0].provide
 
 
+def test_rewards_that_are_all_equal_are_not_asked_for_again() -> None:
+    found = diagnose(run(reward_length_corr_ema=np.nan, response_length_growth=1.5))
+    [gap] = [gap for gap in found.missing if gap.signal == "reward_length_corr_ema"]
+    assert gap.provide == "rewards or lengths that are equal in every step have no correlation"
+
+
 def test_what_was_seen_once_among_unknown_values_is_unknown() -> None:
     once = run(mismatch_ratio_mean=0.9, mismatch_ratio_shift=[np.nan, np.nan, np.nan, np.nan, -9.0])
     assert truth(Finding.SUPPORT_SHIFT, diagnose(once)) is Truth.UNKNOWN

@@ -69,6 +69,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
 _WHEN_NAN: dict[str, str] = {
     "ratio_shift": "ratios too heavy-tailed for their mean to be measured; look at the other findings first",
     "prob_pearson": "probabilities that hardly vary have no correlation; use more tokens, or harder prompts",
+    "reward_length_corr_ema": "rewards or lengths that are equal in every step have no correlation",
 }
 
 
