@@ -66,7 +66,7 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "E-value of a histogram",
         "log mean_l prod (1 + l (rho - 1)), rho at lower edges, l = .01, .03, .1, .3, .9",
-        "signals.regression_signals.ln_e_value",
+        "signals.regression_signals.ln_e_values",
         "core/signals/test_regression_signals.py::test_log_probs_of_another_sampler_have_a_large_e_value",
     ),
     Formula(

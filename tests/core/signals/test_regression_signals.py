@@ -16,7 +16,7 @@ from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.histogram import histograms
 from trmon_client.core.signals import batch_signals
-from trmon_client.core.signals.regression_signals import ln_e_value
+from trmon_client.core.signals.regression_signals import ln_e_values
 
 STEMS = ("logp_slope_q", "logp_slope_p", "logp_corr_q", "temperature_near", "temperature_far")
 LN_1E6 = math.log(1e6)
@@ -85,7 +85,7 @@ def test_columns_of_an_older_client_give_every_other_signal() -> None:
 
 
 def e_value_of(d: np.ndarray) -> float:
-    return ln_e_value(histograms(d[None], valid=np.ones(d.shape, bool))[0])
+    return ln_e_values(list(histograms(d[None], valid=np.ones(d.shape, bool))))[0]
 
 
 def _honest(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:

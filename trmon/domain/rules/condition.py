@@ -160,16 +160,16 @@ def signals_of(when: object) -> Iterator[str]:
 
 def _decisive(parts: Iterable[Condition], truth: Truth, reader: SignalReader) -> ThresholdEvaluation:
     """Return the first part with this truth, else the first unknown one, else the first; later parts are skipped."""
-    first, *others = parts
-    decided = first.evaluate(reader)
+    others = iter(parts)
+    decided = next(others).evaluate(reader)
+    raised, lingering = decided.raised, decided.lingering
     for part in others:
-        if decided.raised.truth is truth and decided.lingering.truth is truth:
+        if raised.truth is truth and lingering.truth is truth:
             break
         found = part.evaluate(reader)
-        decided = ThresholdEvaluation(
-            _decisive_of(decided.raised, found.raised, truth), _decisive_of(decided.lingering, found.lingering, truth)
-        )
-    return decided
+        raised = _decisive_of(raised, found.raised, truth)
+        lingering = _decisive_of(lingering, found.lingering, truth)
+    return ThresholdEvaluation(raised, lingering)
 
 
 def _decisive_of(known: Evaluation, new: Evaluation, truth: Truth) -> Evaluation:

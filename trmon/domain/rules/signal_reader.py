@@ -41,6 +41,9 @@ class SignalReader(msgspec.Struct, frozen=True):
 
     def __getitem__(self, name: str) -> float:
         """Return a number; NaN if it is missing."""
+        found = self.numbers.get(name)
+        if found is not None:
+            return found
         for full in _full_names(name, self.primary):
             if full in self.numbers:
                 return self.numbers[full]

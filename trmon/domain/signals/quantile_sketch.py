@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 
@@ -18,14 +20,19 @@ class QuantileSketch(msgspec.Struct, frozen=True):
 
     def with_atoms(self, atoms: Iterable[tuple[float, float]]) -> QuantileSketch:
         """Return the sketch with more (value, weight) pairs; values that are not finite are skipped."""
-        merged = dict(zip(self.values, self.weights, strict=True))
+        values, weights = list(self.values), list(self.weights)
         for value, weight in atoms:
-            if math.isfinite(value):
-                merged[value] = merged.get(value, 0.0) + weight
-        ordered = sorted(merged.items())
-        while len(ordered) > MAX_ATOMS:
-            _merge_nearest(ordered)
-        return QuantileSketch(tuple(value for value, _ in ordered), tuple(weight for _, weight in ordered))
+            if not math.isfinite(value):
+                continue
+            at = bisect_left(values, value)
+            if values[at : at + 1] == [value]:
+                weights[at] += weight
+            else:
+                values.insert(at, value)
+                weights.insert(at, weight)
+        while len(values) > MAX_ATOMS:
+            _merge_nearest(values, weights)
+        return QuantileSketch(tuple(values), tuple(weights))
 
     def quantile(self, share: float) -> float:
         """Return the smallest value with at least this share of the weight at or below it; NaN if empty."""
@@ -37,8 +44,9 @@ class QuantileSketch(msgspec.Struct, frozen=True):
         return math.nan
 
 
-def _merge_nearest(ordered: list[tuple[float, float]]) -> None:
-    i = min(range(len(ordered) - 1), key=lambda i: ordered[i + 1][0] - ordered[i][0])
-    (low, low_weight), (high, high_weight) = ordered[i], ordered[i + 1]
-    weight = low_weight + high_weight
-    ordered[i : i + 2] = [(low + (high - low) * high_weight / weight, weight)]
+def _merge_nearest(values: list[float], weights: list[float]) -> None:
+    gaps = [high - low for low, high in pairwise(values)]
+    i = gaps.index(min(gaps))
+    low, weight = values[i], weights[i] + weights[i + 1]
+    values[i : i + 2] = [low + gaps[i] * weights[i + 1] / weight]
+    weights[i : i + 2] = [weight]

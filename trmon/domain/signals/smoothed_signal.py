@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import msgspec
-from msgspec import structs
 
 FIRST_STEPS = 20
 """The steps that make the baseline of a run. Source: formulas, section 10."""
@@ -27,8 +26,7 @@ class SmoothedSignal(msgspec.Struct, frozen=True):
         if not math.isfinite(value):
             return self
         average = value if not self.averages else moving_average(self.average, value, steps=EMA_STEPS)
-        return structs.replace(
-            self,
+        return SmoothedSignal(
             first=self.first if len(self.first) >= FIRST_STEPS else (*self.first, value),
             averages=(*self.averages, average)[-CHANGE_STEPS - 1 :],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,16 @@ def percentile(values: Array, fraction: float) -> Array:
     Args: values: [..., N], N >= 1; fraction: in [0, 1].
     Source: formulas, section 5.
     """
+    return percentiles(values, (fraction,))[0]
+
+
+def percentiles(values: Array, fractions: Iterable[float]) -> list[Array]:
+    """Return several quantiles, as `percentile` does, from values that are sorted once."""
     ordered = np.sort(values, axis=-1)
+    return [_interpolated(ordered, fraction) for fraction in fractions]
+
+
+def _interpolated(ordered: Array, fraction: float) -> Array:
     position = fraction * (ordered.shape[-1] - 1)
     below = int(position)
     above = min(below + 1, ordered.shape[-1] - 1)

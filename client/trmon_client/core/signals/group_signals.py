@@ -9,7 +9,7 @@ import numpy as np
 
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
-from trmon_client.core.signals.reward_signals import are_equal
+from trmon_client.core.signals.reward_signals import are_equal, is_constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,11 @@ class _Groups:
         sizes = ends - starts
         return cls(order, starts, sizes, sizes > 1)
 
-    def mean_of(self, statistic: Array) -> float:
-        """Return the mean over groups of two or more; nan if there is none."""
-        return float(np.add.reduce(statistic[self.is_group]) / np.float64(np.count_nonzero(self.is_group)))
+    def means_of(self, *statistics: Array) -> list[float]:
+        """Return the mean of each statistic over groups of two or more; nan if there is none."""
+        counted = np.array(statistics, np.float64).compress(self.is_group, -1)
+        means: list[float] = (np.add.reduce(counted, -1) / np.float64(counted.shape[-1])).tolist()
+        return means
 
 
 def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
@@ -68,7 +70,7 @@ def _learning_signals(rewards: Array, ids: Array, groups: _Groups) -> dict[str, 
     is_equal = are_equal(lowest, highest)
     _, sq_deviations = _moments(ordered, groups)
     found = (is_equal, *_solved(ordered, lowest, highest), sq_deviations / (groups.sizes - 1.0))
-    return dict(zip(_LEARNING_SIGNALS, map(groups.mean_of, found), strict=True))
+    return dict(zip(_LEARNING_SIGNALS, groups.means_of(*found), strict=True))
 
 
 _LEARNING_SIGNALS = ("zero_variance_groups", "all_solved_groups", "none_solved_groups", "effective_signal")
@@ -80,8 +82,8 @@ def _solved(rewards: Array, lowest: Array, highest: Array) -> tuple[Array, Array
     NaN unless the rewards take exactly two values: a single value does not tell which of the two it is.
     Args: rewards: of the batch; lowest, highest: of each group.
     """
-    worst, best = rewards.min(), rewards.max()
-    if are_equal(worst, best) or not (are_equal(worst, rewards) | are_equal(rewards, best)).all():
+    worst, best = np.minimum.reduce(lowest), np.maximum.reduce(highest)
+    if is_constant(rewards) or not (are_equal(worst, rewards) | are_equal(rewards, best)).all():
         unknown = np.full(len(lowest), math.nan)
         return unknown, unknown
     return are_equal(lowest, best), are_equal(worst, highest)
@@ -98,4 +100,5 @@ def _ratio_variance(sequences: SequenceMatrix, groups: _Groups) -> float:
     """Return the mean over groups of the variance of exp(S/T) on the primary pair."""
     geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
     ordered = geo[groups.order]
-    return groups.mean_of(_moments(ordered, groups)[1] / groups.sizes)
+    [mean] = groups.means_of(_moments(ordered, groups)[1] / groups.sizes)
+    return mean

@@ -7,6 +7,7 @@ sampler: the e-value of the hypothesis that the denominator sampled the tokens.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,9 +45,9 @@ def regression_signals(sequences: SequenceMatrix) -> dict[str, float]:
         if all(SUM_SQ_LOGP[policy] in sequences.sums for policy in RATIOS[pair]):
             slopes = _slopes(sequences.sums, pair)
             found.update((f"{pair}_{stem}", value) for stem, value in slopes.items())
-        if pair in sequences.columns.histograms:
-            found[f"{pair}_ln_e_value"] = ln_e_value(sequences.columns.histograms[pair])
-    return found
+    histograms = sequences.columns.histograms
+    values = ln_e_values(list(histograms.values()))
+    return found | {f"{pair}_ln_e_value": value for pair, value in zip(histograms, values, strict=True)}
 
 
 def _slopes(sums: dict[str, float], pair: Pair) -> dict[str, float]:
@@ -81,16 +82,20 @@ def _quotient(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator else math.nan
 
 
-def ln_e_value(counts: Array) -> float:
-    """Return the log of an e-value against the hypothesis that the denominator sampled the tokens.
+def ln_e_values(histograms: Sequence[Array]) -> list[float]:
+    """Return the log of an e-value of each histogram against the hypothesis that the denominator sampled the tokens.
 
     Under it E[rho] <= 1 at every step, so each product of 1 + lambda (rho - 1) is a supermartingale that starts at 1:
     P(E >= x) <= 1/x, whatever the tails. Each d counts as the lower edge of its bin, which can only lower E.
-    Args: counts: the histogram of d, [N_BINS]. Returns: NaN for an empty histogram.
+    Args: histograms: of d, [N_BINS] each. Returns: NaN for an empty one.
     Source: formulas, section 9 (tests of A').
     """
-    if not counts.any():
-        return math.nan
-    log_wealth = counts.astype(np.float64) @ _LOG_GROWTH
-    largest = float(log_wealth.max())
-    return largest + math.log(float(np.exp(log_wealth - largest).sum()) / len(BETS))
+    if not histograms:
+        return []
+    log_wealth = np.array([counts.astype(np.float64) @ _LOG_GROWTH for counts in histograms])
+    largest = log_wealth.max(axis=-1)
+    sums = np.add.reduce(np.exp(log_wealth - largest[:, None]), -1).tolist()
+    return [
+        high + math.log(total / len(BETS)) if counts.any() else math.nan
+        for counts, high, total in zip(histograms, largest.tolist(), sums, strict=True)
+    ]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.quantiles import percentile
+from trmon_client.core.columns.quantiles import percentiles
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 EQUAL_WITHIN = 1e-9
@@ -27,11 +27,12 @@ def reward_signals(sequences: SequenceMatrix) -> dict[str, float]:
     is_given = ~np.isnan(rewards)
     rewards = rewards[is_given]
     n = np.float64(len(rewards))
-    mean = rewards.sum() / n
+    mean = np.add.reduce(rewards) / n
+    quantiles = percentiles(rewards, _QUANTILES.values()) if len(rewards) else [math.nan] * len(_QUANTILES)
     return {
         "reward_mean": float(mean),
-        "reward_std": float(np.sqrt(((rewards - mean) ** 2).sum() / n)),
-        **{name: float(percentile(rewards, q)) if len(rewards) else math.nan for name, q in _QUANTILES.items()},
+        "reward_std": float(np.sqrt(np.add.reduce((rewards - mean) ** 2) / n)),
+        **dict(zip(_QUANTILES, map(float, quantiles), strict=True)),
         "reward_length_corr": _correlation(rewards, sequences.lengths[is_given]),
     }
 
@@ -41,10 +42,18 @@ def are_equal(lowest: Array, highest: Array) -> Array:
     return highest - lowest <= EQUAL_WITHIN * np.maximum(1.0, np.maximum(np.abs(lowest), np.abs(highest)))
 
 
+def is_constant(values: Array) -> bool:
+    """Return whether all values are equal, up to the rounding of their computation. Args: values: [N], N >= 1."""
+    lowest, highest = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
+    return highest - lowest <= EQUAL_WITHIN * max(1.0, abs(lowest), abs(highest))
+
+
 def _correlation(rewards: Array, lengths: Array) -> float:
     """Return Pearson's correlation; NaN if either is constant."""
-    if len(rewards) < 2 or are_equal(rewards.min(), rewards.max()) or lengths.min() == lengths.max():
+    if len(rewards) < 2 or is_constant(rewards) or (lengths == lengths[0]).all():
         return math.nan
-    x, y = rewards - rewards.mean(), lengths - lengths.mean()
-    correlation = float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+    n = len(rewards)
+    x, y = rewards - np.add.reduce(rewards) / n, lengths - np.add.reduce(lengths) / n
+    products = np.add.reduce(np.array([x * y, x * x, y * y]), -1)
+    correlation = float(products[0] / np.sqrt(products[1] * products[2]))
     return min(max(correlation, -1.0), 1.0) if math.isfinite(correlation) else math.nan

@@ -47,7 +47,7 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
     if folded.began_step:
         final += [(rule, provisional[rule.name]) for rule in context.signal_rules if rule.name in provisional]
         provisional = {}
-    found, row = _evaluate_rules(context.signal_rules, row, pipeline_state=pipeline_state)
+    found, row = _evaluate_rules(context.signal_rules, row, numbers, pipeline_state=pipeline_state)
     for rule, finding in found:
         if rule.reads is RowSelection.EVERY_UPDATE:
             former = provisional.get(rule.name)
@@ -103,10 +103,10 @@ def _after(memory: SignalMemory, row: BatchRow, numbers: Numbers, *, remembered:
 
 
 def _evaluate_rules(
-    rules: Sequence[Rule], row: BatchRow, *, pipeline_state: PipelineState
+    rules: Sequence[Rule], row: BatchRow, numbers: Numbers, *, pipeline_state: PipelineState
 ) -> tuple[list[tuple[Rule, RuleFinding]], BatchRow]:
     """Return the findings, and the row with the failed rules as quarantined parts; a failed rule has no finding."""
-    found, failed = _findings(rules, row, row.numbers, pipeline_state=pipeline_state)
+    found, failed = _findings(rules, row, numbers, pipeline_state=pipeline_state)
     if not failed:
         return found, row
     row = row.with_quarantined(quarantined(QuarantinePart.RULE, name, error) for name, error in failed.items())

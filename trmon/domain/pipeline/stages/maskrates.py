@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.columns.quantiles import percentile
+from trmon_client.core.columns.quantiles import percentiles
 
 
 def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
@@ -21,7 +21,7 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
     decided = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
     rejected = ~accepted[decided]
     lengths = columns["n_tokens"][decided].astype(np.float64)
-    short, long = (percentile(lengths, share) if len(lengths) else math.nan for share in (0.25, 0.75))
+    short, long = percentiles(lengths, (0.25, 0.75)) if len(lengths) else (math.nan, math.nan)
     weights = {
         "mask_rate": np.ones_like(lengths),
         "mask_rate_tokens": lengths,
