@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import Table, select, update
 
@@ -247,6 +249,38 @@ def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, tabl
     with pytest.raises(InvalidInput, match=rf"table={table} has 0 of \d+ rows: files are missing"):
         list(other.archives.import_project(root))
     assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("alerts", "identity", None),
+        ("alerts", "state", "confused"),
+        ("attempts", "fork_reason", "confused"),
+        ("runs", "warnings", '[{"x": 1}]'),
+        ("runs", "config", "{"),
+        ("policies", "policy", '{"criteria": 1}'),
+        ("adaptations", "setting", '{"mode": "apply", "every_steps": 0}'),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_refused_and_leaves_nothing(
+    other: Store, root: Path, table: str, column: str, value: str | None
+) -> None:
+    replace_value(root, table, column=column, value=value)
+    with pytest.raises(InvalidInput, match="grpo"):
+        list(other.archives.import_project(root))
+    for archived in (False, True):
+        names = {str(run.key) for run in other.runs.list(access=EVERYTHING, archived=archived).items}
+        assert names <= {"code/ppo"}
+
+
+def replace_value(root: Path, table: str, *, column: str, value: str | None) -> None:
+    """Replace a column's value in the first row of an archived table."""
+    [file] = (root / f"table={table}" / "run=grpo").iterdir()
+    rows = pq.ParquetFile(file).read()
+    values = [value, *rows[column].to_pylist()[1:]]
+    place = rows.schema.get_field_index(column)
+    pq.write_table(rows.set_column(place, column, pa.array(values, rows.schema.field(column).type)), file)
 
 
 def test_sequence_files_are_optional(other: Store, root: Path) -> None:

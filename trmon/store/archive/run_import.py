@@ -28,6 +28,7 @@ from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
 
 Row = dict[str, Any]
+CheckRows = Callable[[str, Sequence[Row]], None]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -58,11 +59,15 @@ def is_hidden_name(run: str) -> bool:
 class RunImport:
     """Imports one run, whose rows get new ids."""
 
-    def __init__(self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary) -> None:
+    def __init__(
+        self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary, check_rows: CheckRows
+    ) -> None:
+        """Args: check_rows: called with the rows of each table before they are written."""
         self._writer = writer
         self._root = root
         self._run = run
         self._names = names
+        self._check_rows = check_rows
         self._run_id = 0
         self._attempts: dict[int, int] = {}
         self._reports, self._notices = RowIds(), RowIds()
@@ -89,9 +94,12 @@ class RunImport:
         return self._writer.submit(lambda transaction: statement(transaction.connection, *args, **kwargs)).result()
 
     def _read_pieces(self, archived: ArchivedTable, *, n_rows: int = PIECE_ROWS) -> Iterator[list[Row]]:
-        return table_files.read_decoded_rows(
+        pieces = table_files.read_decoded_rows(
             self._root, archived.name, run=self._run, decode=archived.from_arrow, n_rows=n_rows
         )
+        for piece in pieces:
+            self._check_rows(archived.name, piece)
+            yield piece
 
     def _read(self, archived: ArchivedTable) -> Iterator[Row]:
         return chain.from_iterable(self._read_pieces(archived))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import Engine, select
 
@@ -31,11 +33,7 @@ class Adaptations:
         found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
         with self._reader.connect() as connection:
             stored = connection.scalar(found)
-        return (
-            AdaptationSetting()
-            if stored is None
-            else replace(AdaptationSetting(**stored), mode=AdaptationMode(stored["mode"]))
-        )
+        return AdaptationSetting() if stored is None else setting_from_document(stored)
 
     def put(self, run_id: int, setting: AdaptationSetting, *, access: Access, now: float) -> Future[None]:
         """Write the setting of a run."""
@@ -60,3 +58,8 @@ class Adaptations:
             transaction.mark_edited(run_id)
 
         return self._writer.submit(write, run=run_id)
+
+
+def setting_from_document(document: Mapping[str, Any]) -> AdaptationSetting:
+    """Return a stored setting. Errors: TypeError, ValueError."""
+    return AdaptationSetting(**{**document, "mode": AdaptationMode(document["mode"])})

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+import msgspec
 from sqlalchemy import Engine
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, StatementError
 
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound, NotReady
@@ -17,11 +18,24 @@ from trmon.domain.model.identity import RunKey
 from trmon.store import migrations
 from trmon.store.archive import manifest
 from trmon.store.archive.manifest import Manifest
+from trmon.store.repositories.readable_rows import check_readable
 from trmon.store.repositories.runs import Runs
 from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.writing.group_commit import GroupCommit
 
 # The modules that need pyarrow are imported where they are used: the service runs without it.
+
+
+INVALID_VALUES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+    StatementError,
+)
+"""What the decoders of rows, or the database, raise for a value of another kind than trmon writes."""
 
 
 class ImportOutcome(Enum):
@@ -86,9 +100,12 @@ class Archives:
         except NotFound:
             self._delete_partial(hidden_name(key))
             try:
-                RunImport(self._writer, root=root, run=run, names=self._names).write_as(key)
+                RunImport(self._writer, root=root, run=run, names=self._names, check_rows=check_readable).write_as(key)
             except IntegrityError as error:
                 raise Conflict(concurrent_import_message(key)) from error
+            except INVALID_VALUES as error:
+                problem = f"{type(error).__name__}: {error}".splitlines()[0]
+                raise InvalidInput("DIR", f"{run} holds a value that trmon cannot read: {problem}") from error
             finally:
                 self._delete_partial(hidden_name(key))
             return ImportOutcome.IMPORTED

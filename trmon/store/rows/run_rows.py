@@ -66,7 +66,12 @@ def read_runs(connection: Connection, statement: Select[Any]) -> list[Run]:
     """Return the runs that a query made by `select_runs` finds."""
     rows = connection.execute(statement).all()
     tags = _tags(connection, [row.id for row in rows])
-    return [_RUN.from_row(row, key=RunKey(row.project, row.name), tags=tags.get(row.id, ())) for row in rows]
+    return [run_from_row(row._asdict(), tags=tags.get(row.id, ())) for row in rows]
+
+
+def run_from_row(row: Mapping[str, Any], *, tags: tuple[str, ...]) -> Run:
+    """Return the run of a row that a query made by `select_runs` finds."""
+    return _RUN.from_row(row, key=RunKey(row["project"], row["name"]), tags=tags)
 
 
 def read_run(connection: Connection, where: ColumnElement[bool], *, name: str, access: Access = EVERYTHING) -> Run:
