@@ -12,6 +12,7 @@ VENV := .venv
 PEERS := .venv-peers
 LOAD_PEERS := .venv-load-peers
 IMAGE := build/image
+FUZZ := .venv-fuzz
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Only files whose hash is locked, and no sdist: pip checks no hash of what a build downloads.
@@ -22,7 +23,7 @@ ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak docs site web dashboards screenshots lock sbom clean
+.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak fuzz docs site web dashboards screenshots lock sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +35,7 @@ demo: $(VENV)/run  ## set up, train a healthy and an ill run, watch trmon find t
 
 test: test-deps check unit  ## format, lint, types, layers, and the fast tests
 
-test-all: test-deps check  ## the same, and browsers, servers, training, proofs and short fault runs
+test-all: test-deps check $(FUZZ)/done  ## the same, and browsers, servers, training, proofs and short fault runs
 	$(PYTEST)
 
 check: lint types layers
@@ -79,6 +80,9 @@ load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="-
 soak: $(VENV)/test  ## kill each process under load at 20 random moments, and see that nothing is lost or said twice
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)
 
+fuzz: test-deps $(FUZZ)/done  ## fuzz every parser, the API and the protocol, each for 10 minutes (ARGS="-k wire --fuzz-seconds 60")
+	$(BIN)/pytest -m fuzz --timeout 0 --fuzz-seconds 600 tests/fuzz tests/protocol $(ARGS)
+
 load-peers: $(VENV)/test $(LOAD_PEERS)/done  ## trmon beside MLflow and pushgateway, in one run
 	@deploy/test-deps pushgateway
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.peers --mlflow $(LOAD_PEERS)/bin/mlflow $(ARGS)
@@ -100,13 +104,14 @@ lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everyth
 	$(LOCK) -c requirements/run.txt -o requirements/torch-dependencies.txt requirements/torch-dependencies.in
 	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/test.txt requirements/test.in
 	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
+	$(LOCK) -o requirements/fuzz.txt requirements/fuzz.in
 
 sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.md, of what the image installs
 	@PYTHON=$(BIN)/python deploy/install.sh $(IMAGE) >/dev/null
 	@$(BIN)/python requirements/sbom.py $(IMAGE)/bin/python dist
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -134,4 +139,9 @@ $(PEERS)/done: requirements/peers.txt requirements/torch.txt client/pyproject.to
 $(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m venv $(LOAD_PEERS)
 	@$(LOAD_PEERS)/bin/pip install -q $(LOCKED) -r requirements/load-peers.txt
+	@touch $@
+
+$(FUZZ)/done: requirements/fuzz.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv $(FUZZ)
+	@$(FUZZ)/bin/pip install -q $(LOCKED) -r requirements/fuzz.txt
 	@touch $@

@@ -13,7 +13,7 @@ from tests.fixtures import postgres
 from tests.fixtures.postgres import Postgres
 from trmon.store import Store
 
-pytest_plugins = ["tests.fixtures.running_service"]
+pytest_plugins = ["tests.fixtures.fuzzing", "tests.fixtures.running_service"]
 
 TESTS = Path(__file__).parent
 
@@ -45,6 +45,7 @@ SLOW = (
     "deploy/",
     "docs/test_operations.py",
     "e2e/",
+    "fuzz/",
     "grafana/",
     "hosts/",
     "lab/",
@@ -53,6 +54,7 @@ SLOW = (
     "notifications/test_owner_change.py",
     "notifications/test_stalled_together.py",
     "proof/",
+    "protocol/",
     "store/redis/test_pubsub.py",
     "store/maintenance/test_backup.py",
     "store/test_durability.py",

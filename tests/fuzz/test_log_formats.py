@@ -1,0 +1,76 @@
+"""No log file breaks `trmon diagnose`: it is refused with a reason, or reported on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.fixtures.fuzzing import NUMBERS, PLAIN_VALUES, edited, edited_document
+from tests.log_formats.console import test_console as console_logs
+from tests.log_formats.test_formats import STATE
+from trmon.domain.framework_names import FRAMEWORKS
+from trmon.domain.model.errors import InvalidInput
+from trmon.terminal.run_report import report_on_log
+from trmon.terminal.run_report_text import print_report
+
+pytestmark = pytest.mark.fuzz
+
+METRICS = [name for table in FRAMEWORKS for name in table.signals]
+METRICS += ["step", "kl_k3", "reward_mean", "entropy", "grad_norm", "response_length_mean", "epoch"]
+NAMES = st.sampled_from(METRICS) | st.text(max_size=12)
+ROWS = st.lists(st.dictionaries(NAMES, NUMBERS | st.text(max_size=8), max_size=6), min_size=1, max_size=12)
+NESTED_ROWS = st.lists(st.dictionaries(NAMES, PLAIN_VALUES, max_size=6), min_size=1, max_size=6)
+CONSOLE_LINES = [text for text in vars(console_logs).values() if isinstance(text, str) and "\n" not in text[:1]]
+
+
+def as_csv(rows: list[dict[str, Any]]) -> bytes:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, escapechar="\\")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode(errors="surrogatepass")
+
+
+def as_lines(rows: list[dict[str, Any]]) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows).encode()
+
+
+CONSOLE = st.lists(st.sampled_from(CONSOLE_LINES), min_size=1, max_size=6).map("\n".join).map(str.encode)
+WELL_FORMED = st.one_of(
+    ROWS.map(as_csv),
+    NESTED_ROWS.map(as_lines),
+    NESTED_ROWS.map(json.dumps).map(str.encode),
+    NESTED_ROWS.map(lambda rows: json.dumps({"log_history": rows}).encode()),
+    edited_document(st.just(json.loads(STATE)), leaves=PLAIN_VALUES).map(json.dumps).map(str.encode),
+    CONSOLE,
+)
+LOGS = st.one_of(st.binary(max_size=200), WELL_FORMED, edited(WELL_FORMED))
+FILE_NAMES = st.sampled_from(["log.txt", "log.json", "log.jsonl", "log.csv", "trainer_state.json"])
+
+
+@settings(max_examples=400)
+@given(LOGS, FILE_NAMES)
+def test_a_log_is_refused_or_reported_on(data: bytes, name: str) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / name
+        file.write_bytes(data)
+        try:
+            report = report_on_log(file)
+        except InvalidInput as refusal:
+            assert str(refusal)
+            return
+    assert report.first_step <= report.last_step
+    assert json.loads(report.model_dump_json())
+    printed = io.StringIO()
+    print_report(report, Console(file=printed, width=120))
+    assert printed.getvalue()

@@ -1,0 +1,161 @@
+"""No body breaks the decoder: it is refused with a reason, or what is stored can be read, judged and stored again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.core.wire.test_wire import MESSAGES
+from tests.domain.trainer import finished
+from tests.domain.trainer import report as trained_report
+from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
+from tests.fixtures.messages import as_json
+from tests.runner.watched_run import WatchedRun
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import RunKey
+from trmon.domain.model.messages import PreparedMessage
+from trmon.ingest.validate import validate_message
+from trmon.store.rows import report_codec
+from trmon_client.core import wire
+from trmon_client.core.policies.policy import preset
+
+pytestmark = pytest.mark.fuzz
+
+KEY = RunKey("math", "grpo")
+VALID = [*MESSAGES, trained_report(0, scalars={"lr": 1e-6}), trained_report(1, finished=finished((0, None, 1)))]
+MEDIA_TYPES = st.sampled_from([wire.MSGPACK, wire.JSON])
+LEAVES = PLAIN_VALUES | st.binary(max_size=32)
+
+
+def encoded(document: Any, media_type: str) -> bytes:
+    if media_type == wire.MSGPACK:
+        return msgspec.msgpack.encode(document, enc_hook=str)
+    return msgspec.json.encode(document, enc_hook=str)
+
+
+def documents(media_type: str) -> list[Any]:
+    """Return the valid messages as documents."""
+    if media_type == wire.MSGPACK:
+        return [msgspec.msgpack.decode(wire.encode(message)) for message in VALID]
+    return [msgspec.json.decode(as_json(message)) for message in VALID if getattr(message, "parcel", None) is None]
+
+
+DOCUMENTS = {media_type: documents(media_type) for media_type in (wire.MSGPACK, wire.JSON)}
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
+    """Return a message, damaged as bytes or as a document, and its media type."""
+    media_type = draw(MEDIA_TYPES)
+    valid = st.sampled_from(DOCUMENTS[media_type])
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return draw(edited(valid.map(lambda document: encoded(document, media_type)))), media_type
+    document = draw(edited_document(valid, leaves=_encodable(media_type)))
+    return encoded(document, media_type), media_type
+
+
+def _encodable(media_type: str) -> st.SearchStrategy[Any]:
+    """Return values that the format can hold: MessagePack ends at 64 bits."""
+    if media_type == wire.JSON:
+        return LEAVES
+    fits = LEAVES.filter(lambda value: not isinstance(value, int) or -(2**63) <= value < 2**64)
+    return fits.filter(_packs)
+
+
+def _packs(value: Any) -> bool:
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError:
+        return False
+    return True
+
+
+@settings(max_examples=400)
+@given(bodies())
+def test_a_damaged_message_is_refused_or_can_be_stored_and_judged(body: tuple[bytes, str]) -> None:
+    data, media_type = body
+    try:
+        message = wire.decode(data, media_type=media_type)
+        prepared = validate_message(message, KEY, policy_of=lambda _: preset("trm"))
+    except (wire.WireError, InvalidInput) as refusal:
+        assert str(refusal)
+        return
+    _check_stored(prepared)
+    _check_judged(prepared)
+
+
+def _check_stored(prepared: PreparedMessage) -> None:
+    """What the database would hold can be read again, and a repetition is recognised."""
+    if isinstance(prepared.message, wire.Heartbeat):
+        return
+    if not isinstance(prepared.message, wire.Report):
+        assert report_codec.unpack_notice(prepared.payload) is not None
+        assert report_codec.is_same_notice(prepared.payload, prepared.payload)
+        return
+    report, columns = report_codec.unpack_report(prepared.payload)
+    assert (report.step, report.rank, report.chunk) == (
+        prepared.message.step,
+        prepared.message.rank,
+        prepared.message.chunk,
+    )
+    assert columns().n_sequences == prepared.n_sequences
+    assert report_codec.is_same_report(prepared.payload, prepared.payload)
+
+
+def _check_judged(prepared: PreparedMessage) -> None:
+    """A run that gets the message goes on: the runner neither fails nor stops reading."""
+    watched = WatchedRun()
+    message = _readable(prepared)
+    watched.receive(message, at=0.0)
+    after = {"attempt": message.attempt, "launch": message.launch, "sequence": 1}
+    watched.receive(wire.Finish(**after, rank=message.rank, outcome="finished"), at=10.0)
+    watched.tick(5000.0)
+    assert not watched.observer.failures
+
+
+def _readable(prepared: PreparedMessage) -> wire.Message:
+    """Return the message as the runner reads it back."""
+    if isinstance(prepared.message, wire.Report):
+        report, columns = report_codec.unpack_report(prepared.payload)
+        return msgspec.structs.replace(
+            report,
+            attempt=prepared.message.attempt,
+            launch=prepared.message.launch,
+            rank=prepared.message.rank,
+            parcel=wire.pack_columns(columns()),
+            accepted=prepared.accepted,
+        )
+    return prepared.message
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=64) | edited(st.sampled_from([wire.encode(message) for message in VALID])), MEDIA_TYPES)
+@example(b"", wire.MSGPACK)
+@example(b"\xdf\xff\xff\xff\xff", wire.MSGPACK)
+@example(b"[" * 100_000, wire.JSON)
+def test_no_bundle_breaks_the_decoder(body: bytes, media_type: str) -> None:
+    try:
+        wire.decode_bundle(body, media_type=media_type)
+    except wire.WireError as refusal:
+        assert str(refusal)
+
+
+ANSWERS = [
+    wire.encode(wire.Ack("stored", accepted=b"\x0f", policy=wire.PolicyUpdate("h", {"name": "p", "criteria": []}))),
+    wire.encode(wire.Acks([wire.Ack("duplicate"), wire.Ack("invalid", problem="x")])),
+]
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=64) | edited(st.sampled_from(ANSWERS)))
+def test_no_answer_breaks_the_client(body: bytes) -> None:
+    for decode in (wire.decode_ack, wire.decode_acks):
+        try:
+            decode(body)
+        except wire.WireError as refusal:
+            assert str(refusal)
