@@ -77,7 +77,7 @@ bench-peers: $(PEERS)/done  ## the columns beside what verl computes, in one run
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load $(ARGS)
 
-soak: $(VENV)/test  ## kill each process under load at 20 random moments, and see that nothing is lost or said twice
+soak: $(VENV)/test  ## cause each fault under load at random moments: nothing is lost, doubled, missing or repeated
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)
 
 fuzz: test-deps $(FUZZ)/done  ## fuzz every parser, the API and the protocol, each for 10 minutes (ARGS="-k wire --fuzz-seconds 60")

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias
 
+from benchmarks.load.faults import Victim
 from benchmarks.load.processes import family
-from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.redis import Redis
 from tests.fixtures.service import ServiceProcess
@@ -22,23 +23,14 @@ UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
 """A single address sends for a whole fleet here."""
 
 
-class Victim(Protocol):
-    """A process that can be killed and restarted."""
-
-    def kill(self) -> None:
-        """Kill it, as in a crash."""
-
-    def start(self) -> None:
-        """Start it, and wait until it is ready."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A running service: its address, its processes by name, their ids, and its database's size on disk."""
+    """A running service: its address, its parts by name, their ids, its database and the database's size on disk."""
 
     url: str
-    victims: Mapping[str, Victim]
+    parts: Mapping[str, Victim]
     pids: Callable[[], list[int]]
+    database_url: str
     stored_bytes: Callable[[], int]
 
 
@@ -53,40 +45,45 @@ class Backend:
         self._postgres = postgres
         self._database = database_url.rsplit("/", 1)[1]
 
-    def kill(self) -> None:
-        """Kill the most recently active backend."""
+    def pids(self) -> list[int]:
+        """Return the most recently active backend."""
         [(pid,)] = self._postgres.execute(
             f"SELECT pid FROM pg_stat_activity WHERE datname = '{self._database}' ORDER BY query_start DESC LIMIT 1"
         )
-        os.kill(pid, signal.SIGKILL)
+        return [pid]
+
+    def kill(self) -> None:
+        """Kill the most recently active backend."""
+        os.kill(self.pids()[0], signal.SIGKILL)
 
     def start(self) -> None:
         """Wait until the server has recovered."""
         self._postgres.wait()
 
 
-class Worker:
-    """`trmon worker`, restartable."""
+class SupervisedChild:
+    """A replica or a worker of `trmon serve --replicas --workers`, which the supervisor restarts."""
 
-    def __init__(self, database_url: str, *, folder: Path, **variables: str) -> None:
-        self._database_url = database_url
-        self._folder = folder
-        self._variables = variables
-        self.start()
+    def __init__(self, supervisor: ServiceProcess, *, command: str) -> None:
+        self._supervisor = supervisor
+        self._command = command.encode()
+        self._killed = 0
 
-    def start(self) -> None:
-        """Start it, and wait until it is ready."""
-        log = self._folder / "worker.log"
-        self.process = WorkerProcess(self._database_url, log=log, **self._variables).__enter__()
+    def pids(self) -> list[int]:
+        """Return the oldest one that runs."""
+        return [eventually(self._running)[0]]
 
     def kill(self) -> None:
         """Kill it."""
-        self.process.kill()
-        self.process.__exit__()
+        [self._killed] = self.pids()
+        os.kill(self._killed, signal.SIGKILL)
 
-    def stop(self) -> None:
-        """Send SIGTERM."""
-        self.process.__exit__()
+    def start(self) -> None:
+        """Wait until the supervisor has seen its end."""
+        eventually(lambda: self._killed not in family(self._supervisor.pids()))
+
+    def _running(self) -> list[int]:
+        return sorted(pid for pid in family(self._supervisor.pids()) if self._command in _arguments(pid))
 
 
 class EmbeddedWorker:
@@ -95,6 +92,10 @@ class EmbeddedWorker:
     def __init__(self, service: ServiceProcess) -> None:
         self._service = service
         self._killed = 0
+
+    def pids(self) -> list[int]:
+        """Return its process id."""
+        return [self.pid]
 
     @property
     def pid(self) -> int:
@@ -114,54 +115,74 @@ class EmbeddedWorker:
 
 
 @contextmanager
-def embedded(folder: Path, **variables: str) -> Iterator[Deployment]:
-    """Run `trmon serve` on SQLite, with its worker process."""
-    service = ServiceProcess(data_of(folder), **UNLIMITED, **variables)
-    worker = EmbeddedWorker(service)
+def embedded(
+    folder: Path, *, environment: Mapping[str, str] = MappingProxyType({}), **variables: str
+) -> Iterator[Deployment]:
+    """Run `trmon serve` on SQLite, with its runner's process."""
+    service = ServiceProcess(data_of(folder), environment=environment, **UNLIMITED, **variables)
+    runner = EmbeddedWorker(service)
     try:
-        worker.start()
+        runner.start()
         yield Deployment(
             url=service.url,
-            victims={"service": service, "its worker": worker},
-            pids=lambda: [service.process.pid],
-            stored_bytes=lambda: _sqlite_bytes(data_of(folder)),
+            parts={"service": service, "runner": runner},
+            pids=service.pids,
+            database_url=f"sqlite:///{sqlite_of(folder)}",
+            stored_bytes=lambda: _sqlite_bytes(sqlite_of(folder)),
         )
     finally:
         service.stop()
 
 
 @contextmanager
-def fleet(folder: Path, **variables: str) -> Iterator[Deployment]:
-    """Run `trmon serve` and two `trmon worker`s on Redis and a PostgreSQL that syncs to disk."""
-    folder.mkdir(exist_ok=True)
+def fleet(
+    folder: Path, *, replicas: int = 1, environment: Mapping[str, str] = MappingProxyType({}), **variables: str
+) -> Iterator[Deployment]:
+    """Run `trmon serve` with replicas and two workers on Redis and a PostgreSQL that syncs to disk."""
     with Postgres(durable=True) as postgres, Redis() as redis:
         given = {"redis_url": redis.url, **UNLIMITED, **variables}
         database_url = postgres.database()
-        service = ServiceProcess(data_of(folder), database_url=database_url, **given)
-        workers = [Worker(database_url, folder=folder, **given) for _ in range(2)]
-        servers: dict[str, Victim] = {
-            "postgres": postgres,
-            "a backend of postgres": Backend(postgres, database_url),
-            "redis": redis,
-        }
+        service = ServiceProcess(
+            data_of(folder),
+            database_url=database_url,
+            environment=environment,
+            options=("--replicas", str(replicas), "--workers", "2"),
+            **given,
+        )
         try:
             yield Deployment(
                 url=service.url,
-                victims=servers | {"api": service, "worker": workers[0]},
-                pids=lambda: [
-                    part.process.pid for part in (postgres, redis, service, *(one.process for one in workers))
-                ],
+                parts={
+                    "supervisor": service,
+                    "replica": SupervisedChild(service, command="serve"),
+                    "worker": SupervisedChild(service, command="worker"),
+                    "PostgreSQL": postgres,
+                    "PostgreSQL backend": Backend(postgres, database_url),
+                    "Redis": redis,
+                },
+                pids=lambda: [*service.pids(), postgres.process.pid, redis.process.pid],
+                database_url=database_url,
                 stored_bytes=lambda: _postgres_bytes(postgres, database_url),
             )
         finally:
             service.stop()
-            for worker in workers:
-                worker.stop()
 
 
 def data_of(folder: Path) -> Path:
     """Return where a deployment in a folder keeps its data."""
     return folder / "data"
+
+
+def sqlite_of(folder: Path) -> Path:
+    """Return the database file of an embedded deployment in a folder."""
+    return data_of(folder) / "trmon.sqlite"
+
+
+def _arguments(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _open_files(pid: int) -> Iterator[Path]:
@@ -170,9 +191,8 @@ def _open_files(pid: int) -> Iterator[Path]:
             yield link.readlink()
 
 
-def _sqlite_bytes(folder: Path) -> int:
+def _sqlite_bytes(path: Path) -> int:
     """Return the size of the database without its WAL, which is as large after ten reports as after a million."""
-    [path] = folder.glob("*.sqlite")
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

@@ -1,4 +1,4 @@
-"""CPU time and memory of processes, as the kernel counts them."""
+"""CPU time, memory, open files and threads of processes, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 def resident_bytes(pids: Iterable[int]) -> int:
     """Return the resident memory of these processes and their descendants; shared pages count for each."""
     return sum(int(_stat(pid)[21]) for pid in family(pids)) * PAGE_BYTES
+
+
+def n_handles(pids: Iterable[int]) -> int:
+    """Return the number of open files and sockets of these processes and their descendants."""
+    return sum(len(list(Path(f"/proc/{pid}/fd").glob("*"))) for pid in family(pids))
+
+
+def n_threads(pids: Iterable[int]) -> int:
+    """Return the number of threads of these processes and their descendants."""
+    return sum(len(list(Path(f"/proc/{pid}/task").glob("*"))) for pid in family(pids))
 
 
 def _stat(pid: int) -> list[str]:

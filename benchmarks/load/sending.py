@@ -26,10 +26,12 @@ Place = tuple[int, int, int]
 class Sent:
     """The reports sent by one connection: those acknowledged, the time of each, and the number of retries.
 
-    `seconds` count from when a report was due, so that queueing behind a slow report shows.
+    `acknowledged_at` is when, by `time.perf_counter`. `seconds` count from when a report was due, so that queueing
+    behind a slow report shows.
     """
 
     acknowledged: list[Place] = field(default_factory=list)
+    acknowledged_at: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     refused: int = 0
     broken: int = 0
@@ -39,6 +41,7 @@ class Sent:
     def __add__(self, other: Sent) -> Sent:
         return Sent(
             self.acknowledged + other.acknowledged,
+            self.acknowledged_at + other.acknowledged_at,
             self.seconds + other.seconds,
             self.refused + other.refused,
             self.broken + other.broken,
@@ -80,7 +83,7 @@ class Senders:
         self._steps = steps
         self._workload = workload
         self._pace = pace
-        self._stopping = threading.Event()
+        self._stopping, self._abandoned = threading.Event(), threading.Event()
         self._sent = [Sent() for _ in range(n_connections)]
         self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n_connections)]
 
@@ -94,6 +97,11 @@ class Senders:
         """Send nothing new; reports in flight are still retried until they are acknowledged."""
         self._stopping.set()
 
+    def abandon(self) -> None:
+        """Stop at once, also with reports that are not acknowledged."""
+        self._abandoned.set()
+        self._stopping.set()
+
     def wait(self) -> tuple[Sent, float]:
         """Return all sent reports once they are acknowledged, and the seconds that took."""
         for thread in self._threads:
@@ -105,6 +113,11 @@ class Senders:
     def acknowledged(self) -> int:
         """The number of reports acknowledged so far."""
         return sum(len(sent.acknowledged) for sent in self._sent)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether any connection still sends."""
+        return any(thread.is_alive() for thread in self._threads)
 
     def _run(self, number: int) -> None:
         sent, connection = self._sent[number], Connection(self._url())
@@ -130,11 +143,13 @@ class Senders:
         run, step, rank = place
         body = self._workload.report(run, step=step, rank=rank)
         path = f"/api/v1/runs/{PROJECT}/{self._workload.run(run)}/reports"
-        while True:
+        while not self._abandoned.is_set():
             answer = connection.post(path, body, content_type=wire.MSGPACK)
             if answer.status == OK:
+                now = time.perf_counter()
                 sent.acknowledged.append(place)
-                sent.seconds.append(time.perf_counter() - due)
+                sent.acknowledged_at.append(now)
+                sent.seconds.append(now - due)
                 sent.duplicates += wire.decode_ack(answer.body).status == "duplicate"
                 return connection
             if answer.status == BROKEN:
@@ -147,3 +162,4 @@ class Senders:
             else:
                 sent.failures.append(f"{answer.status} {answer.body[:200]!r}")
                 return connection
+        return connection

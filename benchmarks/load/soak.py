@@ -1,133 +1,143 @@
-"""Kills each process under load at random moments; verifies that no data is lost and no notification is repeated.
+"""Causes faults under load at random moments; verifies that nothing is lost, doubled, missing or repeated.
 
-PYTHONPATH=. python -m benchmarks.load.soak [--rounds 20] [--seed 0] [--fleet]
+PYTHONPATH=. python -m benchmarks.load.soak [--rounds 20] [--seed 0] [--fleet] [--faults SIGKILL,clock]
+PYTHONPATH=. python -m benchmarks.load.soak --reports 1000000 [--plot docs/million-reports.svg]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import random
 import statistics
+import sys
 import tempfile
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
 
+from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load.connection import Connection
-from benchmarks.load.deployments import Deployment, embedded, fleet
-from benchmarks.load.sending import Pace, Senders, Sent
+from benchmarks.load.alert_check import AlertCheck, check_alerts
+from benchmarks.load.endurance import endure
+from benchmarks.load.recovery import RUN as PROBE
+from benchmarks.load.recovery import RecoveryProbe
+from benchmarks.load.sending import Pace, Place, Senders, Sent
 from benchmarks.load.shutdown import unwind_on_sigterm
-from benchmarks.load.verification import CLOSE_SECONDS, Verdict, items, verify
-from benchmarks.load.workload import PROJECT, Workload
+from benchmarks.load.soak_targets import Target, embedded_target, fleet_target
+from benchmarks.load.verification import StepVerdicts, verify, wrong_steps
+from benchmarks.load.workload import Workload
 from tests.fixtures.receiver import WebhookServer
 
-LONGEST_SECONDS = 3600.0
-PAUSE_SECONDS = (1.0, 4.0)
-"""The shortest and the longest time between a start and the next kill."""
-DOWNTIME_SECONDS = (0.0, 1.0)
-"""The downtime of a killed process."""
+LONGEST_SECONDS = 4 * 3600.0
+PAUSE_SECONDS = (0.5, 2.5)
+"""The shortest and the longest time between a recovery and the next fault."""
 DRIFT_SECONDS = 120.0
-"""Time limit for the service to catch up after the last kill."""
+"""Time limit for the service to catch up after the last fault."""
 PER_SECOND = 60.0
-LEASE_SECONDS = "3"
-Page: TypeAlias = tuple[str, str, int, str]
-"""The key of a notification: the run, the rule, the first step, and whether it fires or has resolved."""
 WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, drift_from=25, drift_steps=60)
+MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
-    """One kill: the process, the time, and the seconds until it was ready again."""
+class SoakPlan:
+    """Which faults to cause, how often, and beside how many reports per second.
 
-    victim: str
-    at_seconds: float
+    Each round causes each fault once; no round begins after `seconds`.
+    """
+
+    faults: tuple[str, ...]
+    n_rounds: int
+    seconds: float = 3600.0
+    per_second: float = PER_SECOND
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One fault: when it began, by `time.perf_counter`, and the seconds from its end to recovery."""
+
+    fault: str
+    began: float
     recovery_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoakResult:
-    """The results of a soak; `repeated_events` and `repeated_pages` count repeated alert events and notifications.
+    """The results of a soak; `wrong` holds the steps of which something is lost or stored twice."""
 
-    `missing_pages` counts notifications that the service marked as delivered but the receiver did not get.
-    """
-
-    kills: tuple[Kill, ...]
+    trials: tuple[Trial, ...]
     sent: Sent
-    verdict: Verdict
-    n_events: int
-    repeated_events: int
-    n_pages: int
-    repeated_pages: int
-    missing_pages: int
+    wrong: StepVerdicts
+    alerts: AlertCheck
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was lost or repeated."""
-        wrong = self.repeated_events + self.repeated_pages + self.missing_pages
-        return self.verdict == Verdict(0, 0) and not wrong
+        """Whether nothing was lost, doubled, missing or repeated."""
+        return not self.wrong and self.alerts.is_clean
 
 
-def soak(deployment: Deployment, pager: WebhookServer, *, n_rounds: int, seed: int) -> SoakResult:
-    """Send reports and, in each round, kill and restart every process in random order; return the final state."""
-    chance = random.Random(seed)
-    pace = Pace(seconds=LONGEST_SECONDS, per_second=PER_SECOND)
+def soak(target: Target, pager: WebhookServer, plan: SoakPlan) -> SoakResult:
+    """Send reports and, in each round, cause every fault in random order; return what was found in the end."""
+    chance, deployment = random.Random(plan.seed), target.deployment
+    pace = Pace(seconds=LONGEST_SECONDS, per_second=plan.per_second)
     senders = Senders(lambda: deployment.url, WORKLOAD, n_connections=6, pace=pace)
-    began = time.perf_counter()
+    probe = RecoveryProbe(deployment.url)
     senders.start()
-    kills = []
+    trials = []
     try:
-        for name in chain.from_iterable(_shuffled(deployment.victims, chance) for _ in range(n_rounds)):
+        for name in _order(plan, chance):
             time.sleep(chance.uniform(*PAUSE_SECONDS))
-            at = time.perf_counter() - began
-            recovery = _kill(deployment, name, downtime_seconds=chance.uniform(*DOWNTIME_SECONDS))
-            kills.append(Kill(victim=name, at_seconds=at, recovery_seconds=recovery))
+            trials.append(_try(target, name, probe, seconds=chance.uniform(*target.faults[name].seconds)))
         _wait_for_drift(senders)
-    finally:
-        senders.stop()
-        sent, _ = senders.wait()
+    except BaseException:
+        senders.abandon()
+        raise
+    senders.stop()
+    sent, _ = senders.wait()
     assert not sent.failures, sent.failures[:3]
-    verdict = verify(deployment.url, WORKLOAD, sent.acknowledged)
-    transitions = _transitions(deployment.url)
-    delivered = _delivered(deployment.url)
-    pages = _pages(pager)
+    probed = verify(deployment.url, PROBE, probe.acknowledged)
+    assert not probed.lost + probed.duplicated, f"of the probe's reports: {probed}"
     return SoakResult(
-        kills=tuple(kills),
+        trials=tuple(trials),
         sent=sent,
-        verdict=verdict,
-        n_events=sum(map(len, transitions)),
-        repeated_events=sum(one == other for states in transitions for one, other in pairwise(states)),
-        n_pages=len(pages),
-        repeated_pages=pages.total() - len(pages),
-        missing_pages=len(delivered - pages.keys()),
+        wrong=wrong_steps(deployment.url, WORKLOAD, sent.acknowledged),
+        alerts=check_alerts(deployment.url, pager, WORKLOAD, sent.acknowledged),
     )
 
 
 def variables_for(pager: WebhookServer) -> dict[str, str]:
-    """Return the service's settings: a webhook receiver, and short lease times to detect dead workers."""
-    return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1", "lease_seconds": LEASE_SECONDS}
+    """Return the settings of the service for its webhook receiver."""
+    return {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1"}
 
 
-def _shuffled(names: Iterable[str], chance: random.Random) -> list[str]:
-    ordered = sorted(names)
-    return chance.sample(ordered, k=len(ordered))
+def _order(plan: SoakPlan, chance: random.Random) -> Iterator[str]:
+    """Yield the faults of each round in random order, until the rounds or the time are over."""
+    deadline = time.monotonic() + plan.seconds
+    for _ in range(plan.n_rounds):
+        if time.monotonic() > deadline:
+            return
+        yield from chance.sample(plan.faults, k=len(plan.faults))
 
 
-def _kill(deployment: Deployment, name: str, *, downtime_seconds: float) -> float:
+def _try(target: Target, name: str, probe: RecoveryProbe, *, seconds: float) -> Trial:
+    """Cause a fault for so long, and wait for the recovery."""
     began = time.perf_counter()
-    victim = deployment.victims[name]
-    victim.kill()
-    time.sleep(downtime_seconds)
-    victim.start()
-    return time.perf_counter() - began
+    with target.faults[name].block():
+        time.sleep(seconds)
+        ended = time.perf_counter()
+    try:
+        probe.wait()
+    except AssertionError as error:
+        raise AssertionError(f"no recovery from {name!r} of {seconds:.1f} s: {error}") from error
+    trial = Trial(fault=name, began=began, recovery_seconds=time.perf_counter() - ended)
+    print(f"{name} for {ended - began:.1f} s: recovered in {trial.recovery_seconds:.1f} s", file=sys.stderr, flush=True)
+    return trial
 
 
 def _wait_for_drift(senders: Senders) -> None:
@@ -140,97 +150,97 @@ def _wait_for_drift(senders: Senders) -> None:
         time.sleep(0.1)
 
 
-def _transitions(url: str) -> list[list[str]]:
-    """Return the state transitions of each alert; two equal states in a row are a repetition."""
-    connection = Connection(url)
-    alerts = items(connection, f"/api/v1/alerts?project={PROJECT}")
-    transitions = []
-    for identity in {alert["identity"] for alert in alerts}:
-        events = [*items(connection, f"/api/v1/alerts/events?identity={identity}")]
-        transitions.append([event["state"] for event in reversed(events)])
-    connection.close()
-    return transitions
-
-
-def _delivered(url: str) -> set[Page]:
-    """Return the notifications that the service marked as delivered, once none is pending."""
-    connection = Connection(url)
-    deadline = time.monotonic() + CLOSE_SECONDS
-    path = "/api/v1/deliveries?state="
-    while any(items(connection, f"{path}due")):
-        assert time.monotonic() < deadline, f"deliveries still wait after {CLOSE_SECONDS} s"
-        time.sleep(0.2)
-    delivered = {
-        _page(one["run"], one["body"]["alert"], one["told_state"]) for one in items(connection, f"{path}delivered")
-    }
-    connection.close()
-    return delivered
-
-
-def _pages(pager: WebhookServer) -> Counter[Page]:
-    """Return the received notifications with their counts; a retry with the same key is not a repetition."""
-    messages = [json.loads(posted.body) for posted in pager.posted]
-    received = {alert["key"]: (message["run"]["run"], alert) for message in messages for alert in message["alerts"]}
-    return Counter(_page(run, alert, alert["status"]) for run, alert in received.values())
-
-
-def _page(run: str, alert: Mapping[str, Any], state: str) -> Page:
-    return run, alert["rule"], alert["since_step"], state
-
-
-@contextmanager
-def _run_soak(*, is_fleet: bool, n_rounds: int, seed: int) -> Iterator[SoakResult]:
-    deploy = fleet if is_fleet else embedded
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        WebhookServer() as pager,
-        deploy(Path(folder), **variables_for(pager)) as deployment,
-    ):
-        yield soak(deployment, pager, n_rounds=n_rounds, seed=seed)
-
-
 def main() -> None:
     """Run the soak, print the table, and fail if data was lost or repeated."""
     unwind_on_sigterm()
-    parser = argparse.ArgumentParser(prog="benchmarks.load.soak", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="number of kills per process")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--fleet", action="store_true", help="kill PostgreSQL, a backend, Redis, the API process and a worker"
-    )
-    given = parser.parse_args()
-    with _run_soak(is_fleet=given.fleet, n_rounds=min(given.rounds, 100), seed=given.seed) as result:
-        console = Console(width=120)
+    given = _arguments()
+    console = Console(width=130)
+    if given.reports:
+        endure(console, n_reports=given.reports, seconds=given.minutes * 60, plot=given.plot)
+        return
+    make_target = fleet_target if given.fleet else embedded_target
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        WebhookServer() as pager,
+        make_target(Path(folder), with_clock=given.clock, **variables_for(pager)) as target,
+    ):
+        wanted = [name for name in target.faults if any(part in name for part in given.faults.split(","))]
+        plan = SoakPlan(
+            faults=tuple(wanted),
+            n_rounds=min(given.rounds, MAX_ROUNDS),
+            seconds=given.minutes * 60,
+            per_second=given.per_second,
+            seed=given.seed,
+        )
+        result = soak(target, pager, plan)
         console.print(_table(result))
         console.print(_summary(result))
     raise SystemExit(0 if result.is_clean else 1)
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.load.soak", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help=f"number of times of each fault, at most {MAX_ROUNDS}")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=60.0, help="no further round begins after this time")
+    parser.add_argument("--per-second", type=float, default=PER_SECOND, help="number of reports per second")
+    parser.add_argument("--clock", action="store_true", help="jumps of the clock instead; needs libfaketime")
+    parser.add_argument("--fleet", action="store_true", help="two replicas and two workers on PostgreSQL and Redis")
+    parser.add_argument("--faults", default="", help="only faults whose names contain one of these, comma-separated")
+    parser.add_argument("--reports", type=int, help="no faults: send so many small reports and watch the service")
+    parser.add_argument("--plot", type=Path, help="write the plot of --reports to this file")
+    return parser.parse_args()
+
+
 def _table(result: SoakResult) -> Table:
-    """Return one row per process: when it was killed first and last, and its recovery times."""
-    table = Table("killed", "times", "first at s", "last at s", "away s, median", "worst", title="SIGKILL under load")
-    for name in sorted({kill.victim for kill in result.kills}):
-        kills = [kill for kill in result.kills if kill.victim == name]
-        recovery = [kill.recovery_seconds for kill in kills]
+    """Return one row per fault; a report counts for the fault that began last before its acknowledgement."""
+    table = Table("fault", "times", "acknowledged", "lost", "doubled", "recovery s, median", "worst", box=MARKDOWN)
+    began = [trial.began for trial in result.trials]
+    faults = [trial.fault for trial in result.trials]
+    fault_of = {
+        place: faults[max(bisect_right(began, at) - 1, 0)]
+        for place, at in zip(result.sent.acknowledged, result.sent.acknowledged_at, strict=True)
+    }
+    acknowledged = Counter(fault_of.values())
+    lost, doubled = _wrong_by_fault(result.wrong, fault_of)
+    for name in sorted(set(faults)):
+        recovery = [trial.recovery_seconds for trial in result.trials if trial.fault == name]
         table.add_row(
             name,
-            str(len(kills)),
-            f"{kills[0].at_seconds:.0f}",
-            f"{kills[-1].at_seconds:.0f}",
+            *(f"{n:,}" for n in (len(recovery), acknowledged[name], lost[name], doubled[name])),
             f"{statistics.median(recovery):.1f}",
             f"{max(recovery):.1f}",
         )
     return table
 
 
+def _wrong_by_fault(wrong: StepVerdicts, fault_of: dict[Place, str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the lost reports and the doubled sequences of each fault, by the step's first acknowledged rank."""
+    lost: Counter[str] = Counter()
+    doubled: Counter[str] = Counter()
+    for (run, step), verdict in wrong.items():
+        ranks = [(run, step, rank) for rank in range(WORKLOAD.n_ranks)]
+        name = next((fault_of[place] for place in ranks if place in fault_of), "never acknowledged")
+        lost[name] += verdict.lost
+        doubled[name] += verdict.duplicated
+    return lost, doubled
+
+
 def _summary(result: SoakResult) -> str:
-    sent, verdict = result.sent, result.verdict
+    sent, alerts = result.sent, result.alerts
     return (
-        f"{len(sent.acknowledged):,} reports acknowledged, {sent.broken:,} connections broken, "
-        f"{sent.duplicates:,} sent again and known; lost {verdict.lost}, twice {verdict.duplicated}; "
-        f"{result.n_events} alert events, {result.repeated_events} repeated; "
-        f"{result.n_pages} pages, {result.repeated_pages} repeated, {result.missing_pages} missing"
+        f"{len(sent.acknowledged):,} reports acknowledged, {sent.broken:,} connections broken, {sent.refused:,} "
+        f"refused and sent again, {sent.duplicates:,} sent again and known; {_total(result.wrong)}; "
+        f"{alerts.n_events} alert events, {alerts.repeated_events} repeated, {alerts.missing_events} missing; "
+        f"{alerts.n_pages} pages, {alerts.repeated_pages} repeated, {alerts.missing_pages} missing; "
+        f"fired: {', '.join(f'{rule} {n}' for rule, n in sorted(alerts.rules.items()))}; "
+        f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
     )
+
+
+def _total(wrong: StepVerdicts) -> str:
+    lost, doubled = (sum(getattr(one, name) for one in wrong.values()) for name in ("lost", "duplicated"))
+    return f"lost {lost}, doubled {doubled}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.load.connection import Connection
 from benchmarks.load.sending import Place
@@ -25,26 +25,35 @@ class Verdict:
     duplicated: int
 
 
-def verify(url: str, workload: Workload, acknowledged: Iterable[Place]) -> Verdict:
-    """Wait until every step with all ranks acknowledged is closed, then count missing and duplicated data.
+StepVerdicts: TypeAlias = dict[tuple[int, int], Verdict]
+"""The verdict of each run and step of which something is lost or stored twice."""
 
-    Errors: AssertionError if the service does not close them in time.
-    """
+
+def verify(url: str, workload: Workload, acknowledged: Iterable[Place]) -> Verdict:
+    """Wait until every step with all ranks acknowledged is closed, then count missing and duplicated data."""
+    found = wrong_steps(url, workload, acknowledged).values()
+    return Verdict(lost=sum(one.lost for one in found), duplicated=sum(one.duplicated for one in found))
+
+
+def wrong_steps(url: str, workload: Workload, acknowledged: Iterable[Place]) -> StepVerdicts:
+    """Wait until every step with all ranks acknowledged is closed, then return the steps with wrong data."""
     ranks: Counter[tuple[int, int]] = Counter((run, step) for run, step, _ in set(acknowledged))
     whole = {place for place, n in ranks.items() if n == workload.n_ranks}
     connection = Connection(url)
-    lost = duplicated = 0
+    wrong: StepVerdicts = {}
     for run in sorted({run for run, _ in ranks}):
         expected = {step for of_run, step in whole if of_run == run}
         stored = _closed(connection, workload.run(run), n_steps=len(expected))
-        for step, batches in stored.items():
+        for step in expected | stored.keys():
+            batches = stored.get(step, [])
             n_sequences = sum(batch["n_sequences"] for batch in batches)
             known = ranks[run, step] * workload.n_sequences
-            duplicated += max(n_sequences - known, 0) + workload.n_sequences * (len(batches) - 1)
-            lost += max(known - n_sequences, 0) // workload.n_sequences if step in expected else 0
-        lost += workload.n_ranks * len(expected - stored.keys())
+            missing = max(known - n_sequences, 0) // workload.n_sequences if step in expected else 0
+            twice = max(n_sequences - known, 0) + workload.n_sequences * max(len(batches) - 1, 0)
+            if missing or twice:
+                wrong[run, step] = Verdict(lost=missing, duplicated=twice)
     connection.close()
-    return Verdict(lost=lost, duplicated=duplicated)
+    return wrong
 
 
 def items(connection: Connection, path: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`make soak`, each process once: kills it under load; nothing is lost or repeated."""
+"""`make soak`, each process killed and stopped once: nothing is lost, doubled, missing or repeated."""
 
 from __future__ import annotations
 
@@ -6,23 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.load.deployments import DeploymentFactory, embedded, fleet
-from benchmarks.load.soak import soak, variables_for
-from benchmarks.load.verification import Verdict
+from benchmarks.load.endurance import ServiceSample, write_plot
+from benchmarks.load.soak import SoakPlan, soak, variables_for
+from benchmarks.load.soak_targets import TargetFactory, embedded_target, fleet_target
 from tests.fixtures.receiver import WebhookServer
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "deploy", [embedded, pytest.param(fleet, marks=pytest.mark.server("postgres", "redis-server"))]
+    "run_target", [embedded_target, pytest.param(fleet_target, marks=pytest.mark.server("postgres", "redis-server"))]
 )
-def test_a_kill_under_load_loses_no_acknowledged_report_and_repeats_no_alert(
-    tmp_path: Path, deploy: DeploymentFactory
+def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(
+    tmp_path: Path, run_target: TargetFactory
 ) -> None:
-    with WebhookServer() as pager, deploy(tmp_path, **variables_for(pager)) as deployment:
-        result = soak(deployment, pager, n_rounds=1, seed=7)
-        assert {kill.victim for kill in result.kills} == set(deployment.victims)
-    assert result.verdict == Verdict(lost=0, duplicated=0)
-    assert (result.repeated_events, result.repeated_pages) == (0, 0)
+    with WebhookServer() as pager, run_target(tmp_path, **variables_for(pager)) as target:
+        kills_and_stops = tuple(name for name in target.faults if name.startswith("SIG"))
+        result = soak(target, pager, SoakPlan(faults=kills_and_stops, n_rounds=1, seed=7))
+        assert {trial.fault for trial in result.trials} == set(kills_and_stops)
+    assert not result.wrong
+    assert result.alerts.is_clean, result.alerts
     assert result.sent.broken, "nothing was killed while something was sent"
-    assert result.n_events, "no alert fired, so none could be repeated"
+    assert result.alerts.n_events, "no alert fired, so none could be repeated"
+
+
+def test_the_plot_of_a_long_run_has_its_four_measures(tmp_path: Path) -> None:
+    samples = [
+        ServiceSample(
+            at=n, n_reports=1000 * n, memory_mib=300.0, n_handles=40, n_threads=20, p50_ms=1.0, p99_ms=9.0, per_second=9
+        )
+        for n in range(5)
+    ]
+    write_plot(samples, tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert drawn.count('<g id="axes_') == 4
