@@ -56,8 +56,11 @@ def ppl_shift(sequences: SequenceMatrix, pair: Pair) -> float:
     well; NaN without a valid token.
     Source: formulas, section 9, A.
     """
-    ratios = np.exp(-sequences.of_column(f"{pair}_sum_d") / sequences.lengths)
-    return _over_standard_error(float(ratios.mean()) - 1.0, float(ratios.std()) / math.sqrt(len(ratios)))
+    deviations = np.expm1(-sequences.of_column(f"{pair}_sum_d") / sequences.lengths)
+    n = len(deviations)
+    mean = float(np.add.reduce(deviations)) / n
+    variance = max(float(deviations @ deviations) / n - mean * mean, 0.0)
+    return _over_standard_error(mean, math.sqrt(variance / n))
 
 
 def engine_lag(columns: Columns) -> float:
