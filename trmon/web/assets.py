@@ -45,6 +45,8 @@ def _read() -> dict[str, Asset]:
 
 _PACKAGE = files("trmon.web")
 INDEX = Asset.of("index.html", _PACKAGE.joinpath("index.html").read_bytes())
+DOCS = Asset.of("docs.html", _PACKAGE.joinpath("docs.html").read_bytes())
+"""Where the OpenAPI document is."""
 ASSETS = _read()
 """Every file under static/ by its path; `make web` bundles app.js and page.css from src/."""
 PLOTS = next(path for path in ASSETS if "uplot" in path and path.endswith(".js"))

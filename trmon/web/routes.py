@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from trmon.domain.model.errors import NotFound
-from trmon.web.assets import ASSETS, INDEX, PLOTS, Asset
+from trmon.web.assets import ASSETS, DOCS, INDEX, PLOTS, Asset
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,6 +30,12 @@ async def alerts_page(if_none_match: IfNoneMatch = None) -> Response:
 async def run_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows a run at this address."""
     return _answer(INDEX, if_none_match, preload=PLOTS)
+
+
+@router.get("/docs")
+async def docs_page(if_none_match: IfNoneMatch = None) -> Response:
+    """Return a page that says where the OpenAPI document is."""
+    return _answer(DOCS, if_none_match)
 
 
 @router.get("/static/{path:path}")
