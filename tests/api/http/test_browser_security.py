@@ -16,7 +16,9 @@ from trmon.domain.model.access import Scope
 TOKEN = {"name": "x", "scopes": ["read"]}
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1/runs", "/metrics", "/healthz", "/nothing", "/api/v1/runs/no/run"])
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/api/v1/runs", "/metrics", "/healthz", "/nothing", "/api/v1/runs/no/run"]
+)
 def test_every_response_has_the_security_headers(client: httpx.Client, path: str) -> None:
     answer = client.get(path)
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
