@@ -12,6 +12,8 @@ import yaml
 
 from tests.deploy.image import ROOT
 
+pytestmark = pytest.mark.timeout(500)
+
 WORKFLOW = ROOT / ".github" / "workflows" / "test.yaml"
 
 

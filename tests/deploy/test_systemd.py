@@ -21,6 +21,8 @@ from trmon.config.settings import Settings
 UNIT = (ROOT / "deploy" / "trmon.service").read_text()
 COMMAND = f"{VENV}/bin/trmon serve"
 
+pytestmark = pytest.mark.timeout(500)
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts of its own need root")
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.deploy.image import Image, copied
 
+pytestmark = pytest.mark.timeout(500)
+
 EPOCH = "1700000000"
 LOOK = """
 import trmon, trmon_client
