@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver
 from tests.store.builders import intake
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
+from trmon.domain.runs.liveness import SilenceLimits
 from trmon.domain.runs.run import RunState
 from trmon.runner.scheduler import Scheduler
 from trmon.runner.worker import RESUMED_PER_ROUND, Worker
@@ -339,3 +341,64 @@ def test_a_log_that_cannot_be_read_at_the_start_is_read_again() -> None:
     log.broken = False
     eventually(lambda: len(log.rows) == 1)
     worker.close()
+
+
+@dataclass
+class SettableClock:
+    """The time of day, which a test can set as an operator does."""
+
+    offset: float = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.offset
+
+
+@contextmanager
+def watching(store: Store, clock: SettableClock) -> Iterator[int]:
+    """A worker over a run that trains."""
+    run_id = receive(store, *(step_of(step) for step in range(25)), at=clock())
+    worker = Worker(
+        store.run_log,
+        writer=store.run_log,
+        watch_config=replace(WATCH_CONFIG, patience=SilenceLimits(floor_seconds=3.0, factor=0.0, heartbeat_factor=0.0)),
+        views=RunViewCache(),
+        observer=RecordingObserver(),
+        clock=clock,
+        monotonic=time.monotonic,
+        tick_seconds=0.05,
+    )
+    store.on_commit(worker.wake)
+    worker.start()
+    eventually(lambda: len(rows_of(store, run_id)) == 24)
+    try:
+        yield run_id
+    finally:
+        worker.close()
+
+
+@pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
+def test_a_healthy_run_does_not_stall_when_the_clock_jumps_and_a_silent_one_does(store: Store, jump: float) -> None:
+    clock = SettableClock()
+    with watching(store, clock) as run_id:
+        clock.offset = jump
+        for step in range(25, 30):
+            time.sleep(0.4)
+            receive(store, step_of(step), at=clock())
+        eventually(lambda: len(rows_of(store, run_id)) == 29)
+        assert store.runs.by_id(run_id).state is RunState.RUNNING
+        assert events_of(store, run_id) == []
+        eventually(lambda: store.runs.by_id(run_id).state is RunState.STALLED)
+    assert [event[:2] for event in events_of(store, run_id)] == [(f"{run_id}/stalled", "firing")]
+
+
+def test_after_a_restart_with_an_earlier_clock_a_silent_run_still_stalls(store: Store) -> None:
+    clock = SettableClock()
+    with watching(store, clock) as run_id:
+        pass
+    clock.offset = -86_400.0
+    scheduler = scheduler_over(store)
+    for seconds in (0.0, 119.0):
+        run_passes(scheduler, run_id, at=clock() + seconds)
+        assert store.runs.by_id(run_id).state is RunState.RUNNING
+    run_passes(scheduler, run_id, at=clock() + 121.0)
+    assert store.runs.by_id(run_id).state is RunState.STALLED

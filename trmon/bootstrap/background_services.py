@@ -121,6 +121,7 @@ def _worker(
         observer=observer,
         ownership=ownership,
         clock=time.time,
+        monotonic=time.monotonic,
     )
 
 

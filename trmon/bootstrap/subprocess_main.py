@@ -62,6 +62,7 @@ def _build_worker(settings: Settings, store: Store, channel: Channel, stack: Exi
         observer=service_proxy,
         after_round=service_proxy.send_round_result,
         clock=time.time,
+        monotonic=time.monotonic,
     )
     rules.set_callbacks(on_change=lambda: reevaluate_runs(worker, view_cache), on_failure=lambda: None)
     rules.start()

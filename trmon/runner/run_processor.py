@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trmon.domain.advice.advise import Advice
 from trmon.domain.advice.stopping import STOPPING_FINDINGS
@@ -14,6 +14,7 @@ from trmon.domain.model.messages import Unread
 from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.state_rules import apply_run_end, retire_removed_rules
 from trmon.domain.ports import RunLog
+from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Checkpoint, Frontier, RunUpdate
 from trmon.runner.advisor import Advisor
@@ -22,7 +23,7 @@ from trmon.runner.bound_adaptation import BoundAdaptation
 from trmon.runner.checkpoints import CheckpointSchedule, checkpoint_of
 from trmon.runner.liveness_check import LivenessCheck
 from trmon.runner.loaded_run import LoadedRun
-from trmon.runner.log_reader import LogReader
+from trmon.runner.log_reader import LogReader, StoredMessage
 from trmon.runner.message_handler import MessageHandler
 from trmon.runner.pass_changes import PassChanges, PassTally
 from trmon.runner.quarantine import run_quarantined
@@ -47,6 +48,8 @@ class RunProcessor:
     def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig, now: float) -> None:
         context = RunContext(log, run_id, watch_config=watch_config)
         recovered = recover_run(log, context.pass_context(now))
+        silent_since = time_by_now(recovered.life.silent_since, now=now)
+        recovered.life = replace(recovered.life, silent_since=silent_since)
         self._run = run = LoadedRun.of(recovered, context, log)
         self._log = log
         self._reader = LogReader(log, run_id, read=recovered.frontier)
@@ -91,7 +94,8 @@ class RunProcessor:
         changes.tally.quarantined, self._quarantined = self._quarantined, Counter()
         run.context.refresh()
         page = self._reader.next_page() if unread is None else self._reader.page_of(unread)
-        late = self._messages.handle(page.messages, changes)
+        messages = tuple(_received_by_now(message, now=now) for message in page.messages)
+        late = self._messages.handle(messages, changes)
         context = run.pass_context(changes)
         run.apply_transitions(
             retire_removed_rules(context=context, pipeline_state=run.pipeline_state, now=now), changes
@@ -102,7 +106,7 @@ class RunProcessor:
         self._batches.close_scalar_steps(changes, caught_up=page.caught_up)
         self._batches.revise(late, changes)
         self._batches.confirm(changes)
-        apply_scalars(self._log, run, page.messages, changes)
+        apply_scalars(self._log, run, messages, changes)
         self._adaptation.adapt(changes)
         if page.caught_up:
             self._liveness.check(changes)
@@ -196,3 +200,8 @@ class RunProcessor:
             liveness_report_id=read.report_id,
             silent_since=run.life.silent_since,
         )
+
+
+def _received_by_now(message: StoredMessage, *, now: float) -> StoredMessage:
+    received_at = time_by_now(message.received_at, now=now)
+    return message if received_at == message.received_at else replace(message, received_at=received_at)

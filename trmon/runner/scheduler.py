@@ -101,6 +101,12 @@ class Scheduler:
             self._unload(run_id)
         return frozenset(slot for slot, fence in held.items() if former.get(slot) != fence)
 
+    def unload_all(self) -> None:
+        """Unload every run after writing its checkpoint, and forget when runs are retried."""
+        self.write_checkpoints()
+        for run_id in self._processors.keys() | self._backoffs.keys():
+            self._unload(run_id)
+
     def pop_due(self, now: float) -> set[int]:
         """Return the runs whose timer is due, at the end of a grace period or of a backoff; each once."""
         return self._timers.pop_due(now)

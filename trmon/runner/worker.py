@@ -11,6 +11,7 @@ import structlog
 
 from trmon.domain.ports import Ownership, RunLog, RunUpdateWriter
 from trmon.domain.runs.run import Run
+from trmon.runner.clock_watch import ClockWatch
 from trmon.runner.ownership import SoleOwner
 from trmon.runner.run_context import WatchConfig
 from trmon.runner.scheduler import PassObserver, Scheduler, ViewSink
@@ -39,15 +40,20 @@ class Worker:
         ownership: Ownership | None = None,
         after_round: Callable[[], None] = lambda: None,
         clock: Callable[[], float],
+        monotonic: Callable[[], float] | None = None,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
-        """Args: after_round: called on the worker's thread after each round, and before the first."""
+        """Args: after_round: called on the worker's thread after each round, and before the first.
+
+        monotonic: a clock that is never set, to notice that `clock` was; without it nothing is noticed.
+        """
         self._log = run_log
         self._scheduler = Scheduler(run_log, writer=writer, watch_config=watch_config, views=views, observer=observer)
         self._observer = observer
         self._ownership = ownership or SoleOwner()
         self._after_round = after_round
         self._clock = clock
+        self._clock_watch = ClockWatch(clock, monotonic or clock)
         self._tick_seconds = tick_seconds
         self._woken: set[int] = set()
         self._is_closing = False
@@ -105,12 +111,20 @@ class Worker:
             self._condition.wait_for(lambda: self._is_closing, timeout=seconds)
 
     def _run_round(self) -> None:
+        self._reload_after_jump()
         self._update_ownership()
         self._resume_unfinished()
         with self._condition:
             woken, self._woken = self._woken, set()
         now = self._clock()
         self.wake(self._scheduler.run_passes(sorted(woken | self._scheduler.pop_due(now)), now=now))
+
+    def _reload_after_jump(self) -> None:
+        """Treat a jump of the clock as a downtime: load every unfinished run again, and count silence from now on."""
+        if jump := self._clock_watch.jump_seconds():
+            log.warning("clock_jumped", seconds=round(jump, 3))
+            self._scheduler.unload_all()
+            self._unfinished = None
 
     def _update_ownership(self) -> None:
         """Release surplus slots after writing their checkpoints, and list the unfinished runs of slots gained."""

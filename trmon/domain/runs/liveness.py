@@ -13,6 +13,8 @@ from trmon_client.core import wire
 
 HEARTBEAT_FRESH_SECONDS = 90.0
 """Three heartbeat intervals of the client, after which a process without a heartbeat no longer counts as alive."""
+CLOCK_AHEAD_SECONDS = 60.0
+"""A time further in the future was written before the clock was set back; clocks of machines differ by less."""
 
 
 class StateChangeReason(Enum):
@@ -143,7 +145,7 @@ def after_silence(
     if liveness.state is not RunState.RUNNING or silent <= shorter:
         return liveness, None
     seen = last_seen()
-    has_heartbeat = seen is not None and seen > liveness.silent_since and now - seen <= HEARTBEAT_FRESH_SECONDS
+    has_heartbeat = seen is not None and seen > liveness.silent_since and abs(now - seen) <= HEARTBEAT_FRESH_SECONDS
     limit = longer if has_heartbeat else shorter
     if silent <= limit:
         return liveness, None
@@ -157,6 +159,11 @@ def after_silence(
         silent_seconds=silent,
         limit_seconds=limit,
     )
+
+
+def time_by_now(at: float, *, now: float) -> float:
+    """Return a time as it was written; now if it was written before the clock was set back."""
+    return at if at <= now + CLOCK_AHEAD_SECONDS else now
 
 
 def ending_of(message: wire.Finish) -> TrainerEnd:
