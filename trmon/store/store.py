@@ -14,6 +14,7 @@ from trmon.store import migrations
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.maintenance.database_check import check_database
+from trmon.store.maintenance.disk_space import check_disk_space
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
 from trmon.store.repositories.alerts import Alerts
@@ -133,12 +134,15 @@ class Store:
         migrations.upgrade_schema(self._engines.writing)
 
     def check(self) -> None:
-        """Raise NotReady unless the database is readable, has this version's schema and the writer is alive."""
+        """Raise NotReady unless the database is readable and has this version's schema, and writes can succeed."""
         if not self.writer.alive:
             raise NotReady("the writer has stopped; restart the service")
         with self._reader.connect() as connection:
-            connection.execute(select(tables.run.c.id).limit(1))
+            for table in tables.metadata.sorted_tables:
+                connection.execute(select(*table.primary_key.columns).limit(1))
             migrations.check_revision(connection)
+        if self.folder is not None:
+            check_disk_space(self.folder)
 
     def examine(self) -> Iterator[HealthCheckResult]:
         """Yield the results of the database's health checks. Errors: NotReady if it is unreachable."""

@@ -31,10 +31,14 @@ _ADVICE = {
     "database or disk is full": "free some space on its disk, or shorten the retention",
     "attempt to write a readonly database": "make the file and its directory writable for this user",
     "unable to open database file": "it and its directory must exist and be writable for this user",
+    "database disk image is malformed": "restore the newest backup with `trmon restore`",
+    "file is not a database": "restore the newest backup with `trmon restore`",
     "disk I/O error": "check the disk and the kernel's log",
     "no such table": "run `trmon migrate`",
     "no such column": "run `trmon migrate`",
 }
+_CALLERS_ERRORS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
+"""Errors of a statement or its values; others are of the file or its disk."""
 
 
 def sqlite_engines(url: str) -> Engines:
@@ -104,13 +108,15 @@ def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float, cach
             raise NotReady(f"database {path}: moved or replaced while in use; put it back, or restart the service")
         try:
             connection.connection.cursor().execute(begin)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise explain_sqlite_error(path, error) from error
 
     @event.listens_for(engine, "handle_error", retval=True)
     def explain(context: ExceptionContext) -> NotReady | None:
         original = context.original_exception
-        return explain_sqlite_error(path, original) if isinstance(original, sqlite3.OperationalError) else None
+        if isinstance(original, sqlite3.DatabaseError) and not isinstance(original, _CALLERS_ERRORS):
+            return explain_sqlite_error(path, original)
+        return None
 
     return engine
 
