@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from multiprocessing.context import get_spawning_popen
 from types import TracebackType
 from typing import Any, TypeVar
 
 from trmon_client.config.settings import ClientSettings, Mode
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import EndReason
 from trmon_client.deciding.attached_divergences import LOGITS
 from trmon_client.deciding.batch_decision import BatchDecision
@@ -36,6 +39,20 @@ class Monitor:
         self._session = Session(settings, policy=settings.policy, is_fork=False)
         self._is_first_batch = True
         self._is_closed = settings.mode is Mode.OFF
+
+    def __copy__(self: AnyMonitor) -> AnyMonitor:
+        return self
+
+    def __deepcopy__(self: AnyMonitor, _memo: object) -> AnyMonitor:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the settings: a spawned child reports on its own, as a forked one does.
+
+        The token is for such a child alone: a pickle may also be a checkpoint.
+        """
+        settings = self.settings if get_spawning_popen() is not None else replace(self.settings, token=None)
+        return _in_child, (settings, self._session.policies.current, self._is_closed)
 
     def log_batch(
         self,
@@ -139,3 +156,10 @@ class Monitor:
             policy = self._session.policies.current
             self._session = Session(self.settings, policy=policy, is_fork=True)
         return self._session
+
+
+def _in_child(settings: ClientSettings, policy: Policy, is_closed: bool) -> Monitor:
+    monitor = Monitor(settings)
+    monitor._session = Session(settings, policy=policy, is_fork=True)
+    monitor._is_closed = is_closed
+    return monitor

@@ -6,8 +6,9 @@ import itertools
 import operator
 import os
 import threading
+import time
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from trmon_client.config.launcher import launch_id
@@ -40,6 +41,9 @@ _SEQUENCES = itertools.count()
 
 _ENDED: Counter[Hashable] = Counter()
 """How many monitors have ended in this process, by run, rank and launch: the next one numbers its chunks from 0."""
+
+LOCK_TIME_PART = 0.25
+"""The part of the timeout of `finish` that another thread's unfinished call may take."""
 
 CHECKED_CALLS = 3
 """How many calls are checked for probabilities in place of log-probs: the mistake is there from the first one."""
@@ -139,25 +143,42 @@ class Session:
         self._ensure_started().put(message_builders.pause_message(reason, sequence=next(_SEQUENCES)))
 
     def finish(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
-        """Queue the message that the process ends, and close.
+        """Queue the message that the process ends, and close."""
+        self.begin_finish(end, timeout_seconds=timeout_seconds)()
+
+    def begin_finish(self, end: ProcessEnd, *, timeout_seconds: float) -> Callable[[], None]:
+        """Queue the message that the process ends; return the wait until all is sent or spooled, or the time is out.
 
         The update that a failure or a signal cut short has no known count: only `chunks=` says how long it was to be.
         """
-        encoder = self._ensure_started()
-        # The thread that holds the lock may wait for a device that never answers.
-        is_locked = self._lock.acquire(timeout=min(max(0.0, timeout_seconds), LONGEST_SECONDS))
-        try:
-            if end.is_orderly:
-                self._chunks.finish()
-            finished = self._chunks.unreported()
-        finally:
-            if is_locked:
-                self._lock.release()
+        until = time.monotonic() + min(max(0.0, timeout_seconds), LONGEST_SECONDS)
+        encoder, finished = self._finished_counts(end, timeout_seconds=LOCK_TIME_PART * (until - time.monotonic()))
+        if encoder is None:
+            return lambda: None
         last = message_builders.finish_message(
             end, sequence=next(_SEQUENCES), finished=finished, secret=self._settings.token
         )
-        encoder.close(timeout_seconds, last=last)
-        self._end()
+        encoder.begin_close(until - time.monotonic(), last=last)
+
+        def wait() -> None:
+            encoder.wait_closed()
+            self._end()
+
+        return wait
+
+    def _finished_counts(
+        self, end: ProcessEnd, *, timeout_seconds: float
+    ) -> tuple[Encoder | None, list[wire.ChunkCount]]:
+        # The thread that holds the lock may wait for a device that never answers.
+        if not self._lock.acquire(timeout=timeout_seconds):
+            return self._encoder, self._chunks.unreported()
+        try:
+            encoder = self._ensure_started()
+            if end.is_orderly:
+                self._chunks.finish()
+            return encoder, self._chunks.unreported()
+        finally:
+            self._lock.release()
 
     def _ensure_started(self) -> Encoder:
         with self._lock:
@@ -187,8 +208,11 @@ class Session:
     def _install_exit_hooks(self) -> ExitHooks:
         seconds = self._settings.limits.exit_timeout_seconds
 
-        def on_end(end: ProcessEnd) -> None:
-            self.error_guard.guard(lambda: self.finish(end, timeout_seconds=seconds), otherwise=None)
+        def on_end(end: ProcessEnd, waited_seconds: float) -> Callable[[], None]:
+            left = seconds - waited_seconds
+            guard = self.error_guard.guard
+            wait = guard(lambda: self.begin_finish(end, timeout_seconds=left), otherwise=lambda: None)
+            return lambda: guard(wait, otherwise=None)
 
         # The run ends with rank 0: other ranks keep the signal's default action.
         return ExitHooks(on_end, handles_sigterm=self._settings.handles_signals and self._ranks.rank == 0)

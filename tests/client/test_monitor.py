@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from pathlib import Path
 
@@ -394,3 +396,11 @@ def test_scalars_before_the_first_batch_are_not_taken_for_a_run_of_scalars(
             monitor.log_scalars(step, {"reward": 0.5})
             monitor.log_batch(step=step, **batch())
     assert "scalars only" not in capsys.readouterr().err
+
+
+def test_a_copy_of_the_trainer_shares_the_monitor_and_a_checkpoint_has_no_token(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path, token="s3cret"))
+    assert copy.deepcopy({"trainer": monitor})["trainer"] is monitor
+    pickled = pickle.dumps(monitor)
+    assert b"s3cret" not in pickled
+    assert pickle.loads(pickled).settings.run == monitor.settings.run

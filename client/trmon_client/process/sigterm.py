@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-BLOCKED_SECONDS = 3.0
+BLOCKED_SECONDS = 0.5
 """How long the main thread may take to run the handler before another thread takes its place.
 
 Python runs handlers in the main thread, between two of its instructions: never while it waits in a native call, such
@@ -29,18 +29,19 @@ _CREDENTIALS = struct.Struct("3i")
 class SigtermHandler:
     """The process' handler of SIGTERM; installed for the first callback, if the main thread adds it, over the default.
 
-    Callbacks must return soon and raise nothing. After them the default action is restored and the signal raised
-    again, so that the exit status is that of SIGTERM. A forked child has the default action from its start.
+    Callbacks get the seconds that the process has waited since the signal; they must return soon and raise nothing.
+    After them the default action is restored and the signal raised again, so that the exit status is that of SIGTERM.
+    A forked child has the default action from its start.
     """
 
     def __init__(self) -> None:
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[float], None]] = []
         self._pid = 0
         self._has_run = threading.Event()
         self._watch: _SignalWatch | None = None
         self._forking = threading.local()
 
-    def add(self, callback: Callable[[], None]) -> None:
+    def add(self, callback: Callable[[float], None]) -> None:
         """Call a function on SIGTERM; nothing happens in another thread than the main one, or over another handler."""
         if threading.current_thread() is not threading.main_thread():
             return
@@ -50,7 +51,7 @@ class SigtermHandler:
             self._install()
         self._callbacks.append(callback)
 
-    def remove(self, callback: Callable[[], None]) -> None:
+    def remove(self, callback: Callable[[float], None]) -> None:
         """Stop calling a function; after the last one the default action is restored."""
         if callback in self._callbacks:
             self._callbacks.remove(callback)
@@ -114,19 +115,19 @@ class SigtermHandler:
         self._has_run.set()
         # A second signal ends the process at once.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._run_callbacks()
+        self._run_callbacks(waited_seconds=0.0)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_watched(self) -> None:
         if not self._has_run.wait(BLOCKED_SECONDS):
-            self._run_callbacks()
+            self._run_callbacks(waited_seconds=BLOCKED_SECONDS)
             _restore_default_from_any_thread()
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _run_callbacks(self) -> None:
+    def _run_callbacks(self, *, waited_seconds: float) -> None:
         if self._pid == os.getpid():
             for callback in tuple(self._callbacks):
-                callback()
+                callback(waited_seconds)
 
 
 SIGTERM_HANDLER = SigtermHandler()

@@ -70,13 +70,15 @@ class Encoder:
             self._losses.count(LossReason.QUEUE_FULL)
         return is_accepted
 
-    def close(self, timeout_seconds: float, *, last: PendingMessage | None = None) -> None:
-        """Send queued messages and the last one, spool the rest; return when done or after the timeout."""
-        timeout_seconds = min(max(0.0, timeout_seconds), LONGEST_SECONDS)
-        self._deadline = time.monotonic() + timeout_seconds
+    def begin_close(self, timeout_seconds: float, *, last: PendingMessage | None = None) -> None:
+        """Begin to send queued messages and the last one, and to spool the rest."""
+        self._deadline = time.monotonic() + min(max(0.0, timeout_seconds), LONGEST_SECONDS)
         self._queue.close(last)
         self._is_closing.set()
-        self._thread.join(timeout_seconds)
+
+    def wait_closed(self) -> None:
+        """Return when all is sent or spooled, or after the timeout of `begin_close`."""
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
 
     def _run(self) -> None:
         identity = resolve_identity(

@@ -1,0 +1,171 @@
+"""The tiny trainer's process: how it ends, forks, spawns and shares monitors, while no service helps."""
+
+from __future__ import annotations
+
+import signal
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from tests.client.faults.conftest import RunTrainer
+from tests.client.faults.hostile_server import HostileServer, never_answer
+from tests.client.faults.tiny_trainer import N_UPDATES, STEPS
+from tests.client.server import Peer
+from tests.client.trainer import settings, spooled, steps
+from tests.fixtures.ports import free_port
+from trmon_client.core import wire
+from trmon_client.monitor import Monitor
+
+pytestmark = pytest.mark.slow
+
+EXIT_SECONDS = 8.0
+"""Far above the default of 2 s: no result depends on a busy machine."""
+
+ALL_STEPS = [step for step in range(STEPS) for _ in range(N_UPDATES)]
+TRAIN = """
+monitor = trmon.init()
+tell(digest=train(monitor))
+tell(ends_at=time.time())
+"""
+ENDS = {
+    "the end of the script": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "an exception": ("raise RuntimeError('loss is NaN')", 1),
+    "KeyboardInterrupt": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", -signal.SIGINT),
+    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -signal.SIGTERM),
+    "SIGTERM in a native call": (
+        "import ctypes\n"
+        "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
+        "ctypes.CDLL(None).poll(None, 0, 60_000)",
+        -signal.SIGTERM,
+    ),
+}
+
+
+@pytest.mark.parametrize(("end", "code"), ENDS.values(), ids=ENDS.keys())
+def test_a_process_ends_as_without_trmon_and_spools_what_a_hanging_service_holds(
+    tmp_path: Path, untouched: str, run_trainer: RunTrainer, end: str, code: int
+) -> None:
+    with HostileServer(never_answer) as server:
+        done = run_trainer(TRAIN + end, url=server.url)
+    assert (done.returncode, done.told["digest"]) == (code, untouched)
+    assert done.exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
+
+
+def test_os_exit_waits_for_nothing(untouched: str, run_trainer: RunTrainer) -> None:
+    with HostileServer(never_answer) as server:
+        done = run_trainer(TRAIN + "os._exit(4)", url=server.url)
+    assert (done.returncode, done.told["digest"]) == (4, untouched)
+    assert done.exit_seconds < EXIT_SECONDS
+
+
+def test_workers_of_a_data_loader_that_hold_the_monitor_lose_nothing(run_trainer: RunTrainer) -> None:
+    script = """
+    from torch.utils.data import DataLoader
+
+    class Prompts:
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, index):
+            monitor.log_scalars(index, {"index": index})
+            return index
+
+    def load(prompts):
+        assert sorted(map(int, DataLoader(prompts, num_workers=2, multiprocessing_context="fork"))) == list(range(16))
+
+    monitor = trmon.init()
+    tell(untouched=train(steps=1, before_step=lambda _: load(range(16))))
+    tell(digest=train(monitor, steps=1, before_step=lambda _: load(Prompts())))
+    monitor.close(timeout=None)
+    """
+    with Peer() as peer:
+        done = run_trainer(script, url=peer.url)
+    assert done.returncode == 0, done.stderr
+    assert done.told["digest"] == done.told["untouched"]
+    assert peer.steps == [0, 0]
+    scalars = [message.values for message in peer.of(wire.Scalars)]
+    assert sorted(values["index"] for values in scalars if "index" in values) == list(range(16))
+
+
+def work(monitor: Monitor) -> None:
+    """Log as a spawned process."""
+    monitor.log_scalars(1, {"child": 1.0})
+
+
+def test_a_spawned_process_that_gets_the_monitor_reports_on_its_own(tmp_path: Path) -> None:
+    with Peer() as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url, token="s3cret"))
+        monitor.log_scalars(0, {"parent": 1.0})
+        child = get_context("spawn").Process(target=work, args=(monitor,))
+        child.start()
+        child.join()
+        monitor.close(timeout=None)
+        assert child.exitcode == 0
+        parent, spawned = sorted(peer.of(wire.Scalars), key=lambda message: message.step)
+        assert {request.headers["Authorization"] for request in peer.requests} == {"Bearer s3cret"}
+    assert spawned.values == {"child": 1.0}
+    assert spawned.launch != parent.launch
+
+
+def test_calls_while_the_interpreter_shuts_down_raise_nothing(untouched: str, run_trainer: RunTrainer) -> None:
+    script = """
+    import atexit
+
+    class Late:
+        def __del__(self):
+            monitor.log_scalars(STEP, {"late": 1.0})
+            other.log_scalars(STEP, {"late": 1.0})
+
+    STEP = 99
+    late = Late()
+    other = trmon.init(run="other")
+    monitor = trmon.init()
+    atexit.register(lambda: (monitor.log_scalars(STEP, {"late": 1.0}), other.log_scalars(STEP, {"late": 1.0})))
+    tell(digest=train(monitor))
+    without_end = lambda: [monitor.log_scalars(STEP, {"late": 1.0}) for _ in iter(int, 1)]
+    threading.Thread(target=without_end, daemon=True).start()
+    tell(ends_at=time.time())
+    """
+    done = run_trainer(script, url=f"http://127.0.0.1:{free_port()}")
+    assert (done.returncode, done.told["digest"]) == (0, untouched)
+    assert "Traceback" not in done.stderr
+    assert done.exit_seconds < EXIT_SECONDS
+
+
+def test_eight_monitors_share_the_time_of_the_exit(tmp_path: Path, untouched: str, run_trainer: RunTrainer) -> None:
+    script = """
+    monitors = [trmon.init(run=f"run-{index}") for index in range(8)]
+    tell(digest=train(*monitors))
+    tell(ends_at=time.time())
+    """
+    with HostileServer(never_answer) as server:
+        done = run_trainer(script, url=server.url)
+    assert (done.returncode, done.told["digest"]) == (0, untouched)
+    assert done.exit_seconds < EXIT_SECONDS
+    assert sorted(steps(spooled(tmp_path))) == sorted(8 * ALL_STEPS)
+
+
+def test_a_call_that_never_returns_in_another_thread_does_not_keep_the_process(
+    tmp_path: Path, untouched: str, run_trainer: RunTrainer
+) -> None:
+    script = """
+    class Stuck:
+        def __float__(self):
+            time.sleep(100)
+
+    monitor = trmon.init()
+    tell(digest=train(monitor))
+    call = {"rollout_logprobs": torch.zeros(1, 1), "logprobs": torch.zeros(1, 1), "mask": torch.ones(1, 1)}
+    stuck = {"step": 99, "scalars": {"stuck": Stuck()}}
+    threading.Thread(target=lambda: monitor.log_batch(**call, **stuck), daemon=True).start()
+    time.sleep(0.5)
+    tell(ends_at=time.time())
+    """
+    done = run_trainer(script)
+    assert (done.returncode, done.told["digest"]) == (0, untouched)
+    assert done.exit_seconds < EXIT_SECONDS
+    assert steps(spooled(tmp_path)) == ALL_STEPS
