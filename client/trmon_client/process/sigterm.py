@@ -119,6 +119,9 @@ class SigtermHandler:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_watched(self) -> None:
+        """Take the main thread's place if it does not run the handler; a handler of the trainer is left alone."""
+        if signal.getsignal(signal.SIGTERM) != self._on_signal:
+            return
         if not self._has_run.wait(BLOCKED_SECONDS):
             self._run_callbacks(waited_seconds=BLOCKED_SECONDS)
             _restore_default_from_any_thread()

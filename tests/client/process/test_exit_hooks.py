@@ -14,6 +14,7 @@ import pytest
 from tests.client.server import HANG, Peer
 from tests.client.trainer import spooled, steps
 from trmon_client.core import wire
+from trmon_client.process.sigterm import BLOCKED_SECONDS
 
 TRAINER = """
     import os, signal, sys, threading
@@ -254,6 +255,22 @@ def test_a_signal_handler_may_close_in_the_middle_of_a_call(tmp_path: Path) -> N
     done = run(tmp_path, interrupt)
     assert done.returncode == 0, done.stderr
     assert isinstance(spooled(tmp_path)[-1], wire.Finish)
+
+
+def test_a_handler_that_the_trainer_sets_later_has_all_the_time_it_needs(tmp_path: Path) -> None:
+    checkpoint = f"""
+        import time
+
+        def save_and_exit(*_):
+            time.sleep({BLOCKED_SECONDS} + 1.0)
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, save_and_exit)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    """
+    done = run(tmp_path, checkpoint)
+    assert done.returncode == 0, done.stderr
 
 
 TERMINATE = "os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(60)"
