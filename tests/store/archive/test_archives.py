@@ -283,10 +283,12 @@ def replace_value(root: Path, table: str, *, column: str, value: str | None) -> 
     pq.write_table(rows.set_column(place, column, pa.array(values, rows.schema.field(column).type)), file)
 
 
-def test_sequence_files_are_optional(other: Store, root: Path) -> None:
+def test_an_archive_without_its_sequences_is_refused(other: Store, root: Path) -> None:
     [file] = (root / "table=sequences" / "run=grpo").iterdir()
     file.unlink()
-    assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
+    with pytest.raises(InvalidInput, match="table=sequences has 0 of"):
+        list(other.archives.import_project(root))
+    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
 
 
 def test_an_alert_of_a_run_without_reports_round_trips(store: Store, other: Store, tmp_path: Path) -> None:

@@ -103,13 +103,13 @@ def read_table(
 
 
 def check_row_counts(root: Path, manifest: Manifest) -> None:
-    """Compare the row counts of the files with the manifest; sequences are not imported and may be missing.
+    """Compare the row counts of the files with the manifest, also of the sequences, which are there for queries only.
 
     Errors: InvalidInput naming the folder with missing files, or the damaged file.
     """
     for table, n_rows in manifest.rows.items():
         found = sum(_n_rows(file) for run in manifest.runs for file in _files(root, table, run=run))
-        if table != "sequences" and found != n_rows:
+        if found != n_rows:
             raise InvalidInput(
                 "DIR",
                 f"{root / f'{TABLE}{table}'} has {found} of {n_rows} rows: files are missing; copy the archive again",
