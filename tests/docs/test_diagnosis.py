@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trmon.domain.diagnosis import Finding
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.views.recent_history import STEPS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
@@ -24,7 +25,9 @@ def test_the_page_says_how_many_steps_are_read() -> None:
     assert f"the newest {STEPS} steps" in " ".join(PAGE.split())
 
 
-def test_every_measured_finding_exists() -> None:
-    headers = re.findall(r"^\| injected, .*? \| (.*) \|$", PAGE, re.MULTILINE)
-    assert len(headers) == 2
-    assert {name for header in headers for name in header.split(" | ")} <= {finding.value for finding in Finding}
+def test_every_measured_cause_exists() -> None:
+    rows = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and line.count(" | ") == 11]
+    told = {name for row in rows for name in re.findall(r"(\S+) \d+(?:,|$)", row[9])}
+    assert len(rows) > 25
+    symptoms = {rule.name for rule in builtin_rules() if rule.is_symptom}
+    assert told <= {finding.value for finding in Finding} | symptoms

@@ -1,4 +1,4 @@
-"""The lab's injections, trained for real and diagnosed by the service; benchmarks/bench_diagnosis.py has more."""
+"""The lab's injections, trained for real and diagnosed by the service."""
 
 from __future__ import annotations
 
