@@ -85,7 +85,7 @@ OF_NO_PROJECT = {
             "/healthz",
             "/readyz",
         ),
-        *("/", "/alerts", "/runs/{project}/{run}", "/static/{path}"),
+        *("/", "/alerts", "/docs", "/runs/{project}/{run}", "/static/{path}"),
     )
 }
 

@@ -118,8 +118,8 @@ class Variant:
     def send(self, case: Case) -> httpx.Response:
         """Return the response to a request, without its date and with a relative location."""
         now = time.monotonic()
-        self._limit.take("eager", now=now)
-        self._limit.sync({"eager": 0.0}, now=now)
+        self._limit.take("math/eager", now=now)
+        self._limit.sync({"math/eager": 0.0}, now=now)
         token = self._tokens.get(case.token)
         headers = case.headers | ({} if token is None else {"Authorization": f"Bearer {token}"})
         content = iter(case.content) if isinstance(case.content, list) else case.content
