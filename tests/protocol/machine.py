@@ -220,9 +220,16 @@ class Protocol(RuleBasedStateMachine):
     def lose_leases_in_a_round(self, i: int, after_calls: int) -> None:
         """The other worker takes over and does everything while this one is about to commit."""
         worker = self._worker(i)
-        worker.interrupt(lambda: self._take_over(i), after_calls=after_calls)
+        written: list[object] = []
+
+        def take_over() -> None:
+            self._take_over(i)
+            written.append(self._written())
+
+        worker.interrupt(take_over, after_calls=after_calls)
         worker.run_round(self.run_ids.values(), now=self.now)
         worker.interrupt(lambda: None, after_calls=0)
+        assert not written or written == [self._written()], "a worker without its leases writes nothing"
 
     @precondition(lambda self: len(self.workers) > 1)
     @rule(i=st.integers(0, 1))
@@ -232,6 +239,10 @@ class Protocol(RuleBasedStateMachine):
         worker.interrupt(lambda: self._take_over(i), after_calls=2)
         worker.deliver(self.system.inbox)
         worker.interrupt(lambda: None, after_calls=0)
+
+    def _written(self) -> object:
+        """Return what workers have written about the runs."""
+        return [self.system.written(run_id) for run_id in self.run_ids.values()]
 
     def _take_over(self, i: int) -> None:
         self.system.expire(self._worker(i))

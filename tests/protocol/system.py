@@ -254,6 +254,11 @@ class System:
             for row in self.service.run_log.batches_after(run_id, 0, limit=1000)
         ]
 
+    def written(self, run_id: int) -> str:
+        """Return all that a worker writes about a run's batches and how far it has read."""
+        log = self.service.run_log
+        return repr((log.batches_after(run_id, 0, limit=1000), log.progress(run_id)))
+
     def changes(self, run_id: int) -> list[Change]:
         """Return the transitions of the run's alert, oldest first."""
         table = tables.alert_event.c

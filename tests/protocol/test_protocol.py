@@ -10,7 +10,7 @@ from tests.protocol.machine import Protocol
 
 pytestmark = pytest.mark.fuzz
 
-EXAMPLES = settings(max_examples=30, stateful_step_count=25, print_blob=True)
+EXAMPLES = settings(max_examples=12, stateful_step_count=25, print_blob=True)
 
 
 def test_the_protocol_holds_on_sqlite(on_sqlite: type[Protocol]) -> None:
