@@ -8,18 +8,13 @@ import pytest
 
 from benchmarks.load.endurance import ServiceSample, write_plot
 from benchmarks.load.soak import SoakPlan, soak, variables_for
-from benchmarks.load.soak_targets import TargetFactory, embedded_target, fleet_target
+from benchmarks.load.soak_targets import embedded_target
 from tests.fixtures.receiver import WebhookServer
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "run_target", [embedded_target, pytest.param(fleet_target, marks=pytest.mark.server("postgres", "redis-server"))]
-)
-def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(
-    tmp_path: Path, run_target: TargetFactory
-) -> None:
-    with WebhookServer() as pager, run_target(tmp_path, **variables_for(pager)) as target:
+def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(tmp_path: Path) -> None:
+    with WebhookServer() as pager, embedded_target(tmp_path, **variables_for(pager)) as target:
         kills_and_stops = tuple(name for name in target.faults if name.startswith("SIG"))
         result = soak(target, pager, SoakPlan(faults=kills_and_stops, n_rounds=1, seed=7))
         assert {trial.fault for trial in result.trials} == set(kills_and_stops)
