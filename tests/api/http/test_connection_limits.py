@@ -103,6 +103,13 @@ def test_headers_up_to_the_limit_are_accepted(open_service: ThreadedService, con
         assert answer_of(line).startswith(OK)
 
 
+def send_first(line: socket.socket, before: bytes) -> None:
+    """Send a request, if there is one, and expect its response."""
+    if before:
+        line.sendall(before)
+        assert answer_of(line).startswith(OK)
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -119,9 +126,7 @@ def test_larger_headers_are_refused(
     open_service: ThreadedService, connect: Connect, before: bytes, request_bytes: bytes
 ) -> None:
     line = connect(open_service)
-    if before:
-        line.sendall(before)
-        assert answer_of(line).startswith(OK)
+    send_first(line, before)
     line.sendall(request_bytes)
     head, _, body = all_of(line).partition(b"\r\n\r\n")
     assert head.startswith(TOO_LARGE)
@@ -208,9 +213,7 @@ def test_headers_that_do_not_end_are_refused(
     hasty: ThreadedService, connect: Connect, before: bytes, half: bytes
 ) -> None:
     line = connect(hasty)
-    if before:
-        line.sendall(before)
-        assert answer_of(line).startswith(OK)
+    send_first(line, before)
     line.sendall(half)
     assert all_of(line).startswith(TIMEOUT)
 
