@@ -49,7 +49,7 @@ def archive() -> dict[str, bytes]:
         append(store, intake(finish(STEPS[-1])), now=NOW + len(STEPS))
         store.policies.put(start.run_id, default_version(now=NOW)).result()
         setting = AdaptationSetting(mode=AdaptationMode.RECOMMEND)
-        store.adaptations.put(start.run_id, setting, author="ana", now=NOW).result()
+        store.adaptations.put(start.run_id, setting, access=EVERYTHING, now=NOW).result()
         judge(store, start.run_id)
         store.archives.export_project("math", Path(folder) / "archive", now=NOW)
         store.close()

@@ -138,9 +138,9 @@ class Store:
         if not self.writer.alive:
             raise NotReady("the writer has stopped; restart the service")
         with self._reader.connect() as connection:
+            migrations.check_revision(connection)
             for table in tables.metadata.sorted_tables:
                 connection.execute(select(*table.primary_key.columns).limit(1))
-            migrations.check_revision(connection)
         if self.folder is not None:
             check_disk_space(self.folder)
 

@@ -140,7 +140,7 @@ class Uploader:
         if result.outcome is UploadOutcome.DENIED:
             self._warn_once.warn("denied", f"{result.detail}; {DENIED_HINT}")
             self._retry_buffer.write_through(True)
-        elif self._n_failures >= self._limits.failures_before_spool:
+        elif self._n_failures >= self._limits.failures_before_spool or self._is_closing.is_set():
             self._warn_once.warn("away", f"the service cannot be reached ({result.detail}); {UNREACHABLE_HINT}")
             self._retry_buffer.write_through(True)
         longest = self._limits.retry_first_seconds * 2.0 ** min(self._n_failures - 1, 16)
