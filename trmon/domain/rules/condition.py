@@ -38,6 +38,11 @@ class ThresholdEvaluation(msgspec.Struct, frozen=True):
     raised: Evaluation
     lingering: Evaluation
 
+    @property
+    def can_raise(self) -> bool:
+        """Whether an alert can begin or go on."""
+        return self.raised.truth is Truth.TRUE or self.lingering.truth is Truth.TRUE
+
 
 class Condition(Protocol):
     """A condition over the signals of one row."""
@@ -72,16 +77,16 @@ class Comparison:
         value, label = self.measure.value(self.signal, reader), self.measure.label(self.signal)
         if self.away_from is not None:
             value = abs(value - self.away_from)
-        raised = self._compare(self.threshold, value, label)
-        return ThresholdEvaluation(
-            raised, raised if self.clear == self.threshold else self._compare(self.clear, value, label)
-        )
+        raised = Evaluation(self._truth(value, self.threshold), label, value, self.threshold)
+        if self.clear == self.threshold:
+            return ThresholdEvaluation(raised, raised)
+        return ThresholdEvaluation(raised, Evaluation(self._truth(value, self.clear), label, value, self.clear))
 
-    def _compare(self, limit: float, value: float, label: str) -> Evaluation:
-        if math.isnan(value):
-            return Evaluation(Truth.UNKNOWN, label, value, limit)
-        beyond = value > limit if self.bound is ThresholdSide.ABOVE else value < limit
-        return Evaluation(Truth.TRUE if beyond else Truth.FALSE, label, value, limit)
+    def _truth(self, value: float, limit: float) -> Truth:
+        if value != value:
+            return Truth.UNKNOWN
+        is_beyond = value > limit if self.bound is ThresholdSide.ABOVE else value < limit
+        return Truth.TRUE if is_beyond else Truth.FALSE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
-from trmon_client.core.signals.reward_signals import are_equal, is_constant
+from trmon_client.core.signals.reward_signals import EQUAL_WITHIN, rounding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _learning_signals(rewards: Array, ids: Array, groups: _Groups) -> dict[str, 
         groups = _Groups.of(ids[~missing])
     ordered = rewards[groups.order]
     lowest, highest = (reduce.reduceat(ordered, groups.starts) for reduce in (np.minimum, np.maximum))
-    is_equal = are_equal(lowest, highest)
+    is_equal = highest - lowest <= EQUAL_WITHIN * np.maximum(1.0, np.maximum(np.abs(lowest), np.abs(highest)))
     _, sq_deviations = _moments(ordered, groups)
     found = (is_equal, *_solved(ordered, lowest, highest), sq_deviations / (groups.sizes - 1.0))
     return dict(zip(_LEARNING_SIGNALS, groups.means_of(*found), strict=True))
@@ -82,11 +82,12 @@ def _solved(rewards: Array, lowest: Array, highest: Array) -> tuple[Array, Array
     NaN unless the rewards take exactly two values: a single value does not tell which of the two it is.
     Args: rewards: of the batch; lowest, highest: of each group.
     """
-    worst, best = np.minimum.reduce(lowest), np.maximum.reduce(highest)
-    if is_constant(rewards) or not (are_equal(worst, rewards) | are_equal(rewards, best)).all():
+    worst, best = float(np.minimum.reduce(lowest)), float(np.maximum.reduce(highest))
+    within = rounding_of(worst, best)
+    if best - worst <= within or not (np.minimum(rewards - worst, best - rewards) <= within).all():
         unknown = np.full(len(lowest), math.nan)
         return unknown, unknown
-    return are_equal(lowest, best), are_equal(worst, highest)
+    return best - lowest <= within, highest - worst <= within
 
 
 def _moments(ordered: Array, groups: _Groups) -> tuple[Array, Array]:

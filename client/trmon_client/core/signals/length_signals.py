@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.quantiles import percentiles
+from trmon_client.core.columns.quantiles import quantile_of_sorted
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 NEAR_CAP = 0.95
@@ -14,13 +14,12 @@ NEAR_CAP = 0.95
 
 def length_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the signals of response lengths, in valid tokens. Source: formulas, sections 5 and 10."""
-    lengths = sequences.lengths
-    median, p95 = percentiles(lengths, (0.5, 0.95))
+    ordered = np.sort(sequences.lengths)
     return {
-        "response_length_mean": sequences.sums["n_tokens"] / len(lengths),
-        "response_length_median": float(median),
-        "response_length_p95": float(p95),
-        "response_length_max": float(lengths.max()),
+        "response_length_mean": sequences.sums["n_tokens"] / len(ordered),
+        "response_length_median": quantile_of_sorted(ordered, 0.5),
+        "response_length_p95": quantile_of_sorted(ordered, 0.95),
+        "response_length_max": quantile_of_sorted(ordered, 1.0),
         "length_limit_share": _share_at_limit(sequences),
     }
 

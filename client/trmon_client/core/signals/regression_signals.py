@@ -92,10 +92,11 @@ def ln_e_values(histograms: Sequence[Array]) -> list[float]:
     """
     if not histograms:
         return []
-    log_wealth = np.array([counts.astype(np.float64) @ _LOG_GROWTH for counts in histograms])
-    largest = log_wealth.max(axis=-1)
-    sums = np.add.reduce(np.exp(log_wealth - largest[:, None]), -1).tolist()
-    return [
-        high + math.log(total / len(BETS)) if counts.any() else math.nan
-        for counts, high, total in zip(histograms, largest.tolist(), sums, strict=True)
-    ]
+    counts = np.array(histograms, np.float64)
+    log_wealth = (counts @ _LOG_GROWTH).tolist()
+    return [_log_mean_exp(row) if any_ else math.nan for row, any_ in zip(log_wealth, counts.any(-1), strict=True)]
+
+
+def _log_mean_exp(logs: Sequence[float]) -> float:
+    largest = max(logs)
+    return largest + math.log(sum(math.exp(log - largest) for log in logs) / len(logs))

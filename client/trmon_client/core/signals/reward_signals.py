@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.quantiles import percentiles
+from trmon_client.core.columns.quantiles import quantile_of_sorted
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 
 EQUAL_WITHIN = 1e-9
@@ -23,37 +23,39 @@ def reward_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """
     if "reward" not in sequences.columns:
         return {}
-    rewards = sequences.of_column("reward")
-    is_given = ~np.isnan(rewards)
-    rewards = rewards[is_given]
-    n = np.float64(len(rewards))
-    mean = np.add.reduce(rewards) / n
-    quantiles = percentiles(rewards, _QUANTILES.values()) if len(rewards) else [math.nan] * len(_QUANTILES)
+    rewards, lengths = sequences.of_column("reward"), sequences.lengths
+    ordered = np.sort(rewards)
+    if math.isnan(ordered[-1]):  # NaN sorts last
+        is_given = ~np.isnan(rewards)
+        rewards, lengths = rewards[is_given], lengths[is_given]
+        ordered = ordered[: len(rewards)]
+    n = len(rewards)
+    if not n:
+        return dict.fromkeys(("reward_mean", "reward_std", *_QUANTILES, "reward_length_corr"), math.nan)
+    mean = float(np.add.reduce(rewards)) / n
+    deviations = rewards - mean
+    sum_sq = float(deviations @ deviations)
+    lowest, highest = ordered.item(0), ordered.item(-1)
+    is_constant = highest - lowest <= rounding_of(lowest, highest)
     return {
-        "reward_mean": float(mean),
-        "reward_std": float(np.sqrt(np.add.reduce((rewards - mean) ** 2) / n)),
-        **dict(zip(_QUANTILES, map(float, quantiles), strict=True)),
-        "reward_length_corr": _correlation(rewards, sequences.lengths[is_given]),
+        "reward_mean": mean,
+        "reward_std": math.sqrt(sum_sq / n),
+        **{name: quantile_of_sorted(ordered, fraction) for name, fraction in _QUANTILES.items()},
+        "reward_length_corr": math.nan if is_constant else _correlation(deviations, sum_sq, lengths),
     }
 
 
-def are_equal(lowest: Array, highest: Array) -> Array:
-    """Return whether rewards between two extremes are equal, up to the rounding of their computation."""
-    return highest - lowest <= EQUAL_WITHIN * np.maximum(1.0, np.maximum(np.abs(lowest), np.abs(highest)))
+def rounding_of(lowest: float, highest: float) -> float:
+    """Return the largest difference between equal rewards, whose extremes are given."""
+    return EQUAL_WITHIN * max(1.0, abs(lowest), abs(highest))
 
 
-def is_constant(values: Array) -> bool:
-    """Return whether all values are equal, up to the rounding of their computation. Args: values: [N], N >= 1."""
-    lowest, highest = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
-    return highest - lowest <= EQUAL_WITHIN * max(1.0, abs(lowest), abs(highest))
+def _correlation(deviations: Array, sum_sq: float, lengths: Array) -> float:
+    """Return Pearson's correlation of rewards and lengths; NaN if the lengths are constant.
 
-
-def _correlation(rewards: Array, lengths: Array) -> float:
-    """Return Pearson's correlation; NaN if either is constant."""
-    if len(rewards) < 2 or is_constant(rewards) or (lengths == lengths[0]).all():
-        return math.nan
-    n = len(rewards)
-    x, y = rewards - np.add.reduce(rewards) / n, lengths - np.add.reduce(lengths) / n
-    products = np.add.reduce(np.array([x * y, x * x, y * y]), -1)
-    correlation = float(products[0] / np.sqrt(products[1] * products[2]))
+    Args: deviations: of the rewards from their mean, [N]; sum_sq: the sum of their squares.
+    """
+    lengths = lengths - np.add.reduce(lengths) / len(lengths)
+    product = sum_sq * float(lengths @ lengths)
+    correlation = float(deviations @ lengths) / math.sqrt(product) if product else math.nan
     return min(max(correlation, -1.0), 1.0) if math.isfinite(correlation) else math.nan

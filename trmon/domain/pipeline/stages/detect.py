@@ -137,7 +137,7 @@ def _findings(
             mode=row.mode,
             raised=evaluation.raised,
             lingering=evaluation.lingering,
-            drift=describe_drift(numbers) if rule.names_drift else "",
+            drift=describe_drift(numbers) if rule.names_drift and evaluation.can_raise else "",
         )
         found.append((rule, finding))
     return found, failed

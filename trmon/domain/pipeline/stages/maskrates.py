@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.columns.quantiles import percentiles
+from trmon_client.core.columns.quantiles import quantile_of_sorted
 
 
 def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
@@ -21,7 +21,8 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
     decided = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
     rejected = ~accepted[decided]
     lengths = columns["n_tokens"][decided].astype(np.float64)
-    short, long = percentiles(lengths, (0.25, 0.75)) if len(lengths) else (math.nan, math.nan)
+    ordered = np.sort(lengths)
+    short, long = (quantile_of_sorted(ordered, share) if len(ordered) else math.nan for share in (0.25, 0.75))
     weights = {
         "mask_rate": np.ones_like(lengths),
         "mask_rate_tokens": lengths,
@@ -33,7 +34,7 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
         weights |= {"mask_rate_positive": advantage > 0, "mask_rate_negative": advantage < 0}
     matrix = np.array(list(weights.values()), np.float64)
     totals = np.add.reduce(matrix, -1).tolist()
-    shares = np.add.reduce(matrix * rejected, -1).tolist()
+    shares = (matrix @ rejected).tolist()
     return {
         name: share / total if total else math.nan for name, share, total in zip(weights, shares, totals, strict=True)
     }
