@@ -93,8 +93,8 @@ def ln_e_values(histograms: Sequence[Array]) -> list[float]:
     if not histograms:
         return []
     counts = np.array(histograms, np.float64)
-    log_wealth = (counts @ _LOG_GROWTH).tolist()
-    return [_log_mean_exp(row) if any_ else math.nan for row, any_ in zip(log_wealth, counts.any(-1), strict=True)]
+    log_wealth, totals = (counts @ _LOG_GROWTH).tolist(), np.add.reduce(counts, -1).tolist()
+    return [_log_mean_exp(logs) if n else math.nan for logs, n in zip(log_wealth, totals, strict=True)]
 
 
 def _log_mean_exp(logs: Sequence[float]) -> float:
