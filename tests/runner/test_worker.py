@@ -402,3 +402,32 @@ def test_after_a_restart_with_an_earlier_clock_a_silent_run_still_stalls(store: 
         assert store.runs.by_id(run_id).state is RunState.RUNNING
     run_passes(scheduler, run_id, at=clock() + 121.0)
     assert store.runs.by_id(run_id).state is RunState.STALLED
+
+
+def test_a_closing_worker_leaves_a_long_backlog_to_the_next_one(store: Store) -> None:
+    run_id = receive(store, step_of(0), at=time.time())
+    views = RunViewCache()
+
+    def wake_again() -> None:
+        """Keep the run busy, as a trainer that catches up does."""
+        worker.wake([run_id])
+
+    worker = Worker(
+        store.run_log,
+        writer=store.run_log,
+        watch_config=WATCH_CONFIG,
+        views=views,
+        observer=RecordingObserver(),
+        after_round=wake_again,
+        clock=time.time,
+        finish_seconds=0.2,
+    )
+    worker.start()
+    eventually(lambda: views.get(run_id) is not None)
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    closing.join(20.0)
+    assert not worker.alive
+    receive(store, step_of(1), at=time.time())
+    run_passes(scheduler_over(store), run_id, at=time.time())
+    assert [row.key.step for row in rows_of(store, run_id)] == [0]

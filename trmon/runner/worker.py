@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,6 +21,9 @@ TICK_SECONDS = 1.0
 PAUSE_SECONDS = (0.015, 0.25)
 """Shortest and longest pause after a round, which lasts half as long as the round: the API gets its turn, and messages
 that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round."""
+FINISH_SECONDS = 10.0
+"""How long a closing worker goes on with unread messages, which the next one reads otherwise: whoever ends a process
+kills it after 30 s, and the checkpoints of a killed worker are missing."""
 RESUMED_PER_ROUND = 8
 """How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""
 
@@ -42,6 +46,7 @@ class Worker:
         clock: Callable[[], float],
         monotonic: Callable[[], float] | None = None,
         tick_seconds: float = TICK_SECONDS,
+        finish_seconds: float = FINISH_SECONDS,
     ) -> None:
         """Args: after_round: called on the worker's thread after each round, and before the first.
 
@@ -55,6 +60,8 @@ class Worker:
         self._clock = clock
         self._clock_watch = ClockWatch(clock, monotonic or clock)
         self._tick_seconds = tick_seconds
+        self._finish_seconds = finish_seconds
+        self._finish_by = math.inf
         self._woken: set[int] = set()
         self._is_closing = False
         self._unfinished: deque[int] | None = None
@@ -77,9 +84,10 @@ class Worker:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Stop once every scheduled pass is committed and every loaded run has a checkpoint."""
+        """Stop once the scheduled passes are committed, or after 10 s, and every loaded run has a checkpoint."""
         with self._condition:
             self._is_closing = True
+            self._finish_by = time.monotonic() + self._finish_seconds
             self._condition.notify()
         if self._thread.is_alive():
             self._thread.join()
@@ -100,11 +108,11 @@ class Worker:
         self._scheduler.write_checkpoints()
 
     def _wait_for_work(self) -> bool:
-        """Wait for a wake-up or a tick; return False once the worker is closing and nothing is left to do."""
+        """Wait for a wake-up or a tick; return False once the worker is closing and has no work or time left."""
         with self._condition:
             if self._unfinished is not None and not self._unfinished and not self._woken and not self._is_closing:
                 self._condition.wait(self._tick_seconds)
-            return bool(self._woken) or not self._is_closing
+            return not self._is_closing or (bool(self._woken) and time.monotonic() < self._finish_by)
 
     def _pause(self, seconds: float) -> None:
         with self._condition:
